@@ -218,7 +218,7 @@ def _has_uv(venv: Path) -> bool:
 
 
 def _each(option: str, values: Sequence[str]) -> list[str]:
-    return [word for value in values for word in (option, value)]
+    return [argument for value in values for argument in (option, value)]
 
 
 def _count_pins(path: Path) -> int:
@@ -268,21 +268,21 @@ def _run(
         if subprocess.run(command, env=env, check=False).returncode != 0:
             _fail(command, [])
         return
-    said: list[str] = []
+    lines: list[str] = []
     with subprocess.Popen(
         command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             for line in process.stdout or ():
                 if text := line.strip():
-                    said.append(text)
+                    lines.append(text)
                     progress.update(text[:80])
             code = process.wait()
         except BaseException:
             process.terminate()
             raise
     if code != 0:
-        _fail(command, said)
+        _fail(command, lines)
 
 
 _REASONS = {
@@ -300,11 +300,11 @@ _REASONS = {
 }
 
 
-def _fail(command: list[str], said: list[str]) -> NoReturn:
-    text = "\n".join(said)
+def _fail(command: list[str], lines: list[str]) -> NoReturn:
+    text = "\n".join(lines)
     reason = next((why for sign, why in _REASONS.items() if re.search(sign, text)), None)
     name = " ".join([Path(command[0]).name, *command[1:3]])
-    tail = "\n  ".join(said[-TAIL_LINES:])
+    tail = "\n  ".join(lines[-TAIL_LINES:])
     raise EngineError((reason or f"`{name}` failed") + (f"\n  {tail}" if tail else ""))
 
 

@@ -174,18 +174,18 @@ class _Workshop:
                 text=True,
             ) as process,
         ):
-            said: list[str] = []
+            lines: list[str] = []
             try:
                 for line in process.stderr or ():
                     if not count(line.rstrip("\n")):
-                        said.append(line)
+                        lines.append(line)
                 code = process.wait()
             except BaseException:
                 process.terminate()
                 raise
             if code != 0:
                 raise EngineError(
-                    _explain_failure(command, code, "".join(said), self._module.what)
+                    _explain_failure(command, code, "".join(lines), self._module.what)
                 )
             output.seek(0)
             return output.read()
@@ -196,14 +196,14 @@ def _is_package(line: str) -> bool:
     return bool(line) and " " not in line and not line.startswith(("#", "/", "."))
 
 
-def _explain_failure(command: list[str], code: int, said: str, what: str) -> str:
-    end = "\n".join(said.strip().splitlines()[-12:])
-    if "no space left on device" in said:
+def _explain_failure(command: list[str], code: int, output: str, what: str) -> str:
+    end = "\n".join(output.strip().splitlines()[-12:])
+    if "no space left on device" in output:
         return f"no space left while building {what}; free space and run again\n{end}"
     hint = (
         "\nIf a module could not be fetched: set GOPROXY to a module proxy that this machine "
         "reaches."
-        if any(word in said for word in ("dial tcp", "proxy", "checksum", "no such host"))
+        if any(sign in output for sign in ("dial tcp", "proxy", "checksum", "no such host"))
         else ""
     )
     return f"`{' '.join(command[:2])}` failed with exit code {code}:\n{end}{hint}"

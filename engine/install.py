@@ -226,15 +226,15 @@ def ensure_engine(report: Report = to_stderr) -> Engine:
     """
     if installed := installed_engine(report):
         return _with_language_host(installed[0], "installed", installed[1])
-    home = engine_home()
-    if kept := kept_engine(home):
+    folder = engine_home()
+    if kept := kept_engine(folder):
         return _with_language_host(*kept)
     try:
-        with exclusive(home.parent / f"{home.name}.lock", report, "the engine"):
+        with exclusive(folder.parent / f"{folder.name}.lock", report, "the engine"):
             # Another run may have got it meanwhile.
-            found = kept_engine(home) or _get(home, report)
+            found = kept_engine(folder) or _get(folder, report)
     except OSError as error:
-        raise explain_os_error(error, f"getting the engine into {home.parent}") from error
+        raise explain_os_error(error, f"getting the engine into {folder.parent}") from error
     return _with_language_host(*found)
 
 
@@ -278,27 +278,27 @@ def installed_engine(report: Report) -> tuple[Path, Version] | None:
     return None
 
 
-def kept_engine(home: Path) -> tuple[Path, Source] | None:
+def kept_engine(folder: Path) -> tuple[Path, Source] | None:
     """The engine that an earlier run put into `home`, which appears there whole or not at all."""
-    path, note = home / "bin" / "pulumi", home / "source"
+    path, note = folder / "bin" / "pulumi", folder / "source"
     if not (os.access(path, os.X_OK) and note.is_file()):
         return None
     source = note.read_text(encoding="utf-8").strip()
     return path, "downloaded" if source == "downloaded" else "built"
 
 
-def _get(home: Path, report: Report) -> tuple[Path, Source]:
+def _get(folder: Path, report: Report) -> tuple[Path, Source]:
     """Download or build into a temporary folder, try the result, and move it into place."""
-    for left in home.parent.glob(f"{_TEMPORARY}*"):  # we hold the lock: nobody uses it
+    for left in folder.parent.glob(f"{_TEMPORARY}*"):  # we hold the lock: nobody uses it
         shutil.rmtree(left, ignore_errors=True)
-    shutil.rmtree(home, ignore_errors=True)  # incomplete, or `kept_engine` would have taken it
+    shutil.rmtree(folder, ignore_errors=True)  # incomplete, or `kept_engine` would have taken it
     reasons: list[str] = []
     ways: list[tuple[Source, Callable[[Path, Report], None]]] = [
         ("downloaded", download_engine),
-        ("built", lambda folder, report: build_engine(folder / "pulumi", report)),
+        ("built", lambda target, report: build_engine(target / "pulumi", report)),
     ]
     for source, way in ways:
-        work = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=home.parent))
+        work = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder.parent))
         try:
             (work / "bin").mkdir()
             way(work / "bin", report)
@@ -307,13 +307,13 @@ def _get(home: Path, report: Report) -> tuple[Path, Source]:
                 raise EngineError(f"got pulumi {version} where {pins().version} was expected")
             (work / "source").write_text(f"{source}\n", encoding="utf-8")
             work.chmod(0o755)
-            work.rename(home)
+            work.rename(folder)
         except EngineError as error:
             reasons.append(f"{'download' if source == 'downloaded' else 'build'}: {error}")
             if source == "downloaded":
                 report(f"{error}; building the engine instead")
         else:
-            return home / "bin" / "pulumi", source
+            return folder / "bin" / "pulumi", source
         finally:
             shutil.rmtree(work, ignore_errors=True)
     raise EngineError(

@@ -49,10 +49,10 @@ class Version:
 
 def go_version(output: str) -> Version:
     """The version in what `go version` prints: "go version go1.26.8 linux/amd64"."""
-    words = output.split()
-    if len(words) < 3 or not words[2].startswith("go"):
+    fields = output.split()
+    if len(fields) < 3 or not fields[2].startswith("go"):
         raise ValueError(f"not the output of `go version`: {output.strip()[:80]!r}")
-    return Version.parse(words[2].removeprefix("go"))
+    return Version.parse(fields[2].removeprefix("go"))
 
 
 @dataclass(frozen=True)

@@ -87,35 +87,35 @@ def findings(settings: CloudSettings, refused: Sequence[Refused]) -> list[Findin
     for each in refused:
         for error in each.error.problems:
             finding = _finding(settings, each, error)
-            found.setdefault((finding.path, finding.said), finding)
+            found.setdefault((finding.path, finding.message), finding)
     return list(found.values())
 
 
 def _finding(settings: CloudSettings, refused: Refused, error: ArgumentError) -> Finding:
-    said = in_words(settings, error.reason)
+    message = in_words(settings, error.reason)
     way = steps(error.argument, refused.args)
     if way == _NAME and "name" not in refused.args:
         path = section_of(refused.component, refused.name) or ()
         names = (name for name in _names(refused.name, error.limit) if _is_name(refused, name))
-        return Finding(path, said, tuple(Rename(path, each) for each in names), at_key=True)
+        return Finding(path, message, tuple(Rename(path, each) for each in names), at_key=True)
     path = origin(settings, refused.component, refused.name, way)
     if path == _ACKNOWLEDGED and settings.acknowledge_degraded is None:
-        return _unacknowledged(settings, said, error)
+        return _unacknowledged(settings, message, error)
     actions: list[Action] = []
     for value in _candidates(settings, refused, error, way):
         if _mends(refused, error, way, value):
             actions.append(Drop(path) if value is _ABSENT else Put(path, value))
             break
-    return Finding(path, said, tuple(actions))
+    return Finding(path, message, tuple(actions))
 
 
-def _unacknowledged(settings: CloudSettings, said: str, error: ArgumentError) -> Finding:
+def _unacknowledged(settings: CloudSettings, message: str, error: ArgumentError) -> Finding:
     """A degraded region that nobody has accepted; for the sandbox that can be done at once."""
     path = _ACKNOWLEDGED[:1]
     stamps = error.limit.values if isinstance(error.limit, OneOf) else ()
     region = settings.places[0].partition("/")[2]
     accepted = ({"region": region, "asOf": str(stamp), "for": "sandbox"} for stamp in stamps)
-    return Finding(path, said, tuple(Put(path, each) for each in accepted))
+    return Finding(path, message, tuple(Put(path, each) for each in accepted))
 
 
 def _candidates(

@@ -63,7 +63,7 @@ class Built:
         )
 
     @property
-    def home(self) -> Path:
+    def folder(self) -> Path:
         """Its folder in the user's cache: another one for every change of what is pinned."""
         digest = hashlib.sha256(repr((self.commands, self.variables, self.manifests)).encode())
         if self.manifests:
@@ -76,8 +76,8 @@ class Built:
     @property
     def is_there(self) -> bool:
         """Whether it was built: its folder appears whole or not at all."""
-        commands = (os.access(self.home / name, os.X_OK) for name in self.commands)
-        return self.home.is_dir() and all(commands)
+        commands = (os.access(self.folder / name, os.X_OK) for name in self.commands)
+        return self.folder.is_dir() and all(commands)
 
     def documents(self, name: str) -> list[dict[str, Any]]:
         """The manifests that are called `name`, in the order of their files.
@@ -86,7 +86,7 @@ class Built:
         """
         if name not in self.manifests:
             raise EngineError(f"no {name!r} is known; known are {', '.join(self.manifests)}")
-        text = (self.home / _MANIFESTS / f"{name}.json").read_text(encoding="utf-8")
+        text = (self.folder / _MANIFESTS / f"{name}.json").read_text(encoding="utf-8")
         return json.loads(text)
 
 
@@ -116,26 +116,26 @@ def ensure(names: Sequence[str], report: Report = to_stderr) -> dict[str, str]:
         if each.is_there:
             continue
         try:
-            with exclusive(each.home.with_name(f"{each.home.name}.lock"), report, each.what):
+            with exclusive(each.folder.with_name(f"{each.folder.name}.lock"), report, each.what):
                 if not each.is_there:
                     _build(each, report)
         except OSError as error:
-            raise explain_os_error(error, f"building {each.what} into {each.home}") from error
-    return {name: str(known[name].home) for name in names}
+            raise explain_os_error(error, f"building {each.what} into {each.folder}") from error
+    return {name: str(known[name].folder) for name in names}
 
 
 def _build(each: Built, report: Report) -> None:
-    for left in each.home.parent.glob(f"{_TEMPORARY}{each.name}-*"):  # the lock is ours
+    for left in each.folder.parent.glob(f"{_TEMPORARY}{each.name}-*"):  # the lock is ours
         shutil.rmtree(left, ignore_errors=True)
-    shutil.rmtree(each.home, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{each.name}-", dir=each.home.parent))
+    shutil.rmtree(each.folder, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{each.name}-", dir=each.folder.parent))
     try:
         commands = work / "commands"
         commands.mkdir()
         if each.commands:
             compile_commands(each.module, each.commands, commands, report)
         _keep_manifests(each, commands, report)
-        commands.rename(each.home)
+        commands.rename(each.folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

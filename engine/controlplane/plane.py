@@ -239,8 +239,8 @@ def _wait(files: Files, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while (record := Record.read(files)) is None:
         if (code := process.poll()) is not None:
-            said = (files.logs / "host.log").read_text(encoding="utf-8").strip()
-            raise EngineError(f"the control plane did not start (exit code {code}): {said}")
+            log = (files.logs / "host.log").read_text(encoding="utf-8").strip()
+            raise EngineError(f"the control plane did not start (exit code {code}): {log}")
         if time.monotonic() > deadline:
             raise EngineError(f"the control plane was not ready within {START_SECONDS:.0f} s")
         time.sleep(_STEP_SECONDS)

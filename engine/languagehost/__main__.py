@@ -42,11 +42,11 @@ async def serve(engine_address: str, parent: int) -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(port, flush=True)
-    told, orphaned = asyncio.create_task(stop.wait()), asyncio.create_task(parent_ended(parent))
-    await asyncio.wait({told, orphaned}, return_when=asyncio.FIRST_COMPLETED)
+    stopped, orphaned = asyncio.create_task(stop.wait()), asyncio.create_task(parent_ended(parent))
+    await asyncio.wait({stopped, orphaned}, return_when=asyncio.FIRST_COMPLETED)
     # The engine waits 5 s for us and then kills; without it there is time for a checkpoint.
-    await children.close(PROGRAM_GRACE_SECONDS if told.done() else PLUGIN_GRACE_SECONDS)
-    told.cancel()
+    await children.close(PROGRAM_GRACE_SECONDS if stopped.done() else PLUGIN_GRACE_SECONDS)
+    stopped.cancel()
     orphaned.cancel()
     await server.stop(None)
 

@@ -38,8 +38,8 @@ def _entries() -> Iterator[dict[str, Any]]:
     for distribution in importlib.metadata.distributions():
         if not distribution.name:
             continue  # the remains of a broken installation
-        words = (re.match(r"[\w.-]+", text) for text in distribution.requires or [])
-        requires = sorted({_normal(word.group()) for word in words if word})
+        matches = (re.match(r"[\w.-]+", text) for text in distribution.requires or [])
+        requires = sorted({_normal(match.group()) for match in matches if match})
         yield {
             "name": distribution.name,
             "version": distribution.version,

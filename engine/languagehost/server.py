@@ -133,10 +133,10 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         self, request: language_pb2.RunRequest, context: Context
     ) -> language_pb2.RunResponse:
         """Run a stack program; its output goes to ours, which the engine shows."""
-        told: set[str] = set()
+        streams: set[str] = set()
 
         def show(stream: str, data: bytes) -> None:
-            told.add(stream)
+            streams.add(stream)
             target = sys.stdout.buffer if stream == "stdout" else sys.stderr.buffer
             with contextlib.suppress(OSError):  # the engine is gone: our watch ends us
                 target.write(data)
@@ -155,7 +155,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             return language_pb2.RunResponse(error=f"the program could not be started: {error}")
         if code == 0:
             return language_pb2.RunResponse()
-        if code in (REPORTED, CANCELLED) or "stderr" in told:
+        if code in (REPORTED, CANCELLED) or "stderr" in streams:
             # The person knows already: to say more would only hide it.
             return language_pb2.RunResponse(bail=True)
         return language_pb2.RunResponse(error=f"the program ended with exit code {code}")

@@ -38,17 +38,17 @@ def ensure(tool: Tool, report: Report = to_stderr) -> Path:
     """
     if found := shutil.which(tool):
         return Path(found)
-    home = cache_home() / "oci" / _key()
-    kept = home / tool
+    folder = cache_home() / "oci" / _key()
+    kept = folder / tool
     if kept.is_file():
         return kept
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        with exclusive(home / f"{tool}.lock", report, tool):
+        folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder / f"{tool}.lock", report, tool):
             if not kept.is_file():  # another run may have built it meanwhile
                 _build(tool, kept, report)
     except OSError as error:
-        raise explain_os_error(error, f"building {tool} into {home}") from error
+        raise explain_os_error(error, f"building {tool} into {folder}") from error
     return kept
 
 

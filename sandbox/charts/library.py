@@ -333,8 +333,8 @@ def _module(chart: ChartModule) -> Path:
     except (subprocess.TimeoutExpired, ValueError) as error:
         raise EngineError(f"{wanted} can't be had: {error}") from error
     if done.returncode != 0 or "Dir" not in answer:
-        said = answer.get("Error") or done.stderr.strip() or "no reason is given"
-        raise EngineError(f"{wanted} can't be had: {said}")
+        reason = answer.get("Error") or done.stderr.strip() or "no reason is given"
+        raise EngineError(f"{wanted} can't be had: {reason}")
     if answer.get("Sum") != chart.sum:
         raise EngineError(
             f"{wanted} isn't the one that is pinned: its checksum is {answer.get('Sum')}, "
@@ -415,8 +415,8 @@ def _run(arguments: list[str], chart: Chart, work: Path) -> str:
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"{about} wasn't rendered within {_RENDER_SECONDS} s") from error
     if done.returncode != 0:
-        said = done.stderr.strip().removeprefix("Error: ") or f"exit status {done.returncode}"
-        raise EngineError(f"{about} can't be rendered: {said}")
+        reason = done.stderr.strip().removeprefix("Error: ") or f"exit status {done.returncode}"
+        raise EngineError(f"{about} can't be rendered: {reason}")
     return done.stdout
 
 

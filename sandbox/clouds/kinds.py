@@ -100,14 +100,14 @@ def matches(path: str, pattern: str, form: str) -> Rule:
     return rule
 
 
-def formed(path: str, pattern: str | re.Pattern[str], words: str) -> Rule:
-    """The text must match the whole pattern; `words` say what one that doesn't isn't."""
+def formed(path: str, pattern: str | re.Pattern[str], message: str) -> Rule:
+    """The text must match the whole pattern; `message` says what one that doesn't isn't."""
     compiled = re.compile(pattern)
 
     def rule(inputs: Inputs) -> Iterator[Problem]:
         for where, value in inputs.each(path):
             if isinstance(value, str) and value and compiled.fullmatch(value) is None:
-                yield Problem(where, f"{value!r} {words}")
+                yield Problem(where, f"{value!r} {message}")
 
     return rule
 
@@ -158,10 +158,10 @@ def exactly_one(*paths: str) -> Rule:
     def rule(inputs: Inputs) -> Iterator[Problem]:
         given = [path for path in paths if inputs.is_given(path)]
         if len(given) != 1:
-            said = " and ".join(given) if given else "none of them"
+            listed = " and ".join(given) if given else "none of them"
             yield Problem(
                 given[1] if given else paths[0],
-                f"exactly one of {', '.join(paths)} must be given; given: {said}",
+                f"exactly one of {', '.join(paths)} must be given; given: {listed}",
             )
 
     return rule

@@ -47,7 +47,7 @@ class Requests:
         try:
             return retried(self._connection, work, missing=True)
         except ApiError as error:
-            raise _told(error, address) from error
+            raise _explained(error, address) from error
 
     def rehearse(
         self, token: str, inputs: Properties, address: Address, manager: str
@@ -57,7 +57,7 @@ class Requests:
         try:
             return self._connection.apply(address.path, body, manager, force=True, dry_run=True)
         except ApiError as error:
-            raise _told(error, address) from error
+            raise _explained(error, address) from error
 
     def judge(self, token: str, inputs: Properties, address: Address, manager: str) -> None:
         """Refuse what the API server would refuse; what can't be judged yet is let be.
@@ -97,7 +97,7 @@ class Requests:
             if error.is_missing:
                 return
             if error.status != 409:  # else another of that name is there by now
-                raise _told(error, address) from error
+                raise _explained(error, address) from error
         readiness.until_gone(self._connection, address, uid, seconds)
 
     def drifted_inputs(
@@ -154,7 +154,7 @@ def _overlap(one: str, other: str) -> bool:
     return one.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{one}.", f"{one}["))
 
 
-def _told(error: ApiError, address: Address) -> ApiError:
+def _explained(error: ApiError, address: Address) -> ApiError:
     """The same error, with the object that it is about and what to do."""
     text = f"{address}: {error}"
     if any(reason == "FieldManagerConflict" for _, reason, _ in error.causes):
@@ -162,9 +162,9 @@ def _told(error: ApiError, address: Address) -> ApiError:
             "; another manager has set these fields: leave them to it with `ignore_changes`, or "
             f'take them over with the annotation {objects.FORCE}: "true"'
         )
-    told = ApiError(error.status, error.reason, text)
-    told.causes = error.causes
-    return told
+    explained = ApiError(error.status, error.reason, text)
+    explained.causes = error.causes
+    return explained
 
 
 # Keys by which the entries of a list are told apart, the first that all of them have:
@@ -185,8 +185,8 @@ def with_texts(inputs: Mapping[str, Any], found: Mapping[str, Any]) -> Mapping[s
     if not isinstance(texts, Mapping):
         return found
     data = dict(found.get("data") or {})
-    said = {key: _decoded(data.pop(key)) for key in texts if key in data}
-    return {**found, "data": data, _TEXTS: said}
+    decoded = {key: _decoded(data.pop(key)) for key in texts if key in data}
+    return {**found, "data": data, _TEXTS: decoded}
 
 
 def _decoded(value: object) -> object:

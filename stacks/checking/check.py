@@ -142,7 +142,7 @@ class SideBySide:
             except subprocess.TimeoutExpired:
                 _signal_group(each, signal.SIGKILL)
 
-    def _begin(self, home: str, said: IO[str]) -> subprocess.Popen[str] | None:
+    def _begin(self, home: str, output: IO[str]) -> subprocess.Popen[str] | None:
         """Start a process, unless the check was ended meanwhile."""
         with self._alone:
             if self._is_stopped:
@@ -156,7 +156,7 @@ class SideBySide:
                 },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=output,
                 text=True,
                 # A group of its own, which is ended as one.
                 start_new_session=True,
@@ -173,9 +173,9 @@ class SideBySide:
         }
         with (
             tempfile.TemporaryDirectory(prefix="falaj-check-home-") as home,
-            tempfile.TemporaryFile(mode="w+") as said,
+            tempfile.TemporaryFile(mode="w+") as output,
         ):
-            process = self._begin(home, said)
+            process = self._begin(home, output)
             if process is None:
                 return
             with process:
@@ -183,8 +183,8 @@ class SideBySide:
                 cast("IO[str]", process.stdin).close()
                 for line in cast("IO[str]", process.stdout):
                     self._take(json.loads(line))
-            said.seek(0)
-            tail = said.read().strip().splitlines()[-_PRINTED_LINES:]
+            output.seek(0)
+            tail = output.read().strip().splitlines()[-_PRINTED_LINES:]
         for each in group:
             if each.stack.name not in self._results:
                 reason = "the check ended early (exit {}):\n{}"
@@ -294,8 +294,12 @@ def revision_of(root: Path, files: Sequence[str]) -> Revision | None:
             root, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "-z"
         )
         if status.returncode != 0:
-            said = readable(status.stderr.strip())
-            return None if _NO_REPOSITORY in said else Revision("", problem=said or "git failed")
+            message = readable(status.stderr.strip())
+            return (
+                None
+                if _NO_REPOSITORY in message
+                else Revision("", problem=message or "git failed")
+            )
         listed = _git(root, "ls-files", "-z", "--", *files).stdout.split("\0")
     except subprocess.TimeoutExpired:
         return Revision("", problem=f"git did not answer within {_GIT_SECONDS} seconds")

@@ -80,8 +80,8 @@ def _check(subject: Subject, strict: bool | None) -> StackResult:
     with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
         folder = Path(temporary)
         configuration = folder / "packs.json"
-        said = pack_configuration(advisory=True, strict=strict)
-        configuration.write_text(json.dumps(said), encoding="utf-8")
+        options = pack_configuration(advisory=True, strict=strict)
+        configuration.write_text(json.dumps(options), encoding="utf-8")
         arguments: list[str] = []
         for pack in folders:
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
@@ -255,9 +255,11 @@ def why(document: Mapping[str, Any] | None, printed: str) -> str:
         for each in sequence(mapping(document).get("diagnostics"))
         if each.get("severity") == "error" and _CANCELLED not in str(each.get("message", ""))
     ]
-    said = "\n".join(dict.fromkeys(map(without_trace, filter(None, messages)))) or printed.strip()
-    hint = next((f"\n{each}" for sign, each in _HINTS.items() if sign in said), "")
-    return f"it could not be previewed:\n{said or 'the engine failed and said nothing'}{hint}"
+    message = (
+        "\n".join(dict.fromkeys(map(without_trace, filter(None, messages)))) or printed.strip()
+    )
+    hint = next((f"\n{each}" for sign, each in _HINTS.items() if sign in message), "")
+    return f"it could not be previewed:\n{message or 'the engine failed and said nothing'}{hint}"
 
 
 def require_judged(urns: set[str], records: Iterable[Mapping[str, Any]], packs: int) -> None:

@@ -43,10 +43,10 @@ def check_file(path: Path, subject: Subject | None, *, strict: bool | None) -> S
         text = path.read_text(encoding="utf-8")
         return _check(json.loads(text), str(path), subject, "exported-state", strict)
     except (OSError, ValueError, RecursionError) as error:
-        said = f"--state: {path} can't be read: {error}"
+        message = f"--state: {path} can't be read: {error}"
     except (StackError, PolicyError) as error:
-        said = f"--state: {path}: {error}"
-    return StackResult(str(path), "", "nobody", errors=(said,))
+        message = f"--state: {path}: {error}"
+    return StackResult(str(path), "", "nobody", errors=(message,))
 
 
 def check_live(subject: Subject, *, strict: bool | None) -> StackResult:
@@ -120,9 +120,9 @@ def written_at(document: Any) -> datetime | None:
 
     None where the state doesn't say it, or says what no time is.
     """
-    said = mapping(document["deployment"].get("manifest")).get("time")
+    time = mapping(document["deployment"].get("manifest")).get("time")
     try:
-        found = datetime.fromisoformat(said) if isinstance(said, str) else None
+        found = datetime.fromisoformat(time) if isinstance(time, str) else None
     except ValueError:
         return None
     # The engine writes the year 1 for a time that it doesn't have.

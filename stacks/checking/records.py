@@ -67,9 +67,9 @@ class Locations:
         """Where a section stands: the innermost key of it that its stack's file has."""
         for length in range(len(section), 0, -1):
             path = section[:length]
-            home = self.given.home(path)
-            homes = [home] if home else self.given.dotted_homes(path)
-            for each in homes:
+            location = self.given.location(path)
+            locations = [location] if location else self.given.dotted_locations(path)
+            for each in locations:
                 if each.document is self.given.stack_file:
                     return Location(self.file, each.document.line(each.offset), key_of(path))
         return None

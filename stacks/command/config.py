@@ -102,7 +102,7 @@ def put(stack: StackFile, pairs: Sequence[str]) -> int:
     if stack.ensure():
         say(f"made {stack.shown_path} from its template; it is yours to edit")
     values = dict(zip(keys, pairs[1::2], strict=True))
-    return _told(stack, edit.set_values(stack.path, stack.project.root, values))
+    return _report(stack, edit.set_values(stack.path, stack.project.root, values))
 
 
 def remove(stack: StackFile, keys: Sequence[str]) -> int:
@@ -110,10 +110,10 @@ def remove(stack: StackFile, keys: Sequence[str]) -> int:
     from falaj.stacks.settings import edit  # noqa: PLC0415
 
     keys = list(dict.fromkeys(keys))
-    return _told(stack, edit.remove_values(stack.path, stack.project.root, keys))
+    return _report(stack, edit.remove_values(stack.path, stack.project.root, keys))
 
 
-def _told(stack: StackFile, change: Change) -> int:
+def _report(stack: StackFile, change: Change) -> int:
     """Print what became of the file; returns the exit status."""
     from falaj.sandbox import activation  # noqa: PLC0415 - not for `--help`
     from falaj.stacks.command import workspace  # noqa: PLC0415

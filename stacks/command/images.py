@@ -368,11 +368,11 @@ def mirror(
     found = items(_lock(here, lock, stack), only=names, used_by=used_by)
     wanted = found if names else [each for each in found if not each.is_ours]
     if archive is not None:
-        return _told(
+        return _report(
             Archive(archive, Crane(), Helm(), say).fill(wanted, today=_today()), "written"
         )
     target = require_in_country(str(registry), *packs_settings(here, stack))
-    return _told(Mirror(target, Crane(), Helm(), say, dry_run=dry_run).fill(wanted), "copied")
+    return _report(Mirror(target, Crane(), Helm(), say, dry_run=dry_run).fill(wanted), "copied")
 
 
 @images.command("load")
@@ -401,7 +401,7 @@ def load_archive(
     for each in names:
         if each not in known:
             raise StackError(f"name: given {each!r}; in the archive: {', '.join(sorted(known))}")
-    return _told(disk.send(wanted, target), "sent")
+    return _report(disk.send(wanted, target), "sent")
 
 
 @images.command()
@@ -449,7 +449,7 @@ def rewrite(
     return status
 
 
-def _told(outcome: Outcome, done: str) -> int:
+def _report(outcome: Outcome, done: str) -> int:
     parts = [f"{len(outcome.copied)} {done}", f"{len(outcome.there)} were there"]
     if outcome.missing:
         parts.append(f"{len(outcome.missing)} would be {done}")

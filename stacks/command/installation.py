@@ -39,9 +39,9 @@ def program() -> str:
     return format_path(own)
 
 
-def call(words: str) -> str:
-    """A call of ``falaj``, to be pasted into a shell; ``words`` follow its name, quoted."""
-    return f"{program()} {words}"
+def call(arguments: str) -> str:
+    """A call of ``falaj``, to be pasted into a shell; ``arguments`` follow its name, quoted."""
+    return f"{program()} {arguments}"
 
 
 def python() -> str:

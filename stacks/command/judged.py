@@ -60,8 +60,8 @@ def judged(
         pulumi.predicting() as prediction,
     ):
         configuration = Path(folder) / "packs.json"
-        said = pack_configuration(advisory=records is not None, strict=strict)
-        configuration.write_text(json.dumps(said), encoding="utf-8")
+        options = pack_configuration(advisory=records is not None, strict=strict)
+        configuration.write_text(json.dumps(options), encoding="utf-8")
         arguments: list[str] = []
         for pack in packs_of(settings):
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]

@@ -70,10 +70,10 @@ class Note:
 class Progress:
     """An operation, as far as its events have told of it.
 
-    ``told`` is called with each note as it comes, once for each text.
+    ``report`` is called with each note as it comes, once for each text.
     """
 
-    told: Callable[[Note], None]
+    report: Callable[[Note], None]
     is_preview: bool = False
     planned: int | None = None
     """Steps that the preview before an update counted, those that change nothing included."""
@@ -90,7 +90,7 @@ class Progress:
     failed: bool = False
     violations: int = 0
     """Mandatory violations of policies."""
-    said: set[Note] = field(default_factory=set[Note])
+    reported: set[Note] = field(default_factory=set[Note])
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take one event; unknown ones are passed over."""
@@ -108,9 +108,9 @@ class Progress:
 
     def tell(self, note: Note) -> None:
         """Hand on what was not said before."""
-        if note.text and note not in self.said:
-            self.said.add(note)
-            self.told(note)
+        if note.text and note not in self.reported:
+            self.reported.add(note)
+            self.report(note)
 
     def _before(self, body: Mapping[str, Any]) -> None:
         step = mapping(body.get("metadata"))
@@ -305,7 +305,7 @@ def run(
         text = (folder / "printed").read_text(encoding="utf-8", errors="replace")
     progress = display.progress
     interrupted = display.was_interrupted or status in (INTERRUPTED, 128 + 15)
-    explained = any(note.severity == "error" for note in progress.said)
+    explained = any(note.severity == "error" for note in progress.reported)
     if status != 0 and not interrupted and not explained and not read:
         _show_last(text)
     return Outcome(
@@ -328,8 +328,8 @@ def shown_by_the_engine(
 def counted(changes: Mapping[str, int], *, planned: bool) -> str:
     """Steps by kind for people: ``12 to create, 3 unchanged``."""
     parts = [
-        f"{changes[kind]} {words[0 if planned else 1]}"
-        for kind, words in _WORDS.items()
+        f"{changes[kind]} {forms[0 if planned else 1]}"
+        for kind, forms in _WORDS.items()
         if changes.get(kind)
     ]
     return ", ".join(parts) or "nothing"
@@ -368,7 +368,7 @@ class Lines:
         ``quiet``: of the notes show errors and warnings alone, and not what policy packs say.
         """
         self._quiet = quiet
-        self.progress = Progress(self._told, planned=expected)
+        self.progress = Progress(self._report, planned=expected)
         self.was_interrupted = False
         self._verb = verb
         self._started = self._shown = time.monotonic()
@@ -397,7 +397,7 @@ class Lines:
             self._shown = time.monotonic()
             say(f"      {self.line()}")
 
-    def _told(self, note: Note) -> None:
+    def _report(self, note: Note) -> None:
         if not self._quiet or (note.severity != "info" and not note.of_policy):
             self._print(str(note))
 

@@ -56,8 +56,8 @@ def _types(rules: Sequence[Rule], verbose: bool) -> str:
             listed += [f"{package}, with named rules:", *(f"  {each}" for each in known)]
             listed += [f"{package}, walkers only:", *(f"  {each}" for each in walked)]
     walkers = [each for each in rules if looks_everywhere(each)]
-    said = f"{len(walkers)} walkers look at every type: {', '.join(each.id for each in walkers)}"
-    return "\n".join([table(rows), *textwrap.wrap(said, 100), *listed])
+    line = f"{len(walkers)} walkers look at every type: {', '.join(each.id for each in walkers)}"
+    return "\n".join([table(rows), *textwrap.wrap(line, 100), *listed])
 
 
 def looks_everywhere(rule: Rule) -> bool:

@@ -117,7 +117,7 @@ def _places(made: Preview) -> Iterator[str]:
 def _machines(found: costs.Costs) -> Iterator[str]:
     machines = report.groups(each for each in found.lines if each.charge.is_machines)
     for each in machines:
-        yield f"{each.said()}: {each.cost}"
+        yield f"{each.description()}: {each.cost}"
     if found.runs_on_machines_of_others:
         yield "those of the cluster, which aren't in this stack"
     elif not machines:
@@ -244,8 +244,8 @@ def page(call: Call, *, every_cost: bool, unknown_prices: Path | None) -> int:
                 raise StackError(why(document, outcome.printed))
             return not_finished(call, "preview", outcome)
         try:
-            said = list(read_records(records))
-            found = result_of(subject, pulumi, document, said, len(packs_of(settings)))
+            recorded = list(read_records(records))
+            found = result_of(subject, pulumi, document, recorded, len(packs_of(settings)))
         except PolicyError as error:
             raise StackError(str(error)) from None
     made = Preview(

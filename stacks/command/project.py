@@ -237,24 +237,24 @@ def command(verb: str, stack: StackFile, *, sandbox: bool = False, quiet: bool =
     """
     project = stack.project
     if project.root == installation.ROOT and installation.is_clone():
-        words = ["make", *(["-s"] if quiet else [])]
+        arguments = ["make", *(["-s"] if quiet else [])]
         if Path.cwd() != project.root:
-            words += ["-C", str(project.root)]
-        words.append(verb)
+            arguments += ["-C", str(project.root)]
+        arguments.append(verb)
         if stack.name != _DEFAULT:
-            words.append(f"STACK={stack.name}")
-        return shlex.join(words) + (" SANDBOX=1" if sandbox else "")
+            arguments.append(f"STACK={stack.name}")
+        return shlex.join(arguments) + (" SANDBOX=1" if sandbox else "")
     return falaj(verb, stack) + (" --sandbox" if sandbox else "")
 
 
-def falaj(words: str, stack: StackFile) -> str:
+def falaj(arguments: str, stack: StackFile) -> str:
     """A call of ``falaj`` itself, for a stack.
 
     Args:
-        words: what follows its name, quoted for a shell.
+        arguments: what follows its name, quoted for a shell.
         stack: the stack that it is for.
     """
-    text = installation.call(words)
+    text = installation.call(arguments)
     if stack.name != stack.project.default_stack_or_none:
         text += f" --stack {shlex.quote(stack.name)}"
     if Path.cwd() != stack.project.root:

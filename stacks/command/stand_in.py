@@ -61,7 +61,7 @@ _LOST: Final = "would change the sandbox's copy of the stack's file, which is ma
 
 
 @dataclass
-class Words:
+class CommandLine:
     """A call of the engine."""
 
     plain: list[str] = field(default_factory=list[str])
@@ -74,21 +74,21 @@ class Words:
         return next((self.options[name] for name in names if name in self.options), "")
 
 
-def words_of(arguments: Sequence[str]) -> Words:
+def parsed(arguments: Sequence[str]) -> CommandLine:
     """Tell options from the other words of a call, as the engine does."""
-    found = Words()
+    found = CommandLine()
     waiting = list(arguments)
     while waiting:
-        word = waiting.pop(0)
-        if word == "--":
+        argument = waiting.pop(0)
+        if argument == "--":
             found.plain += waiting
             break
-        if not word.startswith("-") or word == "-":
-            found.plain.append(word)
+        if not argument.startswith("-") or argument == "-":
+            found.plain.append(argument)
             continue
-        name, equals, value = word.partition("=")
-        if not word.startswith("--") and len(word) > 2 and word[:2] in _WITH_VALUE:
-            name, value = word[:2], word[2:].removeprefix("=")
+        name, equals, value = argument.partition("=")
+        if not argument.startswith("--") and len(argument) > 2 and argument[:2] in _WITH_VALUE:
+            name, value = argument[:2], argument[2:].removeprefix("=")
         elif not equals and name in _WITH_VALUE and waiting:
             value = waiting.pop(0)
         found.options[name] = value
@@ -109,21 +109,21 @@ def answer(arguments: Sequence[str], project: Project, stack: str) -> list[str] 
     Raises:
         StackError: it would change the copy alone; the message says what does it instead.
     """
-    words = words_of(arguments)
-    command, *rest = words.plain or [""]
-    asks = {"-h", "--help"} & set(words.options)
-    if asks or "--config-file" in words.options:
+    line = parsed(arguments)
+    command, *rest = line.plain or [""]
+    asks = {"-h", "--help"} & set(line.options)
+    if asks or "--config-file" in line.options:
         return None
-    if command in _UPDATING and {"-c", "--config"} & set(words.options):
+    if command in _UPDATING and {"-c", "--config"} & set(line.options):
         raise StackError(f"pulumi {command} --config {_LOST}\n  {_SET}; then run it without")
     if command != "config" or not rest:
         return None
     verb, *given = rest
-    name = words.option("-s", "--stack").rpartition("/")[2] or stack
+    name = line.option("-s", "--stack").rpartition("/")[2] or stack
     chosen = ["--stack", name, "--project", str(project.root)]
     match verb:
         case "set" | "rm" | "remove" | "rm-all" | "remove-all":
-            _refuse_others(verb, words)
+            _refuse_others(verb, line)
         case "set-all" | "cp" | "copy" | "refresh" | "env":
             raise StackError(f"pulumi config {verb} {_LOST}\n  {_SET}")
         case _:
@@ -138,13 +138,13 @@ def answer(arguments: Sequence[str], project: Project, stack: str) -> list[str] 
     return ["set", *chosen, "--", *keys, given[1]]
 
 
-def _refuse_others(verb: str, words: Words) -> None:
-    if "--secret" in words.options:
+def _refuse_others(verb: str, line: CommandLine) -> None:
+    if "--secret" in line.options:
         raise StackError(
             f"pulumi config {verb} --secret: settings are read before anything is decrypted, none "
             f"is a secret\n  {_SET}"
         )
-    others = [name for name in words.options if name not in _HARMLESS]
+    others = [name for name in line.options if name not in _HARMLESS]
     if others:
         raise StackError(
             f"pulumi config {verb} {others[0]} isn't taken in the sandbox's shell\n  {_SET}"
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
     Returns the exit status, or becomes the engine.
     """
     engine, *given = arguments
-    project = _copied(words_of(given).option("-C", "--cwd"))
+    project = _copied(parsed(given).option("-C", "--cwd"))
     try:
         own = None if project is None else answer(given, project, environ.get("PULUMI_STACK", ""))
     except StackError as error:

@@ -88,10 +88,10 @@ def number(value: object) -> Decimal | None:
         except InvalidOperation:
             return None
         return found if found.is_finite() and 0 <= found <= _MOST else None
-    said = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
-    if said is None or (said[2] and said[2] not in _SUFFIXES):
+    match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or (match[2] and match[2] not in _SUFFIXES):
         return None
-    found = Decimal(said[1]) * _SUFFIXES.get(said[2], Decimal(1))
+    found = Decimal(match[1]) * _SUFFIXES.get(match[2], Decimal(1))
     return found if found <= _MOST else None
 
 

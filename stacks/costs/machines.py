@@ -115,10 +115,10 @@ def _of_properties(given: Mapping[str, Any], template: Mapping[str, Any] | None)
 
 def _capacity(given: Mapping[str, Any]) -> str:
     """How a launch template or an instance buys its machines."""
-    said = get(given, "instanceMarketOptions.marketType")
-    if is_unknown(said):
+    value = get(given, "instanceMarketOptions.marketType")
+    if is_unknown(value):
         return ""
-    if market := text(said).lower():
+    if market := text(value).lower():
         return _CAPACITIES.get(market, market)
     target = get(given, "capacityReservationSpecification.capacityReservationTarget")
     return "on-demand" if target is ABSENT else "reservation"
@@ -192,8 +192,8 @@ def _node_group(resource: Resource, stack: Stack) -> Iterator[Charge]:
     if is_unknown(bought):
         kind = replace(kind, capacity="", note="how they are bought can't be seen")
     elif text(bought):
-        said = _CAPACITIES.get(text(bought).lower(), text(bought).lower())
-        kind = replace(kind, capacity=kind.capacity if said == "on-demand" else said)
+        name = _CAPACITIES.get(text(bought).lower(), text(bought).lower())
+        kind = replace(kind, capacity=kind.capacity if name == "on-demand" else name)
     if "windows" in text(resource.get("amiType")).lower():
         kind = replace(kind, has_list_price=False, note="Windows, which no list price is for")
     amount = _scaling(resource, "scalingConfig.minSize", "scalingConfig.maxSize")
@@ -277,19 +277,19 @@ def _share(given: Any) -> Decimal | None:
 
     https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_InstancesDistribution.html
     """
-    said = get(given, "instancesDistribution.onDemandPercentageAboveBaseCapacity")
-    if is_unknown(said):
+    value = get(given, "instancesDistribution.onDemandPercentageAboveBaseCapacity")
+    if is_unknown(value):
         return None
-    share = number(said)
+    share = number(value)
     return Decimal(100) if share is None else min(share, Decimal(100))
 
 
 def _on_demand(given: Any, size: Decimal | None) -> Decimal | None:
     """How many of a size are on demand: a base, and a share of what is above it."""
-    said, share = get(given, "instancesDistribution.onDemandBaseCapacity"), _share(given)
-    if size is None or share is None or is_unknown(said):
+    value, share = get(given, "instancesDistribution.onDemandBaseCapacity"), _share(given)
+    if size is None or share is None or is_unknown(value):
         return None
-    base = min(number(said) or Decimal(0), size)
+    base = min(number(value) or Decimal(0), size)
     return base + ((size - base) * share / 100).to_integral_value(ROUND_CEILING)
 
 

@@ -206,8 +206,8 @@ def _document(path: Path) -> tuple[Any, _Lines]:
         line = mark.line + 1 if mark else 1
         raise PriceError(f"{path}:{line}: no YAML: {error.problem or error.context}") from None
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise PriceError(f"{path}:1: the file can't be read: {said}") from None
+        reason = " ".join(str(error).split())
+        raise PriceError(f"{path}:1: the file can't be read: {reason}") from None
     if doubles:
         raise PriceError("\n".join(f"{path}:{line}: {key}: given twice" for key, line in doubles))
     return document, lines
@@ -259,8 +259,8 @@ def _problems(
 
 
 def _shown(value: Any) -> str:
-    said = repr(str(value)) if isinstance(value, Decimal) else repr(value)
-    return said if len(said) <= 60 else said[:57] + "..."
+    text = repr(str(value)) if isinstance(value, Decimal) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _allowed(problem: Any, model: type[Section]) -> str:
@@ -291,14 +291,14 @@ def _allowed_values(schema: dict[str, Any]) -> str:
     """What a key accepts, in words: its type and its limits."""
     if "enum" in schema or "const" in schema:
         return ", ".join(map(str, schema.get("enum", [schema.get("const")])))
-    words = {
+    types = {
         "integer": "a whole number",
         "number": "a number",
         "boolean": "true or false",
         "string": "text",
         "array": "a list",
     }
-    text = words.get(str(schema.get("type")), "a section of keys")
+    text = types.get(str(schema.get("type")), "a section of keys")
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     if low is not None and high is not None:

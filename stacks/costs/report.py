@@ -178,10 +178,10 @@ class Group:
         least = _sum([each.charge.amount.least for each in self.lines])
         most = _sum([each.charge.amount.most for each in self.lines])
         thing = first.charge.unit.thing
-        said = _ends(least, most)
-        return f"{said} {thing}" if thing and said[-1].isdigit() else said
+        text = _ends(least, most)
+        return f"{text} {thing}" if thing and text[-1].isdigit() else text
 
-    def said(self, most: int | None = None) -> str:
+    def description(self, most: int | None = None) -> str:
         """How much of what, and of which resources.
 
         Args:
@@ -274,24 +274,24 @@ def sums(total: Total) -> str:
 def summary(costs: Costs) -> str:
     """The total in a few sentences, with the name of everything that it lacks."""
     unknown, by_use = groups(costs.unknown), groups(costs.by_use)
-    said = sums(costs.total)
-    if (unknown or by_use) and not said.startswith("at least"):
-        said = f"at least {said}"
+    text = sums(costs.total)
+    if (unknown or by_use) and not text.startswith("at least"):
+        text = f"at least {text}"
     if unknown:
         noun = "price that is" if len(unknown) == 1 else "prices that are"
-        said += f", plus {len(unknown)} {noun} unknown: {_named(unknown)}"
+        text += f", plus {len(unknown)} {noun} unknown: {_named(unknown)}"
     if by_use:
-        said += f". Charged by use: {_named(by_use)}"
+        text += f". Charged by use: {_named(by_use)}"
     if costs.unclassified:
         kinds = dict.fromkeys(clean(each.type) for each in costs.unclassified)
-        said += f". Not known whether they cost: {'; '.join(kinds)}"
+        text += f". Not known whether they cost: {'; '.join(kinds)}"
     if costs.runs_on_machines_of_others:
-        said += ". Its pods run on the cluster's machines, which aren't in this stack"
-    return said
+        text += ". Its pods run on the cluster's machines, which aren't in this stack"
+    return text
 
 
 def _named(found: Sequence[Group]) -> str:
-    return "; ".join(each.said(_MOST_NAMED) for each in found)
+    return "; ".join(each.description(_MOST_NAMED) for each in found)
 
 
 def labels(lines: Iterable[Line]) -> list[str]:
@@ -333,10 +333,10 @@ def _known(found: Sequence[Group], width: int) -> Iterator[str]:
         most = sum((one.most or Decimal(0) for one in each.lines), Decimal(0))
         hourly, monthly = _span(least, most, money), _span(least, most, _month)
         if not wide:
-            yield from wrap(each.said(), width, "  ", "    ")
+            yield from wrap(each.description(), width, "  ", "    ")
             yield from wrap(each.cost, width, "    ")
             continue
-        text = wrap(each.said(), room - 1, "  ", "    ")
+        text = wrap(each.description(), room - 1, "  ", "    ")
         gap = room - columns(text[0])
         yield f"{text[0]}{' ' * gap}{hourly:>{_HOURLY}}{monthly:>{_MONTHLY}}"
         yield from text[1:]
@@ -353,10 +353,10 @@ def _listed(title: str, found: Sequence[Group], width: int) -> Iterator[str]:
     yield f"{title} ({len(found)})"
     for each in found:
         price = each.lines[0].prices
-        told = f"; USD {_exact(price[0].usd)} per {price[0].unit}" if price else ""
+        unit_price = f"; USD {_exact(price[0].usd)} per {price[0].unit}" if price else ""
         note = each.lines[0].charge.note or ""
         why = f"; {clean(note)}" if note else ""
-        yield from wrap(f"{each.said()}{told}{why}", width, "  ", "    ")
+        yield from wrap(f"{each.description()}{unit_price}{why}", width, "  ", "    ")
 
 
 def _exact(value: Decimal) -> str:
@@ -378,10 +378,10 @@ def _unclassified(costs: Costs, width: int) -> Iterator[str]:
 
 
 def _sources(lines: Iterable[Line], width: int) -> Iterator[str]:
-    said = dict.fromkeys(
+    sources = dict.fromkeys(
         f"{price.source}, {price.as_of}" for each in lines for price in each.prices
     )
-    for each in said:
+    for each in sources:
         yield from wrap(f"Prices: {clean(each)}.", width)
 
 

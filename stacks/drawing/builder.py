@@ -1,4 +1,4 @@
-"""Collects the nodes and edges of a drawing, each once, and finds what properties refer to."""
+"""Collects the nodes and edges of a drawing, each once; which resource a property means."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from falaj.policies.model.resource import REFERENCE
 from falaj.policies.reading.addresses import EVERY_PORT, Ports, is_open, network
 from falaj.stacks.drawing.model import INTERNET, UNSEEN, Edge, EdgeKind, End, Kind, Node
 
-# Which resource a property means: by ids and names, and by what the engine says of its origin.
-#
-# A state has every resource's id. A preview has none, but the sandbox predicts what properties
-# will be made of: the same id stands in several properties, each of which was made from a few
-# resources, and one resource is left that can have it. Where even ids are unknown, all that a
-# property was made from is meant.
+# A property means a resource by an id or name, or by what the engine says of its origin. A state
+# has every resource's id. A preview has none, but the sandbox predicts what properties will be
+# made of: the same id stands in several properties, each of which was made from a few resources,
+# and one resource is left that can have it. Where even ids are unknown, all that a property was
+# made from is meant.
 
 #: Names of properties that say of an id only what it is the id of.
 _PLAIN: Final = frozenset(("security group", "subnet", "node subnet", "key", "kms key", "vpc"))
@@ -42,18 +41,18 @@ class References:
             for key, urns in each.dependencies.items():
                 known = frozenset(urns)
                 for _, value in leaves(each.properties.get(key)) if known else ():
-                    said = text(value).lower()
-                    if len(said) >= _SHORTEST:
-                        found[said] = found[said] & known if said in found else known
+                    name = text(value).lower()
+                    if len(name) >= _SHORTEST:
+                        found[name] = found[name] & known if name in found else known
         return found
 
     def named(self, value: object, kinds: Collection[str]) -> Resource | None:
         """The one resource of these types that has this id, ARN or name; None for none."""
-        said = text(value)
-        if not said:
+        name = text(value)
+        if not name:
             return None
         # An ARN ends in the resource's own id, which may be told where the whole isn't.
-        for part in dict.fromkeys((said, said.rstrip("/").rpartition("/")[2])):
+        for part in dict.fromkeys((name, name.rstrip("/").rpartition("/")[2])):
             found = self._candidate(part, kinds)
             if len(found) > 1:
                 last = part.rstrip("/").rpartition("/")[2].lower()
@@ -62,18 +61,18 @@ class References:
                 return found[0]
         return None
 
-    def _candidate(self, said: str, kinds: Collection[str]) -> list[Resource]:
-        direct = [each for each in self.stack.called(said) if each.kind in kinds]
+    def _candidate(self, name: str, kinds: Collection[str]) -> list[Resource]:
+        direct = [each for each in self.stack.called(name) if each.kind in kinds]
         if len(direct) == 1:
             return direct
-        urns = sorted(self._candidates.get(said.lower(), frozenset()))
+        urns = sorted(self._candidates.get(name.lower(), frozenset()))
         known = [self.stack.by_urn.get(urn) for urn in urns]
         found = [each for each in known if each is not None and each.kind in kinds]
-        if found or "/" in said:
+        if found or "/" in name:
             return found
         # Names that programs write out, such as that of a network in its subnets.
         possible = self.stack.of_kind(*sorted(kinds))
-        return [each for each in possible if said.lower() in _given(each)]
+        return [each for each in possible if name.lower() in _given(each)]
 
     def at(
         self, resource: Resource, path: str, kinds: Collection[str]
@@ -120,32 +119,32 @@ class References:
             if is_unknown(leaf):
                 found |= {each.urn: each for each in self.origins(resource, top, kinds)}
                 continue
-            said = text(leaf)
+            name = text(leaf)
             # Names of other things may be the same; ids have the sign.
-            if sign not in said.lower() or len(said.split()) != 1:
+            if sign not in name.lower() or len(name.split()) != 1:
                 continue
-            one = self.named(said, kinds)
+            one = self.named(name, kinds)
             if one is not None:
                 found[one.urn] = one
             else:
-                others[said] = None
+                others[name] = None
         found.pop(resource.urn, None)
         return list(found.values()), list(others)
 
-    def unsure(self, resource: Resource, kinds: Collection[str], word: str) -> frozenset[str]:
+    def unsure(self, resource: Resource, kinds: Collection[str], key_part: str) -> frozenset[str]:
         """URNs of these types of which it can't be told whether a resource's properties mean them.
 
         Args:
             resource: whose properties.
             kinds: types, in their one spelling.
-            word: what keys of such properties have in them, in small letters.
+            key_part: what keys of such properties have in them, in small letters.
         """
         lists: dict[tuple[object, ...], int] = {}
         for path, leaf in leaves(resource.properties):
             if path and is_unknown(leaf):
                 keys = [each.lower() for each in path if isinstance(each, str)]
                 where = tuple(path[:-1]) if isinstance(path[-1], int) else tuple(path)
-                lists[where] = lists.get(where, 0) + (word in keys[-1])
+                lists[where] = lists.get(where, 0) + (key_part in keys[-1])
         found: set[str] = set()
         for top in {str(path[0]) for path in lists}:
             urns = {each.urn for each in self.origins(resource, top, kinds)}
@@ -171,12 +170,12 @@ class References:
             if each.custom:
                 continue
             for path, leaf in leaves(each.properties):
-                said, keys = text(leaf), list(path)
+                value, keys = text(leaf), list(path)
                 last = keys[-1] if keys else 0
-                if len(said) >= _SHORTEST and isinstance(last, str):
+                if len(value) >= _SHORTEST and isinstance(last, str):
                     above = keys[-2] if len(keys) > 1 else ""
                     outer = _in_words(above) if isinstance(above, str) else ""
-                    found.setdefault(said, f"{outer} {_in_words(last)}".strip())
+                    found.setdefault(value, f"{outer} {_in_words(last)}".strip())
         return found
 
     def given_name(self, value: str) -> str:
@@ -205,8 +204,6 @@ def _names(resource: Resource) -> Iterator[str]:
     yield resource.name.lower()
 
 
-# What a rule of a firewall lets through: protocols and ports.
-
 #: Numbers that rules give in place of names
 #: (https://www.iana.org/assignments/protocol-numbers).
 _NUMBERED: Final = {"1": "icmp", "6": "tcp", "17": "udp", "50": "esp", "51": "ah", "58": "icmpv6"}
@@ -234,8 +231,8 @@ class Traffic:
         seen: bool = True,
     ) -> Traffic:
         """Traffic of a protocol by its name or number."""
-        said = str(protocol).strip().lower()
-        name = "" if said in _EVERY else _NUMBERED.get(said, said)
+        given = str(protocol).strip().lower()
+        name = "" if given in _EVERY else _NUMBERED.get(given, given)
         return cls(name, tuple(ports), tuple(names), seen)
 
     @property
@@ -248,7 +245,7 @@ class Traffic:
             return self.protocol or "everything"
         if every:
             return f"every {self.protocol} port" if self.protocol else "everything"
-        listed = [_said(each) for each in sorted(set(self.ports), key=lambda one: one.first)]
+        listed = [_range_text(each) for each in sorted(set(self.ports), key=lambda one: one.first)]
         return " ".join(filter(None, (self.protocol, ", ".join((*listed, *self.names)))))
 
     def covers(self, other: Traffic) -> bool:
@@ -268,7 +265,7 @@ class Traffic:
 EVERYTHING: Final = Traffic("", (EVERY_PORT,))
 
 
-def _said(ports: Ports) -> str:
+def _range_text(ports: Ports) -> str:
     return str(ports.first) if ports.first == ports.last else f"{ports.first}-{ports.last}"
 
 
@@ -341,11 +338,11 @@ class Builder:
         if is_open(value):
             return self.internet()
         found = network(value)
-        said = str(found) if found is not None else str(value)
-        own = self._by_range.get(said, [])
+        block = str(found) if found is not None else str(value)
+        own = self._by_range.get(block, [])
         if len(own) == 1:
             return own[0]
-        return self.node(f"range:{said}", "range", said)
+        return self.node(f"range:{block}", "range", block)
 
     def choice(self, ids: Iterable[str]) -> str:
         """The node for one of several; itself where there is only one.
@@ -365,8 +362,8 @@ class Builder:
     ) -> tuple[list[Resource], list[str], bool]:
         """What a property means, as `References.at`, and whether that is certain."""
         found, others = self.references.at(resource, path, kinds)
-        said = sum(1 for _, value in select(resource.properties, path) for _ in leaves(value))
-        return found, others, len(found) + len(others) <= max(said, 1)
+        total = sum(1 for _, value in select(resource.properties, path) for _ in leaves(value))
+        return found, others, len(found) + len(others) <= max(total, 1)
 
     def unseen(self, what: str) -> str:
         """The node for addresses that nobody can see yet."""
@@ -426,10 +423,10 @@ class Builder:
         own, other = edge.source, edge.target
         if needed == "in":
             own, other = other, own
-        said: End = "in" if needed == "out" else "out"
+        given: End = "in" if needed == "out" else "out"
         asked = [
             each
-            for peer, each in rules.get((other, said), [])
+            for peer, each in rules.get((other, given), [])
             if peer == own and each.label == edge.label
         ]
         return not any(

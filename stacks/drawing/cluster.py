@@ -93,8 +93,8 @@ class Cluster:
         ]
         if met:
             return list(dict.fromkeys(met))
-        said = selector_text(selector)
-        return [self.builder.node(f"pods:{namespace}:{said}", "pods", f"{namespace}: {said}")]
+        labels = selector_text(selector)
+        return [self.builder.node(f"pods:{namespace}:{labels}", "pods", f"{namespace}: {labels}")]
 
     def _near(self, namespace: str, selector: Any) -> list[Pods]:
         """The pods of a namespace that have the first of the labels that a selector demands."""
@@ -123,7 +123,7 @@ class Cluster:
         return sorted(name for name, labels in self.labels.items() if matches(selector, labels))
 
 
-def things(builder: Builder) -> Cluster:
+def add_objects(builder: Builder) -> Cluster:
     """Everything of clusters that is drawn."""
     cluster = Cluster(builder)
     for each in builder.stack.resources:
@@ -181,8 +181,8 @@ def _draw(cluster: Cluster, manifest: Manifest, kind: Kind) -> None:
         if namespaced
         else cluster.holder(manifest.resource)
     )
-    said = [each for each in _details(manifest, kind) if each]
-    builder.node(id, kind, manifest.name, *said, container=container)
+    details = [each for each in _details(manifest, kind) if each]
+    builder.node(id, kind, manifest.name, *details, container=container)
     builder.change(id, urn=manifest.resource.urn)
     if kind == "workload":
         for pod in pods(manifest):
@@ -244,12 +244,19 @@ def _class_key(cluster: Cluster, manifest: Manifest, id: str) -> None:
     for key in _CLASS_KEYS:
         value = get(parameters, key)
         if is_unknown(value) or text(value):
-            said = "a key not known yet" if is_unknown(value) else text(value)
-            given = cluster.builder.references.given_name(said) if "/" in said else said
-            name = given or said.rpartition("/")[2]
+            reference = "a key not known yet" if is_unknown(value) else text(value)
+            given = (
+                cluster.builder.references.given_name(reference) if "/" in reference else reference
+            )
+            name = given or reference.rpartition("/")[2]
             area = cluster.builder.node("area:Keys and secrets", "area", "Keys and secrets")
             source = cluster.builder.node(
-                f"key:{said}", "key", name, "not of this stack", container=area, is_elsewhere=True
+                f"key:{reference}",
+                "key",
+                name,
+                "not of this stack",
+                container=area,
+                is_elsewhere=True,
             )
             cluster.builder.edge("encrypts", source, id, "", manifest.resource.urn)
 
@@ -264,7 +271,7 @@ def _scale(cluster: Cluster) -> None:
             same = one.name == text(name) and one.namespace == each.namespace
             if same and one.kind != each.kind and node_id(one) in cluster.builder.nodes:
                 node = cluster.builder.nodes[node_id(one)]
-                kept = [said for said in node.details if not said.endswith("replicas")]
+                kept = [detail for detail in node.details if not detail.endswith("replicas")]
                 ends = " to ".join(str(end) for end in (least, most) if isinstance(end, int))
                 if ends:
                     cluster.builder.change(node.id, details=(*kept, f"{ends} replicas"))
@@ -340,19 +347,19 @@ def _holds(expression: Any, labels: Mapping[str, Any]) -> bool:
 
 def selector_text(selector: Any) -> str:
     """A selector in words, its labels without their domain."""
-    said: list[str] = []
+    terms: list[str] = []
     for each in conditions(selector):
         if _is_label(each):
-            said.append(f"{str(each[0]).rpartition('/')[2]}={text(each[1]) or '…'}")
+            terms.append(f"{str(each[0]).rpartition('/')[2]}={text(each[1]) or '…'}")
         else:
             key = text(get(each, "key")).rpartition("/")[2]
             values = ", ".join(text(one) for one in items(get(each, "values")))
             operator = text(get(each, "operator"))
-            said.append(f"{key} {operator} {values}".strip())
-    return ", ".join(said) or "all pods"
+            terms.append(f"{key} {operator} {values}".strip())
+    return ", ".join(terms) or "all pods"
 
 
-# What may talk to what in a cluster: network policies, routes of gateways, the mesh.
+# Traffic: network policies, routes of gateways, the mesh.
 
 _OWN_GROUPS: Final = frozenset(("networking.k8s.io", "extensions"))
 _ROUTES: Final = frozenset(("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"))
@@ -452,8 +459,8 @@ def _selected(cluster: Cluster, namespace: str, peer: Any) -> Iterator[str]:
         return
     if not conditions(spaces) and isinstance(spaces, Mapping):
         if conditions(wanted):
-            said = selector_text(wanted)
-            yield cluster.builder.node(f"pods:*:{said}", "pods", said, "pods of any namespace")
+            label = selector_text(wanted)
+            yield cluster.builder.node(f"pods:*:{label}", "pods", label, "pods of any namespace")
         else:
             yield cluster.every_namespace()
         return
@@ -462,10 +469,10 @@ def _selected(cluster: Cluster, namespace: str, peer: Any) -> Iterator[str]:
         for each in named:
             yield from cluster.selected(each, wanted)
         return
-    said = f"namespaces with {selector_text(spaces)}"
+    label = f"namespaces with {selector_text(spaces)}"
     if conditions(wanted):
-        said = f"{said}: {selector_text(wanted)}"
-    yield cluster.builder.node(f"pods:{said}", "pods", said)
+        label = f"{label}: {selector_text(wanted)}"
+    yield cluster.builder.node(f"pods:{label}", "pods", label)
 
 
 def _other_policy(cluster: Cluster, policy: Manifest) -> None:
@@ -482,8 +489,8 @@ def _other_policy(cluster: Cluster, policy: Manifest) -> None:
             builder = cluster.builder
             peers.append(builder.unseen("addresses") if unseen else builder.addresses(value))
         for _, value in opening.hosts:
-            said = "a host not known yet" if is_unknown(value) else text(value)
-            peers.append(cluster.builder.node(f"host:{said}", "service", said))
+            host = "a host not known yet" if is_unknown(value) else text(value)
+            peers.append(cluster.builder.node(f"host:{host}", "service", host))
         for peer in peers:
             ends = (peer, own) if opening.direction == "ingress" else (own, peer)
             cluster.builder.edge("flow", *ends, policy.kind, policy.resource.urn)
@@ -522,9 +529,9 @@ def _route(cluster: Cluster, route: Manifest) -> None:
         for backend in items(get(rule, "backendRefs")):
             where = text(get(backend, "namespace")) or namespace
             for target, _ in _behind(cluster, where, text(get(backend, "name"))):
-                said = [_tcp(get(backend, "port")), *dict.fromkeys(filter(None, paths))]
+                parts = [_tcp(get(backend, "port")), *dict.fromkeys(filter(None, paths))]
                 for parent in parents:
-                    label = " ".join(said)
+                    label = " ".join(parts)
                     cluster.builder.edge("flow", parent, target, label, route.resource.urn)
 
 
@@ -562,8 +569,8 @@ def _balancer(cluster: Cluster, service: Manifest) -> None:
     for target, names in _behind(cluster, _namespace_of(service), service.name):
         for each in items(service.get("spec.ports")):
             value = get(each, "targetPort")
-            said = names.get(text(value), text(value)) or get(each, "port")
-            found = port(said if said else value)
+            number = names.get(text(value), text(value)) or get(each, "port")
+            found = port(number if number else value)
             ports = (Ports(found, found),) if found is not None else ()
             protocol = text(get(each, "protocol")) or "tcp"
             traffic = Traffic.of(protocol, ports)

@@ -28,7 +28,7 @@ from falaj.stacks.drawing.builder import EVERYTHING, Builder, Traffic
 from falaj.stacks.drawing.kinds import AWS_SUBNETS, AZURE_SUBNETS, GROUPS, VNETS, VPCS, aws
 from falaj.stacks.drawing.model import INTERNET, OPENNESS, End
 
-# What may talk to what on AWS: security groups, load balancers, routes, endpoints.
+# AWS: security groups, load balancers, routes, endpoints.
 
 _RULES: Final[Mapping[str, End]] = {
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "in",
@@ -140,8 +140,8 @@ def _flow(builder: Builder, rule: _Rule) -> None:
         (rule.given[key] for key in ("protocol", "ipProtocol") if rule.given.get(key) is not None),
         "-1",
     )
-    said = "-1" if is_unknown(protocol) else protocol
-    traffic = Traffic.of(said, (ports,) if ports else (), seen=seen)
+    known = "-1" if is_unknown(protocol) else protocol
+    traffic = Traffic.of(known, (ports,) if ports else (), seen=seen)
     for peer in dict.fromkeys(_peers(builder, rule)):
         source, target = (peer, rule.group) if rule.end == "in" else (rule.group, peer)
         builder.flow(source, target, traffic, rule.resource.urn, end=rule.end)
@@ -190,8 +190,8 @@ def _list(builder: Builder, resource: Resource, value: Any) -> str:
         ranges = [get(each, "cidr") for each in items(found[0].get("entries"))]
         if any(is_open(each) for each in ranges):
             return builder.internet()
-        said = [text(each) for each in ranges if text(each)]
-        return builder.node(f"list:{found[0].urn}", "list", found[0].name, *said)
+        details = [text(each) for each in ranges if text(each)]
+        return builder.node(f"list:{found[0].urn}", "list", found[0].name, *details)
     if found and found[0].urn in builder.nodes:
         return found[0].urn
     label = "ranges of a service" if is_unknown(value) else text(value) or "ranges"
@@ -222,9 +222,9 @@ def _balancers(builder: Builder) -> None:
                         builder.flow(balancer.urn, backend, traffic, each.urn, target.urn)
             if listening is not None and balancer.urn in builder.nodes:
                 node = builder.nodes[balancer.urn]
-                said = f"listens on {text(each.get('protocol')).lower() or 'tcp'} {listening}"
-                if said not in node.details:
-                    builder.change(node.id, details=(*node.details, said))
+                detail = f"listens on {text(each.get('protocol')).lower() or 'tcp'} {listening}"
+                if detail not in node.details:
+                    builder.change(node.id, details=(*node.details, detail))
 
 
 def _forwarded(target: Resource) -> Traffic:
@@ -290,7 +290,7 @@ def _places_of(builder: Builder, table: Resource, subnets: Collection[str]) -> l
     ]
 
 
-# What may talk to what on Azure: security groups' rules, private endpoints, ways out.
+# Azure: security groups' rules, private endpoints, ways out.
 
 _ENDPOINTS: Final = azure("network:PrivateEndpoint")
 _ENDS: Final[Mapping[str, End]] = {"inbound": "in", "outbound": "out"}
@@ -429,20 +429,20 @@ def _side(
     return list(dict.fromkeys(found)) or own or [builder.internet()]
 
 
-def _named(grounds: _Grounds, group: Resource, said: str) -> list[str]:
+def _named(grounds: _Grounds, group: Resource, prefix: str) -> list[str]:
     """A prefix or a service tag: the subnets that it is, else itself."""
     builder = grounds.builder
-    if said.lower() == "virtualnetwork":
+    if prefix.lower() == "virtualnetwork":
         networks = {_network_of(builder, each) for each in grounds.of_group(group)}
         known = sorted(each for each in networks if each)
         return known or [builder.node("tag:VirtualNetwork", "service", "VirtualNetwork")]
-    wanted = network(said)
+    wanted = network(prefix)
     if wanted is None:
-        if is_open(said):
+        if is_open(prefix):
             return [builder.internet()]
-        return [builder.node(f"tag:{said}", "service", said, "service tag of Azure")]
+        return [builder.node(f"tag:{prefix}", "service", prefix, "service tag of Azure")]
     own = grounds.ranges.get(str(wanted))
-    return [own] if own else [builder.addresses(said)]
+    return [own] if own else [builder.addresses(prefix)]
 
 
 def _network_of(builder: Builder, id: str) -> str:
@@ -473,10 +473,9 @@ def _linked(builder: Builder, endpoint: Resource, connection: Any, drawn: frozen
     return builder.node(f"linked:{text(value).lower()}", "service", name, kind) if name else ""
 
 
-# What is open to the internet by settings of its own, as the policy packs see it.
-#
-# Rules of firewalls are drawn one by one; services, balancers and control planes are open by a
-# switch. Which switch that is, the packs know: what violates one of these rules is drawn as open.
+# Openings: rules of firewalls are drawn one by one; services, balancers and control planes are
+# open by a switch. Which switch that is, the packs know: what violates one of these rules is drawn
+# as open.
 
 #: Rules by pack, and whether what they find lets everybody in (else: lets out to everybody).
 _OPENING_RULES: Final[Mapping[str, Mapping[str, bool]]] = {

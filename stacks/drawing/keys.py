@@ -140,7 +140,7 @@ def _aws_keys(builder: Builder, resource: Resource) -> Iterator[str]:
     for path, leaf in leaves(resource.properties):
         top = str(path[0]) if path else ""
         last = str(path[-1]) if path else ""
-        said = text(leaf)
+        key_id = text(leaf)
         if is_unknown(leaf):
             if "key" in last.lower():
                 found = references.origins(resource, top, AWS_KEYS | ALIASES)
@@ -148,14 +148,14 @@ def _aws_keys(builder: Builder, resource: Resource) -> Iterator[str]:
                 if met:
                     yield builder.choice(met)
             continue
-        whole = _KEY_ARN.fullmatch(said) or _ALIAS_NAME.fullmatch(said)
-        if not whole and not (said and "kms" in last.lower() and "key" in last.lower()):
+        whole = _KEY_ARN.fullmatch(key_id) or _ALIAS_NAME.fullmatch(key_id)
+        if not whole and not (key_id and "kms" in last.lower() and "key" in last.lower()):
             continue
-        one = references.named(said, AWS_KEYS | ALIASES)
+        one = references.named(key_id, AWS_KEYS | ALIASES)
         if one is not None:
             yield from _key_node(builder, one)
-        elif whole and "alias/aws/" not in said:
-            yield _elsewhere(builder, resource, said)
+        elif whole and "alias/aws/" not in key_id:
+            yield _elsewhere(builder, resource, key_id)
 
 
 def _key_node(builder: Builder, resource: Resource) -> Iterator[str]:
@@ -202,9 +202,9 @@ def _vault_key(builder: Builder, resource: Resource, block: Mapping[str, object]
     """The key that a block of settings names, by its URL or by its vault and name."""
     name = text(block.get("keyName")) or text(block.get("keyVaultKeyName"))
     for key, value in block.items():
-        said = text(value)
-        url = _VAULT_URL.fullmatch(said.rstrip("/").partition("?")[0]) or (
-            _VAULT_URL.match(said) if "/keys/" in said else None
+        key_id = text(value)
+        url = _VAULT_URL.fullmatch(key_id.rstrip("/").partition("?")[0]) or (
+            _VAULT_URL.match(key_id) if "/keys/" in key_id else None
         )
         wanted = (url[2] if url else None) or name
         about_keys = "key" in key.lower() or "vault" in key.lower()
@@ -315,9 +315,9 @@ def _users_of_roles(builder: Builder) -> dict[str, list[str]]:
     """Who takes a role: service accounts, machines, services."""
     found: dict[str, list[str]] = {}
     for each in builder.stack.of_kind(*sorted(_POD_IDENTITIES)):
-        said = f"pods {text(each.get('namespace'))}/{text(each.get('serviceAccount'))}"
+        user = f"pods {text(each.get('namespace'))}/{text(each.get('serviceAccount'))}"
         for role in builder.references.at(each, "roleArn", ROLES)[0]:
-            found.setdefault(role.urn, []).append(said)
+            found.setdefault(role.urn, []).append(user)
     for role in builder.stack.of_kind(*sorted(ROLES)):
         for statement in read(role.get("assumeRolePolicy")).allowing:
             for kind, who in statement.principals:
@@ -329,9 +329,9 @@ def _users_of_roles(builder: Builder) -> dict[str, list[str]]:
 
 def _identity(builder: Builder, resource: Resource, users: object) -> str:
     if resource.urn not in builder.nodes:
-        said = [f"for {each}" for each in dict.fromkeys(items(users))]
+        details = [f"for {each}" for each in dict.fromkeys(items(users))]
         area = builder.node("area:Identities", "area", "Identities")
-        builder.stand_for(resource, "identity", *map(str, said), container=area)
+        builder.stand_for(resource, "identity", *map(str, details), container=area)
     return resource.urn
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from falaj.stacks.drawing.model import Node, Picture
 from falaj.stacks.drawing.wording import details, holds, label, placed
 
-# How wide texts are, without a font: never less than they will be.
+# Widths of texts, without a font: never less than they will be.
 
 _NARROW: Final = frozenset("iljtfrI.,:;'|!()[]{} -·/\\\"`")
 _WIDE: Final = frozenset("mwMWQO@%&GDHNU")
@@ -193,8 +193,8 @@ def _place(picture: Picture, node: Node, room: float, depth: int) -> Box:
 def _chip(picture: Picture, node: Node, room: float) -> Box:
     most = min(room, _CHIP_MOST) - 2 * PAD - _MARK
     title = wrap(label(node), NAME, most, 2, bold=True)
-    said = " · ".join((node.kind, *details(node)))
-    lines = wrap(said, SMALL, most, _MOST_LINES)
+    description = " · ".join((node.kind, *details(node)))
+    lines = wrap(description, SMALL, most, _MOST_LINES)
     warnings = _warnings(picture, node, most)
     used = max(
         *(width(each, NAME, bold=True) for each in title),
@@ -209,10 +209,10 @@ def _chip(picture: Picture, node: Node, room: float) -> Box:
 
 
 def _warnings(picture: Picture, node: Node, room: float) -> list[str]:
-    said = picture.opened.get(node.id, ())
-    shown = [*said[:_MOST_WARNINGS]]
-    if len(said) > _MOST_WARNINGS:
-        shown.append(f"and {len(said) - _MOST_WARNINGS} more ways, below")
+    warnings = picture.opened.get(node.id, ())
+    shown = [*warnings[:_MOST_WARNINGS]]
+    if len(warnings) > _MOST_WARNINGS:
+        shown.append(f"and {len(warnings) - _MOST_WARNINGS} more ways, below")
     return [line for each in shown for line in wrap(each, SMALL, room, 2, bold=True)]
 
 
@@ -221,8 +221,8 @@ def _container(picture: Picture, node: Node, room: float, depth: int) -> Box:
     kind = "" if node.kind == "area" else f"{node.kind} "
     named = wrap(label(node), TITLE, inner - width(kind, TITLE), 2, bold=True)
     box = Box(node, w=room, title=named)
-    said = " · ".join(details(node))
-    box.lines = wrap(said, SMALL, inner, 2) if said else []
+    description = " · ".join(details(node))
+    box.lines = wrap(description, SMALL, inner, 2) if description else []
     box.warnings = _warnings(picture, node, inner)
     children = placed(picture, node.id)
     boxes = [each for each in children if holds(picture, each)]

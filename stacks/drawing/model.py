@@ -146,13 +146,13 @@ class Picture:
                 continue
             inward = each.source == INTERNET
             other = each.target if inward else each.source
-            said = f"{'from' if inward else 'to'} the internet: {each.label or 'everything'}"
+            label = f"{'from' if inward else 'to'} the internet: {each.label or 'everything'}"
             node = self.by_id.get(other)
             for one in (other, *(node.members if node else ())):
-                found.setdefault(one, []).append(said)
+                found.setdefault(one, []).append(label)
             for one in node.possible if node else ():
-                found.setdefault(one, []).append(f"perhaps {said}")
-        return {key: tuple(dict.fromkeys(said)) for key, said in found.items()}
+                found.setdefault(one, []).append(f"perhaps {label}")
+        return {key: tuple(dict.fromkeys(labels)) for key, labels in found.items()}
 
     def ways(self, inward: bool) -> list[Edge]:
         """Edges from the internet, or to it."""

@@ -85,8 +85,8 @@ def networks(builder: Builder) -> None:
         network = found[0].urn if found else _elsewhere_network(builder, others)
         ranges = _ranges(each, "addressPrefix", "addressPrefixes")
         delegated = [text(get(one, "serviceName")) for one in items(each.get("delegations"))]
-        said = [f"for {one}" for one in delegated if one]
-        builder.stand_for(each, "subnet", *ranges, *said, container=network)
+        users = [f"for {one}" for one in delegated if one]
+        builder.stand_for(each, "subnet", *ranges, *users, container=network)
 
 
 def _ranges(resource: Resource, *paths: str) -> list[str]:
@@ -100,7 +100,7 @@ def _elsewhere_network(builder: Builder, ids: list[str]) -> str:
     return builder.node(id, "network", label, "of another stack", is_elsewhere=True)
 
 
-def things(builder: Builder) -> None:
+def add_resources(builder: Builder) -> None:
     """Everything that is drawn, each where it is."""
     stack = builder.stack
     pending: list[tuple[Resource, Kind]] = []
@@ -215,15 +215,15 @@ def sizes(builder: Builder, resource: Resource) -> list[str]:
     read = READERS.get(resource.kind)
     made = [*(read(resource, builder.stack) if read else ()), *(charges(resource) or ())]
     own = [each for each in made if not each.kind or each.kind == resource.kind]
-    said: list[str] = []
+    parts: list[str] = []
     for each in own:
         if each.is_machines:
             machines = " or ".join(each.machines) or "machines"
             bought = "" if each.capacity in {"", "on-demand"} else f", {each.capacity}"
-            said.append(f"{span_of(each.amount)} {machines}{bought}")
+            parts.append(f"{span_of(each.amount)} {machines}{bought}")
         elif each.unit.thing in {"GiB", "TiB", "vCPU"} and each.amount.is_known:
-            said.append(f"{span_of(each.amount)} {each.unit.thing}")
-    return said
+            parts.append(f"{span_of(each.amount)} {each.unit.thing}")
+    return parts
 
 
 def parts(builder: Builder) -> dict[str, list[str]]:
@@ -239,7 +239,7 @@ def parts(builder: Builder) -> dict[str, list[str]]:
     return found
 
 
-# One machine: what the local platform keeps there, what serves, and who may call it.
+# The local platform: one machine.
 
 _PREFIX: Final = "falaj-local:index:"
 _WORKSPACE: Final = f"{_PREFIX}Workspace"
@@ -266,17 +266,17 @@ _READ: Final = ("dataset", "run", "model", "certificate")
 _ROOM: Final = "This machine"
 
 
-def local_things(builder: Builder) -> None:
+def add_local_resources(builder: Builder) -> None:
     """Everything of the local platform that is drawn, with its keys and callers."""
     stack = builder.stack
     for each in stack.of_kind(_WORKSPACE):
         builder.stand_for(each, "area", text(each.get("path")), label=_ROOM)
     drawn = stack.of_kind(*_KINDS)
     for each in drawn:
-        said = [text(each.get(key)) for key in _DETAILS.get(each.kind, ())]
-        homes = builder.references.origins(each, "site", frozenset((_WORKSPACE,)))
-        room = homes[0].urn if homes else builder.node(f"area:{_ROOM}", "area", _ROOM)
-        builder.stand_for(each, _KINDS[each.kind], *said, container=room)
+        details = [text(each.get(key)) for key in _DETAILS.get(each.kind, ())]
+        workspaces = builder.references.origins(each, "site", frozenset((_WORKSPACE,)))
+        room = workspaces[0].urn if workspaces else builder.node(f"area:{_ROOM}", "area", _ROOM)
+        builder.stand_for(each, _KINDS[each.kind], *details, container=room)
     for each in drawn:
         _relate(builder, each)
 

@@ -87,17 +87,17 @@ def draw(picture: Picture) -> str:
             y = _rows(picture, found, y, parts)
         if remark:
             y = _paragraph(remark, "small", SMALL, y + (2 * GAP if found else 0), parts)
-    for said in filter(None, (hidden(picture), left_out(picture))):
-        y = _paragraph(said, "small", SMALL, y + 3 * GAP, parts)
+    for notice in filter(None, (hidden(picture), left_out(picture))):
+        y = _paragraph(notice, "small", SMALL, y + 3 * GAP, parts)
     height = round(y + _MARGIN)
     return _document(picture, parts, height)
 
 
 def _document(picture: Picture, parts: Sequence[str], height: int) -> str:
-    things = count(len(picture.nodes), "thing", "things")
+    counted = count(len(picture.nodes), "thing", "things")
     relations = count(len(picture.edges), "relation", "relations")
-    said = "; ".join(ways(picture)) or verdict(picture)
-    summary = f"{things} and {relations} of {title(picture).lower()}. {said}"
+    exposure = "; ".join(ways(picture)) or verdict(picture)
+    summary = f"{counted} and {relations} of {title(picture).lower()}. {exposure}"
     return "\n".join(
         (
             '<?xml version="1.0" encoding="UTF-8"?>',
@@ -114,13 +114,13 @@ def _document(picture: Picture, parts: Sequence[str], height: int) -> str:
     )
 
 
-def _text(said: str) -> str:
-    return escape(clean(said))
+def _text(content: str) -> str:
+    return escape(clean(content))
 
 
-def _write(x: float, y: float, said: str, style: str, anchor: str = "") -> str:
+def _write(x: float, y: float, content: str, style: str, anchor: str = "") -> str:
     placed = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{placed}>{_text(said)}</text>'
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{placed}>{_text(content)}</text>'
 
 
 def _rect(x: float, y: float, w: float, h: float, style: str, *, corner: float = 6) -> str:
@@ -138,21 +138,21 @@ def _header(picture: Picture, parts: list[str]) -> float:
         parts.append(_write(_MARGIN, y, line, "h1 serif"))
     y += 2 * GAP
     if not picture.nodes:
-        said = NOTHING_DRAWN if picture.left_out else NOTHING
-        return _paragraph(said, "lead", 14, y + LINE, parts)
+        message = NOTHING_DRAWN if picture.left_out else NOTHING
+        return _paragraph(message, "lead", 14, y + LINE, parts)
     return _verdict(picture, y, parts)
 
 
 def _verdict(picture: Picture, y: float, parts: list[str]) -> float:
     """What is open to the internet, before anything else."""
-    said = ways(picture)
-    state = "opened" if said else "unsure" if is_unsure(picture) else "closed"
+    found = ways(picture)
+    state = "opened" if found else "unsure" if is_unsure(picture) else "closed"
     first = (
-        f"Open to the internet: {count(len(said), 'way', 'ways')}" if said else verdict(picture)
+        f"Open to the internet: {count(len(found), 'way', 'ways')}" if found else verdict(picture)
     )
-    shown = said[:_MOST_WAYS]
-    if len(said) > _MOST_WAYS:
-        shown.append(f"and {len(said) - _MOST_WAYS} more, below")
+    shown = found[:_MOST_WAYS]
+    if len(found) > _MOST_WAYS:
+        shown.append(f"and {len(found) - _MOST_WAYS} more, below")
     lines = wrap(first, 17, _ROOM - 60, 3, bold=True)
     more = [line for each in shown for line in wrap(each, 14, _ROOM - 70, 2)]
     height = 2 * PAD + len(lines) * 24 + len(more) * 20
@@ -168,17 +168,17 @@ def _verdict(picture: Picture, y: float, parts: list[str]) -> float:
     return y + height + GAP
 
 
-def _heading(said: str, y: float, parts: list[str]) -> float:
+def _heading(content: str, y: float, parts: list[str]) -> float:
     y += 2 * GAP
     parts.append(
         f'<line class="rule" x1="{_MARGIN:g}" x2="{WIDTH - _MARGIN:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
     )
-    parts.append(_write(_MARGIN, y + 30, said, "h2 serif"))
+    parts.append(_write(_MARGIN, y + 30, content, "h2 serif"))
     return y + 50
 
 
-def _paragraph(said: str, style: str, size: float, y: float, parts: list[str]) -> float:
-    for line in wrap(said, size, _ROOM, 20):
+def _paragraph(content: str, style: str, size: float, y: float, parts: list[str]) -> float:
+    for line in wrap(content, size, _ROOM, 20):
         parts.append(_write(_MARGIN, y, line, style))
         y += LINE + 2
     return y
@@ -209,10 +209,10 @@ def _box(picture: Picture, box: Box, parts: list[str]) -> None:
         left += 8
     for number, line in enumerate(box.title):
         kind = "" if box.is_chip or number or node.kind == "area" else f"{node.kind} "
-        said = f'<tspan class="kind">{_text(kind)} </tspan>' if kind else ""
+        kind_span = f'<tspan class="kind">{_text(kind)} </tspan>' if kind else ""
         size = "name" if box.is_chip else "title"
         parts.append(
-            f'<text class="{size}" x="{left:.1f}" y="{y:.1f}" xml:space="preserve">{said}'
+            f'<text class="{size}" x="{left:.1f}" y="{y:.1f}" xml:space="preserve">{kind_span}'
             f"{_text(line)}</text>"
         )
         y += LINE + 1
@@ -250,8 +250,8 @@ def _group(picture: Picture, group: Sequence[Row], y: float, parts: list[str]) -
     drawn = [_end_lines(picture, row) for row in group]
     labels = [_label(row) for row in group]
     heights = [
-        max(_ROW, len(names) * LINE + 14, len(said) * LINE + 22)
-        for names, said in zip(drawn, labels, strict=True)
+        max(_ROW, len(names) * LINE + 14, len(lines) * LINE + 22)
+        for names, lines in zip(drawn, labels, strict=True)
     ]
     total = sum(heights) + (len(heights) - 1) * GAP
     needed = len(heading) * (LINE + 1) + len(who) * LINE + 18
@@ -268,8 +268,8 @@ def _group(picture: Picture, group: Sequence[Row], y: float, parts: list[str]) -
     for line in who:
         parts.append(_write(_MARGIN + PAD, at, line, "small"))
         at += LINE
-    for row, names_of, said, height in zip(group, drawn, labels, heights, strict=True):
-        parts += _row(row, (names_of, said), y, height)
+    for row, names_of, lines, height in zip(group, drawn, labels, heights, strict=True):
+        parts += _row(row, (names_of, lines), y, height)
         y += height + GAP
     return y - GAP
 
@@ -308,27 +308,27 @@ def _end_lines(picture: Picture, row: Row) -> list[str]:
 
 
 def _label(row: Row) -> list[str]:
-    said = row.label + (f" ({HALF})" if row.is_half else "")
-    return wrap(said, _LABEL, _ARROW - 40, _MOST_LABELS, bold=row.is_open) if said else []
+    text = row.label + (f" ({HALF})" if row.is_half else "")
+    return wrap(text, _LABEL, _ARROW - 40, _MOST_LABELS, bold=row.is_open) if text else []
 
 
 def _row(
     row: Row, texts: tuple[Sequence[str], Sequence[str]], y: float, height: float
 ) -> Iterator[str]:
     """An arrow with what is written on it, and the box that it leads to."""
-    named, said = texts
+    named, lines = texts
     openly = " openly" if row.is_open else ""
     half = " half" if row.is_half else ""
     start, stop = _MARGIN + _SOURCE, _MARGIN + _SOURCE + _ARROW
-    middle = y + height / 2 + (len(said) * LINE / 2 if said else 0)
+    middle = y + height / 2 + (len(lines) * LINE / 2 if lines else 0)
     middle = min(middle, y + height - 8)
     yield (
         f'<line class="line{openly}{half}" x1="{start + 4:.1f}" x2="{stop - 10:.1f}" '
         f'y1="{middle:.1f}" y2="{middle:.1f}"/>'
     )
     yield f'<path class="head{openly}" d="M{stop - 12:.1f} {middle - 5:.1f}l11 5l-11 5z"/>'
-    at = middle - 6 - (len(said) - 1) * LINE
-    for line in said:
+    at = middle - 6 - (len(lines) - 1) * LINE
+    for line in lines:
         yield _write((start + stop) / 2, at, line, f"label{openly}", "middle")
         at += LINE
     style = "end everybody" if row.targets == (INTERNET,) else "end"

@@ -41,12 +41,12 @@ def draw(picture: Picture, width: int) -> str:
     """The whole drawing."""
     if not picture.nodes:
         nothing = NOTHING_DRAWN if picture.left_out else NOTHING
-        said = (nothing, hidden(picture), left_out(picture))
-        return "".join(f"{line}\n" for each in said if each for line in wrap(each, width))
+        notices = (nothing, hidden(picture), left_out(picture))
+        return "".join(f"{line}\n" for each in notices if each for line in wrap(each, width))
     lines = [*wrap(title(picture), width), *_internet(picture, width)]
     lines += ["", SECTIONS["places"].upper(), ""]
     for each in placed(picture, ""):
-        lines += _thing(picture, each, width, 0)
+        lines += _node(picture, each, width, 0)
     kinds: tuple[EdgeKind, ...] = ("flow", "encrypts", "reads")
     for kind in kinds:
         found = rows(picture, picture.of_kind(kind))
@@ -55,8 +55,8 @@ def draw(picture: Picture, width: int) -> str:
             lines += ["", SECTIONS[kind].upper(), "", *_rows(picture, found, width)]
             gap = [""] if found and remark else []
             lines += [*gap, *(wrap(remark, width) if remark else [])]
-    for said in (hidden(picture), left_out(picture)):
-        lines += ["", *wrap(said, width)] if said else []
+    for notice in (hidden(picture), left_out(picture)):
+        lines += ["", *wrap(notice, width)] if notice else []
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -74,7 +74,7 @@ def _internet(picture: Picture, width: int) -> Iterator[str]:
     yield bar
 
 
-def _thing(picture: Picture, node: Node, width: int, depth: int) -> list[str]:
+def _node(picture: Picture, node: Node, width: int, depth: int) -> list[str]:
     if holds(picture, node):
         return _box(picture, node, width, depth)
     return _leaf(picture, node, width)
@@ -82,15 +82,15 @@ def _thing(picture: Picture, node: Node, width: int, depth: int) -> list[str]:
 
 def _box(picture: Picture, node: Node, width: int, depth: int) -> list[str]:
     """A container with what is in it."""
-    said = " · ".join((label(node), *details(node)))
+    heading = " · ".join((label(node), *details(node)))
     kind = "" if node.kind == "area" else f"{node.kind} "
     inner = width - 4
     room = width - 5 - columns(kind)
-    head = f"┌ {kind}{isolated(fit(said, room))} "
+    head = f"┌ {kind}{isolated(fit(heading, room))} "
     lines = [head + "─" * max(width - columns(head) - 1, 0) + "┐"]
     content: list[str] = []
-    if columns(said) > room:
-        content += wrap(said, inner)
+    if columns(heading) > room:
+        content += wrap(heading, inner)
     content += _marks(picture, node, inner)
     children = placed(picture, node.id)
     deep = depth >= _DEEPEST or inner < _LEAST_INNER
@@ -114,21 +114,21 @@ def _leaves(picture: Picture, nodes: Sequence[Node], width: int) -> Iterator[str
         same = [each for each in nodes if each.kind == kind]
         plain = [each for each in same if not picture.opened.get(each.id)]
         if len(plain) >= _TOGETHER:
-            texts = [_said(each) for each in plain]
+            texts = [_with_details(each) for each in plain]
             yield from wrap(f"{kind} ({len(plain)}): {'; '.join(texts)}", width, "", "  ")
             same = [each for each in same if picture.opened.get(each.id)]
         for each in same:
             yield from _leaf(picture, each, width)
 
 
-def _said(node: Node) -> str:
-    said = details(node)
-    return f"{label(node)} ({', '.join(said)})" if said else label(node)
+def _with_details(node: Node) -> str:
+    listed = details(node)
+    return f"{label(node)} ({', '.join(listed)})" if listed else label(node)
 
 
 def _leaf(picture: Picture, node: Node, width: int) -> list[str]:
-    said = ", ".join(details(node))
-    text = f"{node.kind} {label(node)}" + (f": {said}" if said else "")
+    listed = ", ".join(details(node))
+    text = f"{node.kind} {label(node)}" + (f": {listed}" if listed else "")
     return [*wrap(text, width, "", "  "), *_marks(picture, node, width)]
 
 
@@ -166,11 +166,11 @@ def _row(picture: Picture, row: Row, width: int) -> Iterator[str]:
         "THE INTERNET" if each == INTERNET else name(picture, each) for each in row.targets
     )
     targets = targets or ITSELF
-    said = row.label + (f" ({HALF})" if row.is_half else "")
+    text = row.label + (f" ({HALF})" if row.is_half else "")
     room = (width - columns(arrow)) // 2
-    if columns(targets) <= room and columns(said) <= width - columns(arrow) - room - 2:
-        yield arrow + pad(targets, room) + "  " + isolated(said)
+    if columns(targets) <= room and columns(text) <= width - columns(arrow) - room - 2:
+        yield arrow + pad(targets, room) + "  " + isolated(text)
         return
     yield from wrap(targets, width, arrow, " " * columns(arrow))
-    if said:
-        yield from wrap(said, width, " " * (columns(arrow) + 2))
+    if text:
+        yield from wrap(text, width, " " * (columns(arrow) + 2))

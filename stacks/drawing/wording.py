@@ -1,4 +1,7 @@
-"""Words and rows that both renderers use, so that text and picture say the same."""
+"""Texts and rows that both renderers use, so that text and picture say the same.
+
+A row is one edge, or several that differ in one end alone: what they share is written once.
+"""
 
 from __future__ import annotations
 
@@ -57,28 +60,28 @@ def name(picture: Picture, id: str) -> str:
 
 def details(node: Node) -> list[str]:
     """What else is said of a node."""
-    said = [clean(each) for each in node.details]
+    texts = [clean(each) for each in node.details]
     if node.encryption in ENCRYPTION:
-        said.append(ENCRYPTION[node.encryption])
-    return [each for each in said if each]
+        texts.append(ENCRYPTION[node.encryption])
+    return [each for each in texts if each]
 
 
 def end(picture: Picture, id: str) -> tuple[str, str]:
     """A node as one end of a flow: its name, and who that is."""
     node = picture.by_id[id]
-    said: list[str] = []
+    parts: list[str] = []
     if node.kind == "group":
         owner = "" if not node.is_elsewhere else f"; {clean(' '.join(node.details))}"
-        said.append((_members(picture, node) or "nobody in it here") + owner)
+        parts.append((_members(picture, node) or "nobody in it here") + owner)
     elif node.kind in {"namespace", "subnet", "network", "range", "service", "list", "pods"}:
         first = f": {clean(node.details[0])}" if node.details else ""
-        said.append(
+        parts.append(
             f"{node.kind}{first}" if node.kind != "list" else clean(" ".join(node.details))
         )
     elif id != INTERNET:
-        said.append(node.kind)
-    shown = name(picture, id) if node.kind not in said else label(node)
-    return shown, " ".join(filter(None, said))
+        parts.append(node.kind)
+    shown = name(picture, id) if node.kind not in parts else label(node)
+    return shown, " ".join(filter(None, parts))
 
 
 def verdict(picture: Picture) -> str:
@@ -95,12 +98,12 @@ def is_unsure(picture: Picture) -> bool:
 
 def _members(picture: Picture, node: Node) -> str:
     """Who is in a group, and who may be; empty where nobody is."""
-    said: list[str] = []
+    groups: list[str] = []
     for start, ids in (("", node.members), ("perhaps ", node.possible)):
         found = [name(picture, each) for each in ids if each in picture.by_id]
         more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        said += [f"{start}{', '.join(found[:_MOST])}{more}"] if found else []
-    return "; ".join(said)
+        groups += [f"{start}{', '.join(found[:_MOST])}{more}"] if found else []
+    return "; ".join(groups)
 
 
 #: What is said of groups with members that aren't the source of a row.
@@ -128,17 +131,17 @@ def quiet_groups(picture: Picture) -> str:
 
 def hidden(picture: Picture) -> str:
     """What can't be told before it is made, in a sentence; empty where nothing is hidden."""
-    said: list[str] = []
+    parts: list[str] = []
     for what, names in picture.hidden.items():
         listed = [clean(each) for each in names[:_MOST]]
         more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-        said.append(f"{what} ({', '.join(listed)}{more})")
-    return f"Not known before it is made: {'; '.join(said)}." if said else ""
+        parts.append(f"{what} ({', '.join(listed)}{more})")
+    return f"Not known before it is made: {'; '.join(parts)}." if parts else ""
 
 
 def ways(picture: Picture) -> list[str]:
     """Everything that is open to the internet, in sentences; empty where nothing is."""
-    said: list[str] = []
+    lines: list[str] = []
     for inward in (True, False):
         for each in picture.ways(inward):
             other = picture.by_id[each.target if inward else each.source]
@@ -147,8 +150,8 @@ def ways(picture: Picture) -> list[str]:
             arrow = (
                 f"the internet may reach {name}" if inward else f"{name} may reach the internet"
             )
-            said.append(f"{arrow}: {what}")
-    return list(dict.fromkeys(said))
+            lines.append(f"{arrow}: {what}")
+    return list(dict.fromkeys(lines))
 
 
 def placed(picture: Picture, container: str) -> list[Node]:
@@ -201,8 +204,6 @@ def names(picture: Picture, ids: Sequence[str]) -> str:
     return ", ".join(name(picture, each) for each in ids)
 
 
-# Edges as rows that people read: what is the same for several ends is said once.
-
 #: From so many sources on, a row is for all of them; ranges are few and go together at once.
 _MANY: Final = 3
 _PORTS: Final = re.compile(r"(tcp|udp|tcp/udp) (\d[\d, -]*)")
@@ -240,11 +241,11 @@ def joined(labels: Sequence[str]) -> list[str]:
             ports.setdefault(found[1], []).extend(found[2].split(", "))
         else:
             others.append(each)
-    said = [
+    rows = [
         f"{protocol} {', '.join(sorted(dict.fromkeys(given), key=_first))}"
         for protocol, given in sorted(ports.items())
     ]
-    return said + list(dict.fromkeys(sorted(others)))
+    return rows + list(dict.fromkeys(sorted(others)))
 
 
 def _first(port: str) -> int:

@@ -385,8 +385,10 @@ def check_places(settings: CloudSettings, root: Path) -> list[Finding]:
         return []
     meant = region_meant(cloud, settings.region)
     hint = f"; did you mean {meant}?" if meant else f"; {_AT_HOME}"
-    said = f"given {format_value(settings.region)}; allowed on {cloud}: {', '.join(regions)}{hint}"
-    return [Finding(("region",), said, (Put(("region",), meant or regions[0]),))]
+    message = (
+        f"given {format_value(settings.region)}; allowed on {cloud}: {', '.join(regions)}{hint}"
+    )
+    return [Finding(("region",), message, (Put(("region",), meant or regions[0]),))]
 
 
 def region_meant(cloud: str, given: str) -> str | None:
@@ -408,11 +410,11 @@ def check_access(settings: CloudSettings, root: Path) -> list[Finding]:
     if not isinstance(settings, InClusterSettings):
         return []
     if settings.placement:
-        said = (
+        message = (
             f"given {format_value(settings.placement)}; a stack inside a cluster is where the "
             "cluster is: name falaj:platform and falaj:region instead"
         )
-        return [Finding(("placement",), said, (Drop(("placement",)),))]
+        return [Finding(("placement",), message, (Drop(("placement",)),))]
     existing = settings.platform == "kubernetes"
     needed: Mapping[str, tuple[str, str]] = {
         "context": ("the kubeconfig's context of the existing cluster", "main"),
@@ -426,11 +428,11 @@ def check_access(settings: CloudSettings, root: Path) -> list[Finding]:
     for key in ("cluster",) if existing else ("context", "kubeconfig"):
         if getattr(settings, key) is not None:
             how = "its context in falaj:context" if existing else "its stack in falaj:cluster"
-            said = (
+            message = (
                 f"given {format_value(getattr(settings, key))}, but a cluster on the platform "
                 f"{settings.platform} is named by {how}"
             )
-            found.append(Finding((key,), said, (Drop((key,)),)))
+            found.append(Finding((key,), message, (Drop((key,)),)))
     return found
 
 
@@ -464,8 +466,8 @@ def check_ground(settings: CloudSettings, root: Path) -> list[Finding]:
     actions: list[Action] = [Put((key,), each) for each in (near, *usable) if each]
     if not in_cluster:
         actions.append(Drop((key,)))
-    said = f"given {format_value(name)}, {why}; allowed: {what}{listed}{hint}"
-    return [Finding((key,), said, tuple(actions))]
+    message = f"given {format_value(name)}, {why}; allowed: {what}{listed}{hint}"
+    return [Finding((key,), message, tuple(actions))]
 
 
 def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
@@ -477,8 +479,8 @@ def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
     except ValidationError as error:
         for problem in error.errors(include_url=False):
             path = ("policies", *problem["loc"])
-            said = problem["msg"].removeprefix("Value error, ")
-            found.append(Finding(path, said, (Drop(path),)))
+            message = problem["msg"].removeprefix("Value error, ")
+            found.append(Finding(path, message, (Drop(path),)))
     named = [(("policies", "waivers"), settings.policies.waivers)]
     named += [
         (("policies", "rules", index), each)
@@ -494,8 +496,8 @@ def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
         ]
         hint = f"; did you mean {near[0]}?" if near else ""
         actions: tuple[Action, ...] = (Put(path, near[0]),) if near else (Drop(path),)
-        said = f"there is no file {file} in the project's folder{hint}"
-        found.append(Finding(path, said, actions))
+        message = f"there is no file {file} in the project's folder{hint}"
+        found.append(Finding(path, message, actions))
     return found
 
 

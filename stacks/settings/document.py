@@ -124,7 +124,7 @@ class Flaw:
     """Something wrong with the file itself."""
 
     offset: int
-    said: str
+    message: str
     twice: tuple[Entry, Entry] | None = None
     """Two entries of one mapping with the same key, the second of which doesn't count."""
     line_as: str | None = None
@@ -419,8 +419,8 @@ def read(path: Path, label: str) -> Document:
     return parse(text, path, label)
 
 
-def _unread(path: Path, label: str, said: str) -> Document:
-    return Document(path, label, "", None, (Flaw(0, said),))
+def _unread(path: Path, label: str, message: str) -> Document:
+    return Document(path, label, "", None, (Flaw(0, message),))
 
 
 def parse(text: str, path: Path, label: str) -> Document:
@@ -440,9 +440,9 @@ def parse(text: str, path: Path, label: str) -> Document:
 
 
 class _StopError(Exception):
-    def __init__(self, offset: int, said: str) -> None:
-        super().__init__(said)
-        self.flaw = Flaw(offset, said)
+    def __init__(self, offset: int, message: str) -> None:
+        super().__init__(message)
+        self.flaw = Flaw(offset, message)
 
 
 @dataclass
@@ -588,20 +588,20 @@ class _Builder:
 
 def _broken(error: yaml.YAMLError, text: str) -> Flaw:
     """What the parser said, in words for people, with the line as it should be where it shows."""
-    said = cast("Any", error)
+    detail = cast("Any", error)
     if isinstance(error, yaml.reader.ReaderError):
-        at, why = int(said.position), f"the character {_shown(said.character)} is not allowed"
+        at, why = int(detail.position), f"the character {_shown(detail.character)} is not allowed"
         return Flaw(at, why, line_as=_mended_line(text, at))
     # What isn't closed went wrong where it was opened.
-    opened = str(said.context).startswith(_OPENED)
-    mark = said.context_mark if opened else said.problem_mark or said.context_mark
+    opened = str(detail.context).startswith(_OPENED)
+    mark = detail.context_mark if opened else detail.problem_mark or detail.context_mark
     at = min(mark.index, len(text.rstrip())) if mark else 0
     start, line = _line_around(text, at)
     if "\t" in line[: len(line) - len(line.lstrip())] or text[at : at + 1] == "\t":
         why = "a tab; YAML is indented by spaces"
         return Flaw(start + line.index("\t"), why, line_as=_mended_line(text, at))
-    words = " ".join(str(each) for each in (said.context, said.problem) if each)
-    return Flaw(at, f"not valid YAML: {words}", line_as=_mended_line(text, at))
+    reason = " ".join(str(each) for each in (detail.context, detail.problem) if each)
+    return Flaw(at, f"not valid YAML: {reason}", line_as=_mended_line(text, at))
 
 
 def _line_around(text: str, at: int) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.document import Document, Way, parse, read
-from falaj.stacks.settings.given import NAMESPACES, Given, Home, nest
+from falaj.stacks.settings.given import NAMESPACES, Given, Location, nest
 from falaj.stacks.settings.load import ALL, BLUEPRINTS, checked, kinds_on
 from falaj.stacks.settings.problems import (
     NAMESPACE,
@@ -102,10 +102,10 @@ def value_of(path: Path, root: Path, key: str) -> Any:
         StackError: there is no such file or key, or its value is encrypted.
     """
     given = given_in(_document(path, root), root)
-    home = _home(given, *key_path(key))
-    if home is None:
+    location = _location(given, *key_path(key))
+    if location is None:
         raise StackError(f"{shown_path(path, root)} doesn't say {key}")
-    node = home.document.node(home.way)
+    node = location.document.node(location.way)
     value = node.data if node else None
     _refuse_secrets(key, value)
     return value
@@ -167,8 +167,8 @@ def remove_values(path: Path, root: Path, keys: Sequence[str]) -> Change:
 
 def _set(key: str, value: Any, given: Given, document: Document) -> str:
     namespace, parts = key_path(key)
-    home = _home(given, namespace, parts)
-    before = home.document.node(home.way) if home else None
+    location = _location(given, namespace, parts)
+    before = location.document.node(location.way) if location else None
     _refuse_secrets(key, before.data if before else None)
     _refuse_secrets(key, value)
     try:
@@ -181,14 +181,14 @@ def _set(key: str, value: Any, given: Given, document: Document) -> str:
 
 
 def _remove(key: str, given: Given, document: Document) -> str:
-    home = _home(given, *key_path(key))
-    if home is None:
+    location = _location(given, *key_path(key))
+    if location is None:
         raise StackError(f"{document.label} doesn't say {key}; nothing was removed")
-    if home.document is not document:
+    if location.document is not document:
         raise StackError(
-            f"{key} is said by {home.document.label}, not by {document.label}; edit that file"
+            f"{key} is said by {location.document.label}, not by {document.label}; edit that file"
         )
-    return drop(document, home.key)
+    return drop(document, location.key)
 
 
 def _changed(
@@ -268,10 +268,10 @@ def _without_lines(problem: Problem) -> tuple[KeyPath, str]:
     return problem.path, re.sub(r"\d+", "", problem.text)
 
 
-def _home(given: Given, namespace: str, parts: KeyPath) -> Home | None:
+def _location(given: Given, namespace: str, parts: KeyPath) -> Location | None:
     if namespace != NAMESPACE:
-        return given.homes.get(f"{namespace}:{parts[0]}")
-    return given.home(parts)
+        return given.locations.get(f"{namespace}:{parts[0]}")
+    return given.location(parts)
 
 
 def _place(given: Given, document: Document, parts: KeyPath, value: Any) -> tuple[Way, Any]:
@@ -281,8 +281,8 @@ def _place(given: Given, document: Document, parts: KeyPath, value: Any) -> tupl
     takes a key of the one or of the other.
     """
     for prefix, key in given.own():
-        home = given.homes[key]
-        if home.document is not document and parts[: len(prefix)] == prefix:
+        location = given.locations[key]
+        if location.document is not document and parts[: len(prefix)] == prefix:
             rest = parts[len(prefix) :]
             whole = {key: given.values[key]}
             return ("config", key), mended_by(whole, Put((key, *rest), value))[key]

@@ -34,7 +34,7 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Home:
+class Location:
     """Where a namespaced key stands."""
 
     document: Document
@@ -60,7 +60,7 @@ class Given:
     """Configuration with its places."""
 
     values: Values
-    homes: Mapping[str, Home] = field(default_factory=dict)
+    locations: Mapping[str, Location] = field(default_factory=dict)
     """Places of the keys that a file says; others come from the engine alone."""
     stack_file: Document | None = None
     """Where a key that is missing would be added."""
@@ -86,50 +86,53 @@ class Given:
             if namespace == NAMESPACE:
                 yield tuple(name.split(".")), key
 
-    def home(self, path: Path) -> Home | None:
+    def location(self, path: Path) -> Location | None:
         """Where a path of the settings stands; None where no file says it."""
-        best: tuple[int, Home] | None = None
+        best: tuple[int, Location] | None = None
         for prefix, key in self.own():
-            home = self.homes.get(key)
+            location = self.locations.get(key)
             length = len(prefix)
-            if home is None or path[:length] != prefix:
+            if location is None or path[:length] != prefix:
                 continue
-            way = (*home.way, *path[length:])
-            if home.document.node(way) is not None and (best is None or length > best[0]):
-                best = length, home if length == len(path) else Home(home.document, way)
+            way = (*location.way, *path[length:])
+            if location.document.node(way) is not None and (best is None or length > best[0]):
+                best = (
+                    length,
+                    location if length == len(path) else Location(location.document, way),
+                )
         return best[1] if best else None
 
-    def dotted_homes(self, path: Path) -> list[Home]:
+    def dotted_locations(self, path: Path) -> list[Location]:
         """Where keys with dots stand that lead to or through a path, the last of a file first."""
         found = [
-            home
+            location
             for prefix, key in self.own()
             if len(prefix) >= len(path) > 0
             and prefix[: len(path)] == path
-            and (home := self.homes.get(key))
+            and (location := self.locations.get(key))
         ]
-        return sorted(found, key=lambda home: home.offset, reverse=True)
+        return sorted(found, key=lambda location: location.offset, reverse=True)
 
-    def place_for(self, path: Path) -> Home | None:
+    def place_for(self, path: Path) -> Location | None:
         """Where a path stands, or would be added: below the nearest section that is there."""
-        if found := self.home(path):
+        if found := self.location(path):
             return found
         for length in range(len(path) - 1, 0, -1):
-            above = self.home(path[:length])
+            above = self.location(path[:length])
             if above is not None and not _is_plain(above):
-                return Home(above.document, (*above.way, *path[length:]))
+                return Location(above.document, (*above.way, *path[length:]))
         if self.stack_file is None or not self.stack_file.is_readable:
             return None
         if any(prefix[0] == path[0] and len(prefix) > 1 for prefix, _ in self.own()):
             # The section is written with dots: go on like that.
-            return Home(self.stack_file, ("config", f"{NAMESPACE}:{dotted(path)}"))
-        return Home(self.stack_file, ("config", f"{NAMESPACE}:{path[0]}", *path[1:]))
+            return Location(self.stack_file, ("config", f"{NAMESPACE}:{dotted(path)}"))
+        return Location(self.stack_file, ("config", f"{NAMESPACE}:{path[0]}", *path[1:]))
 
     def scalars(self) -> Iterable[tuple[Path, Scalar]]:
         """Every plain value that a file says, by its path."""
         for prefix, key in self.own():
-            home = self.homes.get(key)
-            node = home.document.node(home.way) if home else None
+            location = self.locations.get(key)
+            node = location.document.node(location.way) if location else None
             for way, _, inner in walk(node):
                 found = resolved(inner)
                 if isinstance(found, Scalar):
@@ -138,8 +141,8 @@ class Given:
     def key_scalars(self) -> Iterable[tuple[Path, Scalar]]:
         """Every key below Falaj's own that a file says, by its path."""
         for prefix, key in self.own():
-            home = self.homes.get(key)
-            node = home.document.node(home.way) if home else None
+            location = self.locations.get(key)
+            node = location.document.node(location.way) if location else None
             for way, entry, _ in walk(node):
                 if entry is not None:
                     yield (*prefix, *way), entry.key
@@ -149,19 +152,19 @@ class Given:
 
         What several findings change in the same lines is shown once, with the last of them.
         """
-        told = [(finding, *self._spot(finding), self._mending(finding)) for finding in findings]
-        told.sort(key=lambda each: each[2])
+        located = [(finding, *self._spot(finding), self._mending(finding)) for finding in findings]
+        located.sort(key=lambda each: each[2])
         by_lines: dict[tuple[object, int, int], list[Action]] = {}
-        for _, document, _, mending in told:
+        for _, document, _, mending in located:
             if mending is not None:
                 edit = mending[1]
                 by_lines.setdefault((document, edit.first, edit.last), []).append(mending[0])
         problems: list[Problem] = []
-        for finding, document, offset, mending in told:
-            said = f"{key_of(finding.path)}: {finding.said}"
+        for finding, document, offset, mending in located:
+            message = f"{key_of(finding.path)}: {finding.message}"
             if mending is None:
                 problems.append(
-                    Problem(said, document, offset, hint=self._hint(finding), path=finding.path)
+                    Problem(message, document, offset, hint=self._hint(finding), path=finding.path)
                 )
                 continue
             action, edit = mending
@@ -170,7 +173,7 @@ class Given:
             if len(together) > 1:
                 whole = self.together(together)
                 shown = (whole if action is together[-1] else None) if whole else edit
-            problems.append(Problem(said, document, offset, shown, path=finding.path))
+            problems.append(Problem(message, document, offset, shown, path=finding.path))
         return problems
 
     def problem(self, finding: Finding) -> Problem:
@@ -184,9 +187,9 @@ class Given:
         placed = sorted(actions, key=lambda each: self._offset(each.path), reverse=True)
         try:
             for action in placed:
-                homes = self._homes(action)
-                document = document or homes[0].document
-                again = _applied(again or document, homes, action)
+                locations = self._locations(action)
+                document = document or locations[0].document
+                again = _applied(again or document, locations, action)
         except (SpliceError, IndexError):
             return None
         if document is None or again is None or not again.is_readable:
@@ -204,32 +207,32 @@ class Given:
         return next(filter(None, (command_for(each, self.stack) for each in finding.actions)), "")
 
     def _offset(self, path: Path) -> int:
-        home = self.home(path)
-        return home.offset if home else len(self.stack_file.text) if self.stack_file else 0
+        location = self.location(path)
+        return location.offset if location else len(self.stack_file.text) if self.stack_file else 0
 
-    def _homes(self, action: Action) -> list[Home]:
+    def _locations(self, action: Action) -> list[Location]:
         """Where an action changes something, the last place of a file first."""
-        if whole := self.home(action.path):
+        if whole := self.location(action.path):
             return [whole]
-        through = self.dotted_homes(action.path)
+        through = self.dotted_locations(action.path)
         if isinstance(action, Put) and not through:
-            home = self.place_for(action.path)
-            return [home] if home else []
+            location = self.place_for(action.path)
+            return [location] if location else []
         return through
 
     def _spot(self, finding: Finding) -> tuple[Document | None, int]:
         path = finding.path
         for length in range(len(path), 0, -1):
-            home = self.home(path[:length])
-            if home is None:
-                through = self.dotted_homes(path[:length])
+            location = self.location(path[:length])
+            if location is None:
+                through = self.dotted_locations(path[:length])
                 if through:
                     return through[-1].document, through[-1].offset
                 continue
-            node = home.document.node(home.way)
+            node = location.document.node(location.way)
             if node is None or finding.at_key or length < len(path) or _below(node):
-                return home.document, home.offset
-            return home.document, node.start
+                return location.document, location.offset
+            return location.document, node.start
         if self.stack_file is None:
             return None, 0
         entry = self.stack_file.entry(("config",))
@@ -242,55 +245,55 @@ class Given:
 
     def changed(self, action: Action) -> tuple[Document, str] | None:
         """A file and its text as it would be; see `edit`."""
-        homes = self._homes(action)
-        if not homes or len({id(home.document) for home in homes}) > 1:
+        locations = self._locations(action)
+        if not locations or len({id(location.document) for location in locations}) > 1:
             return None
-        document = homes[0].document
+        document = locations[0].document
         try:
-            again = _applied(document, homes, action)
+            again = _applied(document, locations, action)
         except SpliceError:
             return None
         if not again.is_readable or len(again.flaws) > len(document.flaws):
             return None
         if isinstance(action, Put):
-            node = again.node(_way(homes[-1], action))
+            node = again.node(_way(locations[-1], action))
             if node is None or not _same(node.data, action.value):
                 return None
         return document, again.text
 
 
-def _applied(document: Document, homes: list[Home], action: Action) -> Document:
+def _applied(document: Document, locations: list[Location], action: Action) -> Document:
     """A file, which may have changed since it was read, with one thing mended."""
     if isinstance(action, Put):
-        *others, first = homes
-        for home in others:
-            document = reread(document, drop(document, home.key))
+        *others, first = locations
+        for location in others:
+            document = reread(document, drop(document, location.key))
         way = _way(first, action)
         if way != first.way:
             key = str(way[len(first.key) - 1])
             document = reread(document, rename(document, first.key, key))
         return reread(document, put(document, way, action.value))
-    for home in homes:
+    for location in locations:
         after = (
-            drop(document, home.key)
+            drop(document, location.key)
             if isinstance(action, Drop)
-            else rename(document, home.key, _renamed(home.key, action))
+            else rename(document, location.key, _renamed(location.key, action))
         )
         document = reread(document, after)
     return document
 
 
-def _way(home: Home, action: Put) -> Way:
-    """Where a value goes: at its home, or by its own key where that has dots which lead below."""
-    *above, last = home.key
+def _way(location: Location, action: Put) -> Way:
+    """Where a value goes: at its location, or by its own key where dots in that lead below."""
+    *above, last = location.key
     _, colon, name = str(last).rpartition(":")
     if colon and len(above) <= 1 and len(name.split(".")) > len(action.path):
-        return (*above, f"{NAMESPACE}:{dotted(action.path)}", *home.way[len(home.key) :])
-    return home.way
+        return (*above, f"{NAMESPACE}:{dotted(action.path)}", *location.way[len(location.key) :])
+    return location.way
 
 
-def _is_plain(home: Home) -> bool:
-    node = resolved(home.document.node(home.way))
+def _is_plain(location: Location) -> bool:
+    node = resolved(location.document.node(location.way))
     return isinstance(node, Scalar) and node.value is not None
 
 
@@ -360,9 +363,9 @@ def _add(nested: dict[str, Any], path: Path, value: Any) -> str:
 def _lines(given: Given, path: Path) -> str:
     """Which lines contradict each other, where files say them."""
     places = [
-        home.document.place(home.offset)
+        location.document.place(location.offset)
         for length in range(1, len(path))
-        if (home := given.home(path[:length]))
+        if (location := given.location(path[:length]))
     ]
     return f" (the other is at {places[0]})" if places else ""
 
@@ -394,7 +397,7 @@ def as_meant(given: Given) -> Given:
 
     What is told of them is `foreign`'s; this keeps them from being told as missing as well.
     """
-    values, homes = dict(given.values), dict(given.homes)
+    values, locations = dict(given.values), dict(given.locations)
     for key in given.values:
         namespace, _, name = key.partition(":")
         meant = f"{NAMESPACE}:{name}"
@@ -403,21 +406,21 @@ def as_meant(given: Given) -> Given:
         if meant in values:
             continue
         values[meant] = values.pop(key)
-        if key in homes:
-            homes[meant] = homes.pop(key)
-    return dataclasses.replace(given, values=values, homes=homes)
+        if key in locations:
+            locations[meant] = locations.pop(key)
+    return dataclasses.replace(given, values=values, locations=locations)
 
 
 def _problem(key: str, given: Given) -> Problem:
     namespace, _, name = key.partition(":")
     near = closest(namespace, NAMESPACES)
     hint = f"; did you mean {near}:{name}?" if near else ""
-    said = f"{key}: unknown namespace '{namespace}'; allowed: {', '.join(NAMESPACES)}{hint}"
-    home = given.homes.get(key)
-    if home is None:
-        return Problem(said)
+    message = f"{key}: unknown namespace '{namespace}'; allowed: {', '.join(NAMESPACES)}{hint}"
+    location = given.locations.get(key)
+    if location is None:
+        return Problem(message)
     edit = None
     if near:
-        after = rename(home.document, home.key, f"{near}:{name}")
-        edit = difference(home.document.text, after)
-    return Problem(said, home.document, home.offset, edit)
+        after = rename(location.document, location.key, f"{near}:{name}")
+        edit = difference(location.document.text, after)
+    return Problem(message, location.document, location.offset, edit)

@@ -216,8 +216,8 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
     tops = {path for path, _ in given.own()}
     for path, scalar in given.scalars():
         if scalar.value is None and path in tops:
-            said = "given nothing; write a value, or leave the key out"
-            found.append(Finding(path, said, (Drop(path),)))
+            message = "given nothing; write a value, or leave the key out"
+            found.append(Finding(path, message, (Drop(path),)))
         shape = at(whole, path)
         if shape is None or scalar.quote:
             continue
@@ -226,9 +226,9 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
             number = decimal(scalar.text) if numeric else None
             value = scalar.text if number is None else number
             hint = _quotes(shape, scalar.text) if number is None else f"write {written(number)}"
-            said = f"given {scalar.text} without quotes, {scalar.unclear}; {hint}"
+            message = f"given {scalar.text} without quotes, {scalar.unclear}; {hint}"
         elif scalar.loses and not numeric:
-            said = (
+            message = (
                 f"given {scalar.text} without quotes, read as the number "
                 f"{format_value(scalar.value)}; {_quotes(shape, scalar.text)}"
             )
@@ -237,7 +237,7 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
             continue
         if isinstance(value, str):
             value = next(iter(allowed_here(shape, (value, *meant(shape, value)))), value)
-        found.append(Finding(path, said, (Put(path, value),)))
+        found.append(Finding(path, message, (Put(path, value),)))
     return found
 
 
@@ -270,8 +270,8 @@ def unknown_key(path: KeyPath, model: type[BaseModel]) -> Finding:
     near = nearest(path[-1], names) or [name for name in [closest(path[-1], names)] if name]
     hint = f"; did you mean {near[0]}?" if near else ""
     actions: tuple[Action, ...] = (*(Rename(path, each) for each in near), Drop(path))
-    said = f"unknown key{hint}\n  allowed here: {', '.join(sorted(names))}"
-    return Finding(path, said, actions, at_key=True)
+    message = f"unknown key{hint}\n  allowed here: {', '.join(sorted(names))}"
+    return Finding(path, message, actions, at_key=True)
 
 
 def _finding(path: KeyPath, problem: ErrorDetails, model: type[BaseModel], own: Any) -> Finding:
@@ -469,22 +469,22 @@ def _kind(own: dict[str, Any], found: list[Finding]) -> type[Settings] | None:
     platform = own.get("platform")
     if platform is None and "placement" in own:
         if "region" in own:
-            said = (
+            message = (
                 f"given {format_value(own.pop('region'))} beside falaj:placement, which names "
                 "the regions"
             )
-            found.append(Finding(("region",), said, (Drop(("region",)),)))
+            found.append(Finding(("region",), message, (Drop(("region",)),)))
     elif not isinstance(platform, str) or platform not in PLATFORMS:
         found.append(_choice("platform", platform, PLATFORMS, likeliest=_likely_platform(own)))
         own["platform"] = platform = closest(platform, PLATFORMS) if platform else None
         if platform is None:
             return None
     elif "placement" in own and platform != "local":
-        said = (
+        message = (
             f"given {format_value(own.pop('platform'))} beside falaj:placement, which names the "
             "clouds; leave one of them out"
         )
-        found.append(Finding(("platform",), said, (Drop(("platform",)),)))
+        found.append(Finding(("platform",), message, (Drop(("platform",)),)))
         own.pop("region", None)
     if platform == "local":
         return ALL["local"]
@@ -519,5 +519,5 @@ def _choice(
 ) -> Finding:
     near = closest(value, allowed) if value else None
     hint = f"; did you mean {near}?" if near else ""
-    said = f"given {format_value(value)}; allowed{where}: {describe(Choice(allowed))}{hint}"
-    return Finding((key,), said, (Put((key,), near or likeliest or allowed[0]),))
+    message = f"given {format_value(value)}; allowed{where}: {describe(Choice(allowed))}{hint}"
+    return Finding((key,), message, (Put((key,), near or likeliest or allowed[0]),))

@@ -150,14 +150,14 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         return _digits(settings)
     source = Path(settings.dataset_source(root))
     if source.suffix.lower() not in TABLES:
-        said = (
+        message = (
             f"given {format_value(settings.dataset)}; allowed: {DIGITS}, or the path of a "
             f"{' or '.join(TABLES)} file"
         )
-        return [Finding(("dataset",), said, _other_files(settings, root))]
+        return [Finding(("dataset",), message, _other_files(settings, root))]
     if not source.is_file():
-        said = f"there is no file {source}; a relative path starts at the project's folder"
-        return [Finding(("dataset",), said, _other_files(settings, root))]
+        message = f"there is no file {source}; a relative path starts at the project's folder"
+        return [Finding(("dataset",), message, _other_files(settings, root))]
     try:
         columns = read_header(source)
     except (WorkloadError, OSError) as error:
@@ -171,14 +171,14 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
 def _digits(settings: LocalSettings) -> list[Finding]:
     found: list[Finding] = []
     if settings.target is not None:
-        said = (
+        message = (
             f"given {format_value(settings.target)}, but the dataset {DIGITS} has a target of its "
             "own"
         )
-        found.append(Finding(("target",), said, (Drop(("target",)),)))
+        found.append(Finding(("target",), message, (Drop(("target",)),)))
     if settings.task == "regression":
-        said = f"given 'regression', but the dataset {DIGITS} is a classification"
-        found.append(Finding(("task",), said, (Drop(("task",)),)))
+        message = f"given 'regression', but the dataset {DIGITS} is a classification"
+        found.append(Finding(("task",), message, (Drop(("task",)),)))
     return found
 
 
@@ -188,8 +188,8 @@ def _target(settings: LocalSettings, columns: list[str]) -> Finding:
     has = f"{settings.dataset} has the columns {listed}"
     given = settings.target
     if given is None:
-        said = f"missing; the dataset {settings.dataset} needs the column to predict; {has}"
-        return Finding(("target",), said, (Put(("target",), columns[-1]),))
+        message = f"missing; the dataset {settings.dataset} needs the column to predict; {has}"
+        return Finding(("target",), message, (Put(("target",), columns[-1]),))
     folded = {column.casefold(): column for column in reversed(columns)}
     near = nearest(given.strip().casefold(), folded)
     hint = f"; did you mean {folded[near[0]]}?" if near else ""

@@ -165,9 +165,9 @@ def by_keys(names: Mapping[str, str], text: str) -> str:
 def in_words(settings: BaseModel, text: str) -> str:
     """What a component refuses, as a stack's file would say it."""
     text = by_keys(names_of(type(settings)), text)
-    for python, said in (("None", "nothing"), ("True", "true"), ("False", "false")):
-        text = text.replace(f"given {python};", f"given {said};")
-        text = text.replace(f"given {python},", f"given {said},")
+    for python, yaml in (("None", "nothing"), ("True", "true"), ("False", "false")):
+        text = text.replace(f"given {python};", f"given {yaml};")
+        text = text.replace(f"given {python},", f"given {yaml},")
     return text
 
 

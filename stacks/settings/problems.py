@@ -56,7 +56,7 @@ class Finding:
     """A problem of the settings, wherever they come from."""
 
     path: Path
-    said: str
+    message: str
     actions: tuple[Action, ...] = ()
     """What would mend it, the best first."""
     at_key: bool = False
@@ -123,8 +123,8 @@ class RefusedSettingsError(SettingsError):
         self.findings = tuple(findings)
         self.given = given
         self.mended = mended
-        told = given.problems_of(self.findings) if given else []
-        self.problems = tuple(in_order([*self.of_files, *told]))
+        found = given.problems_of(self.findings) if given else []
+        self.problems = tuple(in_order([*self.of_files, *found]))
         super().__init__("\n".join(map(str, self.problems)))
 
     @classmethod
@@ -236,19 +236,19 @@ def flaw_problem(document: Document, flaw: Flaw) -> Problem:
         if flaw.line_as is not None:
             line = document.line(flaw.offset)
             edit = Edit(line, line, (flaw.line_as,))
-        return Problem(flaw.said, document, flaw.offset, edit)
+        return Problem(flaw.message, document, flaw.offset, edit)
     first, second = flaw.twice
     way = document.way_to(second.key.start)
     mapping = document.node(way)
     lines = document.line(first.key.start), document.line(second.key.start)
     key = _key_in(way, second.name)
-    said = (
+    message = (
         f"{key}: given twice, in line {lines[0]} as {format_value(first.value.data)} and in line "
         f"{lines[1]} as {format_value(second.value.data)}; keep one of the two"
     )
     after = drop_entry(document, way, cast("Any", mapping), second)
     edit = difference(document.text, after) if reread(document, after).is_readable else None
-    return Problem(said, document, second.key.start, edit)
+    return Problem(message, document, second.key.start, edit)
 
 
 def _key_in(way: Way, name: str) -> str:

@@ -213,10 +213,10 @@ def _form(shape: Shape, field: FieldInfo) -> Shape:
     patterns = [each.pattern for each in field.metadata if getattr(each, "pattern", None)]
     if not patterns:
         return shape
-    said, examples = field.description, field.examples
-    if not said or not examples:
+    description, examples = field.description, field.examples
+    if not description or not examples:
         raise TypeError(f"{patterns[0]} needs a description and an example beside it")
-    return Text(TextRule(patterns[0], said, str(examples[0])))
+    return Text(TextRule(patterns[0], description, str(examples[0])))
 
 
 def below(shape: Shape, part: str | int) -> Shape | None:

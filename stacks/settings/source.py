@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from falaj.components.nearest import nearest
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings.document import Document, Mapping, Scalar, Way, read, resolved
-from falaj.stacks.settings.given import Given, Home, Values
+from falaj.stacks.settings.given import Given, Location, Values
 from falaj.stacks.settings.problems import NAMESPACE, Problem, RefusedSettingsError, flaw_problem
 from falaj.stacks.settings.splices import SpliceError, difference, drop, put, rename, reread
 
@@ -60,10 +60,10 @@ def stack_folder(root: Path | None) -> Path | None:
 def _sibling(name: str, path: Path) -> Sibling:
     document = read(path, path.name)
 
-    def said(key: str) -> str:
+    def value_of(key: str) -> str:
         return _text(document, "config", f"{NAMESPACE}:{key}")
 
-    return Sibling(name, said("platform"), said("blueprint"), said("foundation"))
+    return Sibling(name, value_of("platform"), value_of("blueprint"), value_of("foundation"))
 
 
 def _text(document: Document, *way: str) -> str:
@@ -118,7 +118,7 @@ def given_in(document: Document, root: Path, *, namespace: str = "") -> Given:
     reader.stack(document)
     stack = document.path.stem.removeprefix("Pulumi.")
     return Given(
-        reader.values, reader.homes, document, stack, tuple(reader.problems), reader.is_whole
+        reader.values, reader.locations, document, stack, tuple(reader.problems), reader.is_whole
     )
 
 
@@ -149,12 +149,12 @@ def given_by_engine(stack: str, root: Path) -> Given:
     files = _files_of(stack, root)
     if files is None:
         return Given(values, stack=stack, secrets=secrets)
-    homes = {
-        key: home
-        for key, home in files.homes.items()
+    locations = {
+        key: location
+        for key, location in files.locations.items()
         if key in handed and _handed(files.values[key]) == _handed(values[key])
     }
-    return Given(values, homes, files.stack_file, stack, secrets=secrets)
+    return Given(values, locations, files.stack_file, stack, secrets=secrets)
 
 
 def _files_of(stack: str, root: Path) -> Given | None:
@@ -167,7 +167,7 @@ def _files_of(stack: str, root: Path) -> Given | None:
     except (OSError, ValueError):
         return None
     reader.stack(document)
-    return Given(reader.values, reader.homes, document, stack)
+    return Given(reader.values, reader.locations, document, stack)
 
 
 def _structured(value: str) -> Any:
@@ -200,7 +200,7 @@ class _Reader:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
         self.values: dict[str, Any] = {}
-        self.homes: dict[str, Home] = {}
+        self.locations: dict[str, Location] = {}
         self.problems: list[Problem] = []
         self.is_whole = True
 
@@ -216,7 +216,7 @@ class _Reader:
                 whole = (*way, found)
             named = self._named(key)
             if ":" in named:
-                self._note(named, Home(document, whole, way if whole != way else ()))
+                self._note(named, Location(document, whole, way if whole != way else ()))
 
     def stack(self, document: Document) -> None:
         """The ``config`` section of a stack file."""
@@ -224,10 +224,10 @@ class _Reader:
         for key, way in self._config(document):
             named = self._named(key)
             if ":" in named:
-                self._note(named, Home(document, way))
+                self._note(named, Location(document, way))
             else:
                 entry = document.entry(way)
-                self._meant(f"{NAMESPACE}:{key}", Home(document, way))
+                self._meant(f"{NAMESPACE}:{key}", Location(document, way))
                 self.problems.append(
                     Problem(
                         f"config key '{key}' has no namespace; write it as {NAMESPACE}:{key}",
@@ -237,15 +237,15 @@ class _Reader:
                     )
                 )
 
-    def _note(self, key: str, home: Home) -> None:
-        node = home.document.node(home.way)
+    def _note(self, key: str, location: Location) -> None:
+        node = location.document.node(location.way)
         self.values[key] = node.data if node else None
-        self.homes[key] = home
+        self.locations[key] = location
 
-    def _meant(self, key: str, home: Home) -> None:
+    def _meant(self, key: str, location: Location) -> None:
         """Read what stands at the wrong place as what was meant, so that it isn't missing."""
         if key not in self.values:
-            self._note(key, home)
+            self._note(key, location)
 
     def _named(self, key: str) -> str:
         return f"{self._namespace}:{key}" if self._namespace and ":" not in key else key
@@ -298,16 +298,16 @@ class _Reader:
             near = nearest(name, ("config",))
             if near and "config" not in cast("Mapping", root).by_name:
                 after = rename(document, (name,), "config")
-                said = f"{name}: unknown; did you mean config?"
+                message = f"{name}: unknown; did you mean config?"
                 self.is_whole = False
             elif name.partition(":")[0] == NAMESPACE:
-                said = f"{name}: stands outside of `config:`; indent it below that"
+                message = f"{name}: stands outside of `config:`; indent it below that"
                 after = _moved(document, name)
-                self._meant(name, Home(document, (name,)))
+                self._meant(name, Location(document, (name,)))
             else:
                 continue
             edit = difference(document.text, after) if after else None
-            self.problems.append(Problem(said, document, entry.key.start, edit))
+            self.problems.append(Problem(message, document, entry.key.start, edit))
 
 
 def _is_text(key: Scalar) -> bool:

@@ -11,7 +11,7 @@ from falaj.policies.model import Context, Resource, Settings, Stack
 from falaj.policies.model.judge import Judge
 from falaj.policies.reading.place import REGIONLESS
 from falaj.policies.rules import rules_of
-from tests.policies.flips import Flip, flips
+from tests.policies.mutations import Mutation, mutations
 from tests.policies.shipped import SIX, stack_of
 
 PACKS = ("residency", "encryption")
@@ -25,21 +25,21 @@ HARMLESS: dict[tuple[str, str], str] = {
 }
 
 
-def is_harmless(flip: Flip) -> bool:
+def is_harmless(mutation: Mutation) -> bool:
     """Whether a flip changes nothing that matters."""
-    kind = flip.resource.kind
+    kind = mutation.resource.kind
     # Where they are is no choice of the provider's; the provider abroad is a finding of its own.
-    nowhere = kind in REGIONLESS and flip.path == "provider.region"
-    return nowhere or (kind, flip.path) in HARMLESS
+    nowhere = kind in REGIONLESS and mutation.path == "provider.region"
+    return nowhere or (kind, mutation.path) in HARMLESS
 
 
-def caught(judge: Judge, stack: Stack, original: Resource, flip: Flip) -> bool:
+def caught(judge: Judge, stack: Stack, original: Resource, mutation: Mutation) -> bool:
     """Whether a rule objects: at the resource itself, or at one that relies on it."""
-    others = tuple(flip.resource if each is original else each for each in stack.resources)
+    others = tuple(mutation.resource if each is original else each for each in stack.resources)
     changed = replace(stack, resources=others)
     context = Context(judge.settings, changed)
-    own = judge.concerning(flip.resource.kind)
-    if any(list(rule.check(flip.resource, context)) for rule in own):
+    own = judge.concerning(mutation.resource.kind)
+    if any(list(rule.check(mutation.resource, context)) for rule in own):
         return True
     return any(each.findings for each in judge.evaluate_stack(changed))
 
@@ -57,17 +57,17 @@ def test_flipped_properties_are_caught() -> None:
         for resource in stack.resources:
             if not resource.custom:
                 continue
-            for flip in flips(resource):
+            for mutation in mutations(resource):
                 # The same property of another resource of that type says nothing new.
-                if (resource.kind, flip.path, flip.kind) in seen:
+                if (resource.kind, mutation.path, mutation.kind) in seen:
                     continue
-                seen.add((resource.kind, flip.path, flip.kind))
-                if is_harmless(flip):
+                seen.add((resource.kind, mutation.path, mutation.kind))
+                if is_harmless(mutation):
                     continue
-                made[flip.kind] += 1
-                if not caught(judge, stack, resource, flip):
-                    missed.append(f"{flip.kind}: {resource.kind}: {flip.path}")
+                made[mutation.kind] += 1
+                if not caught(judge, stack, resource, mutation):
+                    missed.append(f"{mutation.kind}: {resource.kind}: {mutation.path}")
     total = sum(made.values())
-    share = f"{total - len(missed)}/{total} flips caught ({dict(made)})"
+    share = f"{total - len(missed)}/{total} mutations caught ({dict(made)})"
     print(share)
     assert not missed, share + "\n" + "\n".join(missed)

@@ -74,4 +74,4 @@ def test_what_the_component_does_not_know_is_refused(given: dict[str, Any], said
     with pytest.raises(ValidationError) as caught:
         SECTION.model_validate(given)
     findings = refused(caught.value, SECTION, given)
-    assert said in "\n".join(f"{key_of(each.path)}: {each.said}" for each in findings)
+    assert said in "\n".join(f"{key_of(each.path)}: {each.message}" for each in findings)

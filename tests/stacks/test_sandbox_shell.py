@@ -13,7 +13,7 @@ import pytest
 
 from falaj.stacks.command import stand_in
 from falaj.stacks.command.project import Project as RealProject
-from falaj.stacks.command.stand_in import answer, words_of
+from falaj.stacks.command.stand_in import answer, parsed
 from falaj.stacks.errors import StackError
 from tests.stacks.conftest import Project
 from tests.stacks.mistakes import SMB
@@ -81,7 +81,7 @@ def test_what_is_refused_says_what_to_do(real: RealProject, called: str, said: s
 
 
 def test_options_are_told_from_words() -> None:
-    found = words_of(["-sx", "a", "--color=never", "-y", "--cwd", "d", "--", "-b", "--cwd"])
+    found = parsed(["-sx", "a", "--color=never", "-y", "--cwd", "d", "--", "-b", "--cwd"])
     assert found.plain == ["a", "-b", "--cwd"]
     assert found.options == {"-s": "x", "--color": "never", "-y": "", "--cwd": "d"}
 

@@ -72,11 +72,11 @@ def taken(kind: AwsKind, inputs: Inputs, world: World, id: str | None) -> Iterat
         if made.id == id or (not kind.everywhere and made.region != region_of(inputs)):
             continue
         if all(_value(made, path) == value for path, value in wanted.items()):
-            said = ", ".join(f"{path} {value!r}" for path, value in wanted.items() if value)
+            values = ", ".join(f"{path} {value!r}" for path, value in wanted.items() if value)
             scope = "the account" if kind.everywhere else made.region or "the account"
             yield Problem(
                 next(path for path, value in wanted.items() if value is not None),
-                f"{said} is taken in {scope} by {made.urn}; choose another",
+                f"{values} is taken in {scope} by {made.urn}; choose another",
             )
             return
 

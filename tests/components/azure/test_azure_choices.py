@@ -32,7 +32,7 @@ from falaj.components.specification import placed as placed_module
 from falaj.components.specification.argument_errors import ArgumentErrors
 from tests.components.azure.conftest import NETWORK, PLACED, SOMEBODY, USER, VAULT, Deployed, key
 from tests.components.azure.conftest import deploy as deploy_now
-from tests.components.azure.estate import Estate
+from tests.components.azure.foundation import Foundation
 
 Deploy = Callable[..., Deployed]
 SUBNET = f"{NETWORK}/subnets/endpoints"
@@ -154,19 +154,19 @@ def test_the_provider_is_pinned(deploy: Deploy) -> None:
 
 
 def chosen(opts: pulumi.ResourceOptions) -> dict[str, Any]:
-    """A small estate in which every argument is chosen."""
-    estate = Estate(opts, environment="test", data_class="internal")
-    store = estate.store(
+    """A small foundation in which every argument is chosen."""
+    foundation = Foundation(opts, environment="test", data_class="internal")
+    store = foundation.store(
         buckets=["datasets", "audit"],
         redundancy="geo",
         allowed_regions=["uaenorth", "uaecentral"],
         old_version_days=7,
     )
-    trail = estate.trail(threat_detection=False, retention_days=90, dedicated_logs=True)
-    registry = estate.registry(quarantine=True, log_destination_id=trail.log_destination_id)
-    files = estate.files(zone="2", capacity_gib=4096, homes=False)
-    estate.people(members={"auditor": [SOMEBODY]})
-    estate.budget(start="2026-11", alert_percent=[90], monthly_usd=500.5)
+    trail = foundation.trail(threat_detection=False, retention_days=90, dedicated_logs=True)
+    registry = foundation.registry(quarantine=True, log_destination_id=trail.log_destination_id)
+    files = foundation.files(zone="2", capacity_gib=4096, homes=False)
+    foundation.people(members={"auditor": [SOMEBODY]})
+    foundation.budget(start="2026-11", alert_percent=[90], monthly_usd=500.5)
     values = {"store": store, "trail": trail, "registry": registry, "files": files}
     return {
         f"{name}.{output}": value
@@ -301,7 +301,7 @@ def test_managed_lustre_where_the_catalogue_knows_it(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(catalogue.Place, "service", sold)
     made = deploy_now(
-        lambda opts: Estate(opts, environment="test").files(
+        lambda opts: Foundation(opts, environment="test").files(
             service="lustre", throughput_mbs_per_tib=500, homes_gib=512
         )
     )

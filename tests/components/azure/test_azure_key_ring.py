@@ -11,7 +11,7 @@ import pytest
 from falaj.components.azure import KeyRing
 from tests.components.azure.conftest import PLACED, SOMEBODY, SOMEBODY_ELSE, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
-from tests.components.azure.estate import Estate
+from tests.components.azure.foundation import Foundation
 
 Deploy = Callable[..., Deployed]
 USES = ("encrypt", "decrypt", "wrap", "unwrap", "sign", "verify", "release", "backup", "purge")
@@ -21,7 +21,7 @@ def make(deploy: Deploy, **changes: Any) -> Deployed:
     placed = {name: changes.pop(name) for name in list(changes) if name in PLACED}
     if "environment" in changes:
         placed["environment"] = changes.pop("environment")
-    return deploy(lambda opts: Estate(opts, **placed).keys(**changes))
+    return deploy(lambda opts: Foundation(opts, **placed).keys(**changes))
 
 
 @pytest.fixture(scope="module", name="usual")

@@ -17,7 +17,7 @@ from falaj.components.specification.address_plan import SHARES, AddressPlan
 from falaj.components.specification.placed import REGIONAL
 from tests.components.azure.conftest import PLACED, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
-from tests.components.azure.estate import Estate
+from tests.components.azure.foundation import Foundation
 
 Deploy = Callable[..., Deployed]
 ROLES = ("nodes", "endpoints", "storage", "serving", "control-plane", "containers")
@@ -29,7 +29,7 @@ def make(deploy: Deploy, *, region: str = "uaenorth", **changes: Any) -> Deploye
     if "environment" in changes:
         placed["environment"] = changes.pop("environment")
     return deploy(
-        lambda opts: Estate(opts, region=region, **placed).network(**changes), region=region
+        lambda opts: Foundation(opts, region=region, **placed).network(**changes), region=region
     )
 
 
@@ -62,9 +62,9 @@ def _other() -> Deployed:
 def _restricted() -> Deployed:
     """One zone, restricted data, a way out, and long names."""
     return deploy_now(
-        lambda opts: Estate(opts, tenant="abcdefghijklmnopqrst", data_class="restricted").network(
-            egress_domains=["models.example.ae"], zones=["2"]
-        ),
+        lambda opts: Foundation(
+            opts, tenant="abcdefghijklmnopqrst", data_class="restricted"
+        ).network(egress_domains=["models.example.ae"], zones=["2"]),
         stack="x" * 60,
     )
 

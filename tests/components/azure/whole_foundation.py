@@ -9,7 +9,7 @@ import pulumi
 
 from falaj.sandbox.inprocess import Declared
 from tests.components.azure.conftest import Deployed, deploy
-from tests.components.azure.estate import Estate
+from tests.components.azure.foundation import Foundation
 
 MEMBERS = {
     duty: [f"10000000-0000-0000-0000-00000000000{position}"]
@@ -21,21 +21,21 @@ MEMBERS = {
 
 def everything(opts: pulumi.ResourceOptions, **placed: Any) -> dict[str, Any]:
     """Every component of a foundation, and of what stands on it; their outputs by component."""
-    estate = Estate(opts, **placed)
-    store = estate.store()
+    foundation = Foundation(opts, **placed)
+    store = foundation.store()
     parts = {
         "store": store,
-        "images": estate.registry(
+        "images": foundation.registry(
             upstreams=["quay.io", "mcr.microsoft.com"], repositories=["training", "inference"]
         ),
-        "audit": estate.trail(
+        "audit": foundation.trail(
             alert_emails=["soc@acme.ae"], data_store_id=store.store_ids["datasets"]
         ),
-        "people": estate.people(members=MEMBERS, require_mfa=False),
-        "trainer": estate.workload("trainer"),
-        "deployer": estate.workload("deployer"),
-        "files": estate.files(),
-        "money": estate.budget(),
+        "people": foundation.people(members=MEMBERS, require_mfa=False),
+        "trainer": foundation.workload("trainer"),
+        "deployer": foundation.workload("deployer"),
+        "files": foundation.files(),
+        "money": foundation.budget(),
     }
     return {
         f"{name}.{output}": value

@@ -15,7 +15,7 @@ from falaj.policies.model.values import Path
 from falaj.policies.rules import all_rules
 from tests.each import for_each
 from tests.policies.cases import Case, read_cases
-from tests.policies.flips import put
+from tests.policies.mutations import put
 
 FOLDER = FilePath(__file__).resolve().parents[3] / "policies" / "rules"
 RULES = {each.id: each for each in all_rules()}

@@ -92,10 +92,10 @@ def _subnet(resource: Resource) -> Mapping[str, Any]:
 def _inside_vpc(resource: Resource) -> Iterator[Problem]:
     """A subnet lies inside its VPC's networks, and overlaps none of its siblings."""
     vpc_id, block = resource.string("vpcId"), network(resource.get("cidrBlock"))
-    home = resource.world.by_id(t.VPC, vpc_id)
-    if home is None or block is None:
+    vpc = resource.world.by_id(t.VPC, vpc_id)
+    if vpc is None or block is None:
         return
-    blocks = [home.outputs.get("cidrBlock")]
+    blocks = [vpc.outputs.get("cidrBlock")]
     for added in resource.world.find(_SECOND_BLOCK, vpcId=vpc_id):
         blocks.append(added.outputs.get("cidrBlock"))
     homes = [found for found in map(network, blocks) if found is not None]

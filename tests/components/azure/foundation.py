@@ -22,7 +22,7 @@ from tests.components.azure.conftest import PLACED
 Args = dict[str, Any]
 
 
-class Estate:
+class Foundation:
     """Makes components on demand, each with what it stands on.
 
     Args:

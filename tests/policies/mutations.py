@@ -29,7 +29,7 @@ REDUNDANCY = re.compile(r"^(Standard|Premium)_(LRS|ZRS)$")
 
 
 @dataclass(frozen=True)
-class Flip:
+class Mutation:
     """A resource with one bad value."""
 
     kind: str
@@ -37,20 +37,20 @@ class Flip:
     resource: Resource
 
 
-def flips(resource: Resource) -> Iterator[Flip]:
+def mutations(resource: Resource) -> Iterator[Mutation]:
     """Every bad value of a resource's properties, and of its provider."""
     if resource.provider is not None and "region" in resource.provider.properties:
         abroad = replace(resource.provider, properties={"region": "eu-west-1"})
-        said = dict(resource.properties)
-        if "region" not in said:
-            yield Flip("region", "provider.region", replace(resource, provider=abroad))
+        properties = dict(resource.properties)
+        if "region" not in properties:
+            yield Mutation("region", "provider.region", replace(resource, provider=abroad))
     for path, value in leaves(resource.properties):
         key = next((part for part in reversed(path) if isinstance(part, str)), "")
         if _ABOVE_LABELS & {str(part) for part in path}:
             continue
         for kind, bad in _bad(key, value):
             changed = replace(resource, properties=put(resource.properties, path, bad))
-            yield Flip(kind, format_path(path), changed)
+            yield Mutation(kind, format_path(path), changed)
 
 
 def _bad(key: str, value: Any) -> Iterator[tuple[str, Any]]:
