@@ -18,7 +18,7 @@ SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with a quarter of their examples, and with all (tests/conftest.py).
 ALL_EXAMPLES = --hypothesis-profile=thorough
 NODES ?= h200=4,l4=4,cpu=4
-.PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu lint format docs bench lock clean
+.PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu test-alerts lint format docs bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -97,6 +97,9 @@ test-cluster: environment-dev ## The tests on a real control plane
 
 test-fast: environment-dev ## The tests that take seconds
 	@$(VENV)/bin/python -m pytest -m "not slow and not engine and not thorough and not cluster"
+
+test-alerts: environment-dev ## The platform's alerts on what GPUs report; fails where no promtool is on PATH
+	@$(VENV)/bin/python -m tests.components.kubernetes.alert_cases
 
 test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
 	@$(VENV)/bin/python -m pytest tests/gpu -o python_files='check_*.py'

@@ -179,7 +179,9 @@ def _start(controller: controllers.Controller, given: Given, objects: Objects) -
         files.configuration(f"{controller.name}.kubeconfig"),
         processes.kubeconfig(given.ports.server, files.authority, client),
     )
-    asked = settings.controller_settings.get(controller.name, {})
+    asked = settings.controller_settings.get(
+        controller.name, controllers.platforms(controller.name)
+    )
     written = processes.write_private(
         files.configuration(f"{controller.name}.json"),
         controllers.configuration(controller, asked, folder),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,12 @@ _CONVERTED = frozenset(
     for name in ("localqueues", "clusterqueues", "cohorts", "workloads", "multikueueclusters")
 )
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+#: Kueue's configuration as the platform's add-on renders it by default, with its feature gates.
+#: The engine knows no component: `python -m tests.components.kubernetes.kueue_defaults` writes the
+#: file, and a test holds that it is the same.
+_KUEUE = Path(__file__).with_name("kueue.json")
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,14 @@ def known(ports: list[int]) -> dict[str, Controller]:
 
 PORTS = 7
 """How many ports `known` takes."""
+
+
+def platforms(name: str) -> dict[str, Any]:
+    """What the platform gives a controller's configuration; empty where it leaves all as it is."""
+    if name != "kueue":
+        return {}
+    found: dict[str, Any] = json.loads(_KUEUE.read_text(encoding="utf-8"))
+    return found
 
 
 def configuration(

@@ -148,6 +148,7 @@ def start(
         controllers: what runs beside it: `kueue`, `jobset`, `trainer`.
         crds: modules whose CRDs are installed as well, such as `cert-manager`.
         controller_settings: configuration by controller, as its own configuration file has it.
+            Default: the platform's.
         site: where the machines stand.
         webhooks: whether those that charts declare are called. Their pods are simulated and answer
             nothing, so that a stack which installs whole charts needs False.

@@ -11,8 +11,8 @@ import pytest
 from falaj.engine.controlplane import ControlPlane, start
 from falaj.engine.controlplane.objects import wait_for
 from falaj.sandbox.charts import library
+from falaj.stacks.command.cluster import CONTROLLERS
 from tests.cluster.leftovers import restored
-from tests.cluster.tenancy import kueue_settings
 
 #: Of a test with its fixtures: the session's first also waits for the control plane, and each
 #: module's last until what the module made is gone; both take minutes on a loaded machine.
@@ -30,10 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Generator[ControlPlane]:
-    """A control plane with Kueue and JobSet, and no nodes: a test says which it needs."""
-    with start(
-        controllers=("kueue", "jobset"), controller_settings={"kueue": kueue_settings()}
-    ) as plane:
+    """A control plane as `make cluster` starts it, without nodes: a test says which it needs."""
+    with start(controllers=CONTROLLERS) as plane:
         yield plane
 
 

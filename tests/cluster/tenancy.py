@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from falaj.components.kubernetes import gpu_queues, platform, tenant
-from falaj.components.kubernetes.addons import ADDONS
-from falaj.components.kubernetes.addons.kueue import kueue_configuration
+from falaj.components.kubernetes import gpu_queues, tenant
 from falaj.engine.controlplane import ControlPlane, Site
 from falaj.engine.controlplane.objects import Objects, wait_for
 from tests.cluster.leftovers import restored
@@ -61,19 +59,6 @@ def counted(cluster: ControlPlane, *namespaces: str) -> bool:
 
 def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
-def kueue_settings() -> dict[str, Any]:
-    """Kueue's configuration as the platform renders it; pods that start late aren't evicted."""
-    digest = "sha256:" + "1" * 64
-    given: Any = {
-        **_COMMON,
-        "tenant": "platform",
-        "control_plane_cidrs": ["10.0.0.0/24"],
-        "addons": {each: each == "kueue" for each in ADDONS},
-        "images": {"kueue": digest},
-    }
-    return kueue_configuration(platform.check("platform", given))
 
 
 def tenant_objects(name: str, **changes: Any) -> list[Any]:

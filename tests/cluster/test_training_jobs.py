@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.cluster.tenancy import (
     GPU,
     RACK,
     active,
+    condition,
     counted,
     eventually,
     nodes_of,
@@ -41,6 +43,7 @@ QUOTAS: dict[str, Any] = {
     CPU_FLAVOR: {"cpu": 8, "memory_gib": 64},
 }
 LARGE = {"cpu": 4_000, "memory_gib": 40_000, "pods": 500, "devices": {GPU: 64, MIG: 56}}
+WATCHED_SECONDS = 10
 SMALL = {"cpus": 2, "memory_gib": 4}
 
 
@@ -160,6 +163,27 @@ def test_a_gang_is_admitted_whole_and_within_one_rack(cluster: ControlPlane) -> 
     assert len(nodes) == 3
     assert len(label_of(cluster, nodes, RACK)) == 1
     assert label_of(cluster, nodes, "falaj.io/flavor") == {"h200"}
+
+
+def test_a_job_on_a_plain_control_plane_is_one_gang_that_nobody_stops(
+    cluster: ControlPlane,
+) -> None:
+    """A Kueue that doesn't manage JobSets takes their jobs for jobs of users, and stops them."""
+    cluster.apply(job("plain", nodes=2, gpus_per_node=8))
+    eventually("it runs", lambda: len(pods(cluster, "plain")) == 2)
+    before = {each["metadata"]["uid"] for each in pods(cluster, "plain")}
+    workloads = cluster.objects.list("kueue.x-k8s.io/v1beta2", "Workload", NAMESPACE)
+    owners = [each["metadata"]["ownerReferences"][0] for each in workloads]
+    assert [(each["kind"], each["name"]) for each in owners] == [("JobSet", "plain")]
+    assert condition(workloads[0], "Admitted") == "True"
+    # Where it was stopped it was so every second or two.
+    time.sleep(WATCHED_SECONDS)
+    assert {each["metadata"]["uid"] for each in pods(cluster, "plain")} == before
+    events = cluster.objects.list("v1", "Event", NAMESPACE)
+    about = [each for each in events if each["involvedObject"]["name"].startswith("plain")]
+    assert about
+    assert [each["message"] for each in about if each["reason"] == "Stopped"] == []
+    assert status(cluster, "plain").get("restarts", 0) == 0
 
 
 def test_a_gang_that_fits_no_rack_waits_whole(cluster: ControlPlane) -> None:

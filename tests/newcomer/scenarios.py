@@ -42,6 +42,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
+    "make test-alerts": "a machine with Prometheus's promtool",
     "make bench": "takes half an hour and judges nothing",
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
     "make lock": "asks the package index for newer versions",

@@ -1,6 +1,6 @@
 """Alerts and recording rules of Prometheus on GPUs, queues and services.
 
-Metrics of GPUs: https://github.com/NVIDIA/dcgm-exporter/blob/main/etc/default-counters.csv
+Metrics of GPUs: `gpu_metrics`, and what they count over.
 Metrics of queues: https://kueue.sigs.k8s.io/docs/reference/metrics/
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
+
+from falaj.components.kubernetes.addons.gpu_metrics import SLOWED, WINDOW_MINUTES
 
 SERVING_OBJECTIVE: Final = 0.99
 """Share of requests that are answered within `LATENCY_BOUND`."""
@@ -54,12 +56,13 @@ class Record:
 #: the bus (79), contained and uncontained memory errors (94, 95), NVLink (74), GSP (119, 120).
 #: https://docs.nvidia.com/deploy/xid-errors/
 _FATAL_XIDS: Final = "48|74|79|94|95|119|120"
-_GPU = "{{ $labels.Hostname }} GPU {{ $labels.gpu }}"
+_GPU = "{{ $labels.node }} GPU {{ $labels.gpu }}"
 
 GPU_HEALTH: Final = (
     Alert(
         "GpuFatalError",
-        f'increase(DCGM_EXP_XID_ERRORS_COUNT{{xid=~"{_FATAL_XIDS}"}}[10m]) > 0',
+        # Known for an hour: the exporter forgets it after its window, and the GPU stays broken.
+        f'max_over_time(DCGM_EXP_XID_ERRORS_COUNT{{xid=~"{_FATAL_XIDS}"}}[1h]) > 0',
         "0m",
         "critical",
         f"XID {{{{ $labels.xid }}}} on {_GPU}",
@@ -67,7 +70,8 @@ GPU_HEALTH: Final = (
     ),
     Alert(
         "GpuErrors",
-        "increase(DCGM_EXP_XID_ERRORS_COUNT[1h]) > 5",
+        # One reading per window, so that each error is counted once.
+        f"sum_over_time(DCGM_EXP_XID_ERRORS_COUNT[1h:{WINDOW_MINUTES}m]) > 5",
         "5m",
         "warning",
         f"Repeated XID {{{{ $labels.xid }}}} on {_GPU}",
@@ -91,7 +95,9 @@ GPU_HEALTH: Final = (
     ),
     Alert(
         "GpuThrottled",
-        'increase(DCGM_EXP_CLOCK_EVENTS_COUNT{clock_event=~".*(thermal|power_brake).*"}[10m]) > 0',
+        # Of all causes together: they take turns.
+        "max by (node, gpu) (DCGM_EXP_CLOCK_EVENTS_COUNT"
+        f'{{clock_event=~"{"|".join(SLOWED)}"}}) > 0',
         "15m",
         "warning",
         f"{_GPU} is slowed by heat or power",
@@ -108,7 +114,7 @@ GPU_HEALTH: Final = (
     Alert(
         "GpuMetricsMissing",
         'kube_node_status_allocatable{resource=~"nvidia_com_.*"} > 0 unless on(node) '
-        'label_replace(DCGM_FI_DEV_GPU_TEMP, "node", "$1", "Hostname", "(.*)")',
+        "DCGM_FI_DEV_GPU_TEMP",
         "15m",
         "warning",
         "No GPU metrics from {{ $labels.node }}",
@@ -120,8 +126,7 @@ GPU_HEALTH: Final = (
 GPU_USE: Final = (
     Record(
         "falaj:gpu_active:avg30m",
-        "avg by (Hostname, gpu, namespace, pod) "
-        "(avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE[30m]))",
+        "avg by (node, gpu, namespace, pod) (avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE[30m]))",
     ),
     Record(
         "falaj:gpu_active:by_tenant",

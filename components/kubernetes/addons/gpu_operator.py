@@ -21,11 +21,18 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.kubernetes.addons.gpu_metrics import (
+    NODE,
+    WINDOW_MINUTES,
+    WINDOW_VARIABLES,
+    listing,
+)
 from falaj.components.specification.gpu_node_pool import LEAST_SLICES, MOST_SLICES, Sharing
 from falaj.components.specification.node_pools import GPU_TAINT
 
 _NAMESPACE: Final = "gpu-operator"
 _PROFILES: Final = "falaj-sharing"
+_METRICS: Final = "falaj-gpu-metrics"
 #: Kubernetes labels of pods that become labels of GPU metrics: usage by tenant, cost centre and
 #: queue. Every other label stays out, since each value makes time series of its own.
 _CHARGE_BACK: Final = (
@@ -154,6 +161,11 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "dcgm": operand("dcgm", enabled=True),
             "dcgmExporter": operand(
                 "dcgm-exporter",
+                config={"name": _METRICS, "create": True, "data": listing()},
+                env=[
+                    {"name": each, "value": str(WINDOW_MINUTES * 60_000)}
+                    for each in WINDOW_VARIABLES
+                ],
                 enablePodLabels=True,
                 enablePodUID=False,
                 podLabelAllowlistRegex=list(_CHARGE_BACK),
@@ -161,6 +173,13 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                     "enabled": spec.has("monitoring"),
                     "interval": f"{int(options.get('metrics_seconds') or 15)}s",
                     "honorLabels": True,
+                    "relabelings": [
+                        {
+                            "sourceLabels": ["__meta_kubernetes_pod_node_name"],
+                            "targetLabel": NODE,
+                            "action": "replace",
+                        }
+                    ],
                 },
             ),
             "nodeStatusExporter": absent,

@@ -32,6 +32,7 @@ from falaj.components.kubernetes.addons.addon import (
 )
 from falaj.components.kubernetes.addons.alerts import rule_groups
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
+from falaj.components.kubernetes.addons.gpu_metrics import WINDOW_MINUTES
 
 _SOURCE: Final = {"type": "prometheus", "uid": "prometheus"}
 _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 24
@@ -50,15 +51,15 @@ class Panel:
 
 DASHBOARDS: Final[dict[str, tuple[Panel, ...]]] = {
     "GPUs": (
-        Panel("Active", "falaj:gpu_active:avg30m", "{{Hostname}} {{gpu}}", "percentunit"),
-        Panel("Tensor cores", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "{{Hostname}} {{gpu}}",
+        Panel("Active", "falaj:gpu_active:avg30m", "{{node}} {{gpu}}", "percentunit"),
+        Panel("Tensor cores", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "{{node}} {{gpu}}",
               "percentunit"),
-        Panel("Memory in use", "DCGM_FI_DEV_FB_USED * 1048576", "{{Hostname}} {{gpu}}", "bytes"),
-        Panel("Power", "DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}", "watt"),
-        Panel("Temperature", "DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}", "celsius"),
-        Panel("XID errors", "increase(DCGM_EXP_XID_ERRORS_COUNT[1h])",
-              "{{Hostname}} {{gpu}} XID {{xid}}"),
-        Panel("NVLink", "rate(DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL[5m])", "{{Hostname}} {{gpu}}",
+        Panel("Memory in use", "DCGM_FI_DEV_FB_USED * 1048576", "{{node}} {{gpu}}", "bytes"),
+        Panel("Power", "DCGM_FI_DEV_POWER_USAGE", "{{node}} {{gpu}}", "watt"),
+        Panel("Temperature", "DCGM_FI_DEV_GPU_TEMP", "{{node}} {{gpu}}", "celsius"),
+        Panel("XID errors", f"max_over_time(DCGM_EXP_XID_ERRORS_COUNT[{WINDOW_MINUTES}m])",
+              "{{node}} {{gpu}} XID {{xid}}"),
+        Panel("NVLink", "rate(DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL[5m])", "{{node}} {{gpu}}",
               "Bps"),
         Panel("Free and requested", "falaj:gpus:allocatable - falaj:gpus:requested",
               "{{resource}}"),

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from falaj.components.kubernetes.addons import ADDONS
+from falaj import components
+from falaj.components.kubernetes.addons import ADDONS, gpu_metrics
 from falaj.components.kubernetes.addons.alerts import GROUPS, LATENCY_BOUND, Alert, Record
-from falaj.components.kubernetes.addons.installation import manifests
+from falaj.components.kubernetes.addons.gpu_metrics import (
+    METRICS,
+    NODE,
+    SLOWED,
+    WINDOW_MINUTES,
+    WINDOW_VARIABLES,
+    listing,
+)
+from falaj.components.kubernetes.addons.installation import installations, manifests
 from falaj.components.kubernetes.addons.monitoring import DASHBOARDS, dashboard
 from falaj.workloads.inference.metrics import BOUNDS, Counters, Totals
+from tests.components.kubernetes import alert_cases
 from tests.components.kubernetes.platforms import spec
 
-#: DCGM's counters: etc/default-counters.csv of dcgm-exporter, and its own.
-DCGM = {
-    "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_POWER_USAGE",
-    "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_ROW_REMAP_FAILURE",
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-    "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_CLOCK_EVENTS_COUNT",
-}  # fmt: skip
+KINDS = {each.name: each.kind for each in METRICS}
 EXPRESSIONS = [
     *(each.expr for group in GROUPS.values() for each in group),
     *(panel.expr for panels in DASHBOARDS.values() for panel in panels),
@@ -41,8 +47,91 @@ def served() -> set[str]:
     return {re.split(r"[{ ]", line)[0] for line in lines if not line.startswith("#")}
 
 
-def test_gpu_metrics_are_dcgms() -> None:
-    assert names(r"DCGM_\w+") == DCGM
+def exporter() -> dict[str, Any]:
+    """Values of the exporter in the GPU operator's chart."""
+    (chart,) = [
+        chart
+        for each in installations(spec("existing"))
+        for chart in each.charts
+        if chart.release == "gpu-operator"
+    ]
+    values: dict[str, Any] = chart.values["dcgmExporter"]
+    return values
+
+
+def test_every_gpu_metric_that_is_named_anywhere_is_shipped() -> None:
+    """Of the exporter's lists none has the errors: a query of them would find nothing."""
+    folder = Path(components.__path__[0])
+    written = {
+        found
+        for file in folder.resolve().rglob("*.py")
+        if not file.samefile(gpu_metrics.__file__)
+        for found in re.findall(r"\bDCGM_FI_\w+|\bDCGM_EXP_\w+", file.read_text("utf-8"))
+    }
+    assert {"DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"} <= written
+    assert written <= KINDS.keys()
+
+
+@pytest.mark.parametrize("expression", [each for each in EXPRESSIONS if "DCGM_" in each])
+def test_growth_is_asked_of_counters_and_level_of_gauges(expression: str) -> None:
+    found = re.findall(r"(?:(\w+)\()?(DCGM_\w+)", expression)
+    assert found
+    for function, name in found:
+        growth = function in {"increase", "rate", "irate", "delta", "resets"}
+        assert growth == (KINDS[name] == "counter"), f"{function}({name}) of a {KINDS[name]}"
+
+
+def test_the_exporter_is_given_the_list_and_the_window() -> None:
+    given = exporter()
+    assert given["config"] == {"name": "falaj-gpu-metrics", "create": True, "data": listing()}
+    assert {each["name"]: each["value"] for each in given["env"]} == dict.fromkeys(
+        WINDOW_VARIABLES, str(WINDOW_MINUTES * 60_000)
+    )
+    (label,) = given["serviceMonitor"]["relabelings"]
+    assert label["targetLabel"] == NODE
+
+
+def test_the_list_has_three_fields_a_line_and_each_name_once() -> None:
+    """With another number of fields the exporter ends at its start."""
+    rows = [[field.strip() for field in row] for row in csv.reader(listing().splitlines())]
+    assert {len(row) for row in rows} == {3}
+    assert {row[1] for row in rows} == {"gauge", "counter"}
+    assert len({row[0] for row in rows}) == len(rows) == len(METRICS)
+
+
+def test_labels_of_gpus_are_those_that_prometheus_gives() -> None:
+    """The exporter changed the case of its own label between versions."""
+    texts = " ".join(
+        [*EXPRESSIONS, *(panel.legend for panels in DASHBOARDS.values() for panel in panels)]
+    )
+    assert "hostname" not in texts.lower()
+    # All of them that the exporter knows are in clock_events_collector.go of it.
+    assert set(SLOWED) <= {
+        "gpu_idle", "clocks_setting", "power_cap", "hw_slowdown", "sync_boost", "sw_thermal",
+        "hw_thermal", "hw_power_brake", "display_clocks",
+    }  # fmt: skip
+
+
+def test_every_alert_of_gpus_has_cases_that_fire_and_that_do_not() -> None:
+    cases = alert_cases.CASES
+    for each in (*GROUPS["gpu-health"], *GROUPS["gpu-use"]):
+        if isinstance(each, Alert):
+            of = [fired for case in cases if case.alert == each.name for fired in
+                  case.fires.values()]  # fmt: skip
+            assert any(of), each.name
+            assert not all(of), each.name
+
+
+def test_prometheus_fires_the_alerts_and_without_it_that_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        found = alert_cases.judged(promtool)
+        assert found.returncode == 0, found.stdout + found.stderr
+    monkeypatch.setenv("PATH", "")
+    assert alert_cases.main() == 1
+    assert "no rule was tried" in capsys.readouterr().err
 
 
 def test_metrics_of_services_are_those_that_the_server_has() -> None:
