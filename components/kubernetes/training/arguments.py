@@ -119,8 +119,9 @@ class TrainingJobArgs(RunArgs):
     """Instance type of the nodes, which says how many EFA interfaces they have. Default: the
     cheapest in the region with the flavor's GPU and EFA."""
     max_restarts: NotRequired[int]
-    """How often a job is started again after faults of machines; what evicts pods (spot, drains,
-    pre-emption) doesn't count. Default: 3."""
+    """How often a job is started again after faults of machines and of unknown cause: all exit
+    statuses but 0, 2 (refused, which ends the job) and 75 (stopped with a checkpoint). What evicts
+    pods (spot, drains, pre-emption) doesn't count. Default: 3."""
     ttl_hours: NotRequired[int]
     """Hours after which a job that ended is removed. Only for Falaj's own training, which, made
     once more, sees that it is done. Default: kept."""

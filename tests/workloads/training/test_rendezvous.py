@@ -107,20 +107,6 @@ def test_the_cause_goes_before_its_effects(codes: set[int], status: int) -> None
     assert worst(codes) == status
 
 
-@pytest.mark.parametrize(
-    ("message", "broken"),
-    [
-        ("CUDA error: uncorrectable ECC error encountered", True),
-        ("NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO)", True),
-        ("CUDA error: an illegal memory access was encountered", False),
-        ("CUDA error: device-side assert triggered", False),
-        ("mat1 and mat2 shapes cannot be multiplied", False),
-    ],
-)
-def test_broken_gpus_are_told_from_wrong_programs(message: str, broken: bool) -> None:
-    assert distributed.is_hardware_fault(RuntimeError(message)) == broken
-
-
 @pytest.mark.parametrize("place", ["9464", ":9464", "host:9464", "1.2.3.4:0", "1.2.3:80", "::1:x"])
 def test_a_place_to_listen_that_is_none_is_refused(place: str) -> None:
     with pytest.raises(WorkloadError, match="--metrics"):
