@@ -14,6 +14,7 @@ from falaj.engine.controlplane import ControlPlane
 from tests.cluster.tenancy import (
     GPU,
     RACK,
+    RACKS,
     active,
     counted,
     eventually,
@@ -48,7 +49,7 @@ SMALL = {"cpus": 2, "memory_gib": 4}
 def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     with platform_of(control_plane, NODES) as found:
         found.apply(tenant_objects("acme", training=LARGE))
-        found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}))
+        found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}, topology_levels=RACKS))
         found.apply(_claim("runs"))
         eventually("quotas are counted", lambda: counted(found, NAMESPACE))
         eventually("the queues are active", lambda: active(found, "acme"))

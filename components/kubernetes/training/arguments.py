@@ -22,7 +22,9 @@ class TopologyArgs(TypedDict):
     """How close together the pods of a job must be."""
 
     level: str
-    """``block``, ``rack`` (a rail or NVLink domain) or ``node``: levels of the topology."""
+    """``block``, ``rack`` (a rail or NVLink domain) or ``node``: levels of the topology. But on
+    EKS the first two need nodes with the labels ``falaj.io/block`` and ``falaj.io/rack``, which
+    ``topology_levels`` of `GpuQueues` names; else the job waits for ever."""
     mode: NotRequired[str]
     """``required`` (else the job waits) or ``preferred``. Default: ``required``."""
 
