@@ -316,8 +316,7 @@ def test_replicas_spread_over_what_nodes_carry(
     """A node without the label of a zone gets no pod that has to be spread over zones."""
     pod = pod_of(service(place=place, versions=ONE, **changes), "credit-risk-v7")
     found = {
-        each["topologyKey"]: each["whenUnsatisfiable"]
-        for each in pod["topologySpreadConstraints"]
+        each["topologyKey"]: each["whenUnsatisfiable"] for each in pod["topologySpreadConstraints"]
     }
     assert found == wanted
     if "zones" in changes:  # all nodes that it may be on have the label
