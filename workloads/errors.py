@@ -21,13 +21,14 @@ class IntegrityError(WorkloadError):
     """What was read isn't what was written: changed, cut short, swapped, or of another key."""
 
 
-# Exit statuses tell a scheduler whether starting the run again can help.
-#
-# A program's own faults end with 1 (a trace) or 2 (refused, with the reason): they would come
-# again. The others are the machine's; names and numbers are those of sysexits.h.
+# Exit statuses tell a scheduler whether starting the run again can help; `falaj.workloads.exits`
+# says what becomes of each. From 71 on, names and numbers are those of sysexits.h.
 
 FAULT: Final = 1
+"""An exception that nobody caught: the program's fault, or one of the machine that nobody knew."""
+
 REFUSED: Final = 2
+"""What a person gave can't be used, for the reason that is said: it would come again."""
 
 HARDWARE: Final = 71
 """A GPU or its driver failed (EX_OSERR): another machine may do."""
@@ -39,6 +40,7 @@ STOPPED: Final = 75
 """Stopped on request, with a checkpoint (EX_TEMPFAIL): run again to go on."""
 
 PROGRAM: Final = frozenset({FAULT, REFUSED})
+"""After these a machine doesn't start its own processes again: whoever started it decides."""
 
 
 def worst(codes: set[int]) -> int:

@@ -49,7 +49,9 @@ class InClusterArgs(TypedDict):
     ``existing`` cluster the name of the site in the country, which its nodes carry as the label
     ``topology.kubernetes.io/region``."""
     zones: NotRequired[list[str]]
-    """Values of ``topology.kubernetes.io/zone`` that pods may be in. Default: all."""
+    """Values of ``topology.kubernetes.io/zone`` that pods may be in. On an ``existing`` cluster
+    they say that nodes carry this label: services spread over the zones that are named. Default:
+    all, and no spreading over zones on an ``existing`` cluster."""
     registry: str
     """The registry in the country that images are pulled from: host with port and path."""
     tenant: str
@@ -100,6 +102,18 @@ class InCluster:
     def node_selector(self) -> dict[str, str]:
         """The label that pins a pod to the region, whatever else it asks for."""
         return {REGION_LABEL: self.region}
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether all nodes that pods may be on carry the label of a zone.
+
+        Clouds set it where a region has zones; on other clusters only who names the zones says so.
+        https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone
+        """
+        if self.zones:
+            return True
+        cloud = CLOUDS.get(self.distribution)
+        return cloud is not None and bool(catalogue.place(cloud, self.region).zones)
 
     def image(self, reference: str) -> str:
         """An image of the in-country registry: ``name@sha256:…`` below its host and path."""

@@ -365,7 +365,8 @@ class TrainingJob(pulumi.ComponentResource):
 
     Kueue admits all pods of a job or none. It is asked for by Falaj's own training or a program of
     the team's; evicted pods (spot machines, drains, pre-emption) save a checkpoint and start
-    again, faults of machines are tried a few times, faults of the program end the job at once.
+    again. Faults of machines and those of unknown cause, such as exit status 1, cost one of
+    ``max_restarts``; what the program refuses (exit status 2) ends the job at once.
 
     Programs of PyTorch and TensorFlow get the variables by which their pods meet; those of Horovod
     are started by a launcher, once for each process, with neither ssh nor MPI.

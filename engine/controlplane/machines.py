@@ -84,16 +84,19 @@ class Site:
     region: str = "me-central-1"
     """The region's or site's name."""
     zones: tuple[str, ...] = ("me-central-1a", "me-central-1b", "me-central-1c")
-    """Machines are spread over them, rack by rack."""
+    """Machines are spread over them, rack by rack; without any they carry no label of a zone."""
     distribution: Distribution = "eks"
     """Whose labels and fabric they have: `eks` (EFA), `aks` or `existing` (InfiniBand)."""
     nodes_in_rack: int = 4
     racks_in_block: int = 8
+    racks_labelled: bool = True
+    """Whether they carry labels of their racks and blocks, or of EKS' network layers."""
 
     def __post_init__(self) -> None:
-        if not self.region or not self.zones or not all(self.zones):
+        if not self.region or not all(self.zones):
             raise EngineError(
-                f"a site needs a region and a zone, given {self.region!r} and {self.zones!r}"
+                f"a site needs a region and zones with names, or none, given {self.region!r} and "
+                f"{self.zones!r}"
             )
         for what, value in (
             ("nodes_in_rack", self.nodes_in_rack),
@@ -254,12 +257,15 @@ def labels(pool: Pool, index: int, site: Site) -> dict[str, str]:
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": machine.type,
         "topology.kubernetes.io/region": site.region,
-        "topology.kubernetes.io/zone": site.zones[block % len(site.zones)],
         f"{PREFIX}pool": pool.name,
         f"{PREFIX}capacity": "on-demand",
         f"{PREFIX}flavor": pool.name if machine.gpus else "cpu-x86-64",
     }
-    if site.distribution == "eks":
+    if site.zones:
+        found["topology.kubernetes.io/zone"] = site.zones[block % len(site.zones)]
+    if not site.racks_labelled:
+        pass  # nobody labelled them
+    elif site.distribution == "eks":
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology.html
         found |= {
             "topology.k8s.aws/network-node-layer-1": f"nn-{pool.name}",

@@ -192,7 +192,9 @@ class InClusterSettings(CloudSettings):
     context: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Context of that kubeconfig."""
     zones: list[str] | None = None
-    """Values of ``topology.kubernetes.io/zone`` that pods may be in. Default: all."""
+    """Values of ``topology.kubernetes.io/zone`` that pods may be in. On an ``existing`` cluster
+    they say that nodes carry this label: services spread over the zones that are named. Default:
+    all, and no spreading over zones on an ``existing`` cluster."""
     registry: Annotated[str, REGISTRY]
     """The registry in the country that images and charts are pulled from."""
     images: Annotated[str, Field(min_length=1)] | None = None

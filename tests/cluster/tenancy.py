@@ -24,6 +24,8 @@ FORBIDDEN = 403
 GPU = "nvidia.com/gpu"
 JOBSETS = "count/jobsets.jobset.x-k8s.io"
 RACK = "falaj.io/rack"
+RACKS = ("falaj.io/block", RACK, "kubernetes.io/hostname")
+"""Levels of a topology whose labels nodes of `SITE` carry."""
 _COMMON: dict[str, Any] = {
     "distribution": "existing", "region": SITE.region, "registry": "registry.acme.example/falaj",
     "owner": "ml@acme.example", "data_class": "confidential", "cost_center": "ml",

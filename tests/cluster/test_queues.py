@@ -15,6 +15,7 @@ from falaj.engine.controlplane import ControlPlane
 from tests.cluster.tenancy import (
     GPU,
     RACK,
+    RACKS,
     active,
     condition,
     counted,
@@ -79,7 +80,7 @@ def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         for name, devices in DEVICES.items():
             given: dict[str, Any] = {"training": {**LARGE, "devices": devices}}
             found.apply(tenant_objects(name, **given, shares_gpus=SHARED in devices))
-        found.apply(queue_objects(POOLS, TENANTS))
+        found.apply(queue_objects(POOLS, TENANTS, topology_levels=RACKS))
         eventually("quotas are counted", lambda: counted(found, NORTH, SOUTH, SMALL))
         eventually("the queues are active", lambda: active(found, *TENANTS))
         yield found

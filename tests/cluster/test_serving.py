@@ -19,7 +19,13 @@ pytestmark = pytest.mark.cluster
 NAMESPACE = "acme-serving"
 FIRST = {"version": 7, "weight": 100, "package_digest": DIGEST}
 SECOND = {"version": 8, "weight": 20, "package_digest": DIGEST, "header": "next"}
-PLACE = {"region": SITE.region, "cpus": 1, "memory_mib": 512, "model_mib": 64}
+PLACE = {
+    "region": SITE.region,
+    "zones": list(SITE.zones),
+    "cpus": 1,
+    "memory_mib": 512,
+    "model_mib": 64,
+}
 APPS = "apps/v1"
 DEFINITIONS = (
     "gateway-api", "cert-manager", "prometheus-operator", "keda", "external-secrets", "istio",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.errors import REFUSED, STOPPED, WorkloadError
+from falaj.workloads.errors import STOPPED, WorkloadError
+from falaj.workloads.exits import EXITS
+from falaj.workloads.training.faults import status_of
 from falaj.workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tables import TASKS
@@ -111,16 +112,15 @@ def _refuse_ours(words: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line; return 0 or one of `falaj.workloads.errors`."""
+    """Run the command line; return one of `falaj.workloads.exits`, whatever happens."""
     options = build_parser().parse_args(arguments)
-    try:
+
+    def chosen() -> int:
         if options.command == "dataset":
             return _dataset(options)
         return _run(options, arguments) if options.command == "run" else _run_sweep(options)
-    except WorkloadError as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
-            print(f"error: {error}", file=sys.stderr)
-        return REFUSED
+
+    return status_of(chosen)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -128,9 +128,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m falaj.workloads.training",
         description="Make a versioned dataset from digits or a table, and train a model on it.",
-        epilog="Exit status: 0 done; 2 refused, the reason is on stderr; 71 a GPU failed; 74 "
-        "other processes were lost; 75 stopped on request, run again to go on. Several machines: "
-        "see workloads/training/distributed.py for the variables that join them.",
+        epilog="Exit status: "
+        + "; ".join(f"{each.code} {each.meaning}" for each in EXITS)
+        + ". Several machines: see workloads/training/distributed.py for the variables that join "
+        "them.",
     )
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="dataset|run|sweep|trial|study"

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import filelock
 import numpy as np
-from torch.distributed import DistError
 
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.training import batches, distributed, hardware
 from falaj.workloads.training import record as records
+from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.options import (
     Parameters,
     Requested,
@@ -107,12 +107,13 @@ def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
     try:
         team = distributed.join(setting.parameters.device)
         return Session(setting, team, stop, progress).run()
-    except (DistError, RuntimeError) as error:
-        if distributed.is_hardware_fault(error):
+    except RuntimeError as error:  # PyTorch's are all of that kind
+        code = code_of(error)
+        if code == HARDWARE:
             print(f"a GPU of this machine failed: {error}", file=sys.stderr)
             return HARDWARE
-        if distributed.world_size(1) > 1 and distributed.is_connection_loss(error):
-            print("another process of the run was lost", file=sys.stderr)
+        if code == LOST:
+            print(f"another process of the run was lost: {error}", file=sys.stderr)
             return LOST
         raise
     finally:

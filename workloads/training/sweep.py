@@ -32,7 +32,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from falaj.workloads.bounds import TRAINING
-from falaj.workloads.errors import HARDWARE, LOST, STOPPED, WorkloadError
+from falaj.workloads.errors import LOST, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.files import read_json, storage_errors, write_json_atomic
 from falaj.workloads.training import record as records
 from falaj.workloads.training.options import CLASS_WEIGHTS, Requested
@@ -229,7 +229,7 @@ def _follow(
     if code == 0:
         study.tell(trial, _score(folder))
         return 0
-    if code not in (STOPPED, LOST, HARDWARE) and code > 0:  # what would come again
+    if code == REFUSED:  # what would come again; all else may be tried once more
         study.tell(trial, state=TrialState.FAIL)
         return code
     return code if code > 0 else LOST

@@ -185,8 +185,11 @@ class GpuQueuesArgs(InClusterArgs):
     tenants: dict[str, QueueTenantArgs]
     """Queues by tenant."""
     topology_levels: NotRequired[list[str]]
-    """Labels of nodes from the widest domain to ``kubernetes.io/hostname``. Default: EKS' network
-    layers; elsewhere ``falaj.io/block`` and ``falaj.io/rack``."""
+    """Labels that all nodes of pools with ``topology`` carry, from the widest domain to
+    ``kubernetes.io/hostname``. A node that lacks one gets no gang. Default: what nodes carry by
+    themselves: EKS' network layers, elsewhere ``kubernetes.io/hostname`` alone. For jobs that ask
+    for a ``rack`` or a ``block`` label the nodes and name ``falaj.io/block``, ``falaj.io/rack``
+    and ``kubernetes.io/hostname``."""
     fair_sharing: NotRequired[bool]
     """Whether Kueue is configured with fair sharing, as `Platform` does. Default: true."""
     admission_fair_sharing: NotRequired[bool]

@@ -87,15 +87,18 @@ TOPOLOGY: Final = "falaj"
 HOSTS: Final = "falaj-hosts"
 """Topology of pools whose nodes are all alike: gangs fit on nodes, or wait."""
 _HOST: Final = "kubernetes.io/hostname"
-#: From the widest. EKS: https://docs.aws.amazon.com/eks/latest/userguide/node-topology.html, which
-#: nodes of accelerated instance types have. Elsewhere whoever racks the machines labels them.
+#: What nodes carry without anybody's doing, from the widest: a node that lacks one label of a
+#: topology is no part of it, so that no gang is ever admitted to it. EKS:
+#: https://docs.aws.amazon.com/eks/latest/userguide/node-topology.html, which nodes of accelerated
+#: instance types have. Elsewhere whoever racks the machines labels them, and says so.
+#: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/
 LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     "eks": (
         *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)),
         _HOST,
     ),
-    "aks": ("falaj.io/block", "falaj.io/rack", _HOST),
-    "existing": ("falaj.io/block", "falaj.io/rack", _HOST),
+    "aks": (_HOST,),
+    "existing": (_HOST,),
 }
 CAPACITIES: Final = ("reservation", "capacity-block", "spot", "on-demand")
 """In the order that they are tried: what is paid for anyway, what is cheap, the rest."""

@@ -375,13 +375,19 @@ def _probe(what: str, *, period: int, failures: int) -> dict[str, Any]:
 
 
 def _spread(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any]]:
-    """Over zones, where more than one can be had, and over nodes where possible.
+    """Over zones, where nodes have one, and over nodes where possible.
 
     A rollout counts by itself (``matchLabelKeys``), else old replicas would push new ones into one
     zone. GPUs are often sold in one zone only, so there the spread is a wish.
+
+    Where nodes carry no zone not even a wish names it: no pod gets on a node that lacks the label
+    of a strict constraint, and a node that lacks that of any wish isn't scored for the others.
+    pkg/scheduler/framework/plugins/podtopologyspread/{filtering,scoring}.go of Kubernetes
     """
-    strict = "ScheduleAnyway" if spec.tier == "gpu" else "DoNotSchedule"
-    wishes = ((ZONE_LABEL, strict), ("kubernetes.io/hostname", "ScheduleAnyway"))
+    wishes = [("kubernetes.io/hostname", "ScheduleAnyway")]
+    if spec.placed.has_zones:
+        strict = "ScheduleAnyway" if spec.tier == "gpu" else "DoNotSchedule"
+        wishes.insert(0, (ZONE_LABEL, strict))
     return [
         {
             "maxSkew": 1,

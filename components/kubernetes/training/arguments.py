@@ -22,7 +22,9 @@ class TopologyArgs(TypedDict):
     """How close together the pods of a job must be."""
 
     level: str
-    """``block``, ``rack`` (a rail or NVLink domain) or ``node``: levels of the topology."""
+    """``block``, ``rack`` (a rail or NVLink domain) or ``node``: levels of the topology. But on
+    EKS the first two need nodes with the labels ``falaj.io/block`` and ``falaj.io/rack``, which
+    ``topology_levels`` of `GpuQueues` names; else the job waits for ever."""
     mode: NotRequired[str]
     """``required`` (else the job waits) or ``preferred``. Default: ``required``."""
 
@@ -119,8 +121,9 @@ class TrainingJobArgs(RunArgs):
     """Instance type of the nodes, which says how many EFA interfaces they have. Default: the
     cheapest in the region with the flavor's GPU and EFA."""
     max_restarts: NotRequired[int]
-    """How often a job is started again after faults of machines; what evicts pods (spot, drains,
-    pre-emption) doesn't count. Default: 3."""
+    """How often a job is started again after faults of machines and of unknown cause: all exit
+    statuses but 0, 2 (refused, which ends the job) and 75 (stopped with a checkpoint). What evicts
+    pods (spot, drains, pre-emption) doesn't count. Default: 3."""
     ttl_hours: NotRequired[int]
     """Hours after which a job that ended is removed. Only for Falaj's own training, which, made
     once more, sees that it is done. Default: kept."""

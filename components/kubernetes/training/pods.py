@@ -4,9 +4,10 @@ The container may do nothing but train. Its variables say who it is, where the o
 the collectives talk; an entry may refer to those before it as ``$(NAME)``, which the kubelet
 replaces.
 
-Failures of machines are worth another attempt, those of the program never. Statuses are those of
-``workloads/errors.py``. A program of the team's own should end likewise: 1 and 2 for faults that
-would come again, 75 after a checkpoint on SIGTERM.
+What a pod's exit status means is the workloads' to say (`falaj.workloads.exits`), and a program of
+the team's own is judged by the same table: 2 for what would come again, which ends the job; 75
+after a checkpoint on SIGTERM, which costs nothing; whatever else, 1 above all, costs a restart.
+Python and torchrun end with 1 whatever the cause, so that a broken GPU looks like a mistake.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import pod_placement
+from falaj.components.specification.workload_exits import exit_codes
 
 RESERVED: Final = frozenset(
     {
@@ -148,8 +150,10 @@ def _field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-PROGRAM_FAULTS: Final = (1, 2)
-STOPPED: Final = 75
+FINAL: Final = exit_codes("end")
+"""After which the same would come again."""
+STOPPED: Final = exit_codes("free")
+"""After which to start again costs nothing."""
 
 _DISRUPTED: Final = [{"type": "DisruptionTarget", "status": "True"}]
 _REASON: Final = "PodFailurePolicy"
@@ -164,8 +168,8 @@ def gang_pods() -> dict[str, Any]:
     return {
         "rules": [
             {"action": "FailJob", "onPodConditions": _DISRUPTED},
-            {"action": "FailJob", "onExitCodes": _exit_codes(*PROGRAM_FAULTS)},
-            {"action": "FailJob", "onExitCodes": _exit_codes(STOPPED)},
+            {"action": "FailJob", "onExitCodes": _exit_codes(*FINAL)},
+            {"action": "FailJob", "onExitCodes": _exit_codes(*STOPPED)},
         ]
     }
 
@@ -173,8 +177,9 @@ def gang_pods() -> dict[str, Any]:
 def gang(max_restarts: int) -> dict[str, Any]:
     """What becomes of a gang of which a job has failed.
 
-    Evicted pods (spot, drains, pre-emption) start all again and cost nothing; a fault of the
-    program ends it; what else there is (lost peers, GPUs, memory) is tried ``max_restarts`` times.
+    Evicted pods (spot, drains, pre-emption) start all again and cost nothing; what was refused
+    ends it; what else there is (lost peers, GPUs, memory, what nobody knows) is tried
+    ``max_restarts`` times: no rule is for it, and then the job counts.
     Messages: pkg/controller/job/pod_failure_policy.go of Kubernetes.
     """
     return {
@@ -188,16 +193,15 @@ def gang(max_restarts: int) -> dict[str, Any]:
                 "onJobFailureReasons": [_REASON],
                 "onJobFailureMessagePatterns": [
                     "has condition DisruptionTarget matching FailJob rule",
-                    f"failed with exit code {STOPPED} matching FailJob rule",
+                    *(f"failed with exit code {code} matching FailJob rule" for code in STOPPED),
                 ],
             },
             {
-                "name": "program_fault",
+                "name": "refused",
                 "action": "FailJobSet",
                 "onJobFailureReasons": [_REASON],
                 "onJobFailureMessagePatterns": [
-                    f"failed with exit code {code} matching FailJob rule"
-                    for code in PROGRAM_FAULTS
+                    f"failed with exit code {code} matching FailJob rule" for code in FINAL
                 ],
             },
         ],
@@ -209,8 +213,8 @@ def elastic_pods() -> dict[str, Any]:
     return {
         "rules": [
             {"action": "Ignore", "onPodConditions": _DISRUPTED},
-            {"action": "Ignore", "onExitCodes": _exit_codes(STOPPED)},
-            {"action": "FailJob", "onExitCodes": _exit_codes(*PROGRAM_FAULTS)},
+            {"action": "Ignore", "onExitCodes": _exit_codes(*STOPPED)},
+            {"action": "FailJob", "onExitCodes": _exit_codes(*FINAL)},
         ]
     }
 
@@ -220,8 +224,8 @@ def trial_pods() -> dict[str, Any]:
     return {
         "rules": [
             {"action": "Ignore", "onPodConditions": _DISRUPTED},
-            {"action": "Ignore", "onExitCodes": _exit_codes(STOPPED)},
-            {"action": "FailIndex", "onExitCodes": _exit_codes(*PROGRAM_FAULTS)},
+            {"action": "Ignore", "onExitCodes": _exit_codes(*STOPPED)},
+            {"action": "FailIndex", "onExitCodes": _exit_codes(*FINAL)},
         ]
     }
 

@@ -292,6 +292,37 @@ def test_scaling_follows_the_queue_and_what_fills_up() -> None:
     assert "falaj_inference_overflow_wanted_total" in queries[2]
 
 
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "wanted"),
+    [
+        ("eks", {}, {ZONE: "DoNotSchedule", HOST: "ScheduleAnyway"}),
+        ("aks", {}, {ZONE: "DoNotSchedule", HOST: "ScheduleAnyway"}),
+        ("aks", {"region": "uaecentral"}, {HOST: "ScheduleAnyway"}),
+        ("existing", {}, {HOST: "ScheduleAnyway"}),
+        ("existing", {"zones": ["a", "b"]}, {ZONE: "DoNotSchedule", HOST: "ScheduleAnyway"}),
+        ("existing", {**GPU, "overflow_from": None}, {HOST: "ScheduleAnyway"}),
+        (
+            "existing", {**GPU, "overflow_from": None, "zones": ["a"]},
+            {ZONE: "ScheduleAnyway", HOST: "ScheduleAnyway"},
+        ),
+    ],
+)  # fmt: skip
+def test_replicas_spread_over_what_nodes_carry(
+    place: str, changes: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    """A node without the label of a zone gets no pod that has to be spread over zones."""
+    pod = pod_of(service(place=place, versions=ONE, **changes), "credit-risk-v7")
+    found = {
+        each["topologyKey"]: each["whenUnsatisfiable"] for each in pod["topologySpreadConstraints"]
+    }
+    assert found == wanted
+    if "zones" in changes:  # all nodes that it may be on have the label
+        assert ZONE in str(pod["affinity"]["nodeAffinity"])
+
+
 def test_a_replica_leaves_in_order() -> None:
     pod = pod_of(service(drain_seconds=60), "credit-risk-v7")
     (server,) = pod["containers"]

@@ -200,6 +200,29 @@ def test_the_pools_of_a_queue_all_have_a_topology_or_none_has() -> None:
     assert "allowed: all or none" in refusal(check, arguments(pools=pools))
 
 
+@pytest.mark.parametrize(
+    ("place", "levels"),
+    [
+        ("eks", [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)]),
+        ("aks", []),
+        ("existing", []),
+    ],
+)
+def test_topologies_have_the_labels_that_nodes_carry_by_themselves(
+    place: str, levels: list[str]
+) -> None:
+    """A node that lacks one label of its topology is never given a gang."""
+    pools = {"h200": {**QUEUES["pools"]["h200"], "topology": True}}
+    tenants = {"acme": {"quotas": {"h200": {}}}}
+    here: dict[str, Any] = {"pools": pools, "tenants": tenants}
+    found = queues(place, **here)["Topology/falaj"]["spec"]["levels"]
+    host = "kubernetes.io/hostname"
+    assert [each["nodeLabel"] for each in found] == [*levels, host]
+    named = ["falaj.io/block", "falaj.io/rack", host]
+    found = queues(place, **here, topology_levels=named)["Topology/falaj"]["spec"]["levels"]
+    assert [each["nodeLabel"] for each in found] == named
+
+
 def test_fractions_are_worth_what_they_are_of_a_gpu() -> None:
     assert credits_of(GPU) == WHOLE == 840
     assert credits_of(MIG) == 120

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pulumi
@@ -210,6 +211,39 @@ def test_variables_refer_only_to_those_before_them() -> None:
                 assert reference in seen, entry
             assert entry["name"] not in seen
             seen.add(entry["name"])
+
+
+def _final(manifests: list[Any]) -> set[int]:
+    """Exit statuses after which a gang isn't started again."""
+    (template,) = the("JobSet", manifests)["spec"]["replicatedJobs"]
+    rules = template["template"]["spec"]["podFailurePolicy"]["rules"]
+    failing = {code for each in rules for code in each.get("onExitCodes", {}).get("values", ())}
+    policy = the("JobSet", manifests)["spec"]["failurePolicy"]["rules"]
+    ending = [each for each in policy if each["action"] == "FailJobSet"]
+    patterns = [text for each in ending for text in each["onJobFailureMessagePatterns"]]
+    # pkg/controller/job/pod_failure_policy.go of Kubernetes
+    said = (
+        "Container train for pod acme/x failed with exit code {} matching FailJob rule at index 1"
+    )
+    return {
+        code for code in failing if any(re.search(each, said.format(code)) for each in patterns)
+    }
+
+
+@pytest.mark.parametrize("changes", [{}, HOROVOD, {"nodes": 4, "gpus_per_node": 8}])
+def test_only_what_was_refused_ends_a_gang_at_once(changes: dict[str, Any]) -> None:
+    """1 is what Python and torchrun end with whatever the cause, a broken GPU among them."""
+    assert _final(job(**changes)) == {2}
+    policy = the("JobSet", job(max_restarts=7))["spec"]["failurePolicy"]
+    assert policy["maxRestarts"] == 7
+
+
+def test_an_elastic_job_replaces_pods_that_ended_with_an_unknown_cause() -> None:
+    manifests = job(**CPU, nodes=2, max_restarts=5, elastic={"min_nodes": 1, "max_nodes": 4})
+    spec = the("Job", manifests)["spec"]
+    (ending,) = [each for each in spec["podFailurePolicy"]["rules"] if each["action"] == "FailJob"]
+    assert ending["onExitCodes"]["values"] == [2]
+    assert spec["backoffLimit"] == 20  # five for each pod that there may be
 
 
 @pytest.mark.parametrize("place", ["eks", "aks"])

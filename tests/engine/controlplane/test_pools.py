@@ -166,9 +166,18 @@ def test_the_fabric_is_the_distributions(distribution: str, resource: str) -> No
     assert len(levels) == (3 if distribution == "eks" else 0)
 
 
-def test_a_site_without_zones_is_refused() -> None:
-    with pytest.raises(EngineError, match="a site needs a region and a zone"):
-        Site(zones=())
+def test_nodes_may_lack_zones_and_racks() -> None:
+    site = Site(region="dxb", zones=(), distribution="existing", racks_labelled=False)
+    found = node(_pool("h200"), 0, site)["metadata"]["labels"]
+    topology = {name for name in found if "topology" in name or "rack" in name or "block" in name}
+    assert topology == {"topology.kubernetes.io/region"}
+    assert found["kubernetes.io/hostname"] == "h200-0000"
+
+
+def test_a_site_without_a_region_is_refused() -> None:
+    for wrong in ({"region": ""}, {"zones": ("",)}):
+        with pytest.raises(EngineError, match="a site needs a region and zones with names"):
+            Site(**wrong)  # type: ignore[arg-type]
     with pytest.raises(EngineError, match="nodes_in_rack is 0"):
         Site(nodes_in_rack=0)
 

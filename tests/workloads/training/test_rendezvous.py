@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from falaj.workloads.errors import WorkloadError, worst
 from falaj.workloads.training import distributed
@@ -107,20 +110,6 @@ def test_the_cause_goes_before_its_effects(codes: set[int], status: int) -> None
     assert worst(codes) == status
 
 
-@pytest.mark.parametrize(
-    ("message", "broken"),
-    [
-        ("CUDA error: uncorrectable ECC error encountered", True),
-        ("NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO)", True),
-        ("CUDA error: an illegal memory access was encountered", False),
-        ("CUDA error: device-side assert triggered", False),
-        ("mat1 and mat2 shapes cannot be multiplied", False),
-    ],
-)
-def test_broken_gpus_are_told_from_wrong_programs(message: str, broken: bool) -> None:
-    assert distributed.is_hardware_fault(RuntimeError(message)) == broken
-
-
 @pytest.mark.parametrize("place", ["9464", ":9464", "host:9464", "1.2.3.4:0", "1.2.3:80", "::1:x"])
 def test_a_place_to_listen_that_is_none_is_refused(place: str) -> None:
     with pytest.raises(WorkloadError, match="--metrics"):
@@ -136,3 +125,29 @@ def test_a_port_in_use_is_refused() -> None:
     finally:
         first.close()
     Exporter(place, dict).close()  # and free again
+
+
+@pytest.mark.parametrize(("code", "status"), [(71, 71), (-9, 74), (74, 74), (1, 1), (2, 2)])
+def test_processes_that_are_lost_again_and_again_are_no_refusal(
+    code: int,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A pod of several GPUs, one of which is broken, must not end its job for good."""
+    started: list[tuple[str, ...]] = []
+
+    def launcher(*_: Any) -> Any:
+        def start(*words: str) -> None:
+            started.append(words)
+            failure = ProcessFailure(local_rank=0, pid=1, exitcode=code, error_file="<none>")
+            raise ChildFailedError("trainer", {0: failure})
+
+        return start
+
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", launcher)
+    monkeypatch.setattr(distributed, "terminate_when_orphaned", lambda _: None)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    assert distributed.launch(["run"], 2, StopRequest()) == status
+    assert len(started) == (1 if status in (1, 2) else 3)
+    assert ("were lost 3 times" in capsys.readouterr().err) == (status > 2)
