@@ -45,6 +45,9 @@ REQUIREMENTS = ROOT / "requirements"
 STAMP = "falaj-environment.json"
 BOOTSTRAP, BASE = "bootstrap", "base"
 TAIL_LINES = 15
+#: The group of entry points by which a package offers policy rules, as its file names it
+#: (`policies/team_rules.py`).
+_RULES = "[falaj.rules]"
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,8 @@ def ensure_environment(venv: Path, extras: Sequence[str], report: Report = to_st
                 raise EngineError(f"{venv}/bin/python does not run; remove {venv} and run again")
             # A stamp that does not say complete: this environment is being changed.
             Stamp(python, wanted.extras, {}, False).write(venv)
-            _install(venv, files, exactly=before is not None, report=report)
+            exactly = before is not None and not _offers_rules(venv)
+            _install(venv, files, exactly=exactly, report=report)
             Stamp(python, wanted.extras, digests, True).write(venv)
             return True
     except OSError as error:
@@ -206,6 +210,16 @@ def _install(venv: Path, files: Sequence[str], *, exactly: bool, report: Report)
         # One line with the project's folder: the default is a module that every start would run.
         options += ["--config-setting", "editable_mode=compat"]
         _run([uv, "pip", "install", *options, "-e", str(ROOT)], progress, env=env)
+
+
+def _offers_rules(venv: Path) -> bool:
+    """Whether somebody put a package with policy rules of their own there.
+
+    No lock names it: were it removed with what else none names, what its rules demand would pass
+    from then on, and nobody would be told.
+    """
+    found = (venv / "lib").glob("python*/site-packages/*.dist-info/entry_points.txt")
+    return any(_RULES in each.read_text(encoding="utf-8").splitlines() for each in found)
 
 
 def _has_uv(venv: Path) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -269,7 +269,8 @@ def installed_rules() -> tuple[Rule, ...]:
                 _require_controls(rule.id, rule.controls)
             except ValueError as error:
                 raise PolicyError(f"{where}: {error}") from None
-            found.append(rule)
+            types = frozenset(map(kind_of, rule.types))
+            found.append(rule if types == rule.types else replace(rule, types=types))
     return tuple(found)
 
 

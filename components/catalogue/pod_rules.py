@@ -76,8 +76,9 @@ class PodRule:
     standard: Literal["baseline", "restricted"]
     """Pods that must meet less aren't judged by the packs: system namespaces meet the baseline,
     DaemonSets there nothing (`clusters.SYSTEM_NAMESPACES`)."""
-    admission: str = ""
-    """The policy of admission that refuses it in the cluster as well; empty where the Pod Security
+    admission: Literal["", "host-access", "pinning"] = ""
+    """The policy of admission that refuses it in the cluster as well (a policy renders those that
+    name it by `refused`, in `components/kubernetes/admission/`); empty where the Pod Security
     Standard that its namespace enforces does, or nobody."""
     linux_only: bool = False
     """Whether pods that say that they run on Windows have no such field."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from falaj.policies.model.resource import Resource, Stack
@@ -80,7 +82,10 @@ def evaluate(rule: Rule, resource: Resource, context: Context) -> Judgement:
     try:
         found = tuple(dict.fromkeys(map(_shortened, rule.check(resource, context))))
     except Exception as error:
-        reason = f"the rule itself failed ({type(error).__name__}), so nothing is proved"
+        # Where it failed, but not the error's own text, which may hold the value of a secret.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+        reason = f"the rule itself failed ({place}), so nothing is proved"
         found = (indeterminate("", reason),)
     return Judgement(rule, resource, found)
 

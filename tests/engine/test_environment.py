@@ -120,6 +120,19 @@ def test_extras_add_up(recorder: Recorder, tmp_path: Path) -> None:
     assert not ensure_environment(venv, ["local"], silent)
 
 
+def test_a_package_with_rules_of_ones_own_stays(recorder: Recorder, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    ensure_environment(venv, [], silent)
+    recorder.names()
+    (packages,) = (venv / "lib").glob("python*/site-packages")
+    for name, group in (("other", "console_scripts"), ("acme", "falaj.rules")):
+        offers = packages / f"{name}-1.0.dist-info" / "entry_points.txt"
+        offers.parent.mkdir()
+        offers.write_text(f"[{group}]\na = acme.rules:RULES\n")
+        ensure_environment(venv, ["local" if name == "other" else "dev"], silent)
+        assert ("sync" in recorder.names()) == (name == "other")
+
+
 @pytest.mark.parametrize("name", ["requirements/base.txt", "pyproject.toml"])
 def test_a_changed_lock_is_installed(recorder: Recorder, tmp_path: Path, name: str) -> None:
     venv = tmp_path / "venv"

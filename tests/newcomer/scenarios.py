@@ -28,7 +28,10 @@ MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
         ".venv/bin/falaj settings gpuPools",
     ),
     "docs": ("make help", "make docs"),
-    "pydoc": (".venv/bin/python -m pydoc falaj.components.azure.gpu_node_pool",),
+    "pydoc": (
+        ".venv/bin/python -m pydoc falaj.components.azure.gpu_node_pool",
+        ".venv/bin/python -m pydoc falaj.policies.model",
+    ),
     "audit": (".venv/bin/python -m falaj.workloads.inference audit --logs DIR",),
 }  # fmt: skip
 #: What `.ci/run` itself runs, or what is measured or needs a machine that no test has; by command,
@@ -55,7 +58,17 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "pulumi refresh": "what `make refresh` calls",
     "python -m falaj.workloads.training": "what pods run: tests/components/kubernetes",
     ".venv/bin/pre-commit install": "tests/documents/test_hooks.py installs it in a repository",
-    ".venv/bin/pytest tests/policies/rules": "a part of what .ci/run runs",
+    ".venv/bin/pytest tests/policies/rules tests/policies/controls": "a part of what .ci/run runs",
+    ".venv/bin/pytest tests/components/kubernetes/test_residency.py": (
+        "a part of what .ci/run runs"
+    ),
+    ".venv/bin/pytest tests/cluster/test_admission_parity.py": "a part of what .ci/run runs",
+    ".venv/bin/python -m tests.components.kubernetes.platforms": (
+        "writes the files with which tests/components/kubernetes/test_platform_values.py compare"
+    ),
+    ".venv/bin/uv pip install FOLDER": (
+        "installs the reader's own package; tests/policies/test_team_rules.py offer its rules"
+    ),
     ".venv/bin/pytest tests/components/specification tests/components/test_cloud_parity.py": (
         "a part of what .ci/run runs"
     ),

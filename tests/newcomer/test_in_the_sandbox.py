@@ -145,9 +145,9 @@ def test_the_components_in_a_program_of_ones_own(machine: Machine) -> None:
     # As the page says of this program.
     assert "zero-trust-azure-diagnostics" in printed
     assert "17 resources: 1 violation (x)" in printed
-    (pydoc,) = MENTIONED["pydoc"]
-    told = machine.run(pydoc)
-    assert re.search(r"max_nodes: .*\n.*Default", told)
+    component, rules = MENTIONED["pydoc"]
+    assert re.search(r"max_nodes: .*\n.*Default", machine.run(component))
+    assert "is_unknown(value" in machine.run(rules)
 
 
 def test_a_platform_without_a_cluster(machine: Machine) -> None:

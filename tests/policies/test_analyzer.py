@@ -159,7 +159,7 @@ def test_rule_that_raises_fails_closed_and_stops_nobody_else() -> None:
     ]
     found = asked.AnalyzeStack(stack({"key": "bad"}), None)
     assert said(found) == [("encryption-defect", "urn:b", messages.MANDATORY)]
-    assert "ZeroDivisionError" in found.diagnostics[0].message
+    assert "ZeroDivisionError at test_analyzer.py:" in found.diagnostics[0].message
 
 
 @pytest.mark.parametrize("level", [messages.ADVISORY, messages.DISABLED, messages.MANDATORY])

@@ -24,11 +24,13 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    rule,
 )
 from falaj.policies.model.judge import evaluate
 from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.server.analyzer import Analyzer, Pack
 from falaj.policies.team_rules import GROUP, installed_rules, read_rules
+from tests.newcomer import documents
 from tests.policies.test_analyzer import AbortedError, EngineContext
 
 TOPIC = "aws:sns/topic:Topic"
@@ -191,6 +193,10 @@ UNKNOWN_CONTROL = Rule(
     "encryption-a", "encryption", "t", Severity.LOW, frozenset({TOPIC}), ("x:1",), "r", offered
 )
 TWICE = [OFFERED, OFFERED]
+AS_PROGRAMS_WRITE_THEM = rule(
+    "encryption-acme-spelt", "t", Severity.LOW,
+    {"aws:sns:Topic", "azure-native:storage/v20230101:StorageAccount"}, (), "r",
+)(offered)  # fmt: skip
 
 
 @pytest.fixture
@@ -215,6 +221,32 @@ def test_a_package_offers_rules(offering: Any, name: str) -> None:
     assert len(packs.rules_of("encryption")) == before + 1
     assert OFFERED not in packs.rules_of("residency")
     assert OFFERED in packs.all_rules()
+
+
+def test_types_of_a_package_s_rules_may_be_written_as_programs_write_them(offering: Any) -> None:
+    offering(f"{__name__}:AS_PROGRAMS_WRITE_THEM")
+    (found,) = installed_rules()
+    assert found.types == {TOPIC, "azure-native:storage:StorageAccount"}
+
+
+def test_the_documents_rule_judges() -> None:
+    program: dict[str, Any] = {}
+    exec(documents.other("team-rule", "python"), program)  # noqa: S102 - a page of ours
+    (own,) = program["RULES"]
+    kind = "aws:cloudwatch/logGroup:LogGroup"
+    assert found(own, kind, name="/acme/orders") == []
+    assert found(own, kind, name="orders") == [("name", FindingKind.VIOLATION)]
+    assert found(own, kind) == [("name", FindingKind.VIOLATION)]
+    assert found(own, kind, name=UNKNOWN) == [("name", FindingKind.INDETERMINATE)]
+
+
+def test_the_documents_table_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(documents.other("team-table", "yaml"))
+    (own,) = read_rules(file, ())
+    versions = {"versioningConfiguration": {"status": "Suspended"}}
+    (kind,) = own.types
+    assert [each for _, each in found(own, kind, **versions)] == [FindingKind.VIOLATION]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """The platform's add-ons, one module for each, in the order in which they are installed.
 
 A new add-on is a module with an `Addon` (charts, values, namespaces, traffic, options and their
-check), its entry in `ADDONS`, and its charts and images in ``data/charts.yaml`` and
-``data/images.yaml``.
+check), its entry in `ADDONS`, its charts and images in ``data/charts.yaml`` and
+``data/images.yaml``, its namespaces in ``admission/policy.py``, and its name in the text of
+`PlatformArgs`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pulumi
@@ -76,6 +77,11 @@ def test_add_ons_are_given_by_name() -> None:
     with pytest.raises(pulumi.InputPropertiesError) as refused:
         platform.check("platform", {**arguments("eks"), "addons": ["kueue"]})
     assert "options, true or false by name" in str(refused.value)
+
+
+def test_every_add_on_is_named_where_they_are_chosen() -> None:
+    text = inspect.getsource(platform.PlatformArgs)
+    assert [each for each in ADDONS if f"``{each}``" not in text] == []
 
 
 def test_all_problems_are_named_at_once() -> None:
