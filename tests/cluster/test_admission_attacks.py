@@ -89,33 +89,77 @@ def test_what_was_wrong_before_may_still_lose_its_finalizers(plane: ControlPlane
     assert _patch(plane, path, {"metadata": {"finalizers": []}}) == ""
 
 
-def test_a_service_scaled_to_zero_has_no_addresses(plane: ControlPlane) -> None:
-    """A slice without endpoints has null in their place, and the controller has to write it."""
+@pytest.fixture
+def served(plane: ControlPlane) -> Iterator[str]:
+    """Path of a deployment whose pods run behind the service ``web``."""
     made = in_kind(
         "Deployment", "acme-serving", merged(PLAIN, {"serviceAccountName": "server"}), {}
     )
     account = {"apiVersion": "v1", "kind": "ServiceAccount",
                "metadata": {"name": "server", "namespace": "acme-serving"}}  # fmt: skip
     service = merged(SERVICE, {"metadata": {"name": "web", "finalizers": None}})
-    plane.apply([account, made, service])
-
-    def addresses() -> list[str]:
-        slices = plane.objects.list("discovery.k8s.io/v1", "EndpointSlice", "acme-serving")
-        return [
-            address
-            for each in slices
-            if each["metadata"].get("labels", {}).get("kubernetes.io/service-name") == "web"
-            for endpoint in each.get("endpoints") or []
-            for address in endpoint["addresses"]
-        ]
-
-    path = "/apis/apps/v1/namespaces/acme-serving/deployments/case"
-    wait_for(addresses, "an address behind the service", 60)
-    assert _patch(plane, path, {"spec": {"replicas": 0}}) == ""
-    wait_for(lambda: not addresses(), "the last address to go", 60)
-    for kind, name in (("Deployment", "case"), ("Service", "web")):
-        version = "v1" if kind == "Service" else "apps/v1"
+    plane.apply([account, merged(made, {"spec": {"replicas": 2}}), service])
+    wait_for(lambda: len(_addresses(plane)) == 2, "two addresses behind the service", 60)
+    yield "/apis/apps/v1/namespaces/acme-serving/deployments/case"
+    for version, kind, name in (("apps/v1", "Deployment", "case"), ("v1", "Service", "web")):
         plane.objects.delete(version, kind, name, "acme-serving")
+    wait_for(lambda: not _pods(plane), "the pods to go with their deployment", 60)
+
+
+def _pods(plane: ControlPlane) -> dict[str, Any]:
+    return {
+        each["metadata"]["name"]: each
+        for each in plane.objects.list("v1", "Pod", "acme-serving", "app=x")
+    }
+
+
+def _addresses(plane: ControlPlane) -> list[str]:
+    slices = plane.objects.list(
+        "discovery.k8s.io/v1", "EndpointSlice", "acme-serving", "kubernetes.io/service-name=web"
+    )
+    return [
+        address
+        for each in slices
+        for endpoint in each.get("endpoints") or []
+        for address in endpoint["addresses"]
+    ]
+
+
+def test_a_service_scaled_to_zero_has_no_addresses(plane: ControlPlane, served: str) -> None:
+    """A slice without endpoints has null in their place, and the controller has to write it."""
+    assert _patch(plane, served, {"spec": {"replicas": 0}}) == ""
+    wait_for(lambda: not _addresses(plane), "the last address to go", 60)
+
+
+def test_a_deployment_is_rolled_under_the_policies(plane: ControlPlane, served: str) -> None:
+    before = set(_pods(plane))
+    note = {"spec": {"template": {"metadata": {"annotations": {"example.ae/turn": "2"}}}}}
+    assert _patch(plane, served, note) == ""
+
+    def is_rolled() -> bool:
+        now = _pods(plane)
+        return len(now) == 2 and not before & set(now) and len(_addresses(plane)) == 2
+
+    wait_for(is_rolled, "new pods in the place of the old", 90)
+
+
+def test_a_node_is_drained_under_the_policies(plane: ControlPlane, served: str) -> None:
+    """Pods are evicted, and their controller makes others elsewhere."""
+    name, pod = next(iter(_pods(plane).items()))
+    node = pod["spec"]["nodeName"]
+    plane.objects.patch("v1", "Node", node, {"spec": {"unschedulable": True}})
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": {"name": name, "namespace": "acme-serving"}}  # fmt: skip
+    path = f"/api/v1/namespaces/acme-serving/pods/{name}/eviction"
+    plane.objects.request("POST", path, eviction)
+
+    def is_elsewhere() -> bool:
+        now = _pods(plane)
+        placed = [each for each in now.values() if "nodeName" in each["spec"]]
+        return len(placed) == 2 and name not in now
+
+    wait_for(is_elsewhere, "another pod in its place", 90)
+    plane.objects.patch("v1", "Node", node, {"spec": {"unschedulable": None}})
 
 
 def _secret(**spec: Any) -> dict[str, Any]:
