@@ -122,7 +122,11 @@ class Recipe:
     """Short name of the image that it runs on."""
 
 
-_COMMON: Final = ("__init__.py", "bounds.py", "errors.py", "files.py", "registry")
+#: What every workload may import: all modules at the top but the client of the demonstration.
+_COMMON: Final = (
+    *sorted(each.name for each in (ROOT / "workloads").glob("*.py") if each.name != "demo.py"),
+    "registry",
+)
 #: Horovod's launcher is taken from the smallest image, for pods of a team's own.
 _SERVING: Final = (*_COMMON, "inference", "horovod")
 _TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
