@@ -71,7 +71,8 @@ def _passphrase(home: str) -> str:
 
 
 def test_runs_at_once_agree_on_one_passphrase(tmp_path: Path) -> None:
-    with multiprocessing.get_context("fork").Pool(4) as pool:
+    # Not forked: other threads of the tests' process may hold locks, which nobody would release.
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
         found = pool.map(_passphrase, [str(tmp_path / "data")] * 16)
     assert len(set(found)) == 1
 

@@ -13,6 +13,7 @@ from falaj.workloads.errors import WorkloadError, worst
 from falaj.workloads.training import distributed
 from falaj.workloads.training.progress import Exporter, listening
 from falaj.workloads.training.stopping import StopRequest
+from tests.ports import free_port
 
 TWO = {"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "host-0.jobs:29400", "PET_NODE_RANK": "1"}
 
@@ -117,7 +118,7 @@ def test_a_place_to_listen_that_is_none_is_refused(place: str) -> None:
 
 
 def test_a_port_in_use_is_refused() -> None:
-    place = "127.0.0.1:39464"
+    place = f"127.0.0.1:{free_port()}"
     first = Exporter(place, dict)
     try:
         with pytest.raises(WorkloadError, match="choose another port"):
