@@ -37,7 +37,7 @@ class Declared:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it stays when the chart goes (``library.sh/resource-policy: keep``)."""
+        """Whether it stays when the chart goes (``helm.sh/resource-policy: keep``)."""
         annotations = self.manifest["metadata"].get("annotations") or {}
         return annotations.get("helm.sh/resource-policy") == "keep"
 
@@ -118,7 +118,7 @@ def _rank(manifest: Mapping[str, Any]) -> int:
     return order.index(kind) if kind in order else len(order)
 
 
-CHART: Final = "kubernetes:library.sh/v4:Chart"
+CHART: Final = "kubernetes:helm.sh/v4:Chart"
 CONFIG_GROUP: Final = "kubernetes:yaml/v2:ConfigGroup"
 CONFIG_FILE: Final = "kubernetes:yaml/v2:ConfigFile"
 

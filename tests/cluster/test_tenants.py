@@ -124,7 +124,7 @@ def test_priorities_that_were_not_given_are_refused(cluster: ControlPlane, name:
         # Admission hears of a new class a moment later.
         return "" if "no PriorityClass" in said else said
 
-    assert "exceeded quota: priorities" in wait_for(said_of_priority, "class")
+    assert "falaj-low, falaj-normal, falaj-high only" in wait_for(said_of_priority, "class")
     labelled = pod(TRAINING, "urgent", SMALL)
     labelled["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": name}
     said = refused(lambda: cluster.objects.create(labelled))

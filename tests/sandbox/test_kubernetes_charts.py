@@ -46,7 +46,7 @@ def put(charts: Path, name: str, version: str, **about: Any) -> Path:
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-c'}\n"
         "data: {colour: '{{ .Values.colour }}', of: '{{ .Capabilities.KubeVersion.Version }}'}\n"
         "---\napiVersion: batch/v1\nkind: Job\n"
-        "metadata: {name: hook, annotations: {library.sh/hook: pre-install}}\n"
+        "metadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n"
     )
     return folder
 
