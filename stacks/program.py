@@ -16,10 +16,7 @@ from falaj.stacks.blueprints.cloud import (
     declare_smb,
     open_cloud,
 )
-from falaj.stacks.blueprints.in_cluster import declare_platform, declare_workloads, open_cluster
-from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.errors import StackError
-from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
 from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
 from falaj.stacks.settings import (
@@ -27,9 +24,7 @@ from falaj.stacks.settings import (
     ClusterSettings,
     InClusterSettings,
     LocalSettings,
-    PlatformSettings,
     SmbSettings,
-    WorkloadsSettings,
     load_engine,
 )
 from falaj.stacks.settings.cloud import OwnFoundation
@@ -50,6 +45,8 @@ def main(root: Path | None = None) -> None:
     try:
         settings = load_engine(pulumi.get_stack(), folder)
         if isinstance(settings, LocalSettings):
+            from falaj.stacks.blueprints.local import declare_local  # noqa: PLC0415
+
             declare_local(settings, folder)
         else:
             activation.check()
@@ -104,6 +101,15 @@ def declare_in_cluster(settings: InClusterSettings, root: Path, *, sandboxed: bo
         StackError: the stack isn't meant for this, or the lock file can't be used.
         pulumi.InputPropertiesError: a component refused its arguments.
     """
+    # Most of what a stack in a cloud would have to load, and never uses.
+    from falaj.stacks.blueprints.in_cluster import (  # noqa: PLC0415
+        declare_platform,
+        declare_workloads,
+        open_cluster,
+    )
+    from falaj.stacks.image_digests import digests  # noqa: PLC0415
+    from falaj.stacks.settings import PlatformSettings, WorkloadsSettings  # noqa: PLC0415
+
     check_sandbox_guard(settings, sandboxed=sandboxed)
     pinned = digests(settings, root, sandboxed=sandboxed)
     for name in pinned.made_up:

@@ -24,7 +24,6 @@ from falaj.components.specification.argument_errors import ArgumentError, Invali
 from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
 from falaj.components.specification.placed import region_zones
 from falaj.components.specification.property_names import module_of
-from falaj.stacks.blueprints import in_cluster
 from falaj.stacks.blueprints.cloud import (
     Cloud,
     common_arguments,
@@ -32,16 +31,12 @@ from falaj.stacks.blueprints.cloud import (
     declare_foundation,
     declare_smb,
 )
-from falaj.stacks.blueprints.in_cluster import declare_platform, declare_workloads
-from falaj.stacks.image_digests import digests
 from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import (
     CloudSettings,
     ClusterSettings,
     InClusterSettings,
-    PlatformSettings,
     SmbSettings,
-    WorkloadsSettings,
 )
 from falaj.stacks.settings.cloud import OwnFoundation
 from falaj.stacks.settings.origins import in_words, origin, section_of, steps
@@ -286,15 +281,19 @@ def validate_in_cluster(settings: InClusterSettings, digests: Mapping[str, str])
     Raises:
         SettingsError: what each component refuses, and why.
     """
+    # A stack in a cloud needs none of these.
+    from falaj.stacks.blueprints import in_cluster  # noqa: PLC0415
+    from falaj.stacks.settings import PlatformSettings, WorkloadsSettings  # noqa: PLC0415
+
     checked = CheckedComponents.in_cluster()
     parts = in_cluster.InClusterParts(
         checked, in_cluster.common_arguments(settings), digests, pulumi.ResourceOptions(),
         unknown=OutputPlaceholder(),
     )  # fmt: skip
     if isinstance(settings, PlatformSettings):
-        declare_platform(settings, parts)
+        in_cluster.declare_platform(settings, parts)
     elif isinstance(settings, WorkloadsSettings):
-        declare_workloads(settings, parts)
+        in_cluster.declare_workloads(settings, parts)
     checked.require_accepted(settings)
 
 
@@ -348,6 +347,8 @@ def ask_components(settings: Any, root: Path) -> None:
         SettingsError: what each component refuses, and why.
     """
     if isinstance(settings, InClusterSettings):
+        from falaj.stacks.image_digests import digests  # noqa: PLC0415
+
         validate_in_cluster(settings, digests(settings, root, sandboxed=True).by_name)
     elif isinstance(settings, CloudSettings) and len(settings.places) == 1:
         place = catalogue.parse(settings.places[0])

@@ -380,9 +380,12 @@ def _by_name(stack: Stack) -> dict[str, str]:
 @remembered(8)
 def names_below(stack: Stack) -> frozenset[str]:
     """What names in a cluster end in: namespaces that a stack has objects in, and its services."""
-    found = {each.namespace for each in all_manifests(stack)}
-    found |= {each.name for each in all_manifests(stack) if each.kind == "Service"}
-    return frozenset(_by_name(stack)) | {each for each in found if isinstance(each, str)}
+    found: set[Any] = set(_by_name(stack))
+    for each in all_manifests(stack):
+        found.add(each.namespace)
+        if each.kind == "Service":
+            found.add(each.name)
+    return frozenset(each for each in found if isinstance(each, str))
 
 
 def _names(namespace: Manifest) -> list[str]:

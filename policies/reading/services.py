@@ -49,6 +49,7 @@ from falaj.policies.reading.kubernetes import (
 )
 
 _OWN: Final = tuple(ipaddress.ip_network(each) for each in OWN_RANGES)
+_KNOWN_NAMESPACES: Final = SYSTEM_NAMESPACES | PLATFORM_NAMESPACES
 _LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 
@@ -198,6 +199,6 @@ def may_reach_from_pods(value: object, manifest: Manifest, context: Context) -> 
     name, _, namespace = (host_of(value) or text(value).lower().rstrip(".")).partition(".")
     if not (_LABEL.fullmatch(name) and _LABEL.fullmatch(namespace)):
         return False
-    if namespace in SYSTEM_NAMESPACES | PLATFORM_NAMESPACES | {manifest.namespace, manifest.name}:
+    if namespace in _KNOWN_NAMESPACES or namespace in (manifest.namespace, manifest.name):
         return True
     return None if context.stack is None else namespace in names_below(context.stack)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kubernetes.client.exceptions import ApiException
 
 from falaj.components.kubernetes.residency import check, manifests
 from falaj.engine.controlplane import ControlPlane
 from falaj.engine.controlplane.objects import wait_for
 from tests.cluster.residency_cases import PLAIN, RESIDENCY, cases, in_kind, merged
 from tests.cluster.residency_cluster import install, refusal, residence
+from tests.cluster.tenancy import refused
 
 pytestmark = pytest.mark.cluster
 
@@ -22,6 +22,8 @@ SERVICE: dict[str, Any] = {
                  "finalizers": ["example.ae/kept"]},
     "spec": {"selector": {"app": "x"}, "ports": [{"port": 443}]},
 }  # fmt: skip
+
+NO_FINALIZERS: dict[str, Any] = {"metadata": {"finalizers": []}}
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +35,18 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def leaving(plane: ControlPlane) -> Iterator[str]:
-    """Path of a service that is being deleted, which its finalizer keeps."""
+    """A service that is being deleted, which its finalizer keeps."""
     plane.apply([SERVICE])
     plane.objects.delete("v1", "Service", "kept", "acme-serving")
-    path = "/api/v1/namespaces/acme-serving/services/kept"
-    assert plane.objects.request("GET", path)["metadata"]["deletionTimestamp"]
-    yield path
-    _patch(plane, path, {"metadata": {"finalizers": []}})
+    found = plane.objects.get("v1", "Service", "kept", "acme-serving")
+    assert found
+    assert found["metadata"]["deletionTimestamp"]
+    yield "kept"
+    _change(plane, "kept", NO_FINALIZERS)
 
 
-def _patch(plane: ControlPlane, path: str, change: dict[str, Any], **query: str) -> str:
-    """What is said against a change; empty where it was made."""
-    try:
-        plane.objects.request("PATCH", path, change, "application/merge-patch+json", **query)
-    except ApiException as error:
-        return str(error.body)
-    return ""
+def _change(plane: ControlPlane, service: str, change: dict[str, Any]) -> None:
+    plane.objects.patch("v1", "Service", service, change, "acme-serving")
 
 
 @pytest.mark.parametrize(
@@ -68,13 +66,12 @@ def _patch(plane: ControlPlane, path: str, change: dict[str, Any], **query: str)
 def test_what_is_being_deleted_is_judged_like_all_else(
     plane: ControlPlane, leaving: str, change: dict[str, Any], by: str
 ) -> None:
-    assert by in _patch(plane, leaving, change)
+    assert by in refused(lambda: _change(plane, leaving, change))
 
 
 def test_what_was_wrong_before_may_still_lose_its_finalizers(plane: ControlPlane) -> None:
     """The policies must not keep alive what they would refuse today."""
     old = {**SERVICE, "metadata": {**SERVICE["metadata"], "name": "old"}}
-    path = "/api/v1/namespaces/acme-serving/services/old"
     for each in manifests(check("residency", RESIDENCY)):
         if each["metadata"]["name"] == "falaj-services":
             plane.objects.delete(each["apiVersion"], each["kind"], "falaj-services")
@@ -85,13 +82,15 @@ def test_what_was_wrong_before_may_still_lose_its_finalizers(plane: ControlPlane
         lambda: refusal(plane, merged(wrong, {"metadata": {"name": "new"}})), "its return", 20
     )
     plane.objects.delete("v1", "Service", "old", "acme-serving")
-    assert "opens a port" in _patch(plane, path, {"metadata": {"labels": {"a": "b"}}})
-    assert _patch(plane, path, {"metadata": {"finalizers": []}}) == ""
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    assert "opens a port" in refused(lambda: _change(plane, "old", labels))
+    _change(plane, "old", NO_FINALIZERS)
+    assert plane.objects.get("v1", "Service", "old", "acme-serving") is None
 
 
 @pytest.fixture
 def served(plane: ControlPlane) -> Iterator[str]:
-    """Path of a deployment whose pods run behind the service ``web``."""
+    """A deployment whose pods run behind the service ``web``."""
     made = in_kind(
         "Deployment", "acme-serving", merged(PLAIN, {"serviceAccountName": "server"}), {}
     )
@@ -100,7 +99,7 @@ def served(plane: ControlPlane) -> Iterator[str]:
     service = merged(SERVICE, {"metadata": {"name": "web", "finalizers": None}})
     plane.apply([account, merged(made, {"spec": {"replicas": 2}}), service])
     wait_for(lambda: len(_addresses(plane)) == 2, "two addresses behind the service", 60)
-    yield "/apis/apps/v1/namespaces/acme-serving/deployments/case"
+    yield "case"
     for version, kind, name in (("apps/v1", "Deployment", "case"), ("v1", "Service", "web")):
         plane.objects.delete(version, kind, name, "acme-serving")
     wait_for(lambda: not _pods(plane), "the pods to go with their deployment", 60)
@@ -127,14 +126,14 @@ def _addresses(plane: ControlPlane) -> list[str]:
 
 def test_a_service_scaled_to_zero_has_no_addresses(plane: ControlPlane, served: str) -> None:
     """A slice without endpoints has null in their place, and the controller has to write it."""
-    assert _patch(plane, served, {"spec": {"replicas": 0}}) == ""
+    plane.objects.patch("apps/v1", "Deployment", served, {"spec": {"replicas": 0}}, "acme-serving")
     wait_for(lambda: not _addresses(plane), "the last address to go", 60)
 
 
 def test_a_deployment_is_rolled_under_the_policies(plane: ControlPlane, served: str) -> None:
     before = set(_pods(plane))
     note = {"spec": {"template": {"metadata": {"annotations": {"example.ae/turn": "2"}}}}}
-    assert _patch(plane, served, note) == ""
+    plane.objects.patch("apps/v1", "Deployment", served, note, "acme-serving")
 
     def is_rolled() -> bool:
         now = _pods(plane)
@@ -237,17 +236,8 @@ def test_no_expression_fails_on_what_is_null_or_empty(plane: ControlPlane) -> No
         rest = {key: each for key, each in case.manifest.items() if key not in about}
         for changed in _nulled(rest):
             seen += 1
-            said = _created(plane, {**about, **changed})
+            said = refusal(plane, {**about, **changed}, create=True)
             if "ValidatingAdmissionPolicy" in said and any(each in said for each in ERRORS):
                 failed[str(case)] = said
     assert seen > 500
     assert not failed
-
-
-def _created(plane: ControlPlane, manifest: dict[str, Any]) -> str:
-    path = plane.objects.path_of(manifest).rpartition("/")[0]
-    try:
-        plane.objects.request("POST", path, manifest, dryRun="All")
-    except ApiException as error:
-        return str(error.body)
-    return ""

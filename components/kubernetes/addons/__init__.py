@@ -2,7 +2,8 @@
 
 A new add-on is a module with an `Addon` (charts, values, namespaces, traffic, options and their
 check), its entry in `ADDONS`, its charts and images in ``data/charts.yaml`` and
-``data/images.yaml``, its namespaces in ``admission/policy.py``, and its name in the text of
+``data/images.yaml``, its namespaces in ``admission/policy.py`` or
+``catalogue/clusters.py`` (CONTRIBUTING.md says which), and its name in the text of
 `PlatformArgs`.
 """
 
