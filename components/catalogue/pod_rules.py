@@ -48,10 +48,10 @@ class Field:
     def allowed(self) -> str:
         """What it may be, in words."""
         if self.operator == "NotIn":
-            said = "false" if self.values == (True,) else f"not {_listed(self.values)}"
+            values = "false" if self.values == (True,) else f"not {_listed(self.values)}"
         else:
-            said = _listed(self.values) or "none"
-        return f"{self.key}: {said}"
+            values = _listed(self.values) or "none"
+        return f"{self.key}: {values}"
 
 
 def _listed(values: tuple[Value, ...]) -> str:

@@ -90,12 +90,12 @@ class Argument:
     @property
     def rule(self) -> str:
         """What is allowed and what it is when left out, in sentences; may be empty."""
-        said: list[str] = []
+        sentences: list[str] = []
         if self.limit is not None or self.length is not None:
-            said.append(f"Allowed: {self.allowed}.")
+            sentences.append(f"Allowed: {self.allowed}.")
         if self.default is not None:
-            said.append(f"Default: {self.default.description}.")
-        return " ".join(said)
+            sentences.append(f"Default: {self.default.description}.")
+        return " ".join(sentences)
 
 
 @cache

@@ -306,8 +306,8 @@ def _explained(plan: Plan, status: int, contact: Contact, stop: _Stop) -> int:
     while not stop.asked:
         others = contact.failures()
         if others and (status == LOST or set(others.values()) - PROGRAM):
-            told = ", ".join(f"{index} with {code}" for index, code in sorted(others.items()))
-            _say(f"other machines have ended: {told}")
+            statuses = ", ".join(f"{index} with {code}" for index, code in sorted(others.items()))
+            _say(f"other machines have ended: {statuses}")
             break
         if contact.silence(time.monotonic()) > _SILENT_SECONDS:
             _say("another machine of the job was lost")

@@ -118,8 +118,8 @@ class _Answer(BaseHTTPRequestHandler):
         if body is None:
             return
         try:
-            told = json.loads(body)
-            attempt, ended = str(told["attempt"]), told["ended"]
+            sent = json.loads(body)
+            attempt, ended = str(sent["attempt"]), sent["ended"]
         except (ValueError, TypeError, KeyError):
             self._say(400)
             return

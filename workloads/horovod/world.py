@@ -245,9 +245,9 @@ class Contact:
     def _beat(self) -> None:
         while True:
             with self._turn:
-                told = self._ended
+                sent = self._ended
                 self._turn.wait_for(
-                    lambda told=told: self._closed or self._ended != told, BEAT_SECONDS
+                    lambda sent=sent: self._closed or self._ended != sent, BEAT_SECONDS
                 )
                 if self._closed:
                     return
@@ -264,14 +264,14 @@ class Contact:
         try:
             connection.request("POST", f"/machines/{self._index}", message)
             answer = connection.getresponse()
-            told = json.loads(answer.read()) if answer.status == 200 else None
+            answered = json.loads(answer.read()) if answer.status == 200 else None
         except (http.client.HTTPException, ValueError) as error:
             raise ConnectionError(str(error)) from None
         finally:
             connection.close()
-        if told is None:
+        if answered is None:
             raise ConnectionError(f"it is another attempt's ({answer.status})")
         now = time.monotonic()
-        heard = {int(index): now - age for index, age in told["ages"].items()}
-        ended = {int(index): int(status) for index, status in told["ended"].items()}
-        self.state, self.reached = State(int(told["present"]), ended, heard), now
+        heard = {int(index): now - age for index, age in answered["ages"].items()}
+        ended = {int(index): int(status) for index, status in answered["ended"].items()}
+        self.state, self.reached = State(int(answered["present"]), ended, heard), now

@@ -381,17 +381,17 @@ def _compare(what: str, specs: Sequence[TensorSpec], stated: Any) -> None:
     """
     if stated is None:
         return
-    told = {
+    declared = {
         str(entry.get("name")): (entry.get("datatype"), entry.get("shape", ())) for entry in stated
     }
     found = {spec.name: (spec.datatype, spec.shape) for spec in specs}
-    fits = told.keys() == found.keys() and all(
-        told[name][0] == datatype and _shapes_fit(told[name][1], shape)
+    fits = declared.keys() == found.keys() and all(
+        declared[name][0] == datatype and _shapes_fit(declared[name][1], shape)
         for name, (datatype, shape) in found.items()
     )
     if not fits:
         raise InferenceError(
-            f"the manifest's {what} aren't the model's: stated are {told}, found are {found}"
+            f"the manifest's {what} aren't the model's: stated are {declared}, found are {found}"
         )
 
 

@@ -45,8 +45,8 @@ class Progress:
         if not self._enabled:
             return
         if self._style == "json":
-            said = {key: finite_or_none(value) for key, value in fields.items()}
-            line = json.dumps({"event": event, **said, "message": message}, ensure_ascii=False)
+            finite = {key: finite_or_none(value) for key, value in fields.items()}
+            line = json.dumps({"event": event, **finite, "message": message}, ensure_ascii=False)
         else:
             line = message
         try:

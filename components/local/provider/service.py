@@ -128,9 +128,9 @@ class Rollout:
             return {"status": "stopped", "servedVersion": None, "pid": None}
         pid = state.get("pid")
         version = state.get("version")
-        said = str(state.get("status"))
+        reported = str(state.get("status"))
         return {
-            "status": said,
+            "status": reported,
             "servedVersion": int(version) if version is not None else None,
             "pid": pid if isinstance(pid, int) else None,
         }

@@ -129,13 +129,13 @@ def _follow(
     ]
     for reader in readers:
         reader.start()
-    last, told, deadline = "", False, 0.0
+    last, stopping, deadline = "", False, 0.0
     while True:
-        if context.cancelled.is_set() and not told:
+        if context.cancelled.is_set() and not stopping:
             context.status("stopping; waiting until its state is written")
             _signal_group(process.pid, signal.SIGTERM)
-            told, deadline = True, time.monotonic() + _STOP_LIMIT_S
-        if told and time.monotonic() > deadline:
+            stopping, deadline = True, time.monotonic() + _STOP_LIMIT_S
+        if stopping and time.monotonic() > deadline:
             _signal_group(process.pid, signal.SIGKILL)
         try:
             line = lines.get(timeout=0.2)
