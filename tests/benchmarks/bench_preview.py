@@ -54,7 +54,8 @@ def plain(value: object) -> object:
 
 
 def written(tables: Tables, resource: Declared) -> list[object]:
-    """The SDK's class and the keyword arguments that a program would write."""
+    """The SDK's class, by the service's package as programs name it (``aws.kms.Key``), and the
+    keyword arguments that a program would write."""
     if not resource.custom:
         return ["", resource.type, plain(dict(resource.inputs))]
     kind = tables.resource(resource.type)
@@ -71,7 +72,8 @@ def written(tables: Tables, resource: Declared) -> list[object]:
         for key, value in inputs.items()
         if key in kind.inputs.properties and value is not None
     }
-    return [cls.__module__, cls.__name__.removesuffix("Args"), plain(arguments)]
+    service = cls.__module__.rpartition(".")[0]
+    return [service, cls.__name__.removesuffix("Args"), plain(arguments)]
 
 
 def bare_project(folder: Path, resources: list[Declared]) -> None:
