@@ -30,6 +30,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, 
 from torch.nn.parallel import DistributedDataParallel
 
 from falaj.workloads.errors import LOST, PROGRAM, STOPPED, WorkloadError, worst
+from falaj.workloads.training.rank_order import OrderedRendezvous
 from falaj.workloads.training.stopping import StopRequest, terminate_when_orphaned
 
 # How the machines of a run find each other, and what becomes of lost ones.
@@ -40,7 +41,8 @@ from falaj.workloads.training.stopping import StopRequest, terminate_when_orphan
 #
 # * ``PET_NNODES``: machines, as ``4`` or, for a run that may grow and shrink, ``2:8``;
 # * ``PET_RDZV_ENDPOINT`` (``host:port``), or ``PET_MASTER_ADDR`` and ``PET_MASTER_PORT``;
-# * ``PET_NODE_RANK``: 0 on the machine that hosts the rendezvous;
+# * ``PET_NODE_RANK``: the machine's index, by which it is ranked (`rank_order`); 0 on the one that
+#   hosts the rendezvous;
 # * ``PET_RDZV_ID``: a name of this attempt; ``PET_LOCAL_ADDR``: this machine's own address;
 # * ``PET_NPROC_PER_NODE``: processes on each machine, instead of ``--processes``;
 # * ``PET_MAX_RESTARTS``: how often processes are started again without leaving the machine;
@@ -75,7 +77,8 @@ class Rendezvous:
         processes: on each machine.
         endpoint: ``host:port`` of the store that the machine of rank 0 hosts.
         identity: names this attempt.
-        hosts: whether this machine hosts the store; None leaves it to a look-up of names.
+        index: of this machine: 0 hosts the store, and processes are ranked by it. None leaves the
+            first to a look-up of names, and the second to addresses.
         address: of this machine, as the others reach it; None: by its host name.
         restarts: how often its processes are started again before the machine gives up.
         timeouts: seconds, as `TIMEOUTS`.
@@ -86,7 +89,7 @@ class Rendezvous:
     processes: int
     endpoint: str
     identity: str
-    hosts: bool | None = None
+    index: int | None = None
     address: str | None = None
     restarts: int = 0
     timeouts: Mapping[str, int] = field(default_factory=lambda: TIMEOUTS)
@@ -117,7 +120,7 @@ def from_environment(environ: Mapping[str, str], processes: int) -> Rendezvous |
             f"PET_NNODES is {nodes!r}: allowed is a number of machines as 4, or the fewest and "
             "the most as 2:8"
         )
-    rank = _whole(environ, "PET_NODE_RANK", 0)
+    index = _whole(environ, "PET_NODE_RANK", 0)
     if most == 1:
         return None
     return Rendezvous(
@@ -126,7 +129,7 @@ def from_environment(environ: Mapping[str, str], processes: int) -> Rendezvous |
         _processes(environ, processes),
         _endpoint(environ),
         environ.get("PET_RDZV_ID", "").strip() or "training",
-        None if rank is None else rank == 0,
+        index,
         environ.get("PET_LOCAL_ADDR", "").strip() or None,
         _whole(environ, "PET_MAX_RESTARTS", 0) or 0,
         _timeouts(environ.get("PET_RDZV_CONF", "")),
@@ -220,7 +223,8 @@ def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -
         One of `falaj.workloads.errors`.
 
     Raises:
-        WorkloadError: ``--resume never``: each restart would throw the work away.
+        WorkloadError: two machines of a run of a fixed size have one index; or ``--resume never``:
+            each restart would throw the work away.
     """
     if _last_resume(arguments) == "never":
         raise WorkloadError(
@@ -232,22 +236,43 @@ def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -
     for name in ("multiprocessing.api", "agent.server.api", "rendezvous.dynamic_rendezvous"):
         logging.getLogger(f"torch.distributed.elastic.{name}").setLevel(logging.CRITICAL)
     signal.signal(signal.SIGTERM, _leave)  # while it waits for the others, too
+    return meet(["-m", "falaj.workloads.training", *arguments], rendezvous)
+
+
+def meet(words: list[str], rendezvous: Rendezvous) -> int:
+    """Run ``python words`` in this machine's processes, with the other machines'.
+
+    Args:
+        words: what the interpreter is given.
+        rendezvous: where the machines meet.
+
+    Returns:
+        One of `falaj.workloads.errors`.
+
+    Raises:
+        WorkloadError: two machines of a run of a fixed size have one index.
+    """
     with tempfile.TemporaryDirectory(prefix="falaj-training-") as logs:
         try:
-            return _meet(arguments, rendezvous, logs)
+            return _meet(words, rendezvous, logs)
         except SignalException:
             return STOPPED
         except (RendezvousError, DistError) as error:
             return _lost(f"the machines at {rendezvous.endpoint} were lost ({error})")
 
 
-def _meet(arguments: list[str], rendezvous: Rendezvous, logs: str) -> int:
-    handler = _reach(rendezvous)
+def _meet(words: list[str], rendezvous: Rendezvous, logs: str) -> int:
+    handler = OrderedRendezvous(
+        _reach(rendezvous),
+        rendezvous.index,
+        rendezvous.address,
+        unique=not rendezvous.elastic,
+    )
     spec = WorkerSpec(
         role="trainer",
         local_world_size=rendezvous.processes,
         entrypoint=sys.executable,
-        args=("-m", "falaj.workloads.training", *arguments),
+        args=tuple(words),
         rdzv_handler=handler,
         max_restarts=rendezvous.restarts,
         monitor_interval=0.1,
@@ -276,8 +301,8 @@ def _reach(rendezvous: Rendezvous) -> RendezvousHandler:
         RendezvousConnectionError: it didn't within the rendezvous' timeout.
     """
     configuration: dict[str, Any] = dict(rendezvous.timeouts)
-    if rendezvous.hosts is not None:
-        configuration["is_host"] = rendezvous.hosts
+    if rendezvous.index is not None:
+        configuration["is_host"] = rendezvous.index == 0
     parameters = RendezvousParameters(
         backend="c10d",
         endpoint=rendezvous.endpoint,

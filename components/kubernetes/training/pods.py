@@ -92,6 +92,10 @@ def base(run: Run) -> list[dict[str, Any]]:
 def torch(spec: TrainingJobSpec, host: str) -> list[dict[str, Any]]:
     """Variables by which pods meet, those of torchrun: see workloads/training/distributed.py.
 
+    Pods of a gang are ranked by their completion index, by which Kueue placed them: neighbours
+    beside neighbours. Falaj's training does so for elastic jobs as well; torchrun can't, whose
+    c10d ranks by addresses and ignores ``PET_NODE_RANK``.
+
     Args:
         spec: the job.
         host: DNS name of the pod that hosts the rendezvous.
@@ -108,7 +112,7 @@ def torch(spec: TrainingJobSpec, host: str) -> list[dict[str, Any]]:
     values = {
         "PET_NNODES": nodes,
         "PET_NPROC_PER_NODE": str(spec.run.size.processes),
-        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_BACKEND": "c10d" if elastic else "static",
         "PET_RDZV_ENDPOINT": f"{host}:{RENDEZVOUS_PORT}",
         "PET_RDZV_ID": identity,
         "PET_RDZV_CONF": "timeout=900,last_call_timeout=5,keep_alive_interval=2,"

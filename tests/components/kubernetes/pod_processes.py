@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ class Machine:
     folder: Path
     names: dict[str, str] = field(default_factory=dict[str, str])
     """What to write for texts in commands and variables, such as a pod's DNS name."""
+    addresses: Sequence[str] = ()
+    """Of the pods, by completion index; those beyond it, or all: 127.0.0.2 and so on."""
 
     def start(
         self, template: Mapping[str, Any], index: int, labels: Mapping[str, str] | None = None
@@ -51,7 +53,7 @@ class Machine:
         self, container: Mapping[str, Any], index: int, labels: Mapping[str, str] | None
     ) -> tuple[list[str], dict[str, str]]:
         told = {
-            "status.podIP": f"127.0.0.{index + 2}",
+            "status.podIP": dict(enumerate(self.addresses)).get(index, f"127.0.0.{index + 2}"),
             "metadata.name": f"pod-{index}",
             **{f"metadata.labels['{key}']": value for key, value in (labels or {}).items()},
             "metadata.labels['batch.kubernetes.io/job-completion-index']": str(index),

@@ -17,10 +17,13 @@ from falaj.components.kubernetes._objects import Manifest
 from falaj.workloads.training import command
 from falaj.workloads.training import dataset as datasets
 from tests.components.kubernetes.pod_processes import Machine, finish
-from tests.components.kubernetes.training_jobs import CPU, job, pod_of
+from tests.components.kubernetes.training_jobs import CPU, DIGEST, job, pod_of
 from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
+ROLL_CALL = Path(__file__).parents[2] / "workloads" / "training" / "programs" / "roll_call.py"
+#: Sorted as texts, as c10d does, the pod of the highest index is the first.
+LATER_FIRST = ("127.0.0.9", "127.0.0.10")
 ATTEMPT = {"jobset.sigs.k8s.io/restart-attempt": "0"}
 
 
@@ -45,7 +48,8 @@ def two_pods(**changes: Any) -> list[Manifest]:
 
 def test_two_pods_of_a_gang_train_one_model(machine: Machine) -> None:
     template = pod_of(two_pods())
-    machine.names["fraud-node-0-0.fraud"] = "127.0.0.2"
+    machine.addresses = LATER_FIRST
+    machine.names["fraud-node-0-0.fraud"] = LATER_FIRST[0]
     processes = [machine.start(template, index, ATTEMPT) for index in (1, 0)]
     assert finish(processes) == [0, 0], _said(machine)
     record = json.loads((machine.folder / "runs/fraud/record.json").read_text(encoding="utf-8"))
@@ -53,7 +57,21 @@ def test_two_pods_of_a_gang_train_one_model(machine: Machine) -> None:
     assert record["epochs"] == 3
     assert record["metrics"]["held_out"]["accuracy"] > 0.8
     finished = [each for each in _events(machine) if each["event"] == "finished"]
-    assert len(finished) == 1  # one of the pods reports
+    assert len(finished) == 1  # one of the pods reports: that of index 0
+    assert '"finished"' in machine.log(0).read_text(encoding="utf-8")
+
+
+def test_torchrun_ranks_the_pods_of_a_teams_program_by_their_index(machine: Machine) -> None:
+    """Whatever their addresses are, and though the last one comes first."""
+    own = {"program": ["python", "-m", "torch.distributed.run", str(ROLL_CALL), "/scratch", "1"]}
+    image = {"image": f"team/train@{DIGEST}", "dataset": None, "arguments": None}
+    template = pod_of(two_pods(processes_per_node=2, **own, **image))
+    machine.addresses = LATER_FIRST
+    machine.names["fraud-node-0-0.fraud"] = LATER_FIRST[0]
+    processes = [machine.start(template, index, ATTEMPT) for index in (1, 0)]
+    assert finish(processes) == [0, 0], _said(machine)
+    told = json.loads((machine.folder / "scratch/4-0.json").read_text(encoding="utf-8"))
+    assert told == [[rank // 2, rank % 2, rank] for rank in range(4)]
 
 
 @pytest.mark.thorough

@@ -58,7 +58,7 @@ def test_trainer_and_torchrun_say_the_same() -> None:
         8,
     )  # fmt: skip
     assert found is not None
-    assert (found.endpoint, found.processes, found.hosts) == ("job-node-0-0.job:29500", 8, True)
+    assert (found.endpoint, found.processes, found.index) == ("job-node-0-0.job:29500", 8, 0)
     assert not found.elastic
     elastic = distributed.from_environment({**TWO, "PET_NNODES": "1:3"}, 1)
     assert elastic is not None
