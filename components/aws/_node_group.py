@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pulumi
 import pulumi_aws as aws
@@ -55,6 +55,15 @@ def autoscaler_tags(
 
 _BOUNDARY = "falaj-node-config"
 _MEDIA_TYPE = "application/node.eks.aws"
+#: EFA registers memory, which locks it, and a process of an ordinary user may lock what its
+#: runtime allows (8 MiB by systemd's default): as much as no machine has. Not RLIM_INFINITY,
+#: 2**64 - 1: nodeadm reads numbers of this part as floats, which can't hold it. The list replaces
+#: that of the AMI, whose number of files stands here as it is there:
+#: github.com/awslabs/amazon-eks-ami, nodeadm/internal/containerd/base-runtime-spec.json
+_LIMITS: Final = [
+    {"type": "RLIMIT_NOFILE", "soft": 65536, "hard": 1048576},
+    {"type": "RLIMIT_MEMLOCK", "soft": 2**50, "hard": 2**50},
+]
 
 
 def node_config(machine: catalogue.MachineType) -> dict[str, Any] | None:
@@ -68,6 +77,8 @@ def node_config(machine: catalogue.MachineType) -> dict[str, Any] | None:
         # Kubelet, containerd and so every pod's emptyDir lie on the local disks: scratch space
         # that ends with the machine. Instance stores are encrypted by their hardware.
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+    if machine.efa_interfaces:
+        spec["containerd"] = {"baseRuntimeSpec": {"process": {"rlimits": _LIMITS}}}
     if machine.gpu is not None:
         # GPU, network card and CPUs of one socket where that is possible, and never a pod that
         # doesn't start because it isn't.

@@ -30,6 +30,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, 
 from torch.nn.parallel import DistributedDataParallel
 
 from falaj.workloads.errors import LOST, PROGRAM, STOPPED, WorkloadError, worst
+from falaj.workloads.training.hardware import require_locked_memory
 from falaj.workloads.training.rank_order import OrderedRendezvous
 from falaj.workloads.training.stopping import StopRequest, terminate_when_orphaned
 
@@ -224,7 +225,8 @@ def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -
 
     Raises:
         WorkloadError: two machines of a run of a fixed size have one index; or ``--resume never``:
-            each restart would throw the work away.
+            each restart would throw the work away; or the network between machines needs more
+            locked memory than they allow.
     """
     if _last_resume(arguments) == "never":
         raise WorkloadError(
@@ -233,6 +235,7 @@ def take_part(arguments: list[str], rendezvous: Rendezvous, stop: StopRequest) -
         )
     if stop.asked():
         return STOPPED
+    require_locked_memory(os.environ)
     for name in ("multiprocessing.api", "agent.server.api", "rendezvous.dynamic_rendezvous"):
         logging.getLogger(f"torch.distributed.elastic.{name}").setLevel(logging.CRITICAL)
     signal.signal(signal.SIGTERM, _leave)  # while it waits for the others, too

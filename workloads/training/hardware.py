@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import random
+import resource
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,33 @@ def resolve_precision(requested: str, device: str) -> str:
             f"{', '.join(sorted(_BFLOAT16_FLAGS))}; use float32 or auto"
         )
     return "float32" if requested == "auto" else requested
+
+
+def require_locked_memory(environ: Mapping[str, str]) -> None:
+    """Refuse a machine whose network between GPUs would fail for want of locked memory.
+
+    InfiniBand and EFA register memory, which locks it (ibv_reg_mr(3)). What an ordinary user may
+    lock is set by the container runtime, as Kubernetes has no field for it, and CAP_IPC_LOCK does
+    nothing for one who isn't root. NCCL fails late, by "Cannot allocate memory".
+
+    Raises:
+        WorkloadError: ``FALAJ_FABRIC`` names such a network, and less may be locked than the
+            machine has memory.
+    """
+    fabric = environ.get("FALAJ_FABRIC")
+    if not fabric:
+        return
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if hard == resource.RLIM_INFINITY or hard >= memory:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
+        return
+    raise WorkloadError(
+        f"the network between the machines is {fabric}, which needs locked memory without a "
+        f"limit; this machine allows {hard} bytes (RLIMIT_MEMLOCK). Set LimitMEMLOCK=infinity in "
+        "the unit of its container runtime, restart that, and start the job again; or take the "
+        "job's fabric away, which is slower"
+    )
 
 
 def make_deterministic(seed: int, threads: int) -> None:

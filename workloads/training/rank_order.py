@@ -17,7 +17,11 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch.distributed import (
+    PrefixStore,  # pyright: ignore[reportPrivateImportUsage] - public: pytorch.org/docs
+    Store,  # pyright: ignore[reportPrivateImportUsage]
+    TCPStore,  # pyright: ignore[reportPrivateImportUsage]
+)
 from torch.distributed.elastic.rendezvous import RendezvousHandler
 from torch.distributed.elastic.rendezvous.api import RendezvousInfo, RendezvousStoreInfo
 

@@ -73,7 +73,12 @@ def base(run: Run) -> list[dict[str, Any]]:
         _field("POD_NAME", "metadata.name"),
         *_plain(
             {
-                "HOME": "/tmp",  # noqa: S108 - a volume of the pod's own
+                # Caches (~/.cache, ~/.triton, ~/.nv) fill what the job has asked for, not the
+                # small /tmp, whose overflow would evict the pod.
+                "HOME": SCRATCH,
+                # Images know no user of this number, and getpass.getuser() looks here first.
+                "USER": _USER_NAME,
+                "LOGNAME": _USER_NAME,
                 "TMPDIR": SCRATCH,
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONUNBUFFERED": "1",
@@ -86,6 +91,8 @@ def base(run: Run) -> list[dict[str, Any]]:
         sockets = _SOCKETS.get(run.placed.distribution, _OTHER_SOCKETS)
         fabric = _FABRIC[run.placement.fabric]
         entries += _plain({**_NCCL, "NCCL_SOCKET_IFNAME": sockets, **fabric})
+        if fabric:
+            entries += _plain({"FALAJ_FABRIC": run.placement.fabric})
     return entries
 
 
@@ -237,6 +244,7 @@ def trial_pods() -> dict[str, Any]:
 CONTAINER: Final = "train"
 USER: Final = 65532
 """Whom containers run as: nobody that a node knows."""
+_USER_NAME: Final = "falaj"
 RUNS: Final = "/runs"
 DATA: Final = "/data"
 

@@ -239,6 +239,21 @@ def test_local_disks_are_scratch_space() -> None:
     assert config["spec"]["kubelet"]["config"]["topologyManagerPolicy"] == "best-effort"
 
 
+def test_what_efa_registers_may_be_locked() -> None:
+    """nodeadm reads the numbers as floats, which have to hold them."""
+    place = catalogue.place("aws", "me-central-1")
+    for machine in place.machines():
+        spec = (node_config(machine) or {"spec": {}})["spec"]
+        assert ("containerd" in spec) == bool(machine.efa_interfaces), machine.name
+        if "containerd" not in spec:
+            continue
+        limits = spec["containerd"]["baseRuntimeSpec"]["process"]["rlimits"]
+        assert {each["type"] for each in limits} == {"RLIMIT_NOFILE", "RLIMIT_MEMLOCK"}
+        for each in limits:
+            assert int(float(each["hard"])) == each["hard"] >= each["soft"]
+        assert limits[1]["soft"] > machine.memory_gib * 2**30
+
+
 def test_subnets_follow_the_zones() -> None:
     known = {"mec1-az2": "b", "mec1-az1": "a"}
     chosen = subnets_of(known, ["mec1-az1", "mec1-az3"], where="x", all_needed=False)
