@@ -24,6 +24,9 @@ DATA_CLASS_LABEL: Final = f"{PREFIX}data-class"
 COST_CENTER_LABEL: Final = f"{PREFIX}cost-center"
 ENVIRONMENT_LABEL: Final = f"{PREFIX}environment"
 OWNER_ANNOTATION: Final = f"{PREFIX}owner"
+PROTECTED_LABEL: Final = f"{PREFIX}protected"
+"""Marks objects that say whom a workload trusts: `Residency` lets only those change them who may
+read the secrets of their namespace. Its value is ``true``."""
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 #: How entries of the secret store are named after their tenant: what stands between the two, and

@@ -13,6 +13,7 @@ import pulumi
 
 from falaj.components.kubernetes._load_balancer import checked_address, private_load_balancer
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
+from falaj.components.kubernetes._placed import PROTECTED_LABEL
 from falaj.components.kubernetes._validation import amount, cidr, is_private, object_name
 from falaj.components.kubernetes.training.arguments import Run, RunArgs
 from falaj.components.kubernetes.training.jobs import network_policy, queue_labels, selector
@@ -128,7 +129,9 @@ def _sites_file(spec: FederatedTrainingSpec) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(run.placed, run.name, run.name, run.namespace),
+        "metadata": metadata(
+            run.placed, run.name, run.name, run.namespace, labels={PROTECTED_LABEL: "true"}
+        ),
         "data": {"sites.json": json.dumps(dict(sorted(spec.sites.items())), indent=2)},
     }
 

@@ -13,7 +13,14 @@ from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES
 from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
-from falaj.components.kubernetes.admission import access, network, placement, storage, workloads
+from falaj.components.kubernetes.admission import (
+    access,
+    network,
+    placement,
+    secrets,
+    storage,
+    workloads,
+)
 from falaj.components.kubernetes.admission.policy import ClusterScope, Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES
@@ -122,7 +129,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
 
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
-    topics = (workloads, placement, storage, network, access)
+    topics = (workloads, secrets, placement, storage, network, access)
     return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
 

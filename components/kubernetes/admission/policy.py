@@ -146,7 +146,7 @@ PREFIX = "falaj-"
 #: Objects that are being deleted may lose their finalizers, whatever they were made like; a change
 #: of anything else is judged: a finalizer of one's own keeps an object alive as long as one likes.
 _JUDGED_WHILE_DELETED = (
-    'request.operation == "CREATE" || !has(oldObject.metadata.deletionTimestamp) || '
+    'request.operation in ["CREATE", "DELETE"] || !has(oldObject.metadata.deletionTimestamp) || '
     'dyn(object).exists(k, !(k in ["metadata", "status"]) && '
     "!(k in dyn(oldObject) && dyn(object)[k] == dyn(oldObject)[k])) || "
     "object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) || "
@@ -182,6 +182,9 @@ class Check:
     allowed: str
     change: str
     """What to do instead."""
+    permitted: str = ""
+    """Whether who asks may all the same: a CEL expression, which may ask for rights
+    (``authorizer``). Messages and the audit log's own notes can't, so that there is no note."""
 
 
 @dataclass(frozen=True)
@@ -268,9 +271,12 @@ def _spec(policy: Policy) -> dict[str, Any]:
         wrong = f"wrong{number}"
         variables.append({"name": wrong, "expression": null_safe(check.wrong)})
         hint = f"; allowed: {check.allowed}; {check.change} ({check.rule})"
+        passes = f"size(variables.{wrong}) == 0"
+        if check.permitted:
+            passes += f" || ({null_safe(check.permitted)})"
         validations.append(
             {
-                "expression": f"size(variables.{wrong}) == 0",
+                "expression": passes,
                 "messageExpression": (
                     f'{text(check.what + ": ")} + variables.{wrong}.join(", ") + {text(hint)}'
                 ),
@@ -278,9 +284,10 @@ def _spec(policy: Policy) -> dict[str, Any]:
                 "reason": "Forbidden",
             }
         )
-        annotations.append({
-            "key": check.rule, "valueExpression": f'variables.{wrong}.join("; ")',
-        })  # fmt: skip
+        if not check.permitted:
+            annotations.append({
+                "key": check.rule, "valueExpression": f'variables.{wrong}.join("; ")',
+            })  # fmt: skip
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {

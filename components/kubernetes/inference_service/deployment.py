@@ -6,7 +6,7 @@ In the GPU tier Triton runs the model and answers nobody but the proxy beside it
 from typing import Any, Final
 
 from falaj.components.kubernetes._objects import Manifest, format_number
-from falaj.components.kubernetes._placed import ZONE_LABEL
+from falaj.components.kubernetes._placed import PROTECTED_LABEL, ZONE_LABEL
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
     SCRAPER,
@@ -440,6 +440,7 @@ def _package(spec: InferenceServiceSpec, version: Version) -> dict[str, Any]:
 
 _VALID = "2160h"
 _RENEWED_BEFORE = "720h"
+_PROTECTED: Final = {PROTECTED_LABEL: "true"}
 
 
 def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
@@ -454,11 +455,17 @@ def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": spec.metadata(f"{spec.name}-tokens"),
+                "metadata": _protected(spec, f"{spec.name}-tokens"),
                 "data": {TOKEN_KEYS: spec.access.token_keys},
             }
         )
     return found
+
+
+def _protected(spec: InferenceServiceSpec, name: str) -> dict[str, Any]:
+    """Metadata of what deployers and the tenant's administrators don't change."""
+    found = spec.metadata(name)
+    return {**found, "labels": {**found["labels"], **_PROTECTED}}
 
 
 def _names(spec: InferenceServiceSpec) -> list[str]:
@@ -478,7 +485,9 @@ def _certificate(
         "metadata": spec.metadata(f"{spec.name}-{what}"),
         "spec": {
             "secretName": f"{spec.name}-{what}",
-            "secretTemplate": {"labels": spec.placed.labels("inference-service")},
+            "secretTemplate": {
+                "labels": {**spec.placed.labels("inference-service"), **_PROTECTED},
+            },
             "issuerRef": {
                 "group": "cert-manager.io",
                 "kind": "ClusterIssuer",
@@ -495,11 +504,15 @@ def _certificate(
 
 
 def _key_ring(spec: InferenceServiceSpec) -> Manifest:
-    """The key ring, as External Secrets fetches it from the secret store in the country."""
+    """The key ring, as External Secrets fetches it from the secret store in the country.
+
+    Without a template the Secret gets the labels of the ExternalSecret: setMetadata in
+    pkg/controllers/externalsecret/externalsecret_controller_template.go of External Secrets.
+    """
     return {
         "apiVersion": "external-secrets.io/v1",
         "kind": "ExternalSecret",
-        "metadata": spec.metadata(f"{spec.name}-keys"),
+        "metadata": _protected(spec, f"{spec.name}-keys"),
         "spec": {
             "refreshInterval": "1h0m0s",
             "secretStoreRef": {"kind": "ClusterSecretStore", "name": spec.access.secret_store},

@@ -451,8 +451,8 @@ class Tenant(pulumi.ComponentResource):
     groups at the identity provider, which RBAC would add up, is refused every change by a policy
     of the API server; and serving namespaces have no quota for jobs.
 
-    Whoever may start a pod can mount every secret of its namespace. Keep those of serving out of
-    the training namespace.
+    Whoever may start a pod can mount every secret of its namespace, where `Residency` doesn't
+    enforce: under its policies only those whose names begin with ``team.``.
     """
 
     namespaces: list[str]

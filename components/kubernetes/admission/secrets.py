@@ -1,0 +1,168 @@
+"""Secrets in pods, and objects that only the platform's owners change.
+
+The API server asks nobody whether who starts a pod may read the secrets that it mounts: who may
+start pods in a namespace reads them all, in the pods' own logs
+(https://kubernetes.io/docs/concepts/security/rbac-good-practices/#workload-creation). Here whoever
+writes a pod, or the template of one, with a secret in it has to be allowed to read secrets there;
+so has whoever changes such a pod's specification, as another image or command would tell them.
+Controllers make pods of templates that were judged.
+
+A team's own pods use secrets whose names begin with `OPEN_PREFIX`.
+"""
+
+from falaj.components.kubernetes._placed import PROTECTED_LABEL
+from falaj.components.kubernetes.admission.policy import (
+    ACCOUNTS,
+    CONTAINER_LISTS,
+    Check,
+    ClusterScope,
+    Policy,
+    Target,
+    text,
+    texts,
+)
+from falaj.components.kubernetes.admission.workloads import SHAPES
+
+OPEN_PREFIX = "team."
+"""Beginning of the names of secrets that whoever starts pods in their namespace may use: no name
+that a component gives has a dot."""
+#: Controllers that make pods, jobs and replica sets of templates that are judged themselves.
+_COPIERS = (f"{ACCOUNTS}kube-system:", f"{ACCOUNTS}jobset-system:")
+_MANAGER = "system:kube-controller-manager"
+#: Controllers that write templates for whoever asks, of kinds that no policy looks into, or that
+#: complete those of others: none of them brings a secret in, whatever it may read itself.
+_DELEGATES = tuple(
+    f"{ACCOUNTS}{each}:" for each in ("kueue-system", "kubeflow-system", "kserve", "keda")
+)
+_USER = "request.userInfo.username"
+_MAY_READ = (
+    'authorizer.group("").resource("secrets").namespace(request.namespace).check("get").allowed()'
+)
+"""Whether the one who asks may read every secret of the namespace. Names aren't asked about one by
+one: an expression may ask for rights twice, then its budget is spent
+(k8s.io/apiserver, pkg/apis/cel/config.go and pkg/cel/library/cost.go)."""
+
+
+def policies(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Secrets in pods and templates, and protected objects."""
+    return (
+        *(
+            _use(
+                scope, shape.name, shape.targets, f"[{shape.pod}]",
+                {"has-a-template": shape.has} if shape.has else {},
+            )
+            for shape in SHAPES
+        ),
+        _use(
+            scope, "job-sets", (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),),
+            "object.spec.?replicatedJobs.orValue([]).map(j, j.template.spec.template.spec)", {},
+        ),
+        _protected(scope),
+    )  # fmt: skip
+
+
+def _use(
+    scope: ClusterScope,
+    name: str,
+    targets: tuple[Target, ...],
+    pods: str,
+    conditions: dict[str, str],
+) -> Policy:
+    """The policy for the kinds of ``targets``, whose pods' specifications are ``pods`` in CEL."""
+    before = pods.replace("object.", "oldObject.")
+    return Policy(
+        f"secret-use-{name}",
+        targets,
+        (
+            Check(
+                "cluster-secret-use",
+                "variables.used",
+                "who asks may not read the secrets of the namespace, but a pod uses",
+                f"secrets that are called {OPEN_PREFIX}…",
+                "have the team's administrators make one of such a name, or the platform's owners "
+                "deploy the pod",
+                permitted=(
+                    f"{_is_one_of(_COPIERS)} || {_USER} == {text(_MANAGER)} || "
+                    f"({_is_one_of(_DELEGATES)} "
+                    "? variables.used.all(s, s in variables.used_before) "
+                    f": (variables.pods == variables.before || {_MAY_READ}))"
+                ),
+            ),
+        ),
+        {
+            "pods": pods,
+            "before": f'request.operation == "CREATE" ? [] : {before}',
+            "used": _used("variables.pods"),
+            "used_before": _used("variables.before"),
+        },
+        conditions,
+        scope.platform,
+    )
+
+
+def _is_one_of(beginnings: tuple[str, ...]) -> str:
+    return f"{texts(beginnings)}.exists(a, {_USER}.startsWith(a))"
+
+
+def _used(pods: str) -> str:
+    """Secrets that pods use and that aren't open, as a list of texts, in CEL.
+
+    Kinds of volumes that the restricted standard forbids aren't looked into.
+    """
+    volume = (
+        '([v.?secret.?secretName.orValue(""), '
+        'v.?csi.?nodePublishSecretRef.?name.orValue("")] + '
+        'v.?projected.?sources.orValue([]).map(s, s.?secret.?name.orValue("")))'
+    )
+    container = (
+        '(c.?env.orValue([]).map(e, e.?valueFrom.?secretKeyRef.?name.orValue("")) + '
+        'c.?envFrom.orValue([]).map(e, e.?secretRef.?name.orValue("")))'
+    )
+    pulled = 'p.?imagePullSecrets.orValue([]).map(s, s.?name.orValue(""))'
+    lists = [
+        f"{pods}.map(p, p.?volumes.orValue([]).map(v, {_closed(volume)})"
+        '.filter(s, s != "").join(", "))',
+        f"{pods}.map(p, {_closed(pulled)})",
+        *(
+            f"{pods}.map(p, p.?{each}.orValue([]).map(c, {_closed(container)})"
+            '.filter(s, s != "").join(", "))'
+            for each in CONTAINER_LISTS
+        ),
+    ]
+    return f'({" + ".join(lists)}).filter(s, s != "")'
+
+
+def _closed(names: str) -> str:
+    """Those of a list of names that are there and not open, as one text."""
+    return f'{names}.filter(n, n != "" && !n.startsWith({text(OPEN_PREFIX)})).join(", ")'
+
+
+def _protected(scope: ClusterScope) -> Policy:
+    """Objects that say whom a workload trusts: only who may read secrets changes them.
+
+    Deployers and trainers write configuration, a tenant's administrators delete and make secrets.
+    """
+    marked = f"metadata.?labels[?{text(PROTECTED_LABEL)}].hasValue()"
+    was = f'(request.operation != "CREATE" && oldObject.{marked})'
+    will_be = f'(request.operation != "DELETE" && object.{marked})'
+    name = '(request.operation == "DELETE" ? oldObject : object).metadata.?name.orValue("")'
+    operations = ("CREATE", "UPDATE", "DELETE")
+    return Policy(
+        "protected-objects",
+        (
+            Target("", "v1", ("configmaps", "secrets"), operations),
+            Target("external-secrets.io", "v1", ("externalsecrets",), operations),
+        ),
+        (
+            Check(
+                "cluster-protected-object",
+                f"({was} || {will_be} ? [{name}] : [])",
+                "who asks may not read the secrets of the namespace, and changes whom a workload "
+                "trusts",
+                f"objects without the label {PROTECTED_LABEL}",
+                "have the platform's owners change it",
+                permitted=_MAY_READ,
+            ),
+        ),
+        exempt=scope.platform,
+    )  # fmt: skip
