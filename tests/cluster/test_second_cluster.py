@@ -1,4 +1,4 @@
-"""Jobs that another cluster in the country runs, and what its account there may do.
+"""Jobs that another cluster in the country runs, and whose regions they may name.
 
 Two whole control planes with Kueue and JobSet: one's own with a machine of eight GPUs, and one in
 the cloud's region with two. Both refuse what `Residency` has them refuse. The one sends jobs to
@@ -16,15 +16,12 @@ import pytest
 
 from tests.cluster.residency_cluster import refusal
 from tests.cluster.second_cluster import (
-    ACCOUNT,
     CLOUD,
     JOBSETS,
     NAMESPACE,
-    SERVING,
     WORKLOADS,
     Clusters,
     clusters,
-    denied,
     job,
     moved,
     pods,
@@ -161,51 +158,3 @@ def test_a_partners_node_is_none_of_ones_own(both: Clusters) -> None:
     node = {"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "stranger", "labels": {REGION: SITE.region}}}  # fmt: skip
     assert "the node says that it is elsewhere" in refusal(both.cloud, node)
-
-
-def test_the_account_may_make_that_tenants_jobs_and_nothing_else(both: Clusters) -> None:
-    account, cloud = both.account, both.cloud
-    may = ("POST", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets")
-    jobset = next(each for each in job("probe", queue="burst") if each["kind"] == "JobSet")
-    assert denied(lambda: account.request(*may, jobset, dryRun="All")) == 0
-    elsewhere = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{SERVING}/jobsets"
-    stranger = {**jobset, "metadata": {**jobset["metadata"], "namespace": SERVING}}
-    core, kueue = "/api/v1", "/apis/kueue.x-k8s.io/v1beta2"
-    refused: list[tuple[str, str, Any]] = [
-        ("POST", elsewhere, stranger),
-        ("PATCH", f"{may[1]}/any", {}),
-        ("DELETE", may[1], None),
-        ("GET", may[1], None),
-        ("POST", f"{core}/namespaces/{NAMESPACE}/pods", {}),
-        ("DELETE", f"{core}/namespaces/{NAMESPACE}/pods/any", None),
-        ("GET", f"{core}/namespaces/{NAMESPACE}/pods/any/log", None),
-        ("POST", f"{core}/namespaces/{NAMESPACE}/pods/any/exec", {}),
-        ("GET", f"{core}/namespaces/{NAMESPACE}/secrets", None),
-        ("GET", f"{core}/namespaces/kueue-system/secrets", None),
-        ("POST", f"{core}/namespaces/kueue-system/serviceaccounts/{ACCOUNT}/token", {}),
-        ("GET", f"{core}/namespaces/{NAMESPACE}/configmaps", None),
-        ("POST", f"{core}/namespaces/{NAMESPACE}/services", {}),
-        ("POST", f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets", {}),
-        ("POST", f"{kueue}/namespaces/{SERVING}/workloads", {}),
-        ("DELETE", f"{kueue}/namespaces/{NAMESPACE}/localqueues/default", None),
-        ("PATCH", f"{kueue}/clusterqueues/acme", {}),
-        ("GET", f"{core}/nodes", None),
-        ("GET", f"{core}/namespaces", None),
-    ]
-    for method, path, body in refused:
-        merge = {"kind": "application/merge-patch+json"} if method == "PATCH" else {}
-        answer = denied(lambda m=method, p=path, b=body, k=merge: account.request(m, p, b, **k))
-        assert answer == FORBIDDEN, (method, path, answer)
-    # The same by the API server's own account of it, for verbs that are a connection.
-    for verb, group, resource in (
-        ("impersonate", "", "users"), ("create", "batch", "cronjobs"),
-        ("escalate", "rbac.authorization.k8s.io", "roles"), ("list", "", "pods"),
-    ):  # fmt: skip
-        asked = {"verb": verb, "group": group, "resource": resource}
-        review: dict[str, Any] = {
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": f"system:serviceaccount:kueue-system:{ACCOUNT}",
-                     "resourceAttributes": asked},
-        }  # fmt: skip
-        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        assert not cloud.objects.request("POST", path, review)["status"]["allowed"], asked
