@@ -123,6 +123,21 @@ class InCluster:
         return f"{self.registry}/{reference}"
 
 
+def checked_regions(argument: str, value: object, errors: ArgumentErrors) -> tuple[str, ...]:
+    """Regions of clouds, and sites, of further clusters in the country; empty for None.
+
+    Whether a region works is asked where its cluster is named, not where a job may be in it.
+    """
+    found = errors.texts(argument, value) if value is not None else ()
+    for position, each in enumerate(found):
+        at = f"{argument}[{position}]"
+        errors.form(at, each, SITE)
+        if SITE.allows(each) and not may_be_site(each):
+            abroad = place_abroad(each) or f"the beginning of regions abroad ({each}-…)"
+            errors.add(at, each, "regions and sites in the country", f"that is {abroad}")
+    return found
+
+
 def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InCluster | None:
     """The shared arguments of ``args``; None where ``errors`` got one that can't be used."""
     before = errors.count
@@ -148,7 +163,7 @@ def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InClust
             "no '--' on AKS, where it ends a tenant's name in those of its secrets",
         )
     zones = errors.texts("zones", args["zones"]) if args.get("zones") is not None else ()
-    _check_region(texts["distribution"], texts["region"], args, errors)
+    check_place(texts["distribution"], texts["region"], args, errors)
     if errors.count > before:
         return None
     return InCluster(
@@ -157,33 +172,49 @@ def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InClust
     )  # fmt: skip
 
 
-def _check_region(
-    distribution: str, region: str, args: Mapping[str, Any], errors: ArgumentErrors
+def check_place(
+    distribution: str,
+    region: str,
+    args: Mapping[str, Any],
+    errors: ArgumentErrors,
+    *,
+    at: str = "",
 ) -> None:
+    """Refuse a cluster that isn't in the country, or whose region is degraded.
+
+    Args:
+        distribution: of the cluster.
+        region: of its cloud, or the name of a site.
+        args: where ``acknowledge_degraded`` may be.
+        errors: gets what is wrong.
+        at: path of what ``args`` are, with the dot. Default: they are a component's own.
+    """
     if not region or distribution not in DISTRIBUTIONS:
         return
     cloud = CLOUDS.get(distribution)
     if cloud is None:
-        errors.form("region", region, SITE)
+        errors.form(f"{at}region", region, SITE)
         if SITE.allows(region) and not may_be_site(region):
             abroad = place_abroad(region) or f"the beginning of regions abroad ({region}-…)"
-            errors.add("region", region, "sites in the country", f"that is {abroad}")
+            errors.add(f"{at}region", region, "sites in the country", f"that is {abroad}")
         # A cluster of one's own may stand in a region of a cloud, and shares its fate.
         for place in catalogue.all_places():
             if place.region == region:
-                _check_health(place, args, errors)
+                _check_health(place, args, errors, at)
         return
     try:
         place = catalogue.place(cloud, region)
     except catalogue.CatalogueError as error:
-        errors.say("region", str(error))
+        errors.say(f"{at}region", str(error))
         return
-    _check_health(place, args, errors)
+    _check_health(place, args, errors, at)
 
 
-def _check_health(place: catalogue.Place, args: Mapping[str, Any], errors: ArgumentErrors) -> None:
+def _check_health(
+    place: catalogue.Place, args: Mapping[str, Any], errors: ArgumentErrors, at: str
+) -> None:
     try:
         place.require_healthy(args.get("acknowledge_degraded"))
     except catalogue.CatalogueError as error:
         stamp = OneOf((place.status.as_of.isoformat(),))
-        errors.say("acknowledge_degraded", str(error), limit=stamp)
+        errors.say(f"{at}acknowledge_degraded", str(error), limit=stamp)

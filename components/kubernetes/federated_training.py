@@ -15,6 +15,7 @@ from falaj.components.kubernetes._load_balancer import checked_address, private_
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._placed import PROTECTED_LABEL
 from falaj.components.kubernetes._validation import amount, cidr, is_private, object_name
+from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
 from falaj.components.kubernetes.training.arguments import Run, RunArgs
 from falaj.components.kubernetes.training.jobs import network_policy, queue_labels, selector
 from falaj.components.kubernetes.training.pods import DATA, RUNS, gang, gang_pods, template
@@ -236,6 +237,11 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     run = checked_run(name, given, errors)
     if run is not None and run.size.gpus:
         errors.add("flavor", run.placement.flavor, "one without GPUs: sites train on CPUs")
+    if run is not None and run.queue == BURST_QUEUE:
+        errors.add(
+            "queue", run.queue, "a queue of this cluster",
+            "the Service and the secrets of a federation aren't sent along",
+        )  # fmt: skip
     secret = object_name("certificate_secret", given.get("certificate_secret"), errors)
     sites, own_token = {}, ""
     if role == "coordinator":

@@ -12,7 +12,12 @@ import pulumi
 from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES
 from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._placed import (
+    InCluster,
+    InClusterArgs,
+    check_in_cluster,
+    checked_regions,
+)
 from falaj.components.kubernetes.admission import (
     access,
     network,
@@ -76,6 +81,10 @@ class ResidencyArgs(InClusterArgs):
     priority_classes: NotRequired[list[str]]
     """Classes of priority that pods outside of the system and the platform may name. Default:
     those that `GpuQueues` makes; of these a tenant has the ones that its `priorities` list."""
+    partner_regions: NotRequired[list[str]]
+    """Regions and sites of further clusters in the country that jobs come from or go to
+    (`GpuQueues`, ``burst`` and ``accepts``): pods may allow them beside this cluster's own, which
+    they must allow as well. Nodes are here all the same. Default: none."""
     enforce: NotRequired[bool]
     """Whether what is wrong is denied. False only warns and writes it into the audit log, to see
     what an existing cluster would lose. Default: true."""
@@ -116,6 +125,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
     networks = _networks(args, errors)
     agents = _agents(args, errors)
     audiences = _texts(args, "token_audiences", errors)
+    partners = checked_regions("partner_regions", args.get("partner_regions"), errors)
     errors.raise_if_any()
     scope = ClusterScope(
         cast("InCluster", placed), registries, cluster_registries, hosts, networks,
@@ -123,6 +133,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
         frozenset(agents), audiences,
         DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
         tuple(PRIORITIES) if priorities is None else priorities,
+        partners,
     )  # fmt: skip
     return ResidencySpec(scope, enforce)
 

@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster, checked_regions
 from falaj.components.kubernetes._validation import amount, object_name, options
 from falaj.components.kubernetes.bill_of_materials import resolve
-from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
+from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training.arguments import (
     Elastic,
     ElasticArgs,
@@ -98,6 +98,7 @@ def checked_run(
             ("namespace", f"{placed.tenant}-training" if placed else "training"),
         )
     }  # fmt: skip
+    further = _further_regions(given, objects["queue"], placed, errors)
     priority = given.get("priority", DEFAULT)
     errors.choice("priority", priority, tuple(PRIORITIES))
     spot = _spot(given, placed, flavor, errors)
@@ -120,10 +121,31 @@ def checked_run(
         return None
     return Run(
         placed, name, objects["namespace"], objects["service_account"], image, size,
-        Placement(flavor, spot, level, mode, fabric), objects["queue"], str(priority),
+        Placement(flavor, spot, level, mode, fabric, further), objects["queue"], str(priority),
         objects["checkpoints"], objects["data"], dataset, arguments, grace, env, telemetry,
         objects["monitoring_namespace"],
     )  # fmt: skip
+
+
+def _further_regions(
+    given: Mapping[str, Any], queue: str, placed: InCluster | None, errors: ArgumentErrors
+) -> tuple[str, ...]:
+    found = checked_regions("further_regions", given.get("further_regions"), errors)
+    if queue == BURST_QUEUE and not found:
+        errors.say(
+            "further_regions",
+            f"missing; queue {queue!r} sends the job to another cluster, whose region its pods "
+            "have to allow",
+        )
+    if queue == BURST_QUEUE and given.get("topology") is not None:
+        errors.say(
+            "topology",
+            f"can't be had in queue {queue!r}: levels are of one cluster's nodes; leave it out, "
+            "and the other cluster places the gang by its own",
+        )
+    if found and placed is not None and placed.zones:
+        errors.say("zones", "are of one region; leave them out where there are further_regions")
+    return found
 
 
 def words(argument: str, given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
@@ -306,6 +328,12 @@ def _elastic(
         errors.say(
             "topology", "can't be had with 'elastic': Kueue places gangs of a fixed size only"
         )
+    if given.get("queue") == BURST_QUEUE:
+        errors.say(
+            "elastic",
+            f"can't be had in queue {BURST_QUEUE!r}: the Service by whose name its pods meet "
+            "isn't sent along",
+        )
     if not least <= nodes <= most:
         errors.add("nodes", nodes, f"{least} to {most}, as elastic says")
     if most == 1:
@@ -386,7 +414,9 @@ class TrainingJob(pulumi.ComponentResource):
         super().__init__(token("TrainingJob"), name, None, opts)
         options: dict[str, Any] = {}
         if spec.elastic is None:
-            options = {"replace_on_changes": ["spec"], "delete_before_replace": True}
+            # Kueue decides when a job is made whether this cluster runs it or another.
+            changes = ["spec", 'metadata.labels["kueue.x-k8s.io/queue-name"]']
+            options = {"replace_on_changes": changes, "delete_before_replace": True}
         objects = manifests(spec)
         jobs = [each for each in objects if each["kind"] == "JobSet"]
         declare(self, name, [each for each in objects if each["kind"] != "JobSet"])

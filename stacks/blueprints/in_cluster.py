@@ -140,14 +140,16 @@ def declare_platform(settings: PlatformSettings, parts: InClusterParts) -> None:
     made = [platform]
     if settings.storage is not None:
         made.append(components.StorageClasses("storage", _storage(settings, parts), after))
-    if settings.queues is not None:
-        made.append(components.GpuQueues("queues", parts.args(settings.queues), after))
     if settings.gateway is not None:
         made.append(components.Gateway("falaj", parts.args(settings.gateway, images=True), after))
     tenants = {
         name: components.Tenant(name, parts.args(section, tenant=name), after)
         for name, section in settings.tenants.items()
     }
+    if settings.queues is not None:
+        # Queues of jobs that other clusters run are in the tenants' namespaces.
+        later = pulumi.ResourceOptions.merge(after, _after(parts, *tenants.values()))
+        made.append(components.GpuQueues("queues", parts.args(settings.queues), later))
     # Last, and so first to go: what the cluster refuses never stands in the way of its own
     # platform's making or ending.
     components.Residency(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from falaj.engine.controlplane import ControlPlane, start
+from falaj.engine.controlplane import ControlPlane, binaries, start
 from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.gobuild import module_folders
+from falaj.engine.progress import to_stderr
 from falaj.sandbox.charts import library
 from falaj.stacks.command.cluster import CONTROLLERS
 from tests.cluster.leftovers import restored
@@ -17,6 +21,7 @@ from tests.cluster.leftovers import restored
 #: Of a test with its fixtures: the session's first also waits for the control plane, and each
 #: module's last until what the module made is gone; both take minutes on a loaded machine.
 TIMEOUT_SECONDS = 900
+TRAINER = "github.com/kubeflow/trainer/v2"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,6 +53,17 @@ def charts_of_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("charts")
     assert library.add((), folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def trainer_definitions(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The definitions of Trainer, without those of JobSet beside them."""
+    scratch = tmp_path_factory.mktemp("definitions") / "module"
+    module = binaries.built()["trainer"].module
+    folder = module_folders(module, [TRAINER], scratch, to_stderr)[TRAINER]
+    files = sorted((folder / "manifests/base/crds").glob("trainer*.yaml"))
+    assert files
+    return [each for file in files for each in yaml.safe_load_all(file.read_text("utf-8")) if each]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,12 @@ _COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
+def platform_parts(plane: ControlPlane) -> None:
+    """Make what tenants find in a cluster: namespaces and definitions of the platform."""
+    plane.define("prometheus-operator")
+    plane.apply([_namespace("monitoring"), _namespace("envoy-gateway-system")])
+
+
 @contextmanager
 def platform_of(plane: ControlPlane, nodes: str = "") -> Generator[ControlPlane]:
     """A control plane with what tenants find there: namespaces, definitions, and `nodes`.
@@ -39,8 +45,7 @@ def platform_of(plane: ControlPlane, nodes: str = "") -> Generator[ControlPlane]
     It is afterwards as it was.
     """
     with restored(plane):
-        plane.define("prometheus-operator")
-        plane.apply([_namespace("monitoring"), _namespace("envoy-gateway-system")])
+        platform_parts(plane)
         if nodes:
             plane.nodes(nodes, SITE)
         yield plane
@@ -156,6 +161,49 @@ def job(
             "template": {"metadata": {"annotations": notes}, "spec": pod_spec(asked, **changes)},
         },
     }
+
+
+def claim(name: str, namespace: str) -> list[dict[str, Any]]:
+    """A claim on a file system that many pods write to, bound as a storage driver does."""
+    size = {"storage": "1Ti"}
+    volume: dict[str, Any] = {
+        "capacity": size,
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "falaj-files",
+        "csi": {"driver": "files.example", "volumeHandle": name},
+        "claimRef": {"namespace": namespace, "name": name},
+    }
+    wanted: dict[str, Any] = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "falaj-files",
+        "volumeName": name,
+        "resources": {"requests": size},
+    }
+    about = {"name": name, "namespace": namespace}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": volume,
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": wanted},
+    ]
+
+
+def simulated(manifests: Sequence[Mapping[str, Any]], **notes: str) -> list[dict[str, Any]]:
+    """The same, with what the simulated machines are to do with the pods."""
+    copied: list[Any] = json.loads(json.dumps(manifests))
+    for each in copied:
+        templates = [each["spec"].get("template")] if each["kind"] == "Job" else []
+        for role in each["spec"].get("replicatedJobs", ()):
+            templates.append(role["template"]["spec"]["template"])
+        for template in templates:
+            found = {f"simulation.falaj.io/{key}": value for key, value in notes.items()}
+            template["metadata"]["annotations"] |= {
+                key.replace("exit_code", "exit-code"): value for key, value in found.items()
+            }
+    return copied
 
 
 def running(cluster: ControlPlane, name: str, namespace: str) -> list[dict[str, Any]]:

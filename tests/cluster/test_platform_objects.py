@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes.client.exceptions import ApiException
 
 from falaj.components.kubernetes._objects import Manifest, key_of
 from falaj.components.kubernetes.addons.installation import manifests
 from falaj.components.kubernetes.addons.kueue import kueue_configuration
-from falaj.engine.controlplane import ControlPlane, addons, binaries, start
-from falaj.engine.gobuild import module_folders
-from falaj.engine.progress import to_stderr
+from falaj.engine.controlplane import ControlPlane, addons, start
 from tests.components.kubernetes.platforms import PLACES, spec
 
 pytestmark = pytest.mark.cluster
@@ -27,7 +23,6 @@ pytestmark = pytest.mark.cluster
 DEFINITIONS = (
     "cert-manager", "external-secrets", "prometheus-operator", "istio",
 )  # fmt: skip
-TRAINER = "github.com/kubeflow/trainer/v2"
 ABSENT = {"NicClusterPolicy"}
 #: A kind, where it is changed, and to what: none of these is taken.
 WRONG: list[tuple[str, tuple[str | int, ...], Any]] = [
@@ -43,20 +38,10 @@ WRONG: list[tuple[str, tuple[str | int, ...], Any]] = [
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    scratch = tmp_path_factory.mktemp("definitions") / "module"
-    module = binaries.built()["trainer"].module
-    folder = module_folders(module, [TRAINER], scratch, to_stderr)[TRAINER]
+def plane(trainer_definitions: list[dict[str, Any]]) -> Iterator[ControlPlane]:
     with start(crds=DEFINITIONS) as running:
-        addons.install_definitions(running.objects, documents(folder / "manifests/base/crds"))
+        addons.install_definitions(running.objects, trainer_definitions)
         yield running
-
-
-def documents(folder: Path) -> list[dict[str, Any]]:
-    """The definitions of Trainer, without those of JobSet beside them."""
-    files = sorted(folder.glob("trainer*.yaml"))
-    assert files
-    return [each for file in files for each in yaml.safe_load_all(file.read_text("utf-8")) if each]
 
 
 def declared(place: str) -> list[Manifest]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,12 +16,14 @@ from tests.cluster.tenancy import (
     RACK,
     RACKS,
     active,
+    claim,
     condition,
     counted,
     eventually,
     nodes_of,
     platform_of,
     queue_objects,
+    simulated,
     tenant_objects,
     waits,
 )
@@ -53,7 +54,7 @@ def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     with platform_of(control_plane, NODES) as found:
         found.apply(tenant_objects("acme", training=LARGE))
         found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}, topology_levels=RACKS))
-        found.apply(_claim("runs"))
+        found.apply(claim("runs", NAMESPACE))
         eventually("quotas are counted", lambda: counted(found, NAMESPACE))
         eventually("the queues are active", lambda: active(found, "acme"))
         yield found
@@ -77,51 +78,8 @@ def cluster(queues: ControlPlane) -> Iterator[ControlPlane]:
     )
 
 
-def _claim(name: str) -> list[Manifest]:
-    """A claim on a file system that many pods write to, bound as a storage driver does."""
-    size = {"storage": "1Ti"}
-    volume: dict[str, Any] = {
-        "capacity": size,
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "falaj-files",
-        "csi": {"driver": "files.example", "volumeHandle": name},
-        "claimRef": {"namespace": NAMESPACE, "name": name},
-    }
-    claim: dict[str, Any] = {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "falaj-files",
-        "volumeName": name,
-        "resources": {"requests": size},
-    }
-    about = {"name": name, "namespace": NAMESPACE}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name},
-            "spec": volume,
-        },
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": claim},
-    ]
-
-
 def job(name: str, **changes: Any) -> list[Manifest]:
     return training_job.manifests(training_job.check(name, arguments(**changes)))
-
-
-def simulated(manifests: list[Manifest], **notes: str) -> list[Manifest]:
-    """The same, with what the simulated machines are to do with the pods."""
-    copied: list[Any] = json.loads(json.dumps(manifests))
-    for each in copied:
-        templates = [each["spec"].get("template")] if each["kind"] == "Job" else []
-        for role in each["spec"].get("replicatedJobs", ()):
-            templates.append(role["template"]["spec"]["template"])
-        for template in templates:
-            found = {f"simulation.falaj.io/{key}": value for key, value in notes.items()}
-            template["metadata"]["annotations"] |= {
-                key.replace("exit_code", "exit-code"): value for key, value in found.items()
-            }
-    return copied
 
 
 def pods(cluster: ControlPlane, name: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Configuration: https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NotRequired, TypedDict
 
 import yaml
@@ -39,10 +40,13 @@ FRAMEWORKS: Final = (
 #: one off is seen (pkg/features/kube_features.go at v0.19.2).
 GATES: Final = (
     "TopologyAwareScheduling", "TASFailedNodeReplacement", "QuotaCheckStrategy",
-    "ElasticJobsViaWorkloadSlices",
+    "ElasticJobsViaWorkloadSlices", "MultiKueue", "MultiKueueIncrementalDispatcherConfig",
+    "MultiKueueIncrementalDispatcherRespectConfigOrder",
 )  # fmt: skip
 #: Resources that no quota counts: fabrics go with the GPUs of their node, and disks are local.
 _UNCOUNTED: Final = ("vpc.amazonaws.com/", "rdma/", "ephemeral-storage", "hugepages-")
+
+_LABEL: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 
 
 class KueueOptions(TypedDict):
@@ -58,12 +62,26 @@ class KueueOptions(TypedDict):
     """How often a job is queued again before it is set aside, 1 to 100. Default: 10."""
     retention_hours: NotRequired[int]
     """Hours that records of finished jobs are kept, 1 to 8,760. Default: 168."""
+    origin: NotRequired[str]
+    """What this cluster is called in those that it sends jobs to (`GpuQueues`, ``burst``), which
+    no other cluster is: Kueue clears away what has its own name there and isn't its own. Default:
+    the region."""
+    worker_lost_minutes: NotRequired[int]
+    """Minutes without an answer after which a job that was sent to another cluster is taken for
+    lost and waits again, 1 to 1,440. Default: 15."""
 
 
 def _check(options: OptionsChecker, _: object) -> None:
     for option, most in (("ready_minutes", 240), ("recovery_minutes", 240),
-                         ("requeue_limit", 100), ("retention_hours", 8760)):  # fmt: skip
+                         ("requeue_limit", 100), ("retention_hours", 8760),
+                         ("worker_lost_minutes", 1440)):  # fmt: skip
         options.whole(option, 1, most)
+    origin = options.text("origin")
+    if origin and not _LABEL.match(origin):
+        options.say(
+            "origin",
+            f"given {origin!r}; allowed: at most 63 of a-z, 0-9 and '-', not at either end",
+        )
 
 
 def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
@@ -123,6 +141,14 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
             "quotaCheckStrategy": "BlockUndeclared",
             "excludeResourcePrefixes": list(_UNCOUNTED),
             "transformations": transformations(),
+        },
+        "multiKueue": {
+            "origin": options.get("origin") or spec.placed.region,
+            "workerLostTimeout": minutes("worker_lost_minutes", 15),
+            # One cluster after the other, in the order of `burst.workers`. By default Kueue asks
+            # all at once, and the fastest answer has the job.
+            "dispatcherName": "kueue.x-k8s.io/multikueue-dispatcher-incremental",
+            "incrementalDispatcherConfig": {"stepSize": 1},
         },
         "objectRetentionPolicies": {
             "workloads": {

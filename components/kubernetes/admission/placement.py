@@ -46,7 +46,7 @@ def _abroad(scope: ClusterScope) -> Check:
     wishes = "variables.wishes.map(w, w.preference)"
     wrong = joined((
         abroad_in_map(scope, "variables.selector"),
-        abroad_in_terms(scope, "variables.terms"),
+        abroad_in_terms(scope, "variables.terms", partners=True),
         abroad_in_terms(scope, wishes),
     ))  # fmt: skip
     return _check(scope, wrong, "nodes in places that aren't allowed are asked for")

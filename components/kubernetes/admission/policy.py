@@ -341,6 +341,7 @@ class ClusterScope:
     audiences: tuple[str, ...] = ()
     runtime_classes: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
+    partner_regions: tuple[str, ...] = ()
 
     @property
     def with_nodes(self) -> frozenset[str]:
@@ -414,9 +415,28 @@ def abroad_in_map(scope: ClusterScope, labels: str, *, no_zone: bool = False) ->
     return f'{PLACE_KEYS}.filter(k, k in {labels} && {wrong}).map(k, k + "=" + {labels}[k])'
 
 
-def abroad_in_terms(scope: ClusterScope, terms: str, expressions: str = "matchExpressions") -> str:
-    """Terms of selectors that ask for another place, each as ``key in values``."""
+def abroad_in_terms(
+    scope: ClusterScope,
+    terms: str,
+    expressions: str = "matchExpressions",
+    *,
+    partners: bool = False,
+) -> str:
+    """Terms of selectors that ask for another place, each as ``key in values``.
+
+    Args:
+        scope: what the cluster allows.
+        terms: a list of terms.
+        expressions: their field with expressions.
+        partners: whether a list with this region may have those of partners as well: of a job that
+            several clusters can run, which each of them finds on its own nodes.
+    """
     wrong = scope.is_abroad("e.key", "v")
+    if partners and scope.partner_regions:
+        wrong = (
+            f"({wrong} && !(e.key in {texts(REGION_KEYS)} && v in {texts(scope.partner_regions)} "
+            f"&& {text(scope.placed.region)} in e.?values.orValue([])))"
+        )
     operator = ' && e.operator == "In"' if expressions == "matchExpressions" else ""
     return (
         f"{terms}.map(t, t.?{expressions}.orValue([]).filter(e, e.key in {PLACE_KEYS}{operator} "

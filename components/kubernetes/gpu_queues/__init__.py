@@ -10,16 +10,22 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
-from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
-    CLOUDS,
-    DISTRIBUTIONS,
     InCluster,
     InClusterArgs,
     check_in_cluster,
 )
 from falaj.components.kubernetes._validation import amount, by_name, object_name, options
+from falaj.components.kubernetes.gpu_queues.burst import (
+    Burst,
+    QueueBurstArgs,
+    QueueWorkerArgs,
+    accepting,
+    checked_accepts,
+    checked_burst,
+    sending,
+)
 from falaj.components.kubernetes.gpu_queues.queues import (
     CAPACITIES,
     CLASSES,
@@ -29,14 +35,11 @@ from falaj.components.kubernetes.gpu_queues.queues import (
     PROVISIONING,
     SHARED,
     TOPOLOGY,
-    Burst,
     Pool,
     Preemption,
     Provisioning,
     Queue,
     Share,
-    Worker,
-    burst,
     cluster_queue,
     cohort,
     credits_of,
@@ -138,31 +141,6 @@ class QueuePreemptionArgs(TypedDict):
     sharing. Default: false."""
 
 
-class QueueWorkerArgs(TypedDict):
-    """Another cluster in the country."""
-
-    name: str
-    """Its name."""
-    distribution: str
-    """``eks``, ``aks`` or ``existing``."""
-    region: str
-    """The cloud's region in the country, or the name of a site."""
-    kubeconfig_secret: str
-    """Secret in ``kueue-system`` with the key ``kubeconfig``."""
-    acknowledge_degraded: NotRequired[str]
-    """As for the component. Default: a degraded region is refused."""
-
-
-class QueueBurstArgs(TypedDict):
-    """Where jobs may go beside this cluster."""
-
-    workers: list[QueueWorkerArgs]
-    """In the order that they are asked: one's own sites first, clouds after them."""
-    quotas: dict[str, dict[str, str]]
-    """What a tenant has there, by tenant and resource: ``{"acme": {"cpu": "500", "memory":
-    "4Ti", "nvidia.com/gpu": "32"}}``."""
-
-
 class QueueProvisioningArgs(TypedDict):
     """Machines that the cluster autoscaler makes for whole gangs."""
 
@@ -198,74 +176,15 @@ class GpuQueuesArgs(InClusterArgs):
     """Who has to make way. Default: as stated there."""
     burst: NotRequired[QueueBurstArgs]
     """Other clusters in the country that take jobs (MultiKueue). Default: none."""
+    accepts: NotRequired[dict[str, list[str]]]
+    """Other clusters in the country that may send jobs here, by name, with the tenants whose jobs
+    they are: ``{"abudhabi-dc1": ["acme"]}``. Each gets the account ``burst-<cluster>`` in
+    ``kueue-system``, which makes jobs in those tenants' namespaces for training alone. Default:
+    none."""
     provisioning: NotRequired[QueueProvisioningArgs]
     """Machines that are made before a job is admitted. Default: the autoscaler follows pods."""
     priority_classes: NotRequired[bool]
     """Whether the classes of priority are made here, once for a cluster. Default: true."""
-
-
-_QUANTITY: Final = re.compile(r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
-#: Kueue's limit of clusters in one configuration.
-_MOST_WORKERS: Final = 20
-
-
-def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors) -> Burst | None:
-    """Other clusters in the country, one's own before clouds."""
-    if value is None:
-        return None
-    given = options("burst", value, QueueBurstArgs, errors)
-    listed: Any = given.get("workers")
-    if not isinstance(listed, list | tuple) or not 1 <= len(listed) <= _MOST_WORKERS:
-        errors.add("burst.workers", listed, f"1 to {_MOST_WORKERS} clusters")
-        return None
-    workers = [_worker(f"burst.workers[{at}]", each, errors) for at, each in enumerate(listed)]
-    names = [each.name for each in workers]
-    for position, each in enumerate(workers):
-        at = f"burst.workers[{position}]"
-        if each.name in names[:position]:
-            errors.add(f"{at}.name", each.name, "each only once")
-        cloud_before = any(one.distribution != "existing" for one in workers[:position])
-        if each.distribution == "existing" and cloud_before:
-            errors.add(
-                at, each.name, "clusters of one's own before those of clouds",
-                "they are asked in this order; move it up",
-            )  # fmt: skip
-    quotas: dict[str, dict[str, str]] = {}
-    for tenant, resources in by_name("burst.quotas", given.get("quotas", {}), errors).items():
-        at = f"burst.quotas[{tenant!r}]"
-        if tenant not in tenants:
-            errors.add(at, tenant, f"tenants with a queue: {', '.join(tenants) or 'none'}")
-        quotas[tenant] = errors.mapping(at, resources)
-        for resource, most in quotas[tenant].items():
-            if not _QUANTITY.match(most):
-                errors.add(f"{at}[{resource!r}]", most, "a quantity such as 32, 500m or 4Ti")
-        for needed in ("cpu", "memory"):
-            if needed not in quotas[tenant]:
-                errors.say(f"{at}[{needed!r}]", "missing; every job asks for it")
-    return Burst(tuple(workers), quotas)
-
-
-def _worker(at: str, value: object, errors: ArgumentErrors) -> Worker:
-    given = options(at, value, QueueWorkerArgs, errors)
-    distribution, region = str(given.get("distribution")), str(given.get("region"))
-    errors.choice(f"{at}.distribution", distribution, DISTRIBUTIONS)
-    if distribution == "existing":
-        object_name(f"{at}.region", region, errors)
-    elif distribution in CLOUDS:
-        # As of the cluster itself: the region is in the country, and works or was accepted.
-        try:
-            place = catalogue.place(CLOUDS[distribution], region)
-            place.require_healthy(given.get("acknowledge_degraded"))
-        except catalogue.DegradedRegionError as error:
-            errors.say(f"{at}.acknowledge_degraded", str(error))
-        except catalogue.CatalogueError as error:
-            errors.say(f"{at}.region", str(error))
-    return Worker(
-        object_name(f"{at}.name", given.get("name"), errors),
-        distribution,
-        region,
-        object_name(f"{at}.kubeconfig_secret", given.get("kubeconfig_secret"), errors),
-    )
 
 
 def checked_provisioning(
@@ -309,6 +228,7 @@ class GpuQueuesSpec:
     preemption: Preemption
     admission_fair_sharing: bool
     burst: Burst | None
+    accepts: Mapping[str, tuple[str, ...]]
     provisioning: Provisioning | None
     priority_classes: bool
 
@@ -351,14 +271,16 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
     usage = errors.flag("admission_fair_sharing", given.get("admission_fair_sharing", False))
     tenants = [each.tenant for each in queues]
     burst = checked_burst(given.get("burst"), tenants, errors)
+    accepts = checked_accepts(given.get("accepts"), tenants, burst, errors)
     provisioning = checked_provisioning(given.get("provisioning"), tuple(pools), errors)
     classes = errors.flag("priority_classes", given.get("priority_classes", True))
     errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GpuQueuesSpec(
-        placed, name, pools, queues, levels, preemption, usage, burst, provisioning, classes
-    )
+        placed, name, pools, queues, levels, preemption, usage, burst, accepts, provisioning,
+        classes,
+    )  # fmt: skip
 
 
 def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors) -> Pool | None:
@@ -627,5 +549,5 @@ def manifests(spec: GpuQueuesSpec) -> list[Manifest]:
         for each in spec.queues
     ]
     if spec.burst:
-        found += burst(placed, name, spec.burst)
-    return found
+        found += sending(placed, name, spec.burst)
+    return [*found, *accepting(placed, name, spec.accepts)]

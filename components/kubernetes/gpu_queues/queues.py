@@ -413,9 +413,10 @@ def _quota(resource: str, share: Share) -> dict[str, str]:
     return found
 
 
-BURST: Final = "falaj-burst"
 PROVISIONING: Final = "falaj-provisioning"
-_QUEUE: Final = "burst"
+BURST_QUEUE: Final = "burst"
+"""Name of the queue whose jobs go to other clusters in the country."""
+QUANTITY: Final = re.compile(r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
 #: https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md
 #: #how-can-i-use-provisioningrequest-to-run-batch-workloads
 CLASSES: Final = (
@@ -425,104 +426,12 @@ CLASSES: Final = (
 
 
 @dataclass(frozen=True)
-class Worker:
-    """Another cluster that jobs are sent to."""
-
-    name: str
-    distribution: str
-    region: str
-    kubeconfig_secret: str
-
-
-@dataclass(frozen=True)
-class Burst:
-    """Where jobs go that this cluster has no room for."""
-
-    workers: tuple[Worker, ...]
-    """In the order that they are asked."""
-    quotas: Mapping[str, Mapping[str, str]]
-    """What each tenant has there, by resource."""
-
-
-@dataclass(frozen=True)
 class Provisioning:
     """Machines that the autoscaler makes for a whole gang, or not at all."""
 
     class_name: str
     flavors: tuple[str, ...]
     retries: int
-
-
-def burst(placed: InCluster, component: str, plan: Burst) -> list[Manifest]:
-    """Clusters by their kubeconfig secrets, and a queue of each tenant that is sent there.
-
-    The queues are beside the tenants' own: a queue with this check runs nothing in this cluster.
-    Jobs get there by the label ``kueue.x-k8s.io/queue-name: burst``.
-    """
-    found: list[Manifest] = [
-        {
-            "apiVersion": API,
-            "kind": "MultiKueueCluster",
-            "metadata": metadata(
-                placed,
-                component,
-                each.name,
-                annotations={"falaj.io/place": f"{each.distribution}/{each.region}"},
-            ),
-            "spec": {
-                "clusterSource": {
-                    "kubeConfig": {"location": each.kubeconfig_secret, "locationType": "Secret"}
-                }
-            },
-        }
-        for each in plan.workers
-    ]
-    about = metadata(placed, component, BURST)
-    found += [
-        {
-            "apiVersion": API,
-            "kind": "MultiKueueConfig",
-            "metadata": about,
-            "spec": {"clusters": [each.name for each in plan.workers]},
-        },
-        _check(about, "kueue.x-k8s.io/multikueue", "MultiKueueConfig"),
-        {"apiVersion": API, "kind": "ResourceFlavor", "metadata": about, "spec": {}},
-    ]
-    for tenant, resources in plan.quotas.items():
-        name = f"{tenant}-burst"
-        found += [
-            {
-                "apiVersion": API,
-                "kind": "ClusterQueue",
-                "metadata": metadata(placed, component, name),
-                "spec": {
-                    "namespaceSelector": {"matchLabels": {TENANT_LABEL: tenant}},
-                    "preemption": {"withinClusterQueue": "LowerPriority"},
-                    "admissionChecksStrategy": {"admissionChecks": [{"name": BURST}]},
-                    "resourceGroups": [
-                        {
-                            "coveredResources": list(resources),
-                            "flavors": [
-                                {
-                                    "name": BURST,
-                                    "resources": [
-                                        {"name": resource, "nominalQuota": most}
-                                        for resource, most in resources.items()
-                                    ],
-                                }
-                            ],
-                        }
-                    ],
-                },
-            },
-            {
-                "apiVersion": API,
-                "kind": "LocalQueue",
-                "metadata": metadata(placed, component, _QUEUE, f"{tenant}-training"),
-                "spec": {"clusterQueue": name},
-            },
-        ]
-    return found
 
 
 def provisioning(
@@ -545,11 +454,12 @@ def provisioning(
                 },
             },
         },
-        _check(about, "kueue.x-k8s.io/provisioning-request", "ProvisioningRequestConfig"),
+        admission_check(about, "kueue.x-k8s.io/provisioning-request", "ProvisioningRequestConfig"),
     ]
 
 
-def _check(about: Mapping[str, Any], controller: str, kind: str) -> Manifest:
+def admission_check(about: Mapping[str, Any], controller: str, kind: str) -> Manifest:
+    """A check of Kueue's, with the object of its settings, both called as ``about`` says."""
     return {
         "apiVersion": API,
         "kind": "AdmissionCheck",

@@ -63,7 +63,12 @@ class RunArgs(InClusterArgs):
     scratch_gib: NotRequired[int]
     """Local disk of each pod at ``/scratch``: the node's NVMe where it has one. Default: 10."""
     queue: NotRequired[str]
-    """Kueue's queue in the namespace. Default: ``default``."""
+    """Kueue's queue in the namespace: ``default``, or ``burst`` for a job that runs in another
+    cluster in the country (`GpuQueues`, ``burst``). A change of it replaces the job. Default:
+    ``default``."""
+    further_regions: NotRequired[list[str]]
+    """Regions and sites of the clusters that ``burst`` sends jobs to: pods may be there, beside
+    ``region``. Needed for ``burst``. Default: ``region`` alone."""
     priority: NotRequired[str]
     """``falaj-low``, ``falaj-normal``, ``falaj-high`` or ``falaj-urgent``. Default:
     ``falaj-normal``."""
@@ -151,6 +156,8 @@ class Placement:
     """Label of the nodes."""
     topology_mode: str
     fabric: str
+    further_regions: tuple[str, ...] = ()
+    """Of clusters that the job may be sent to."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from falaj.components import catalogue
-from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes._placed import CLOUDS, REGION_LABEL, InCluster
 from falaj.components.kubernetes._validation import options
 from falaj.components.kubernetes.training.arguments import Placement, TopologyArgs
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -147,19 +147,25 @@ def checked_topology(
 
 def pod_placement(placed: InCluster, placement: Placement) -> dict[str, Any]:
     """Fields of a pod that say which nodes it may be on."""
-    wanted = {**placed.node_selector, FLAVOR: placement.flavor}
+    wanted = {FLAVOR: placement.flavor}
+    if not placement.further_regions:
+        wanted = {**placed.node_selector, **wanted}
     if placement.fabric != "none":
         wanted[FABRIC] = placement.fabric
     found: dict[str, Any] = {"nodeSelector": wanted}
-    unwanted: list[dict[str, Any]] = []
+    demands: list[dict[str, Any]] = []
+    if placement.further_regions:
+        # Which of them it is, the flavour's labels say once a cluster admitted the job.
+        regions = [placed.region, *placement.further_regions]
+        demands.append({"key": REGION_LABEL, "operator": "In", "values": regions})
     if not placement.spot:
-        unwanted.append({"key": CAPACITY, "operator": "NotIn", "values": ["spot"]})
+        demands.append({"key": CAPACITY, "operator": "NotIn", "values": ["spot"]})
     if placed.zones:
-        unwanted.append(
+        demands.append(
             {"key": "topology.kubernetes.io/zone", "operator": "In", "values": list(placed.zones)}
         )
-    if unwanted:
-        required = {"nodeSelectorTerms": [{"matchExpressions": unwanted}]}
+    if demands:
+        required = {"nodeSelectorTerms": [{"matchExpressions": demands}]}
         found["affinity"] = {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
         }

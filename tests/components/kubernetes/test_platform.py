@@ -24,6 +24,8 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("eks", {"kueue": "yes"}, {}, "given 'yes'; allowed: true, false or its options"),
     ("eks", {"kueue": {"ready_minutes": 0}}, {}, "given 0; allowed: a whole number from 1"),
     ("eks", {"kueue": {"ready_minutes": True}}, {}, "allowed: a whole number from 1 to 240"),
+    ("eks", {"kueue": {"worker_lost_minutes": 0}}, {}, "allowed: a whole number from 1 to 1440"),
+    ("eks", {"kueue": {"origin": "Abu Dhabi"}}, {}, "origin: given 'Abu Dhabi'; allowed: at"),
     ("eks", {"jobset": False}, {}, "addons.trainer: needs 'jobset', which is left out"),
     ("eks", {"cert-manager": False}, {}, "addons.kserve: needs 'cert-manager'"),
     ("eks", {"cert-manager": False}, {}, "addons.envoy-gateway: needs 'cert-manager'"),

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from falaj.components.kubernetes.addons.kueue import FRAMEWORKS
 from falaj.components.kubernetes.gpu_queues import check, manifests
+from falaj.components.kubernetes.gpu_queues.burst import WATCHED
 from falaj.components.kubernetes.gpu_queues.queues import (
     CREDIT,
     WHOLE,
@@ -52,8 +54,15 @@ QUEUES: dict[str, Any] = {
         },
     },
 }
-WORKER = {"name": "dxb-2", "distribution": "existing", "region": "dxb-2", "kubeconfig_secret": "s"}
-CLOUD = {**WORKER, "name": "cloud", "distribution": "aks", "region": "uaenorth"}
+WORKER: dict[str, Any] = {
+    "name": "dxb-2", "distribution": "existing", "region": "dxb-2", "kubeconfig_secret": "s",
+    "endpoint_cidrs": ["10.8.0.0/24"],
+}  # fmt: skip
+CLOUD: dict[str, Any] = {
+    **WORKER, "name": "cloud", "distribution": "aks", "region": "uaenorth",
+    "kubeconfig_secret": "t",
+}  # fmt: skip
+HAS = {"cpu": "100", "memory": "1Ti"}
 
 
 def _pool(**changes: Any) -> dict[str, Any]:
@@ -97,11 +106,27 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_burst(), "1 to 20 clusters"),
     (_burst(CLOUD, WORKER), "clusters of one's own before those of clouds"),
     (_burst(WORKER, WORKER), "each only once"),
+    (_burst(WORKER, {**CLOUD, "kubeconfig_secret": "s"}), "the same secret is the same cluster"),
     (_burst({**CLOUD, "region": "westeurope"}), "westeurope"),
+    (_burst({**WORKER, "region": "westeurope"}), "that is azure/westeurope"),
+    (_burst({**WORKER, "region": "eu"}), "the beginning of regions abroad"),
+    (_burst({**WORKER, "endpoint_cidrs": []}), "at least one range"),
+    (_burst({**WORKER, "endpoint_cidrs": ["10.8.0.1"]}), "a range such as"),
+    (_burst({**WORKER, "endpoint_cidrs": ["52.1.0.0/16"]}), "use the private endpoint"),
+    (_burst({**WORKER, "endpoint_cidrs": None}), "endpoint_cidrs: missing"),
+    (_burst({**WORKER, "kubeconfig_entry": ""}), "burst.workers[0].kubeconfig_entry"),
+    (_burst({**WORKER, "kubeconfig": "apiVersion: v1"}), "did you mean 'kubeconfig_"),
     (_burst({**CLOUD, "distribution": "eks", "region": "me-central-1"}), "acknowledge_degraded"),
     (_burst(WORKER, initech={"cpu": "1", "memory": "1Gi"}), "tenants with a queue: acme, globex"),
     (_burst(WORKER, acme={"cpu": "1"}), "missing; every job asks for it"),
     (_burst(WORKER, acme={"cpu": "many", "memory": "1Gi"}), "a quantity such as 32"),
+    (_burst(WORKER, acme={**HAS, GPU: "8k"}), "a whole number of GPUs"),
+    (_burst(WORKER, acme={**HAS, CREDIT: "1"}), "follows from the GPUs; leave it out"),
+    ({"accepts": ["acme"]}, "options by name"),
+    ({"accepts": {"dxb-2": []}}, "at least one tenant"),
+    ({"accepts": {"dxb-2": ["initech"]}}, "tenants with a queue: acme, globex"),
+    ({"accepts": {"DXB 2": ["acme"]}}, "at most 63 of a-z"),
+    (_burst(WORKER, acme=HAS) | {"accepts": {"dxb-3": ["acme"]}}, "would send back"),
     ({"provisioning": {"flavors": ["h100"]}}, "the pools of this cluster"),
     ({"provisioning": {"flavors": ["h200"], "class_name": "x"}}, "best-effort-atomic"),
 ]  # fmt: skip
@@ -122,17 +147,67 @@ def test_what_cannot_be_is_refused_with_the_reason(changes: dict[str, Any], reas
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_pack_passes(place: str) -> None:
-    quotas = {"cpu": "100", "memory": "1Ti", GPU: "8"}
+    worker = {**WORKER, "kubeconfig_entry": "platform/dxb-2"}
     found = queues(
         place,
         data_class="restricted",
         admission_fair_sharing=True,
         provisioning={"flavors": ["h200"]},
-        **_burst(WORKER, CLOUD, acme=quotas),
+        accepts={"dxb-3": ["globex"]},
+        **_burst(worker, CLOUD, acme={**HAS, GPU: "8"}),
     )
     assert findings(list(found.values())) == []
     assert found["MultiKueueConfig/falaj-burst"]["spec"]["clusters"] == ["dxb-2", "cloud"]
     assert found["LocalQueue/acme-training/burst"]["spec"] == {"clusterQueue": "acme-burst"}
+    assert found["LocalQueue/globex-training/burst"]["spec"] == {"clusterQueue": "globex"}
+    entry = found["ExternalSecret/kueue-system/s"]["spec"]["data"][0]["remoteRef"]["key"]
+    assert entry == "platform/dxb-2"
+    assert not any(key.startswith("Secret/") for key in found)
+    assert "ExternalSecret/kueue-system/t" not in found
+
+
+def test_gpus_elsewhere_have_credits_without_which_kueue_admits_none() -> None:
+    found = queues(**_burst(CLOUD, acme={**HAS, GPU: "8", MIG: "7"}, globex=HAS))
+    (group,) = found["ClusterQueue/acme-burst"]["spec"]["resourceGroups"]
+    assert group["coveredResources"] == ["cpu", "memory", GPU, MIG, CREDIT]
+    quota = {each["name"]: each["nominalQuota"] for each in group["flavors"][0]["resources"]}
+    assert quota[CREDIT] == str(8 * WHOLE + 7 * 120)
+    (plain,) = found["ClusterQueue/globex-burst"]["spec"]["resourceGroups"]
+    assert plain["coveredResources"] == ["cpu", "memory"]
+
+
+def test_only_who_is_named_sends_jobs_and_only_into_namespaces_for_training() -> None:
+    assert not any("burst" in key for key in queues())
+    found = queues(accepts={"dxb-2": ["acme"], "dxb-3": ["acme", "globex"]})
+    roles = {key for key in found if key.startswith("Role/")}
+    assert roles == {
+        "Role/acme-training/falaj-burst-dxb-2", "Role/acme-training/falaj-burst-dxb-3",
+        "Role/globex-training/falaj-burst-dxb-3",
+    }  # fmt: skip
+    for key in roles:
+        for rule in found[key]["rules"]:
+            assert not {"pods", "secrets"} & set(rule["resources"])
+    for rule in found["ClusterRole/falaj-burst-dxb-2"]["rules"]:
+        assert set(rule["verbs"]) <= {"list", "watch"}
+    account = found["ServiceAccount/kueue-system/burst-dxb-2"]
+    assert account["automountServiceAccountToken"] is False
+    (subject,) = found["RoleBinding/acme-training/falaj-burst-dxb-2"]["subjects"]
+    assert subject == {
+        "kind": "ServiceAccount",
+        "name": "burst-dxb-2",
+        "namespace": "kueue-system",
+    }
+
+
+def test_every_kind_that_multikueue_watches_for_our_frameworks_may_be_watched() -> None:
+    """It counts a worker as lost that doesn't let it watch one of them."""
+    plurals = {
+        "batch/job": "jobs", "jobset.x-k8s.io/jobset": "jobsets",
+        "trainer.kubeflow.org/trainjob": "trainjobs", "pod": "pods", "statefulset": "statefulsets",
+    }  # fmt: skip
+    # MultiKueue has no adapter for Deployments: their pods are what it would send.
+    assert set(FRAMEWORKS) - {"deployment"} == plurals.keys()
+    assert {each for kinds in WATCHED.values() for each in kinds} == set(plurals.values())
 
 
 def test_the_manifests_are_the_reviewed_ones_and_platforms_differ_where_they_must() -> None:

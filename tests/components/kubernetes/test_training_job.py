@@ -29,6 +29,7 @@ from tests.components.kubernetes.training_jobs import (
 )
 from tests.examples import examples
 
+AWAY: dict[str, Any] = {"queue": "burst", "further_regions": ["uaenorth"]}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"nodes": 0}, "nodes: given 0; allowed: a whole number from 1 to 512"),
     ({"nodse": 2}, "did you mean 'nodes'?"),
@@ -78,6 +79,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"program": ["python", "train.py"]}, "has its own arguments"),
     ({"ttl_hours": 24, "program": ["x"], "dataset": None}, "would run once more"),
     ({"parameter_servers": 2}, "is for framework 'parameter-server'"),
+    ({"queue": "burst"}, "further_regions: missing; queue 'burst' sends the job to another"),
+    ({"further_regions": ["westeurope"]}, "that is azure/westeurope"),
+    ({"further_regions": ["us"]}, "the beginning of regions abroad"),
+    ({"further_regions": "uaenorth"}, "a list of texts"),
+    ({**AWAY, "topology": {"level": "rack"}}, "levels are of one cluster's nodes"),
+    ({**AWAY, "elastic": {"min_nodes": 1, "max_nodes": 4}}, "the Service by whose name its pods"),
+    ({**AWAY, "zones": ["dxb-1a"]}, "are of one region; leave them out"),
 ]  # fmt: skip
 
 
@@ -146,6 +154,20 @@ def test_efa_interfaces_are_those_of_the_machine() -> None:
         check("fraud", arguments("eks", flavor="l40s", fabric="efa", machine="g6e.12xlarge"))
     with pytest.raises(pulumi.InputPropertiesError, match="machine"):
         check("fraud", arguments("eks", fabric="efa", machine="p5.48xlarge"))
+
+
+def test_a_job_for_several_clusters_names_their_regions_and_no_other() -> None:
+    pinned = pod_of(job())["spec"]
+    assert pinned["nodeSelector"]["topology.kubernetes.io/region"] == "dxb-1"
+    sent = pod_of(job(**AWAY))["spec"]
+    assert "topology.kubernetes.io/region" not in sent["nodeSelector"]
+    required = sent["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    region = {"key": "topology.kubernetes.io/region", "operator": "In"}
+    assert {**region, "values": ["dxb-1", "uaenorth"]} in term["matchExpressions"]
+    assert findings(job(**AWAY)) == []
+    # Of the packs' own accord: a site that nobody allowed is refused there as well.
+    assert "kubernetes-placement-abroad" in str(findings(job(further_regions=["dxb-9"])))
 
 
 def test_infiniband_has_one_interface_for_each_gpu() -> None:

@@ -1,0 +1,434 @@
+"""Jobs that run in another cluster in the country: what sends them, and what takes them.
+
+Kueue's MultiKueue copies a job of the queue ``burst`` to one of the worker clusters, follows it
+there and writes its state back: https://kueue.sigs.k8s.io/docs/concepts/multikueue/. Kueue decides
+whether a job stays or goes when it is made (`spec.managedBy`, which can't be changed); so there is
+a queue of its own for those that may go, beside the tenant's. One cluster queue can't do both:
+Kueue has this check for all flavours of a queue or for none.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+
+from falaj.components.kubernetes._objects import Manifest, metadata
+from falaj.components.kubernetes._placed import (
+    DISTRIBUTIONS,
+    TENANT_LABEL,
+    InCluster,
+    check_place,
+)
+from falaj.components.kubernetes._validation import by_name, cidr, is_private, object_name, options
+from falaj.components.kubernetes.gpu_queues.queues import (
+    API,
+    BURST_QUEUE,
+    CREDIT,
+    QUANTITY,
+    admission_check,
+    credits_of,
+)
+from falaj.components.specification.argument_errors import ArgumentErrors
+
+__all__ = [
+    "ACCEPTED", "BURST", "WATCHED", "Burst", "QueueBurstArgs", "QueueWorkerArgs", "Worker",
+    "accepting", "checked_accepts", "checked_burst", "sending",
+]  # fmt: skip
+
+BURST: Final = "falaj-burst"
+_NAMESPACE: Final = "kueue-system"
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
+#: Kueue's limit of clusters in one configuration.
+_MOST_WORKERS: Final = 20
+#: Where clouds and kubeadm have the API server.
+_API_SERVER: Final = (443, 6443)
+#: Kinds that MultiKueue watches in a worker for the frameworks that the platform turns on, of all
+#: namespaces: it counts a cluster as lost where one of these isn't let or isn't there.
+#: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/admissionchecks/multikueue/multikueuecluster.go
+WATCHED: Final[Mapping[str, tuple[str, ...]]] = {
+    "": ("pods",),
+    "apps": ("statefulsets",),
+    "batch": ("jobs",),
+    "jobset.x-k8s.io": ("jobsets",),
+    "trainer.kubeflow.org": ("trainjobs",),
+}
+#: Of these, the kinds of whole jobs, which it may make for a tenant. Pods and StatefulSets aren't
+#: among them: nothing that is sent from elsewhere runs beside a queue, or serves.
+ACCEPTED: Final = ("batch", "jobset.x-k8s.io", "trainer.kubeflow.org")
+
+
+class QueueWorkerArgs(TypedDict):
+    """Another cluster in the country."""
+
+    name: str
+    """Its name."""
+    distribution: str
+    """``eks``, ``aks`` or ``existing``."""
+    region: str
+    """The cloud's region in the country, or the name of a site."""
+    kubeconfig_secret: str
+    """Secret in ``kueue-system`` with the key ``kubeconfig``: the account ``burst-<cluster>`` that
+    ``accepts`` made there, with a token or a client certificate."""
+    kubeconfig_entry: NotRequired[str]
+    """Entry of the secret store that External Secrets makes this secret of, every hour anew.
+    Default: the secret is made by somebody else."""
+    secret_store: NotRequired[str]
+    """The `ClusterSecretStore` with that entry. Default: ``falaj``."""
+    endpoint_cidrs: list[str]
+    """Private ranges that its API server is in: Kueue may call there, on 443 and 6443."""
+    acknowledge_degraded: NotRequired[str]
+    """As for the component. Default: a degraded region is refused."""
+
+
+class QueueBurstArgs(TypedDict):
+    """Where jobs may go beside this cluster."""
+
+    workers: list[QueueWorkerArgs]
+    """In the order that they are asked: one's own sites first, clouds after them. The next is
+    asked where those before it didn't take the job within 5 minutes."""
+    quotas: dict[str, dict[str, str]]
+    """What a tenant has there, by tenant and resource: ``{"acme": {"cpu": "500", "memory":
+    "4Ti", "nvidia.com/gpu": "32"}}``. What isn't named can't be had."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Another cluster that jobs are sent to."""
+
+    name: str
+    distribution: str
+    region: str
+    kubeconfig_secret: str
+    kubeconfig_entry: str
+    """Empty where the secret is made by somebody else."""
+    secret_store: str
+    endpoint_cidrs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Where jobs go that this cluster has no room for."""
+
+    workers: tuple[Worker, ...]
+    """In the order that they are asked."""
+    quotas: Mapping[str, Mapping[str, str]]
+    """What each tenant has there, by resource."""
+
+
+def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors) -> Burst | None:
+    """Other clusters in the country, one's own before clouds; None where there are none.
+
+    Args:
+        value: the argument.
+        tenants: who has a queue.
+        errors: gets what can't be used.
+    """
+    if value is None:
+        return None
+    given = options("burst", value, QueueBurstArgs, errors)
+    listed: Any = given.get("workers")
+    if not isinstance(listed, list | tuple) or not 1 <= len(listed) <= _MOST_WORKERS:
+        errors.add("burst.workers", listed, f"1 to {_MOST_WORKERS} clusters")
+        return None
+    workers = [_worker(f"burst.workers[{at}]", each, errors) for at, each in enumerate(listed)]
+    names = [each.name for each in workers]
+    secrets = [each.kubeconfig_secret for each in workers]
+    for position, each in enumerate(workers):
+        at = f"burst.workers[{position}]"
+        if each.name in names[:position]:
+            errors.add(f"{at}.name", each.name, "each only once")
+        if each.kubeconfig_secret in secrets[:position]:
+            errors.add(
+                f"{at}.kubeconfig_secret", each.kubeconfig_secret, "one for each cluster",
+                "the same secret is the same cluster, which would be asked twice",
+            )  # fmt: skip
+        cloud_before = any(one.distribution != "existing" for one in workers[:position])
+        if each.distribution == "existing" and cloud_before:
+            errors.add(
+                at, each.name, "clusters of one's own before those of clouds",
+                "they are asked in this order; move it up",
+            )  # fmt: skip
+    quotas = _quotas(given.get("quotas", {}), tenants, errors)
+    return Burst(tuple(workers), quotas)
+
+
+def _quotas(
+    value: object, tenants: Sequence[str], errors: ArgumentErrors
+) -> dict[str, dict[str, str]]:
+    quotas: dict[str, dict[str, str]] = {}
+    for tenant, resources in by_name("burst.quotas", value, errors).items():
+        at = f"burst.quotas[{tenant!r}]"
+        if tenant not in tenants:
+            errors.add(at, tenant, f"tenants with a queue: {', '.join(tenants) or 'none'}")
+        quotas[tenant] = errors.mapping(at, resources)
+        for resource, most in quotas[tenant].items():
+            if not QUANTITY.match(most):
+                errors.add(f"{at}[{resource!r}]", most, "a quantity such as 32, 500m or 4Ti")
+            elif credits_of(resource) and not most.isdigit():
+                errors.add(f"{at}[{resource!r}]", most, "a whole number of GPUs, or of parts")
+        if CREDIT in quotas[tenant]:
+            errors.say(f"{at}[{CREDIT!r}]", "follows from the GPUs; leave it out")
+        for needed in ("cpu", "memory"):
+            if needed not in quotas[tenant]:
+                errors.say(f"{at}[{needed!r}]", "missing; every job asks for it")
+    return quotas
+
+
+def _worker(at: str, value: object, errors: ArgumentErrors) -> Worker:
+    given = options(at, value, QueueWorkerArgs, errors)
+    distribution, region = str(given.get("distribution")), str(given.get("region"))
+    errors.choice(f"{at}.distribution", distribution, DISTRIBUTIONS)
+    # As of the cluster itself: in the country, and healthy or its state was accepted.
+    check_place(distribution, region, given, errors, at=f"{at}.")
+    entry, named = "", f"{at}.kubeconfig_entry"
+    if given.get("kubeconfig_entry") is not None:
+        entry = errors.text({named: given["kubeconfig_entry"]}, named)
+    listed = given.get("endpoint_cidrs")
+    ranges = errors.texts(f"{at}.endpoint_cidrs", [] if listed is None else listed)
+    if listed is not None and not ranges:
+        errors.add(f"{at}.endpoint_cidrs", listed, "at least one range")
+    for position, each in enumerate(ranges):
+        where = f"{at}.endpoint_cidrs[{position}]"
+        network = cidr(where, each, errors)
+        if network is not None and not is_private(network):
+            errors.add(
+                where, each, "private ranges",
+                "jobs and their data go over one's own lines; use the private endpoint",
+            )  # fmt: skip
+    return Worker(
+        object_name(f"{at}.name", given.get("name"), errors),
+        distribution,
+        region,
+        object_name(f"{at}.kubeconfig_secret", given.get("kubeconfig_secret"), errors),
+        entry,
+        object_name(f"{at}.secret_store", given.get("secret_store", "falaj"), errors),
+        tuple(ranges),
+    )
+
+
+def checked_accepts(
+    value: object, tenants: Sequence[str], burst: Burst | None, errors: ArgumentErrors
+) -> Mapping[str, tuple[str, ...]]:
+    """Clusters that may send jobs here, each with the tenants whose jobs they are."""
+    if value is None:
+        return {}
+    found: dict[str, tuple[str, ...]] = {}
+    sent = burst.quotas if burst else {}
+    for cluster, listed in by_name("accepts", value, errors).items():
+        at = f"accepts[{cluster!r}]"
+        object_name(at, cluster, errors)
+        found[cluster] = errors.texts(at, listed)
+        if not found[cluster]:
+            errors.add(at, listed, "at least one tenant")
+        for position, tenant in enumerate(found[cluster]):
+            if tenant not in tenants:
+                known = ", ".join(tenants) or "none"
+                errors.add(f"{at}[{position}]", tenant, f"tenants with a queue: {known}")
+            elif tenant in sent:
+                errors.add(
+                    f"{at}[{position}]", tenant, "tenants whose jobs aren't sent on",
+                    "what one cluster sends another would send back; take it out of burst.quotas",
+                )  # fmt: skip
+    return found
+
+
+def sending(placed: InCluster, component: str, plan: Burst) -> list[Manifest]:
+    """Clusters by their kubeconfig secrets, and a queue of each tenant that is sent there.
+
+    The queues are beside the tenants' own: a queue with this check runs nothing in this cluster.
+    Jobs get there by the label ``kueue.x-k8s.io/queue-name: burst``.
+    """
+    found: list[Manifest] = []
+    for each in plan.workers:
+        place = {"falaj.io/place": f"{each.distribution}/{each.region}"}
+        source = {"location": each.kubeconfig_secret, "locationType": "Secret"}
+        if each.kubeconfig_entry:
+            found.append(_kubeconfig(placed, component, each))
+        found += [
+            _way(placed, component, each),
+            {
+                "apiVersion": API,
+                "kind": "MultiKueueCluster",
+                "metadata": metadata(placed, component, each.name, annotations=place),
+                "spec": {"clusterSource": {"kubeConfig": source}},
+            },
+        ]
+    about = metadata(placed, component, BURST)
+    found += [
+        {
+            "apiVersion": API,
+            "kind": "MultiKueueConfig",
+            "metadata": about,
+            "spec": {"clusters": [each.name for each in plan.workers]},
+        },
+        admission_check(about, "kueue.x-k8s.io/multikueue", "MultiKueueConfig"),
+        # No label of nodes: which nodes they are is the worker's own flavours' matter.
+        {"apiVersion": API, "kind": "ResourceFlavor", "metadata": about, "spec": {}},
+    ]
+    for tenant, resources in plan.quotas.items():
+        name = f"{tenant}-burst"
+        amounts = {**resources, **_credits(resources)}
+        found += [
+            {
+                "apiVersion": API,
+                "kind": "ClusterQueue",
+                "metadata": metadata(placed, component, name),
+                "spec": {
+                    "namespaceSelector": {"matchLabels": {TENANT_LABEL: tenant}},
+                    "preemption": {"withinClusterQueue": "LowerPriority"},
+                    "admissionChecksStrategy": {"admissionChecks": [{"name": BURST}]},
+                    "resourceGroups": [
+                        {
+                            "coveredResources": list(amounts),
+                            "flavors": [
+                                {
+                                    "name": BURST,
+                                    "resources": [
+                                        {"name": resource, "nominalQuota": most}
+                                        for resource, most in amounts.items()
+                                    ],
+                                }
+                            ],
+                        }
+                    ],
+                },
+            },
+            _local_queue(placed, component, tenant, name),
+        ]
+    return found
+
+
+def _credits(resources: Mapping[str, str]) -> dict[str, str]:
+    """What GPUs are worth: without quota for it, Kueue admits no job that asks for one."""
+    worth = [(credits_of(name) or 0) * int(most) for name, most in resources.items()
+             if credits_of(name)]  # fmt: skip
+    return {CREDIT: str(sum(worth))} if worth else {}
+
+
+def _local_queue(placed: InCluster, component: str, tenant: str, of: str) -> Manifest:
+    return {
+        "apiVersion": API,
+        "kind": "LocalQueue",
+        "metadata": metadata(placed, component, BURST_QUEUE, f"{tenant}-training"),
+        "spec": {"clusterQueue": of},
+    }
+
+
+def _kubeconfig(placed: InCluster, component: str, worker: Worker) -> Manifest:
+    """The worker's kubeconfig, as External Secrets fetches it from the store in the country."""
+    return {
+        "apiVersion": "external-secrets.io/v1",
+        "kind": "ExternalSecret",
+        "metadata": metadata(placed, component, worker.kubeconfig_secret, _NAMESPACE),
+        "spec": {
+            "refreshInterval": "1h0m0s",
+            "secretStoreRef": {"kind": "ClusterSecretStore", "name": worker.secret_store},
+            "target": {
+                "name": worker.kubeconfig_secret,
+                "creationPolicy": "Owner",
+                "deletionPolicy": "Retain",
+            },
+            "data": [
+                {
+                    "secretKey": "kubeconfig",
+                    "remoteRef": {
+                        "key": worker.kubeconfig_entry,
+                        "decodingStrategy": "None",
+                        "conversionStrategy": "Default",
+                        "metadataPolicy": "None",
+                    },
+                }
+            ],
+        },
+    }
+
+
+def _way(placed: InCluster, component: str, worker: Worker) -> Manifest:
+    """Kueue's way to the worker's API server: its namespace denies all that isn't named."""
+    ports = [{"port": port, "protocol": "TCP"} for port in _API_SERVER]
+    to = [{"ipBlock": {"cidr": each}} for each in worker.endpoint_cidrs]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(placed, component, f"allow-worker-{worker.name}", _NAMESPACE),
+        "spec": {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kueue"}},
+            "policyTypes": ["Egress"],
+            "egress": [{"to": to, "ports": ports}],
+        },
+    }
+
+
+def accepting(
+    placed: InCluster, component: str, accepts: Mapping[str, Sequence[str]]
+) -> list[Manifest]:
+    """Accounts of clusters that may send jobs here, their rights, and the tenants' queues for it.
+
+    Kueue's own script (`create-multikueue-kubeconfig.sh`) lets the account make and remove jobs
+    and pods in every namespace. Here it does so for the named tenants alone, makes no pods, and
+    changes no job; of all namespaces it follows what MultiKueue watches, which can't be had less.
+    """
+    found: list[Manifest] = []
+    for cluster, tenants in accepts.items():
+        name = f"burst-{cluster}"
+        subjects = [{"kind": "ServiceAccount", "name": name, "namespace": _NAMESPACE}]
+        everywhere = metadata(placed, component, f"falaj-{name}")
+        found += [
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": metadata(placed, component, name, _NAMESPACE),
+                "automountServiceAccountToken": False,
+            },
+            {
+                "apiVersion": _RBAC,
+                "kind": "ClusterRole",
+                "metadata": everywhere,
+                "rules": [
+                    _rule("kueue.x-k8s.io", ("workloads",), ("list", "watch")),
+                    *(_rule(group, kinds, ("watch",)) for group, kinds in WATCHED.items()),
+                ],
+            },
+            _binding("ClusterRole", everywhere, subjects),
+        ]
+        for tenant in tenants:
+            about = metadata(placed, component, f"falaj-{name}", f"{tenant}-training")
+            jobs = [
+                _rule(group, WATCHED[group], ("create", "delete", "get")) for group in ACCEPTED
+            ]
+            found += [
+                {
+                    "apiVersion": _RBAC,
+                    "kind": "Role",
+                    "metadata": about,
+                    "rules": [
+                        _rule(
+                            "kueue.x-k8s.io", ("workloads",),
+                            ("create", "delete", "get", "patch", "update"),
+                        ),
+                        _rule("kueue.x-k8s.io", ("workloads/status",), ("patch", "update")),
+                        *jobs,
+                    ],
+                },
+                _binding("Role", about, subjects),
+            ]  # fmt: skip
+    for tenant in dict.fromkeys(each for tenants in accepts.values() for each in tenants):
+        # A job keeps the name of its queue when it is copied.
+        found.append(_local_queue(placed, component, tenant, tenant))
+    return found
+
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[str, list[str]]:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _binding(
+    kind: str, about: Mapping[str, Any], subjects: Sequence[Mapping[str, str]]
+) -> Manifest:
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": about["name"]}
+    return {
+        "apiVersion": _RBAC,
+        "kind": f"{kind}Binding",
+        "metadata": dict(about),
+        "roleRef": role,
+        "subjects": [dict(each) for each in subjects],
+    }
