@@ -13,7 +13,14 @@ from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES
 from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
-from falaj.components.kubernetes.admission import access, network, placement, storage, workloads
+from falaj.components.kubernetes.admission import (
+    access,
+    destinations,
+    network,
+    placement,
+    storage,
+    workloads,
+)
 from falaj.components.kubernetes.admission.policy import ClusterScope, Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES
@@ -52,8 +59,9 @@ class ResidencyArgs(InClusterArgs):
     kubeadm's ``imageRepository`` where that isn't below ``registry``. Default:
     ``mcr.microsoft.com`` on AKS, none elsewhere."""
     allowed_hosts: NotRequired[list[str]]
-    """Hosts, besides one's own and the country's regions', that services may stand for and
-    webhooks may be at; ``*.example.ae`` with all below it. Default: none."""
+    """Hosts, besides one's own and the country's regions', that services may stand for, webhooks
+    may be at and operators may send to or fetch from: stores of backups and secrets, receivers,
+    issuers; ``*.example.ae`` with all below it. Default: none."""
     own_networks: NotRequired[list[str]]
     """Public ranges of addresses that are one's own networks, as ``203.0.113.0/24``. Default:
     none but the private ranges."""
@@ -122,7 +130,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
 
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
-    topics = (workloads, placement, storage, network, access)
+    topics = (workloads, placement, storage, network, destinations, access)
     return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
 
