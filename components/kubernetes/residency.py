@@ -20,6 +20,7 @@ from falaj.components.kubernetes._placed import (
 )
 from falaj.components.kubernetes.admission import (
     access,
+    destinations,
     network,
     placement,
     secrets,
@@ -64,8 +65,9 @@ class ResidencyArgs(InClusterArgs):
     kubeadm's ``imageRepository`` where that isn't below ``registry``. Default:
     ``mcr.microsoft.com`` on AKS, none elsewhere."""
     allowed_hosts: NotRequired[list[str]]
-    """Hosts, besides one's own and the country's regions', that services may stand for and
-    webhooks may be at; ``*.example.ae`` with all below it. Default: none."""
+    """Hosts, besides one's own and the country's regions', that services may stand for, webhooks
+    may be at and operators may send to or fetch from: stores of backups and secrets, receivers,
+    issuers; ``*.example.ae`` with all below it. Default: none."""
     own_networks: NotRequired[list[str]]
     """Public ranges of addresses that are one's own networks, as ``203.0.113.0/24``. Default:
     none but the private ranges."""
@@ -140,7 +142,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
 
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
-    topics = (workloads, secrets, placement, storage, network, access)
+    topics = (workloads, secrets, placement, storage, network, destinations, access)
     return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
 

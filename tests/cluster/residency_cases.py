@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -102,7 +103,7 @@ def in_kind(kind: str, namespace: str, pod: Mapping[str, Any], labels: Mapping[s
 
 def _filled(value: Any) -> Any:
     if isinstance(value, str):
-        return value.replace("REGISTRY", REGISTRY).replace("DIGEST", DIGEST)
+        return re.sub(r"\bREGISTRY\b", REGISTRY, value).replace("DIGEST", DIGEST)
     if isinstance(value, list):
         return [_filled(each) for each in value]
     if isinstance(value, Mapping):

@@ -35,7 +35,8 @@ class ExternalSecretsOptions(TypedDict):
     vault_url: NotRequired[str]
     """Address of the Key Vault (``https://….vault.azure.net``) on AKS, or of OpenBao
     (``https://openbao.…:8200``) on an ``existing`` cluster. Needed on both; not on EKS, where the
-    store is Secrets Manager of the region."""
+    store is Secrets Manager of the region. A Key Vault's name says no place: list its host in
+    the packs' and the cluster's allowed hosts."""
     client_id: NotRequired[str]
     """Client id of the managed identity that reads the Key Vault. Needed on AKS."""
     path: NotRequired[str]

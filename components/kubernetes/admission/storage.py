@@ -1,4 +1,4 @@
-"""Storage: volumes with keys of one's own, in the cluster's place, by classes that are known."""
+"""Storage: volumes of known classes, and backups: in the cluster's place, with one's own keys."""
 
 from falaj.components.catalogue.clusters import (
     GEO_REPLICATION,
@@ -8,6 +8,21 @@ from falaj.components.catalogue.clusters import (
     STORAGE_DRIVERS,
     StorageDriver,
 )
+from falaj.components.catalogue.destinations import (
+    BACKUP_ABROAD,
+    BACKUP_AWS,
+    BACKUP_AZURE,
+    BACKUP_STORES,
+    MOUNT_REGIONS,
+    MOUNT_SERVERS,
+    VOLUME_SERVERS,
+)
+from falaj.components.kubernetes.admission.destinations import (
+    ALLOWED,
+    SAID_ANEW,
+    host_names,
+    regions,
+)
 from falaj.components.kubernetes.admission.policy import (
     CLUSTER,
     Check,
@@ -16,6 +31,7 @@ from falaj.components.kubernetes.admission.policy import (
     Target,
     abroad_in_terms,
     is_own_host,
+    joined,
     text,
     texts,
     when,
@@ -27,7 +43,7 @@ _LOW = 'k.lowerAscii().replace("csi.storage.k8s.io/", "")'
 
 
 def policies(scope: ClusterScope) -> tuple[Policy, ...]:
-    """Classes of volumes and snapshots, volumes, and claims."""
+    """Classes of volumes and snapshots, volumes, claims, and locations of backups."""
     return (
         Policy(
             "storage-classes",
@@ -43,6 +59,7 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
         ),
         _volumes(scope),
         _claims(scope),
+        _backups(scope),
     )
 
 
@@ -84,6 +101,17 @@ def _keys() -> Check:
 
 
 def _stays(scope: ClusterScope) -> Check:
+    return Check(
+        _STAYS,
+        _told_abroad(scope),
+        "volumes or their copies would be elsewhere",
+        f"{scope.said}; copies within it (LRS, ZRS)",
+        "remove the place or name one of these",
+    )
+
+
+def _told_abroad(scope: ClusterScope) -> str:
+    """Parameters that name a place abroad or copies to one, each as ``key: value``."""
     region = scope.placed.region
     value = "variables.parameters[k]"
     places = (
@@ -97,13 +125,9 @@ def _stays(scope: ClusterScope) -> Check:
     )
     arn = "^arn:aws[a-z-]*:[a-z0-9-]*:[a-z]"
     arns = f"{value}.matches({text(arn)}) && !{value}.matches({text(_arn_of(region))})"
-    return Check(
-        _STAYS,
+    return (
         f"variables.parameters.filter(k, ({places}) || ({copies}) || ({arns}))"
-        f'.map(k, k + ": " + {value})',
-        "volumes or their copies would be elsewhere",
-        f"{scope.said}; copies within it (LRS, ZRS)",
-        "remove the place or name one of these",
+        f'.map(k, k + ": " + {value})'
     )
 
 
@@ -124,13 +148,16 @@ def _topologies(scope: ClusterScope) -> Check:
 
 def _volumes(scope: ClusterScope) -> Policy:
     server = is_own_host("s", scope.hosts_pattern, scope.networks)
-    servers = 'variables.servers.filter(s, s != "" && !' + server + ")"
+    region = f"v != {text(scope.placed.region)} && !v.matches({text(scope.zones)})"
+    regions = f'{_option(MOUNT_REGIONS)}.filter(v, {region}).map(v, "region " + v)'
     return Policy(
         "volumes",
         (Target("", "v1", ("persistentvolumes",)),),
         (
             Check(
-                _STAYS, servers, "volumes on servers elsewhere",
+                _STAYS,
+                f"variables.servers.filter(s, !{server}) + {regions} + {_told_abroad(scope)}",
+                "volumes on servers elsewhere",
                 "hosts and addresses of one's own networks", "use a server of this place",
             ),
             Check(
@@ -148,11 +175,26 @@ def _volumes(scope: ClusterScope) -> Policy:
             ),
         ),
         {
-            "servers": '[object.spec.?nfs.?server.orValue("")] + '
-            '[object.spec.?csi.?volumeAttributes.orValue({})[?"server"].orValue("")] + '
-            '[object.spec.?iscsi.?targetPortal.orValue("").split(":")[0]]'
+            "parameters": "object.spec.?csi.?volumeAttributes.orValue({})",
+            "told": '([object.spec.?nfs.?server.orValue("")] + '
+            '[object.spec.?iscsi.?targetPortal.orValue("")] + '
+            "object.spec.?iscsi.?portals.orValue([]) + "
+            "object.spec.?cephfs.?monitors.orValue([]) + "
+            "object.spec.?rbd.?monitors.orValue([]) + variables.parameters.filter(k, "
+            f"{_LOW} in {texts(VOLUME_SERVERS)}).map(k, variables.parameters[k]) + "
+            f'{_option(MOUNT_SERVERS)}).filter(v, v != "")',
+            "servers": host_names("variables.told"),
         },
     )  # fmt: skip
+
+
+def _option(options: tuple[str, ...]) -> str:
+    """Values of some options of mounting."""
+    name = text(f"^-*(?:{'|'.join(options)})[= ]+")
+    return (
+        "object.spec.?mountOptions.orValue([]).map(o, o.lowerAscii())"
+        f'.filter(o, o.matches({name})).map(o, o.replace(o.find({name}), "").trim())'
+    )
 
 
 def _claims(scope: ClusterScope) -> Policy:
@@ -173,4 +215,50 @@ def _claims(scope: ClusterScope) -> Policy:
             ),
         ),
         exempt=CLUSTER,
+    )  # fmt: skip
+
+
+def _backups(scope: ClusterScope) -> Policy:
+    """Where Velero's plugins write: in their own store, or in the region that they are told.
+
+    A bucket's name says no place, so that one of them has to be said.
+    """
+    provider, config = "variables.provider", "variables.config"
+    store = is_own_host("h", scope.hosts_pattern, scope.networks)
+    region = f'{config}[?"region"].optFlatMap(o, optional.ofNonZeroValue(o)).orValue("")'
+    return Policy(
+        "backup-locations",
+        (Target("velero.io", "*", ("backupstoragelocations", "volumesnapshotlocations")),),
+        (
+            Check(
+                "kubernetes-backup-abroad",
+                joined((
+                    when(f"{provider} in {texts(BACKUP_ABROAD)}", provider),
+                    f"variables.stores.filter(h, !{store})",
+                    when(
+                        f"size(variables.stores) == 0 && {provider} in {texts(BACKUP_AWS)} && "
+                        f"!({region} in {regions(scope)})",
+                        f'({region} == "" ? "no region" : {region})',
+                    ),
+                    when(
+                        f"size(variables.stores) == 0 && {provider} in {texts(BACKUP_AZURE)} && "
+                        'object.kind == "BackupStorageLocation"',
+                        '"no storageAccountURI"',
+                    ),
+                )),
+                "backups would be elsewhere",
+                f"regions of the country; stores at {ALLOWED}",
+                "set config.region, config.s3Url or config.storageAccountURI to one of these",
+            ),
+        ),
+        {
+            "provider": 'object.spec.?provider.optFlatMap(o, optional.ofNonZeroValue(o))'
+            '.orValue("").lowerAscii()',
+            "config": "object.spec.?config.orValue({})",
+            "told": f"{config}.filter(k, {config}[k] != null && {config}[k] != \"\" && "
+            f"(k in {texts(BACKUP_STORES)} || {config}[k].contains(\"://\")))"
+            f".map(k, {config}[k])",
+            "stores": host_names("variables.told"),
+        },
+        SAID_ANEW,
     )  # fmt: skip

@@ -27,6 +27,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.model.resource import remembered
+from falaj.policies.reading.destinations import is_made_here, is_told
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, region_of_host
 from falaj.policies.reading.kubernetes import (
     ANY_OBJECT,
@@ -114,6 +115,10 @@ class Destination:
         return before.lower() if sign else ""
 
 
+#: Definitions, and policies, which name hosts to refuse them: neither sends anything.
+_ONLY_NAMED: Final = frozenset({"CustomResourceDefinition", "ValidatingAdmissionPolicy"})
+
+
 @remembered(256)
 def destinations(resource: Resource) -> tuple[Destination, ...]:
     """Every destination that a resource names."""
@@ -130,7 +135,7 @@ def _destinations(resource: Resource) -> Iterator[Destination]:
                 yield from _of_container(container)
         if manifest.kind in {"ConfigMap", "Secret"} and not manifest.group:
             yield from _of_files(manifest)
-        elif manifest.is_searched and manifest.kind != "CustomResourceDefinition":
+        elif manifest.is_searched and manifest.kind not in _ONLY_NAMED:
             told = manifest.kind in _OUTPUT_KINDS
             yield from _custom(manifest, manifest.body, (), told=told)
 
@@ -219,7 +224,8 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
             if name == "storageUri" or (told and name.lower() in _ENDPOINTS):
                 yield from _told(manifest, each, at)
             else:
-                within = told or name.lower() in _EXPORTERS
+                # Where the catalogue tells the fields, `destinations` judges them.
+                within = told or (name.lower() in _EXPORTERS and not is_told(manifest))
                 yield from _custom(manifest, each, at, told=within)
     elif is_list(value):
         for index, each in enumerate(value):
@@ -273,21 +279,6 @@ def _abroad(found: Destination, context: Context) -> str:
     return ""
 
 
-def _is_made_here(resource: Resource, found: Destination, context: Context) -> bool:
-    """Whether an unknown value was made from resources of this stack, which are judged.
-
-    Random values and most objects of a cluster have no host, so that it can't be theirs.
-    """
-    made_of = context.referred(resource, found.manifest.path(found.at))
-    return any(
-        each.package not in _HOSTLESS or each.kind.endswith((":Service", ":Ingress", ":Gateway"))
-        for each in made_of
-    )
-
-
-_HOSTLESS: Final = frozenset({"kubernetes", "random", "pulumi", "tls", "time", "command"})
-
-
 @rule(
     "kubernetes-foreign-service",
     "Programs aren't told to use services or regions abroad",
@@ -301,7 +292,7 @@ def foreign_service_used(resource: Resource, context: Context) -> Iterator[Findi
     """No setting, argument, file or exporter names a host that is known to be abroad."""
     for found in destinations(resource):
         if is_unknown(found.value):
-            if found.is_told and not _is_made_here(resource, found, context):
+            if found.is_told and not is_made_here(found.manifest, found.at, context):
                 yield found.manifest.indeterminate(
                     found.at, f"where data is sent or fetched {found.value.reason}"
                 )
@@ -324,7 +315,7 @@ def egress_host(resource: Resource, context: Context) -> Iterator[Finding]:
         if not found.is_told:
             continue
         if is_unknown(found.value):
-            if not _is_made_here(resource, found, context):
+            if not is_made_here(found.manifest, found.at, context):
                 yield found.manifest.indeterminate(
                     found.at, f"where data is sent or fetched {found.value.reason}"
                 )

@@ -17,6 +17,7 @@ from falaj.policies.model import (
     rule,
     select,
 )
+from falaj.policies.reading.destinations import judged, of_rule
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
 from falaj.policies.reading.services import (
     Service,
@@ -121,17 +122,18 @@ def _of_kind(resource: Resource, kind: str, group: str = "") -> Iterator[Manifes
             yield manifest
 
 
+_EXTERNAL: Final = "kubernetes-external-host"
+
+
 @rule(
-    "kubernetes-external-host",
+    _EXTERNAL,
     "Services stand for no host outside of the allowed regions",
     Severity.CRITICAL,
     kinds(
         "core:Service",
         "core:Endpoints",
         "discovery.k8s.io:EndpointSlice",
-        "networking.istio.io:ServiceEntry",
-        "networking.istio.io:WorkloadEntry",
-        "gateway.envoyproxy.io:Backend",
+        *of_rule(_EXTERNAL),
     ),
     (
         "pdpl:22",
@@ -147,6 +149,7 @@ def _of_kind(resource: Resource, kind: str, group: str = "") -> Iterator[Manifes
 def external_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Names and addresses behind services are private, of an allowed region, or listed."""
     for manifest in manifests(resource):
+        yield from judged(manifest, _EXTERNAL, context)
         for path, value in _outside(manifest):
             if is_unknown(value):
                 yield manifest.indeterminate(path, f"the host {value.reason}")
@@ -158,14 +161,11 @@ def external_host(resource: Resource, context: Context) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-#: Where kinds name hosts and addresses that they make reachable.
+#: Where Kubernetes' own kinds name hosts and addresses that they make reachable.
 _HOSTS: Final = {
     "Service": ("spec.externalName",),
     "Endpoints": ("subsets.addresses.ip",),
     "EndpointSlice": ("endpoints.addresses",),
-    "ServiceEntry": ("spec.hosts", "spec.endpoints.address", "spec.addresses"),
-    "WorkloadEntry": ("spec.address",),
-    "Backend": ("spec.endpoints.fqdn.hostname", "spec.endpoints.ip.address"),
 }
 
 
@@ -174,10 +174,8 @@ def _outside(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     type_ = manifest.get("spec.type")
     if manifest.kind == "Service" and not (type_ == "ExternalName" or is_unknown(type_)):
         return
-    within = manifest.get("spec.location") == "MESH_INTERNAL"
     for path in _HOSTS.get(manifest.kind, ()):
-        if not (within and path == "spec.hosts"):
-            yield from select(manifest.body, path)
+        yield from select(manifest.body, path)
 
 
 RULES: tuple[Rule, ...] = (public_load_balancer, node_port, external_ips, external_host)

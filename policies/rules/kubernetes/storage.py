@@ -20,6 +20,15 @@ from falaj.components.catalogue.clusters import (
     STORAGE_DRIVERS,
     StorageDriver,
 )
+from falaj.components.catalogue.destinations import (
+    BACKUP_ABROAD,
+    BACKUP_AWS,
+    BACKUP_AZURE,
+    BACKUP_STORES,
+    MOUNT_REGIONS,
+    MOUNT_SERVERS,
+    VOLUME_SERVERS,
+)
 from falaj.components.catalogue.region_names import place_named, region_in
 from falaj.policies.model import (
     ABSENT,
@@ -28,6 +37,7 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    format_path,
     format_value,
     get,
     is_true,
@@ -37,8 +47,9 @@ from falaj.policies.model import (
     select,
     text,
 )
+from falaj.policies.reading.destinations import host_told, is_made_here
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from falaj.policies.reading.services import may_reach, may_reach_from_pods
+from falaj.policies.reading.services import may_reach
 
 #: Types of keys, which have rules of their own.
 _KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")
@@ -148,23 +159,67 @@ def storage_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
             for key, (path, value) in _parameters(manifest).items():
                 yield from _parameter(manifest, key, path, value, context)
         elif manifest.kind == "PersistentVolume" and not manifest.group:
-            for at in _SERVERS:
-                for path, value in select(manifest.body, at):
-                    if is_unknown(value):
-                        yield manifest.indeterminate(path, f"the server {value.reason}")
-                    elif text(value) and not may_reach(value, context.settings):
-                        yield manifest.violation(
-                            path,
-                            f"{format_value(value)} is neither private, nor in an allowed region, "
-                            "nor one of allowedHosts",
-                        )
+            for path, value in _servers(manifest):
+                yield from _server(manifest, path, value, context)
+            for key, (path, value) in _attributes(manifest).items():
+                yield from _parameter(manifest, key.lower(), path, value, context)
+            for path, key, value in _options(manifest):
+                if key in MOUNT_REGIONS:
+                    yield from _parameter(manifest, "region", path, value, context)
 
 
+def _server(manifest: Manifest, path: str, value: Any, context: Context) -> Iterator[Finding]:
+    if is_unknown(value):
+        if not is_made_here(manifest, path, context):
+            yield manifest.indeterminate(path, f"the server {value.reason}")
+    elif text(value) and not may_reach(host_told(text(value)), context.settings):
+        yield manifest.violation(
+            path,
+            f"{format_value(value)} is neither private, nor in an allowed region, nor one of "
+            "allowedHosts",
+        )
+
+
+#: Where volumes of Kubernetes' own kinds name their servers.
 _SERVERS: Final = (
     "spec.nfs.server",
-    "spec.csi.volumeAttributes.server",
     "spec.iscsi.targetPortal",
+    "spec.iscsi.portals",
+    "spec.cephfs.monitors",
+    "spec.rbd.monitors",
 )
+_ATTRIBUTES: Final = "spec.csi.volumeAttributes"
+_OPTION: Final = re.compile(r"-*([a-z_-]+)[= ]+(\S+)")
+
+
+def _servers(manifest: Manifest) -> Iterator[tuple[str, Any]]:
+    """Hosts and addresses that a volume is mounted from, with their paths."""
+    for at in _SERVERS:
+        yield from select(manifest.body, at)
+    if is_unknown(hidden := manifest.get(_ATTRIBUTES)):
+        yield _ATTRIBUTES, hidden
+    for key, (path, value) in _attributes(manifest).items():
+        if key.lower() in VOLUME_SERVERS:
+            yield path, value
+    for path, key, value in _options(manifest):
+        if key in MOUNT_SERVERS:
+            yield path, value
+
+
+def _attributes(manifest: Manifest) -> dict[str, tuple[str, Any]]:
+    """What a CSI driver is told of a volume: by name, the path and the value."""
+    found = manifest.get(_ATTRIBUTES)
+    if not isinstance(found, Mapping):
+        return {}
+    at = ("spec", "csi", "volumeAttributes")
+    return {str(key): (format_path((*at, str(key))), each) for key, each in found.items()}
+
+
+def _options(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
+    """Options of mounting that have a value: the path, the option in small letters, its value."""
+    for index, each in enumerate(items(manifest.get("spec.mountOptions"))):
+        if found := _OPTION.match(text(each).lower()):
+            yield f"spec.mountOptions[{index}]", found[1], found[2]
 
 
 def _parameter(
@@ -213,10 +268,6 @@ def volume_host_path(resource: Resource, context: Context) -> Iterator[Finding]:
 _LOCATIONS: Final = kinds(
     "velero.io:BackupStorageLocation", "velero.io:VolumeSnapshotLocation"
 ) | {"kubernetes:helm.sh/*:Release", "kubernetes:helm.sh/*:Chart"}
-_AWS: Final = frozenset({"aws", "velero.io/aws"})
-#: Where plugins are told a store's own address.
-_STORES: Final = ("s3Url", "storageAccountURI")
-_FOREIGN: Final = frozenset({"gcp", "velero.io/gcp", "alibabacloud", "digitalocean"})
 
 
 def _locations(resource: Resource) -> Iterator[tuple[Manifest, str, Any]]:
@@ -260,27 +311,18 @@ def backup_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
 def _place(
     manifest: Manifest, at: str, spec: Mapping[str, Any], context: Context
 ) -> Iterator[Finding]:
-    key = next((each for each in _STORES if get(spec, f"config.{each}") is not ABSENT), _STORES[0])
-    url, region = get(spec, f"config.{key}"), get(spec, "config.region")
-    provider = text(spec.get("provider")).lower()
-    if provider in _FOREIGN:
+    given = spec.get("provider")
+    provider = text(given).lower()
+    if provider in BACKUP_ABROAD:
         yield manifest.violation(f"{at}.provider", f"{provider} has no region in the country")
-    elif is_unknown(url):
-        yield manifest.indeterminate(f"{at}.config.{key}", f"the store {url.reason}")
-    elif text(url):
-        allowed = may_reach_from_pods(url, manifest, context)
-        if allowed is None:
-            yield manifest.indeterminate(
-                f"{at}.config.{key}",
-                "whether it is a service of the cluster is seen in the whole stack only",
-            )  # fmt: skip
-        elif not allowed:
-            yield manifest.violation(
-                f"{at}.config.{key}",
-                f"{format_value(url)} is neither private, in an allowed region nor one of "
-                "allowedHosts",
-            )
-    elif is_unknown(spec.get("provider")) and region is ABSENT:
+        return
+    stores = _stores(get(spec, "config"))
+    for key, value in stores.items():
+        yield from _server(manifest, f"{at}.config.{key}", value, context)
+    region = get(spec, "config.region")
+    if stores:
+        return
+    if is_unknown(given) and region is ABSENT:
         yield manifest.indeterminate(f"{at}.provider", "which cloud it is can't be known")
     elif is_unknown(region):
         yield manifest.indeterminate(f"{at}.config.region", f"the region {region.reason}")
@@ -291,8 +333,19 @@ def _place(
                 f"{format_value(region)} isn't one of "
                 f"{', '.join(context.settings.allowed_places)}",
             )
-    elif provider in _AWS | {"azure", "velero.io/azure"} and not manifest.is_patch:
+    elif provider in (*BACKUP_AWS, *BACKUP_AZURE) and not manifest.is_patch:
         yield from _unplaced(manifest, at, spec, context)
+
+
+def _stores(config: Any) -> dict[str, Any]:
+    """Addresses of stores that a plugin is told of, whatever it calls them."""
+    if not isinstance(config, Mapping):
+        return {}
+    return {
+        str(key): each
+        for key, each in config.items()
+        if (key in BACKUP_STORES and (is_unknown(each) or text(each))) or "://" in text(each)
+    }
 
 
 def _unplaced(
@@ -321,7 +374,7 @@ def backup_key(resource: Resource, context: Context) -> Iterator[Finding]:
     """A location of AWS names its key; accounts of Azure have theirs."""
     for manifest, at, spec in _locations(resource):
         snapshots = "napshot" in at or manifest.kind == "VolumeSnapshotLocation"
-        if snapshots or manifest.is_patch or text(get(spec, "provider")).lower() not in _AWS:
+        if snapshots or manifest.is_patch or text(get(spec, "provider")).lower() not in BACKUP_AWS:
             continue
         found = [
             get(spec, f"config.{key}")

@@ -1,0 +1,34 @@
+"""Objects of operators: where stores, receivers, issuers and exporters are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from falaj.policies.model import Context, Finding, Resource, Rule, Severity, rule
+from falaj.policies.reading.destinations import judged, of_rule
+from falaj.policies.reading.kubernetes import kinds, manifests
+
+_ID: Final = "kubernetes-destination-host"
+
+
+@rule(
+    _ID,
+    "Operators send to and fetch from hosts of the cluster, allowed regions or the list only",
+    Severity.CRITICAL,
+    kinds(*of_rule(_ID)),
+    (
+        "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.14",
+        "iso27001:A.8.12",
+    ),
+    "Name a service of the cluster in full (service.namespace.svc), a host of an allowed region "
+    "or an address of your own networks, or the host in allowedHosts; leave out services that are "
+    "abroad alone.",
+)  # fmt: skip
+def destination_host(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Metrics, alerts, secrets, certificates and proxies' code stay with allowed hosts."""
+    for manifest in manifests(resource):
+        yield from judged(manifest, _ID, context)
+
+
+RULES: tuple[Rule, ...] = (destination_host,)
