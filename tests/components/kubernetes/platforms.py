@@ -115,6 +115,7 @@ def findings(stack: Stack) -> list[tuple[str, str, str]]:
             "openbao.acme.example",
             "s3.acme.example",
             "acmebackups.blob.core.windows.net",
+            "acme.vault.azure.net",
         ),
         allowed_sites=("dxb-1",),
     )
