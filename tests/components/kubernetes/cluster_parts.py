@@ -52,7 +52,12 @@ def findings(manifests: Sequence[Manifest]) -> list[str]:
         ),
         name="plain",
     )
-    settings = Settings(allowed_registries=("registry.acme.example",), allowed_sites=(SITE,))
+    settings = Settings(
+        allowed_registries=("registry.acme.example",),
+        allowed_sites=(SITE,),
+        # Where the gateway's users log in: it asks there for keys and tokens.
+        allowed_hosts=("login.acme.example",),
+    )
     judged = Judge(all_rules(), settings).evaluate_stack(stack)
     return [f"{each.rule.id}: {each.resource} {each.findings}" for each in judged if each.findings]
 
