@@ -13,7 +13,14 @@ from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES
 from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
-from falaj.components.kubernetes.admission import access, network, placement, storage, workloads
+from falaj.components.kubernetes.admission import (
+    access,
+    network,
+    placement,
+    storage,
+    tenancy,
+    workloads,
+)
 from falaj.components.kubernetes.admission.policy import ClusterScope, Policy
 from falaj.components.kubernetes.admission.policy import manifests as rendered
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES
@@ -69,6 +76,9 @@ class ResidencyArgs(InClusterArgs):
     priority_classes: NotRequired[list[str]]
     """Classes of priority that pods outside of the system and the platform may name. Default:
     those that `GpuQueues` makes; of these a tenant has the ones that its `priorities` list."""
+    metrics_hosts: NotRequired[list[str]]
+    """Hosts of servers of metrics that scalers (KEDA) may ask, about their own namespace only.
+    Default: services of the namespace ``monitoring``."""
     enforce: NotRequired[bool]
     """Whether what is wrong is denied. False only warns and writes it into the audit log, to see
     what an existing cluster would lose. Default: true."""
@@ -106,6 +116,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
             )  # fmt: skip
     cluster_registries = _hosts(args, "cluster_registries", errors)
     hosts = _hosts(args, "allowed_hosts", errors)
+    metrics = _hosts(args, "metrics_hosts", errors)
     networks = _networks(args, errors)
     agents = _agents(args, errors)
     audiences = _texts(args, "token_audiences", errors)
@@ -116,13 +127,14 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
         frozenset(agents), audiences,
         DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
         tuple(PRIORITIES) if priorities is None else priorities,
+        metrics,
     )  # fmt: skip
     return ResidencySpec(scope, enforce)
 
 
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
-    topics = (workloads, placement, storage, network, access)
+    topics = (workloads, placement, storage, network, access, tenancy)
     return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
 

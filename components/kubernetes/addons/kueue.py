@@ -41,7 +41,8 @@ GATES: Final = (
     "TopologyAwareScheduling", "TASFailedNodeReplacement", "QuotaCheckStrategy",
     "ElasticJobsViaWorkloadSlices",
 )  # fmt: skip
-#: Resources that no quota counts: fabrics go with the GPUs of their node, and disks are local.
+#: Resources that queues don't count: fabrics go with the GPUs of their node, and disks are local.
+#: The namespace's quota does, against those that aren't of a job.
 _UNCOUNTED: Final = ("vpc.amazonaws.com/", "rdma/", "ephemeral-storage", "hugepages-")
 
 

@@ -15,9 +15,11 @@ from falaj.policies.rules.kubernetes import (
     placement,
     pod_security,
     rbac,
+    scalers,
     services,
     settings,
     storage,
+    tenants,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -26,10 +28,12 @@ RULES: tuple[Rule, ...] = (
     *placement.RULES,
     *network_policies.RULES,
     *services.RULES,
+    *scalers.RULES,
     *gateways.RULES,
     *mesh.RULES,
     *egress.RULES,
     *storage.RULES,
+    *tenants.RULES,
     *settings.RULES,
     *rbac.RULES,
     *credentials.RULES,
