@@ -76,7 +76,7 @@ class PodRule:
     standard: Literal["baseline", "restricted"]
     """Pods that must meet less aren't judged by the packs: system namespaces meet the baseline,
     DaemonSets there nothing (`clusters.SYSTEM_NAMESPACES`)."""
-    admission: Literal["", "host-access", "pinning"] = ""
+    admission: Literal["", "host-access", "names", "pinning"] = ""
     """The policy of admission that refuses it in the cluster as well (a policy renders those that
     name it by `refused`, in `components/kubernetes/admission/`); empty where the Pod Security
     Standard that its namespace enforces does, or nobody."""
@@ -92,6 +92,7 @@ class PodRule:
 _HOST: Final = ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2")
 _KERNEL: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
 _USERS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
+_NODES: Final = "affinity.nodeAffinity"
 _PROFILES: Final = ("RuntimeDefault", "Localhost")
 _SELINUX_TYPES: Final = (
     "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t",
@@ -330,13 +331,54 @@ POD_RULES: Final = (
         "Pods are placed by the scheduler",
         "medium",
         ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2"),
-        "Remove nodeName, and select nodes by their labels.",
+        "Remove nodeName and matchFields, and select nodes by their labels.",
         (
             Field(
                 "nodeName", "In", ("",), "the pod names {value}, past the scheduler", "pod",
             ),
+            Field(
+                f"{_NODES}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[]"
+                ".matchFields", "DoesNotExist", (), "the pod names a node by matchFields", "pod",
+            ),
+            Field(
+                f"{_NODES}.preferredDuringSchedulingIgnoredDuringExecution[].preference"
+                ".matchFields", "DoesNotExist", (), "the pod wishes for a node by matchFields",
+                "pod",
+            ),
         ),
         "restricted",
         "pinning",
+    ),
+    # One that nobody knows holds the quota of a pod that never starts; another places it its way.
+    PodRule(
+        "kubernetes-scheduler-name",
+        "Pods are placed by the cluster's own scheduler",
+        "medium",
+        ("iso27001:A.8.22", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2"),
+        "Remove schedulerName.",
+        (
+            Field(
+                "schedulerName", "In", ("default-scheduler", ""),
+                "the pod is for the scheduler {value}", "pod",
+            ),
+        ),
+        "restricted",
+        "pinning",
+    ),
+    # The node's resolver answers what the cluster's own may be told not to.
+    PodRule(
+        "kubernetes-dns-policy",
+        "Pods don't ask their node's servers of names",
+        "medium",
+        ("iso27001:A.8.20", "iso27001:A.8.12", "uae-ia:T4.5.3", "nist-800-207:2"),
+        "Remove dnsPolicy: the cluster's own servers are asked then.",
+        (
+            Field(
+                "dnsPolicy", "NotIn", ("Default",),
+                "dnsPolicy is Default, which asks the node's servers of names", "pod",
+            ),
+        ),
+        "restricted",
+        "names",
     ),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from falaj.components.kubernetes.admission import (
     placement,
     secrets,
     storage,
+    tenancy,
     workloads,
 )
 from falaj.components.kubernetes.admission.policy import ClusterScope, Policy
@@ -87,6 +88,9 @@ class ResidencyArgs(InClusterArgs):
     """Regions and sites of further clusters in the country that jobs come from or go to
     (`GpuQueues`, ``burst`` and ``accepts``): pods may allow them beside this cluster's own, which
     they must allow as well. Nodes are here all the same. Default: none."""
+    metrics_hosts: NotRequired[list[str]]
+    """Hosts of servers of metrics that scalers (KEDA) may ask, about their own namespace only.
+    Default: services of the namespace ``monitoring``."""
     enforce: NotRequired[bool]
     """Whether what is wrong is denied. False only warns and writes it into the audit log, to see
     what an existing cluster would lose. Default: true."""
@@ -124,6 +128,7 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
             )  # fmt: skip
     cluster_registries = _hosts(args, "cluster_registries", errors)
     hosts = _hosts(args, "allowed_hosts", errors)
+    metrics = _hosts(args, "metrics_hosts", errors)
     networks = _networks(args, errors)
     agents = _agents(args, errors)
     audiences = _texts(args, "token_audiences", errors)
@@ -136,13 +141,16 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
         DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
         tuple(PRIORITIES) if priorities is None else priorities,
         partners,
+        metrics,
     )  # fmt: skip
     return ResidencySpec(scope, enforce)
 
 
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
-    topics = (workloads, secrets, placement, storage, network, destinations, access)
+    topics = (
+        workloads, secrets, placement, storage, network, destinations, access, tenancy,
+    )  # fmt: skip
     return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
 

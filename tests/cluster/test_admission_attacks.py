@@ -29,7 +29,7 @@ NO_FINALIZERS: dict[str, Any] = {"metadata": {"finalizers": []}}
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     with residence(RESIDENCY, nodes="cpu=2") as found:
-        found.define("gateway-api", "external-secrets")
+        found.define("gateway-api", "external-secrets", "keda")
         yield found
 
 

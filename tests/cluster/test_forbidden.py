@@ -21,7 +21,7 @@ PERMITTED = (*cases("permitted/tenants.yaml"), *cases("permitted/platform.yaml")
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     with residence(RESIDENCY, nodes="cpu=1") as found:
-        found.define("gateway-api")
+        found.define("gateway-api", "keda")
         yield found
 
 

@@ -196,8 +196,9 @@ def test_pods_get_no_token_and_sizes_where_they_name_none(cluster: ControlPlane)
     assert made["spec"]["serviceAccountName"] == "default"
     assert not any("projected" in each for each in made["spec"].get("volumes", []))
     resources = made["spec"]["containers"][0]["resources"]
-    assert resources["requests"] == {"cpu": "100m", "memory": "256Mi"}
-    assert resources["limits"] == {"memory": "256Mi"}
+    sizes = {"memory": "256Mi", "ephemeral-storage": "1Gi"}
+    assert resources["requests"] == {"cpu": "100m", **sizes}
+    assert resources["limits"] == sizes
     cluster.objects.delete("v1", "Pod", "bare", TRAINING, 0)
 
 

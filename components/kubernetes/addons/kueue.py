@@ -43,7 +43,8 @@ GATES: Final = (
     "ElasticJobsViaWorkloadSlices", "MultiKueue", "MultiKueueIncrementalDispatcherConfig",
     "MultiKueueIncrementalDispatcherRespectConfigOrder",
 )  # fmt: skip
-#: Resources that no quota counts: fabrics go with the GPUs of their node, and disks are local.
+#: Resources that queues don't count: fabrics go with the GPUs of their node, and disks are local.
+#: The namespace's quota does, against those that aren't of a job.
 _UNCOUNTED: Final = ("vpc.amazonaws.com/", "rdma/", "ephemeral-storage", "hugepages-")
 
 _LABEL: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")

@@ -20,6 +20,7 @@ from falaj.components.kubernetes.addons.addon import (
 
 _NAMESPACE: Final = "kubeflow-system"
 RUNTIME: Final = "falaj-torch"
+_SCRATCH_GIB: Final = 50
 
 
 class TrainerOptions(TypedDict):
@@ -54,6 +55,8 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
 
 def _runtime(spec: PlatformSpec) -> list[Manifest]:
     """The runtime that users name: the packaged training image, in a pod as tenants' must be."""
+    # Scratch counts as the container's disk: with less of it the pod would be evicted.
+    sizes = {"memory": "16Gi", "ephemeral-storage": f"{_SCRATCH_GIB + 1}Gi"}
     container: dict[str, Any] = {
         "name": "node",
         "image": spec.images["falaj-training"],
@@ -62,10 +65,7 @@ def _runtime(spec: PlatformSpec) -> list[Manifest]:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "resources": {
-            "requests": {"cpu": "4", "memory": "16Gi"},
-            "limits": {"memory": "16Gi"},
-        },
+        "resources": {"requests": {"cpu": "4", **sizes}, "limits": sizes},
         "volumeMounts": [
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - memory
@@ -82,7 +82,7 @@ def _runtime(spec: PlatformSpec) -> list[Manifest]:
         },
         "containers": [container],
         "volumes": [
-            {"name": "scratch", "emptyDir": {"sizeLimit": "50Gi"}},
+            {"name": "scratch", "emptyDir": {"sizeLimit": f"{_SCRATCH_GIB}Gi"}},
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}},
         ],
     }

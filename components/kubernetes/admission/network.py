@@ -49,7 +49,7 @@ def _exposure(scope: ClusterScope) -> tuple[Policy, ...]:
         *_endpoints(scope),
         _ingresses(),
         *_gateways(),
-        _routes(),
+        _routes(scope),
     )
 
 
@@ -260,7 +260,7 @@ def _listeners() -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def _routes() -> Policy:
+def _routes(scope: ClusterScope) -> Policy:
     """Without a name a route has those of its gateway's listeners, which are judged there."""
     return Policy(
         "routes",
@@ -268,12 +268,64 @@ def _routes() -> Policy:
         (
             Check(
                 _HOST,
-                'object.spec.?hostnames.orValue([]).filter(h, h.contains("*"))',
+                'variables.hosts.filter(h, h.contains("*"))',
                 "the route serves hosts of others", "full names, or none: those of its gateway",
                 "name every host",
             ),
+            Check(
+                "kubernetes-route-host",
+                _each_filter(
+                    f"{_led_to('requestRedirect')} + {_led_to('urlRewrite')}",
+                    _elsewhere(scope, "h"),
+                ),
+                "callers are sent elsewhere", f"the route's own hosts, {_REACH}",
+                "name one of these, or no host",
+            ),
+            Check(
+                "kubernetes-route-origins",
+                _each_filter(
+                    "f.?cors.?allowOrigins.orValue([])",
+                    'h.contains("*") || !isURL(h) || '
+                    f"({_elsewhere(scope, 'url(h).getHostname()')})",
+                ),
+                "pages of others may read the answers", f"origins in full, of {_REACH}",
+                "name the origins, as https://app.example.ae",
+            ),
         ),
+        {
+            "hosts": "object.spec.?hostnames.orValue([])",
+            "rules": "object.spec.?rules.orValue([])",
+        },
     )  # fmt: skip
+
+
+def _led_to(kind: str) -> str:
+    """The host that a filter ``f`` of a kind leads to, as a list."""
+    return f'(f.?{kind}.?hostname.orValue("") == "" ? [] : [f.{kind}.hostname])'
+
+
+def _elsewhere(scope: ClusterScope, host: str) -> str:
+    own = is_own_host(host, scope.hosts_pattern, scope.networks)
+    return f"!({host} in variables.hosts) && !{own}"
+
+
+def _each_filter(found: str, wrong: str) -> str:
+    """What is wrong with texts ``h`` that filters ``f`` of a route have, as a list of texts.
+
+    Args:
+        found: the texts of a filter, a list.
+        wrong: whether text ``h`` is one to name.
+    """
+    listed = f'.?filters.orValue([]).map(f, ({found}).filter(h, {wrong}).join(", ")){_SAID}'
+    return (
+        f'variables.rules.map(r, r{listed}.join(", ")){_SAID} + '
+        f'variables.rules.map(r, r.?backendRefs.orValue([]).map(b, b{listed}.join(", ")){_SAID}'
+        f'.join(", ")){_SAID}'
+    )
+
+
+#: Without what has nothing to say.
+_SAID = '.filter(s, s != "")'
 
 
 _NETWORK_POLICIES = (Target("networking.k8s.io", "v1", ("networkpolicies",)),)

@@ -72,7 +72,9 @@ def _pinning(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
     # Kubelets register static pods with their own name.
     by_scheduler = 'request.userInfo.username.startsWith("system:node:")'
     fresh = 'request.operation == "CREATE" && ' if shape.is_pod else ""
-    return pinned, *refused("pinning", f"{fresh}!{by_scheduler}")
+    # DaemonSets' pods name their node in an affinity, which their controller writes.
+    of_nodes = f" && !({DAEMON_SETS})" if shape.is_pod else ""
+    return pinned, *refused("pinning", f"{fresh}!{by_scheduler}{of_nodes}")
 
 
 def _nodes(scope: ClusterScope) -> Policy:

@@ -23,6 +23,7 @@ from falaj.components.catalogue.clusters import (
 )
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes.addons.addon import MONITORING
 
 # Parts of CEL expressions: https://kubernetes.io/docs/reference/using-api/cel/
 
@@ -113,10 +114,20 @@ def hosts_pattern(regions: Iterable[tuple[str, str]], listed: Iterable[str]) -> 
                 rf"(?:.+\.)?{region}\.(?:(?:cloudapp|monitor|data)\.)*"
                 r"(?:azure\.com|azure\.net|windows\.net|azurecr\.io|azmk8s\.io)"
             )
-    for each in listed:
-        name = re.split(r"[:/]", each, maxsplit=1)[0].lower()
-        names.append(r".+\." + re.escape(name[2:]) if name.startswith("*.") else re.escape(name))
-    return rf"^(?:{'|'.join(names)})\.?$"
+    return rf"^(?:{'|'.join((*names, *_listed(listed)))})\.?$"
+
+
+def listed_pattern(listed: Iterable[str]) -> str:
+    """Names of listed hosts alone; where none is listed nothing that is a name."""
+    return rf"^(?:{'|'.join(_listed(listed)) or '-'})\.?$"
+
+
+def _listed(listed: Iterable[str]) -> list[str]:
+    names = [re.split(r"[:/]", each, maxsplit=1)[0].lower() for each in listed]
+    return [
+        r".+\." + re.escape(each[2:]) if each.startswith("*.") else re.escape(each)
+        for each in names
+    ]
 
 
 def images_pattern(registries: Iterable[str], regions: Iterable[str] = ()) -> str:
@@ -342,6 +353,7 @@ class ClusterScope:
     runtime_classes: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
     partner_regions: tuple[str, ...] = ()
+    metrics_hosts: tuple[str, ...] = ()
 
     @property
     def with_nodes(self) -> frozenset[str]:
@@ -384,6 +396,18 @@ class ClusterScope:
         """Names of hosts that may be reached."""
         regions = [(each.cloud, each.region) for each in catalogue.all_places()]
         return hosts_pattern(regions, self.hosts)
+
+    @property
+    def metrics_pattern(self) -> str:
+        """Addresses of servers of metrics that scalers may ask."""
+        services = rf"[a-z][a-z0-9-]*\.{MONITORING}(?:\.svc(?:\.cluster\.local)?)?"
+        names = "|".join(_listed(self.metrics_hosts)) or services
+        return rf"^https?://(?:{names})(?::[0-9]+)?(?:/[\w/.-]*)?$"
+
+    @property
+    def metrics_said(self) -> str:
+        """The same in words."""
+        return ", ".join(self.metrics_hosts) or f"services of {MONITORING}"
 
     @property
     def aws_regions(self) -> tuple[str, ...]:

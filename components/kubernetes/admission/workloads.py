@@ -21,6 +21,8 @@ from falaj.components.kubernetes.admission.policy import (
     Target,
     each_container,
     images_pattern,
+    is_own_address,
+    is_own_host,
     literal,
     text,
     texts,
@@ -209,6 +211,7 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
         *_images(scope),
         *_host_access(scope),
         *_priorities(scope),
+        *_names(scope),
         *_gpus(scope),
         *_tokens(scope),
     )
@@ -280,6 +283,37 @@ def _priorities(scope: ClusterScope) -> tuple[Policy, ...]:
     return PodPolicy("priorities", lambda _: (check,), exempt=scope.platform).policies()
 
 
+def _names(scope: ClusterScope) -> tuple[Policy, ...]:
+    """Whom pods ask for names, and addresses that they give names to by themselves.
+
+    A domain that is searched gets every name that isn't found elsewhere.
+    """
+    config = "variables.pod.?dnsConfig"
+    server = is_own_address("s", scope.networks)
+    domain = is_own_host("s", scope.hosts_pattern, scope.networks)
+    address = is_own_address("a.ip", scope.networks)
+    checks = (
+        Check(
+            "kubernetes-dns",
+            f"{config}.?nameservers.orValue([]).filter(s, !{server}) + "
+            f'{config}.?searches.orValue([]).filter(s, s != "." && !{domain})',
+            "names are asked elsewhere",
+            "servers of one's own networks, and domains of one's own or in allowed_hosts",
+            "remove them from dnsConfig: the cluster's own are asked",
+        ),
+        Check(
+            "kubernetes-host-aliases",
+            f'variables.pod.?hostAliases.orValue([]).filter(a, a.ip != "" && !{address})'
+            ".map(a, a.ip)",
+            "names are given to addresses elsewhere",
+            "addresses of one's own networks",
+            "remove them from hostAliases, and name the host in allowed_hosts",
+        ),
+        *refused("names"),
+    )
+    return PodPolicy("names", lambda _: checks, exempt=scope.with_nodes).policies()
+
+
 #: Operators of pods' resources that a GPU, or a part of one, is called by.
 _GPU = 'k.startsWith("nvidia.com/")'
 
@@ -299,10 +333,12 @@ def _gpus(scope: ClusterScope) -> tuple[Policy, ...]:
 def _tolerations(_: Shape) -> tuple[Check, ...]:
     asks = " || ".join(
         f"variables.pod.?{each}.orValue([]).exists(c, "
-        f"c.?resources.?limits.orValue({{}}).exists(k, {_GPU}))"
+        f"c.?resources.?limits.orValue({{}}).exists(k, {_GPU} && "
+        f'quantity(string(c.resources.limits[k])).isGreaterThan(quantity("0"))))'
         for each in CONTAINER_LISTS[:2]
     )
-    gpu = f"({asks} || size(variables.pod.?resourceClaims.orValue([])) > 0)"
+    # A claim doesn't say whether it is for a GPU, and none of a GPU is one all the same.
+    gpu = f"({asks})"
     key = 't.?key.orValue("")'
     of_all = f'({key} == "" && t.?operator.orValue("") == "Exists")'
     of_system = f"{key} in {texts(SYSTEM_TAINTS)}"

@@ -14,6 +14,15 @@ from falaj.components.kubernetes._load_balancer import private_load_balancer
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._placed import REGION_LABEL, TENANT_LABEL, ZONE_LABEL
 from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
+from falaj.components.kubernetes.admission.policy import (
+    Check,
+    Policy,
+    Target,
+    listed_pattern,
+    text,
+    texts,
+)
+from falaj.components.kubernetes.admission.policy import manifests as admission_manifests
 from falaj.components.kubernetes.gateway.arguments import (
     GatewayArgs,
     GatewayGrantArgs,
@@ -212,12 +221,6 @@ def listeners(spec: GatewaySpec) -> list[Manifest]:
             "renewBefore": "720h",
         },
     }
-    whose = {
-        "matchLabels": {PURPOSE_LABEL: "serving"},
-        "matchExpressions": [
-            {"key": TENANT_LABEL, "operator": "In", "values": list(spec.tenants)}
-        ],
-    }
     gateway: Manifest = {
         "apiVersion": GATEWAY,
         "kind": "Gateway",
@@ -231,13 +234,24 @@ def listeners(spec: GatewaySpec) -> list[Manifest]:
                     "port": 443,
                     "protocol": "HTTPS",
                     "tls": {"mode": "Terminate", "certificateRefs": [{"name": secret}]},
-                    "allowedRoutes": {"namespaces": {"from": "Selector", "selector": whose}},
+                    "allowedRoutes": {
+                        "namespaces": {"from": "Selector", "selector": _whose(spec, host)}
+                    },
                 }
                 for index, host in enumerate(spec.hosts)
             ],
         },
     }
     return [certificate, gateway]
+
+
+def _whose(spec: GatewaySpec, host: str) -> dict[str, Any]:
+    """Namespaces whose routes may serve a host."""
+    tenants = [tenant for tenant, hosts in spec.hosts_of.items() if host in hosts]
+    return {
+        "matchLabels": {PURPOSE_LABEL: "serving"},
+        "matchExpressions": [{"key": TENANT_LABEL, "operator": "In", "values": tenants}],
+    }
 
 
 def policies(spec: GatewaySpec) -> list[Manifest]:
@@ -324,6 +338,71 @@ def grants(spec: GatewaySpec) -> list[Manifest]:
         }
         for routes, services, names in spec.grants
     ]
+
+
+def admission(spec: GatewaySpec) -> list[Manifest]:
+    """What the API server refuses of routes, which the gateway itself would leave unattached.
+
+    A route that is refused tells its author why; one that isn't attached tells nobody.
+    """
+    # https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec
+    here = "request.namespace"
+    parent = (
+        f"object.spec.?parentRefs.orValue([]).exists(p, p.name == {text(spec.name)} && "
+        f'p.?kind.orValue("Gateway") == "Gateway" && '
+        f"p.?namespace.orValue({here}) == {text(spec.namespace)})"
+    )
+    whose = ", ".join(
+        f"{text(tenant)}: {text(listed_pattern(hosts))}" for tenant, hosts in spec.hosts_of.items()
+    )
+    granted = texts(f"{routes}/{services}" for routes, services, _ in spec.grants)
+    rules = "object.spec.?rules.orValue([])"
+    elsewhere = f"b.?namespace.orValue({here})"
+    not_granted = f"{elsewhere} != {here} && !({here} + {text('/')} + {elsewhere} in {granted})"
+    said = '.filter(s, s != "")'
+
+    def foreign(services: str) -> str:
+        return f'{services}.filter(b, {not_granted}).map(b, {elsewhere} + "/" + b.name).join(", ")'
+
+    def mirrored(of: str) -> str:
+        filters = f"{of}.?filters.orValue([]).filter(f, f.?requestMirror.hasValue())"
+        return f'{filters}.map(f, {foreign("[f.requestMirror.backendRef]")}){said}.join(", ")'
+
+    services = "r.?backendRefs.orValue([])"
+    led = (
+        foreign(services),
+        mirrored("r"),
+        f'{services}.map(k, {mirrored("k")}){said}.join(", ")',
+    )
+    hosts = Check(
+        "cluster-route-host",
+        "variables.hosts.filter(h, !(variables.tenant in variables.whose) || "
+        "!h.lowerAscii().matches(variables.whose[variables.tenant]))",
+        "the route serves hosts of another tenant",
+        "; ".join(f"{tenant}: {', '.join(hosts)}" for tenant, hosts in spec.hosts_of.items()),
+        "name hosts of one's own, or none",
+    )
+    backends = Check(
+        "cluster-route-service",
+        " + ".join(f"{rules}.map(r, {each}){said}" for each in led),
+        "the route leads to services of another namespace",
+        "services of its own namespace, and what the gateway's grants name",
+        "name one of these",
+    )
+    policy = Policy(
+        f"{spec.name}-routes",
+        (Target("gateway.networking.k8s.io", "v1", ("httproutes", "grpcroutes", "tlsroutes")),),
+        (hosts, backends),
+        {
+            "hosts": "object.spec.?hostnames.orValue([])",
+            "tenant": f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")',
+            "whose": f"{{{whose}}}",
+        },
+        {"of-this-gateway": parent},
+    )
+    return list(
+        admission_manifests((policy,), spec.placed.labels(spec.name), spec.placed.annotations())
+    )
 
 
 def _clients(spec: GatewaySpec) -> dict[str, Any]:
@@ -501,4 +580,5 @@ def manifests(spec: GatewaySpec) -> list[Manifest]:
         *policies(spec),
         *network_policies(spec),
         *grants(spec),
+        *admission(spec),
     ]

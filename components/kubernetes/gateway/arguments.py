@@ -96,6 +96,9 @@ class GatewayArgs(InClusterArgs):
     Needed with either. Default: none."""
     tenants: NotRequired[list[str]]
     """Tenants whose serving namespaces may have routes here. Default: ``tenant``."""
+    hosts_of: NotRequired[dict[str, list[str]]]
+    """Which of ``hosts`` are a tenant's, by tenant: its routes serve no others, and nobody else's
+    serve these. Needed with several tenants. Default: all are the one tenant's."""
     allowed_cidrs: NotRequired[list[str]]
     """Ranges of clients. Default: the private ones of RFC 1918."""
     address: NotRequired[str]
@@ -147,6 +150,8 @@ class GatewaySpec:
     tokens: Mapping[str, Mapping[str, Any]]
     login: Mapping[str, Any] | None
     tenants: tuple[str, ...]
+    hosts_of: Mapping[str, tuple[str, ...]]
+    """Hosts of each tenant; together they are all hosts."""
     allowed_cidrs: tuple[str, ...]
     issuer_cidrs: tuple[str, ...]
     address: str
@@ -187,6 +192,7 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     if not tokens and login is None:
         errors.say("tokens", "missing; nobody gets in without a token or a login")
     tenants = errors.texts("tenants", given.get("tenants", [placed.tenant if placed else "x"]))
+    hosts_of = _hosts_of(given.get("hosts_of"), hosts, tenants, errors)
     ranges = _ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), errors)
     asks = login is not None or any(each.get("jwks_uri") for each in tokens.values())
     issuers: tuple[str, ...] = ()
@@ -214,9 +220,9 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GatewaySpec(
-        placed, name, hosts, (kind, issuer), tokens, login, tenants, ranges, issuers, address,
-        str(given.get("subnet") or ""), rates, size, seconds, secret, grants, (fewest, most),
-        where, image,
+        placed, name, hosts, (kind, issuer), tokens, login, tenants, hosts_of, ranges, issuers,
+        address, str(given.get("subnet") or ""), rates, size, seconds, secret, grants,
+        (fewest, most), where, image,
     )  # fmt: skip
 
 
@@ -228,6 +234,44 @@ def _hosts(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
         if not _HOST.match(each):
             errors.add(f"hosts[{position}]", each, "a full name such as api.acme.ae")
     return hosts
+
+
+def _hosts_of(
+    value: object, hosts: tuple[str, ...], tenants: tuple[str, ...], errors: ArgumentErrors
+) -> dict[str, tuple[str, ...]]:
+    """Hosts by tenant: each is of one, and none is below another tenant's."""
+    if value is None:
+        if len(tenants) > 1:
+            errors.say(
+                "hosts_of",
+                "missing; with several tenants say whose each host is, or routes of one would "
+                "serve paths of another",
+            )
+        return {tenants[0]: hosts} if len(tenants) == 1 else {}
+    found: dict[str, tuple[str, ...]] = {}
+    owners: dict[str, str] = {}
+    for tenant, listed in by_name("hosts_of", value, errors).items():
+        at = f"hosts_of[{tenant!r}]"
+        errors.choice(at, tenant, tenants)
+        found[tenant] = errors.texts(at, listed)
+        for position, each in enumerate(found[tenant]):
+            errors.choice(f"{at}[{position}]", each, hosts)
+            for other, owner in owners.items():
+                if owner != tenant and (_covers(each, other) or _covers(other, each)):
+                    errors.add(
+                        f"{at}[{position}]", each, "hosts of one tenant each",
+                        f"{other} is {owner}'s",
+                    )  # fmt: skip
+            owners[each] = tenant
+    for each in hosts:
+        if each not in owners:
+            errors.say("hosts_of", f"says nothing of {each}; give it to one of the tenants")
+    return found
+
+
+def _covers(host: str, other: str) -> bool:
+    """Whether requests to the one may be requests to the other."""
+    return host == other or (host.startswith("*.") and other.endswith(host[1:]))
 
 
 def _tokens(

@@ -7,8 +7,9 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
+from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
+from falaj.components.kubernetes._placed import CLOUDS, InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes._validation import (
     amount,
     by_name,
@@ -37,6 +38,12 @@ from falaj.components.kubernetes.tenant.roles import (
     roles,
     subject,
 )
+from falaj.components.kubernetes.training.placement import (
+    EFA,
+    EFA_PAGES_MIB,
+    FABRIC_DEVICES,
+    PAGES,
+)
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 from falaj.components.specification.property_names import engine_inputs
@@ -59,6 +66,17 @@ class TenantNamespaceArgs(TypedDict):
     devices: NotRequired[dict[str, int]]
     """GPUs by the name that pods ask for: ``nvidia.com/gpu``, ``nvidia.com/mig-1g.18gb`` or
     ``nvidia.com/gpu.shared``. What isn't named can't be had. Default: none."""
+    interfaces: NotRequired[dict[str, int]]
+    """Interfaces of the fabric by the name that pods ask for: ``rdma/ib``, or on EKS
+    ``vpc.amazonaws.com/efa``. What isn't named can't be had. Default: for training as many as the
+    whole GPUs of ``devices`` can have, one of InfiniBand each, of EFA the region's most for a GPU;
+    for serving none."""
+    huge_pages_mib: NotRequired[int]
+    """Huge pages of 2 MiB that all pods ask for together, in MiB. Default: 5120 for each whole GPU
+    of training on EKS, where EFA takes them, else none."""
+    local_storage_gib: NotRequired[int]
+    """Disk of the nodes that all pods ask for together, for logs, what containers write, and
+    scratch. Default: 4096. A container that says nothing gets 1."""
     storage_gib: NotRequired[dict[str, int]]
     """Storage by class. Default: 100 of ``falaj-block``, and 1024 of ``falaj-files`` for
     training."""
@@ -166,13 +184,10 @@ class TenantSpec:
 
     @property
     def devices(self) -> frozenset[str]:
-        """Every kind of GPU that the tenant was given."""
-        return frozenset(
-            device
-            for each in self.namespaces
-            for device, most in each.quota.devices.items()
-            if most
-        )
+        """Every kind of GPU, interface and huge page that the tenant was given."""
+        quotas = [each.quota for each in self.namespaces]
+        named = {device for quota in quotas for device, most in quota.devices.items() if most}
+        return frozenset(named | {PAGES for quota in quotas if quota.huge_pages_mib})
 
 
 def check(name: str, args: TenantArgs) -> TenantSpec:
@@ -192,7 +207,7 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
             "shares_gpus", True, "false, where data_class is 'restricted'",
             "time slices share one memory; use MIG profiles",
         )  # fmt: skip
-    namespaces = _namespaces(tenant, given, shares, errors)
+    namespaces = _namespaces(tenant, given, shares, placed, errors)
     members = checked_members(tenant, given, errors)
     priorities = errors.texts(
         "priorities", given.get("priorities", [each for each in PRIORITIES if each != URGENT])
@@ -223,7 +238,11 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
 
 
 def _namespaces(
-    tenant: str, args: Mapping[str, Any], shares: bool, errors: ArgumentErrors
+    tenant: str,
+    args: Mapping[str, Any],
+    shares: bool,
+    placed: InCluster | None,
+    errors: ArgumentErrors,
 ) -> tuple[TenantNamespace, ...]:
     found: list[TenantNamespace] = []
     further = by_name("further", args.get("further", {}), errors)
@@ -241,7 +260,7 @@ def _namespaces(
         elif purpose not in PURPOSES:
             errors.add(f"{at}.purpose", purpose, ", ".join(PURPOSES))
         else:
-            quota = checked_quota(at, one, purpose, shares, errors)
+            quota = checked_quota(at, one, errors, purpose=purpose, shares=shares, placed=placed)
             found.append(TenantNamespace(f"{tenant}-{suffix}", str(purpose), quota))
     return tuple(found)
 
@@ -265,7 +284,13 @@ _CLIENT_ID: Final = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def checked_quota(
-    at: str, given: Mapping[str, Any], purpose: object, shares: bool, errors: ArgumentErrors
+    at: str,
+    given: Mapping[str, Any],
+    errors: ArgumentErrors,
+    *,
+    purpose: object,
+    shares: bool,
+    placed: InCluster | None,
 ) -> Quota:
     """How much a namespace takes."""
     storage = {"falaj-block": 100, **({"falaj-files": 1024} if purpose == "training" else {})}
@@ -282,10 +307,18 @@ def checked_quota(
                 f"{at}.devices[{name!r}]", name, "whole GPUs or MIG profiles",
                 "or set shares_gpus to true, where others may be on the same GPU",
             )  # fmt: skip
+    usual, pages = _of_fabric(placed, devices.get(GPU, 0) if purpose == "training" else 0)
+    interfaces = _counts(f"{at}.interfaces", given.get("interfaces", usual), errors)
+    for name in interfaces:
+        allowed = FABRIC_DEVICES[placed.distribution if placed else "existing"]
+        if name != allowed:
+            errors.add(f"{at}.interfaces[{name!r}]", name, allowed)
     return Quota(
         amount(f"{at}.cpu", given.get("cpu", 64), errors),
         memory,
-        devices,
+        {**devices, **interfaces},
+        errors.whole(f"{at}.huge_pages_mib", given.get("huge_pages_mib", pages), 0, _MOST),
+        errors.whole(f"{at}.local_storage_gib", given.get("local_storage_gib", 4096), 1, _MOST),
         _counts(f"{at}.storage_gib", given.get("storage_gib", storage), errors),
         errors.whole(f"{at}.pods", given.get("pods", 250), 0, _MOST),
         errors.whole(f"{at}.objects", given.get("objects", 200), 1, _MOST),
@@ -294,6 +327,18 @@ def checked_quota(
             given.get("largest_pod_memory_gib", memory), 1, _MOST,
         ),
     )  # fmt: skip
+
+
+def _of_fabric(placed: InCluster | None, gpus: int) -> tuple[dict[str, int], int]:
+    """Interfaces and MiB of huge pages that so many whole GPUs can use."""
+    if not gpus or placed is None:
+        return {}, 0
+    name = FABRIC_DEVICES[placed.distribution]
+    if name != EFA:
+        return {name: gpus}, 0
+    machines = catalogue.place(CLOUDS[placed.distribution], placed.region).machines()
+    shares = [-(-each.efa_interfaces // int(each.gpu_count)) for each in machines if each.gpu]
+    return {name: gpus * max([1, *shares])}, gpus * EFA_PAGES_MIB
 
 
 def _counts(at: str, value: object, errors: ArgumentErrors) -> dict[str, int]:
@@ -499,8 +544,9 @@ def manifests(spec: TenantSpec) -> list[Manifest]:
         client = spec.client_ids.get(each.purpose, "")
         found += service_accounts(placed, name, each.name, each.purpose, client)
         found += quotas(
-            placed, name, each.name, each.purpose, quota=each.quota, priorities=spec.priorities
-        )
+            placed, name, each.name, each.purpose,
+            quota=each.quota, priorities=spec.priorities, known=spec.devices,
+        )  # fmt: skip
         found += network_policies(
             placed,
             name,

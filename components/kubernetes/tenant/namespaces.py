@@ -9,7 +9,7 @@ cost in an hour, as OpenCost exports both: https://opencost.io/docs/integrations
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ import pulumi
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, quantity
+from falaj.components.kubernetes.training.placement import PAGES
 from falaj.components.specification.node_pools import PREFIX
 
 PURPOSE_LABEL: Final = f"{PREFIX}duty"
@@ -122,7 +123,11 @@ class Quota:
     """Cores."""
     memory_gib: int
     devices: Mapping[str, int]
-    """GPUs and parts of them by the resource's name."""
+    """GPUs, parts of them and interfaces of the fabric by the resource's name."""
+    huge_pages_mib: int
+    """Of 2 MiB each."""
+    local_storage_gib: int
+    """Disk of nodes: logs, what containers write, and their scratch volumes."""
     storage_gib: Mapping[str, int]
     """By storage class."""
     pods: int
@@ -139,14 +144,30 @@ def quotas(
     *,
     quota: Quota,
     priorities: Sequence[str],
+    known: Collection[str],
 ) -> list[Manifest]:
-    """Quotas of a namespace for ``training`` or ``serving``, and its default sizes."""
-    devices = {GPU: 0, SHARED_GPU: 0, **quota.devices}
+    """Quotas of a namespace for ``training`` or ``serving``, and its default sizes.
+
+    Args:
+        placed: the tenant.
+        component: name of the component.
+        namespace: where they are.
+        of: what the namespace is for.
+        quota: what is given.
+        priorities: what its pods may have.
+        known: devices of any of the tenant's namespaces. A quota doesn't count what it doesn't
+            name, so that what is another namespace's is named with none.
+    """
+    none = dict.fromkeys((each for each in known if each != PAGES), 0)
+    devices = {GPU: 0, SHARED_GPU: 0, **none, **quota.devices}
     compute = {
         "requests.cpu": quantity("cpu", round(quota.cpu * 1000)),
         "requests.memory": f"{quota.memory_gib}Gi",
         "limits.memory": f"{quota.memory_gib}Gi",
         "pods": str(quota.pods),
+        "requests.ephemeral-storage": f"{quota.local_storage_gib}Gi",
+        "limits.ephemeral-storage": f"{quota.local_storage_gib}Gi",
+        f"requests.{PAGES}": f"{quota.huge_pages_mib}Mi" if quota.huge_pages_mib else "0",
         **{f"requests.{name}": str(most) for name, most in sorted(devices.items())},
     }
     storage = {
@@ -198,6 +219,7 @@ def quotas(
 
 def _limit_range(placed: InCluster, component: str, namespace: str, quota: Quota) -> Manifest:
     """Sizes of containers that name none, which the quota would refuse, and the largest."""
+    sizes = {"memory": "256Mi", "ephemeral-storage": "1Gi"}
     return {
         "apiVersion": "v1",
         "kind": "LimitRange",
@@ -206,8 +228,9 @@ def _limit_range(placed: InCluster, component: str, namespace: str, quota: Quota
             "limits": [
                 {
                     "type": "Container",
-                    "defaultRequest": {"cpu": "100m", "memory": "256Mi"},
-                    "default": {"memory": "256Mi"},
+                    "defaultRequest": {"cpu": "100m", **sizes},
+                    # Without a limit on disk the quota counts what is asked for, not what is used.
+                    "default": sizes,
                 },
                 {
                     "type": "Pod",

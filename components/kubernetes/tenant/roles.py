@@ -188,8 +188,8 @@ def _binding(kind: str, about: dict[str, Any], subjects: Sequence[dict[str, str]
 
 _ADMISSION_API: Final = "admissionregistration.k8s.io/v1"
 _PRIORITY: Final = "kueue.x-k8s.io/priority-class"
-#: Extended resources of GPUs, whole or shared.
-_DEVICES: Final = "nvidia.com/"
+#: What every node has; quotas count it.
+_EVERYWHERE: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 def admission_policies(
@@ -202,6 +202,7 @@ def admission_policies(
     """Policies with their bindings to the tenant's namespaces."""
     tenant = placed.tenant
     labels = "object.metadata.?labels.orValue({})"
+    given = _list([*_EVERYWHERE, *sorted(devices)])
     found = _admission_policy(
         placed,
         component,
@@ -240,10 +241,14 @@ def admission_policies(
         resources=(("", "pods"),),
         validations=[(
             "(object.spec.containers + object.spec.?initContainers.orValue([])).all(each, "
-            "each.?resources.?limits.orValue({}).all(name, "
-            f"!name.startsWith('{_DEVICES}') || name in {_list(sorted(devices))}))",
+            f"each.?resources.?limits.orValue({{}}).all(name, name in {given}) && "
+            f"each.?resources.?requests.orValue({{}}).all(name, name in {given}))",
             f"{tenant} was given {', '.join(sorted(devices)) or 'no GPUs'}; ask the platform's "
-            "owner for other kinds of GPU",
+            "owner for other kinds of GPU, devices and pages",
+        ), (
+            "size(object.spec.?resourceClaims.orValue([])) == 0",
+            f"devices of {tenant} are asked for by their names in limits, which quotas count; "
+            "remove resourceClaims",
         )],
     )  # fmt: skip
     return found

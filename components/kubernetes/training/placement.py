@@ -34,9 +34,15 @@ top: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology.h
 
 #: Resources of an SR-IOV device plugin (one per GPU), and of pages that libfabric registers:
 #: github.com/Azure/aks-rdma-infiniband; aws-samples/awsome-distributed-training.
-_INFINIBAND: Final = "rdma/ib"
-_EFA: Final = "vpc.amazonaws.com/efa"
-_EFA_PAGES: Final = {"hugepages-2Mi": "5120Mi"}
+INFINIBAND: Final = "rdma/ib"
+EFA: Final = "vpc.amazonaws.com/efa"
+FABRIC_DEVICES: Final[Mapping[str, str]] = {
+    "eks": EFA, "aks": INFINIBAND, "existing": INFINIBAND,
+}  # fmt: skip
+"""What a pod asks for to use the fabric, by distribution."""
+PAGES: Final = "hugepages-2Mi"
+EFA_PAGES_MIB: Final = 5120
+"""Of each pod that uses EFA."""
 
 _MIG: Final = re.compile(r"-(mig-\d+g\.\d+gb)(-|$)")
 _SLICES: Final = re.compile(r"-time-slicing-\d+(-|$)")
@@ -97,7 +103,7 @@ def fabric_devices(
         errors.say("fabric", f"given {fabric!r}, which is for whole GPUs, not for {flavor!r}")
         return "none", {}
     if fabric == "infiniband":
-        return "infiniband", {_INFINIBAND: str(gpus)}
+        return "infiniband", {INFINIBAND: str(gpus)}
     return "efa", _efa(given, placed, gpu_of(flavor), gpus, errors)
 
 
@@ -127,7 +133,7 @@ def _efa(
             f"GPU(s), which leaves none for {gpus}; ask for all of them or choose another machine",
         )
         return {}
-    return {_EFA: str(count), **_EFA_PAGES}
+    return {EFA: str(count), PAGES: f"{EFA_PAGES_MIB}Mi"}
 
 
 def checked_topology(

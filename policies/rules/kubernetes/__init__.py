@@ -16,9 +16,11 @@ from falaj.policies.rules.kubernetes import (
     placement,
     pod_security,
     rbac,
+    scalers,
     services,
     settings,
     storage,
+    tenants,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -27,11 +29,13 @@ RULES: tuple[Rule, ...] = (
     *placement.RULES,
     *network_policies.RULES,
     *services.RULES,
+    *scalers.RULES,
     *gateways.RULES,
     *mesh.RULES,
     *egress.RULES,
     *destinations.RULES,
     *storage.RULES,
+    *tenants.RULES,
     *settings.RULES,
     *rbac.RULES,
     *credentials.RULES,

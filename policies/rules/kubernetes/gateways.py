@@ -23,9 +23,12 @@ from falaj.policies.model import (
     items,
     leaves,
     rule,
+    select,
     text,
 )
+from falaj.policies.reading.hosts import host_of
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
+from falaj.policies.reading.services import may_reach
 
 _GATEWAYS: Final = kinds(
     "networking.k8s.io:Ingress",
@@ -325,9 +328,81 @@ def _in(holder: Any, key: str) -> Any:
     return holder if is_unknown(holder) else get(holder, key)
 
 
+_FILTERS: Final = ("spec.rules.filters", "spec.rules.backendRefs.filters")
+_HTTP_ROUTES: Final = kinds(f"{_GATEWAY_API}:HTTPRoute")
+
+
+def _led_elsewhere(manifest: Manifest, host: str, context: Context) -> bool:
+    served = {text(each).lower() for each in items(manifest.get("spec.hostnames"))}
+    return host.lower() not in served and not may_reach(host, context.settings)
+
+
+@rule(
+    "kubernetes-route-host",
+    "Routes send callers to hosts of one's own",
+    Severity.HIGH,
+    _HTTP_ROUTES,
+    ("pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.14", "iso27001:A.8.12"),
+    "Remove the hostname of the redirect or rewrite, or name a host of the route, of your own "
+    "networks or of allowedHosts.",
+)
+def route_host(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Whoever is redirected asks the other host the same again, with what he sends."""
+    for manifest in manifests(resource):
+        if manifest.group != _GATEWAY_API or manifest.kind != "HTTPRoute":
+            continue
+        for filters in _FILTERS:
+            for kind in ("requestRedirect", "urlRewrite"):
+                for path, host in select(manifest.body, f"{filters}.{kind}.hostname"):
+                    if is_unknown(host):
+                        yield manifest.indeterminate(path, f"where callers are sent {host.reason}")
+                    elif text(host) and _led_elsewhere(manifest, text(host), context):
+                        yield manifest.violation(
+                            path, f"{format_value(host)} is neither a host of the route, nor "
+                            "private, nor in an allowed region, nor one of allowedHosts"
+                        )  # fmt: skip
+
+
+_ORIGINS: Final = {
+    "HTTPRoute": tuple(f"{each}.cors.allowOrigins" for each in _FILTERS),
+    "SecurityPolicy": ("spec.cors.allowOrigins",),
+}
+
+
+@rule(
+    "kubernetes-route-origins",
+    "Answers are for pages of one's own",
+    Severity.MEDIUM,
+    _HTTP_ROUTES | kinds("gateway.envoyproxy.io:SecurityPolicy"),
+    ("iso27001:A.8.12", "iso27001:A.8.20", "uae-ia:T4.5.3", "nist-800-207:2"),
+    "Name the origins in allowOrigins in full, as https://app.example.ae, of your own networks "
+    "or of allowedHosts.",
+)
+def route_origins(resource: Resource, context: Context) -> Iterator[Finding]:
+    """No page of somebody else's reads answers with the rights of who looks at it."""
+    for manifest in manifests(resource):
+        if manifest.group not in {_GATEWAY_API, "gateway.envoyproxy.io"}:
+            continue
+        for at in _ORIGINS.get(manifest.kind, ()):
+            for path, origin in select(manifest.body, at):
+                host = host_of(origin)
+                if is_unknown(origin):
+                    yield manifest.indeterminate(path, f"whose pages may read {origin.reason}")
+                elif (
+                    "*" in text(origin)
+                    or "://" not in text(origin)
+                    or _led_elsewhere(manifest, host, context)
+                ):
+                    yield manifest.violation(
+                        path, f"{format_value(origin)} isn't an origin of one's own, in full"
+                    )
+
+
 RULES: tuple[Rule, ...] = (
     gateway_tls,
     public_gateway,
     ingress_snippet,
     ingress_host,
+    route_host,
+    route_origins,
 )

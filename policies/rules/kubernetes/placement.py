@@ -35,6 +35,7 @@ from falaj.policies.model import (
     is_true,
     is_unknown,
     items,
+    number,
     rule,
     text,
 )
@@ -294,16 +295,30 @@ def tolerations(pod: Pod, context: Context) -> Iterator[Finding]:
 
 
 def _asks_for_gpu(pod: Pod) -> bool:
-    """Whether it asks for a GPU or a claim, or may do so where that can't be seen."""
-    if pod.is_partial or pod.is_bare or items(pod.get("resourceClaims")):
+    """Whether it asks for a GPU, or may do so where that can't be seen.
+
+    A claim (`resourceClaims`) doesn't say what it is for, and none of a GPU is one all the same.
+    """
+    if pod.is_partial or pod.is_bare:
         return True
     for container in pod.containers:
         limits = ABSENT if container.hidden else container.get("resources.limits")
         if container.hidden or is_unknown(limits):
             return True
-        if isinstance(limits, Mapping) and any(str(each).startswith(_GPUS) for each in limits):
+        if isinstance(limits, Mapping) and any(
+            str(key).startswith(_GPUS) and not _is_none(value) for key, value in limits.items()
+        ):
             return True
     return False
+
+
+#: Quantities that are nothing: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+_NOTHING: Final = re.compile(r"[+-]?(?:0+\.?0*|\.0+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
+
+
+def _is_none(quantity: object) -> bool:
+    """Whether a quantity is nothing."""
+    return quantity is None or number(quantity) == 0 or bool(_NOTHING.fullmatch(text(quantity)))
 
 
 #: Devices that schedulers only count where they are a limit.

@@ -95,12 +95,12 @@ def _judge(
 
 @rule(
     "kubernetes-dns",
-    "Pods ask servers of names of one's own",
+    "Pods ask servers of names of one's own, about domains of one's own",
     Severity.HIGH,
     ANY_OBJECT,
     ("iso27001:A.8.20", "iso27001:A.8.12", "uae-ia:T4.5.3", "nist-800-207:2"),
     "Remove dnsConfig.nameservers, so that the cluster's own are asked, or name those of your "
-    "network.",
+    "network. Search domains of your own, or name them in allowedHosts.",
 )
 @each_pod()
 def dns(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -112,6 +112,13 @@ def dns(pod: Pod, context: Context) -> Iterator[Finding]:
             yield pod.indeterminate(path, f"the server of names {each.reason}")
         elif not may_reach(each, context.settings):
             yield pod.violation(path, f"{format_value(each)} is a public server of names")
+    domains = pod.get("dnsConfig.searches")
+    for index, each in enumerate(items(domains)):
+        path = f"dnsConfig.searches[{index}]" if not is_unknown(domains) else "dnsConfig"
+        if is_unknown(each):
+            yield pod.indeterminate(path, f"the domain that is searched {each.reason}")
+        elif each != "." and not may_reach(each, context.settings):
+            yield pod.violation(path, f"names that aren't found are asked of {format_value(each)}")
 
 
 _FORWARD: Final = re.compile(r"(?m)^\s*forward\s+\S+\s+([^{\n]+)")

@@ -39,6 +39,12 @@ def _tokens(**changes: Any) -> dict[str, Any]:
     return {"tokens": {"staff": {**STAFF, **changes}}}
 
 
+def _shared(one: str, other: str) -> dict[str, Any]:
+    """A host of one tenant, and a host of another."""
+    of = {"acme": [one], "globex": [other]}
+    return {"tenants": list(of), "hosts": list({one: 0, other: 0}), "hosts_of": of}
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"hosts": []}, "1 to 16 names"),
     ({"hosts": ["localhost"]}, "a full name such as api.acme.ae"),
@@ -75,6 +81,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"grants": [{**GRANT, "services_in": "globex-serving"}]}, "namespaces of the same tenant"),
     ({"grants": [{**GRANT, "services": []}]}, "at least one name"),
     ({"images": {"envoy": "latest"}}, "envoy"),
+    ({"tenants": ["acme", "globex"]}, "with several tenants say whose each host is"),
+    ({"hosts_of": {"globex": ["models.acme.example"]}}, "hosts_of['globex']: given 'globex'"),
+    ({"hosts_of": {"acme": ["models.globex.example"]}}, "hosts_of['acme'][0]: given"),
+    ({"hosts_of": {"acme": []}}, "says nothing of models.acme.example"),
+    (_shared("a.acme.example", "a.acme.example"), "a.acme.example is acme's"),
+    (_shared("*.acme.example", "a.acme.example"), "*.acme.example is acme's"),
+    (_shared("a.acme.example", "*.acme.example"), "a.acme.example is acme's"),
     ({"client_ca_secret": "A B"}, "at most 63 of a-z"),
 ]  # fmt: skip
 
@@ -134,11 +147,15 @@ def test_proxies_are_reached_by_the_allowed_and_reach_issuers_alone() -> None:
 
 
 def test_routes_come_from_serving_namespaces_of_the_tenants_alone() -> None:
-    found = gateway(tenants=["acme", "globex"])
-    (listener,) = found[f"Gateway/{WHERE}"]["spec"]["listeners"]
-    selector = listener["allowedRoutes"]["namespaces"]["selector"]
-    assert selector["matchLabels"] == {"falaj.io/duty": "serving"}
-    assert selector["matchExpressions"][0]["values"] == ["acme", "globex"]
+    hosts = ["models.acme.example", "models.globex.acme.example"]
+    of = {"acme": hosts[:1], "globex": hosts[1:]}
+    found = gateway(tenants=["acme", "globex"], hosts=hosts, hosts_of=of)
+    listeners = found[f"Gateway/{WHERE}"]["spec"]["listeners"]
+    for listener, whose in zip(listeners, of, strict=True):
+        selector = listener["allowedRoutes"]["namespaces"]["selector"]
+        assert of[whose] == [listener["hostname"]]
+        assert selector["matchLabels"] == {"falaj.io/duty": "serving"}
+        assert selector["matchExpressions"][0]["values"] == [whose]
 
 
 def test_who_is_not_allowed_is_denied_and_each_issuer_has_its_own_claims() -> None:

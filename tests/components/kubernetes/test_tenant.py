@@ -171,7 +171,8 @@ def test_gpus_that_are_not_given_have_a_quota_of_none() -> None:
     served = found["ResourceQuota/acme-serving/compute"]["spec"]["hard"]
     assert served["requests.nvidia.com/mig-1g.18gb"] == "14"
     policy = found["ValidatingAdmissionPolicy/falaj-acme-devices"]["spec"]
-    assert 'name in ["nvidia.com/mig-1g.18gb"]' in policy["validations"][0]["expression"]
+    given_ = 'name in ["cpu", "memory", "ephemeral-storage", "nvidia.com/mig-1g.18gb"]'
+    assert policy["validations"][0]["expression"].count(given_) == 2
 
 
 def test_a_name_with_quotes_stays_text_in_the_policy() -> None:
