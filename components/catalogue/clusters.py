@@ -53,11 +53,13 @@ SHARED_GPU: Final = (
     r"aliyun\.com/gpu-mem|volcano\.sh/(?:gpu-memory|vgpu)[\w.-]*|"
     r"run\.ai/gpu[\w.-]*|tencent\.com/vcuda[\w.-]*"
 )
-#: Taints of nodes that are kept for the control plane and for the cluster's own agents; the last
-#: is of Falaj's own pools.
+#: Taint of nodes that somebody took out because a GPU is broken, as the alerts say to.
+GPU_ERROR_TAINT: Final = "falaj.io/gpu-error"
+#: Taints of nodes that are kept for the control plane and for the cluster's own agents, or that
+#: nothing new may come to; the last is of Falaj's own pools.
 SYSTEM_TAINTS: Final = frozenset({
     "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
-    "CriticalAddonsOnly", "node.kubernetes.io/unschedulable", "falaj.io/system",
+    "CriticalAddonsOnly", "node.kubernetes.io/unschedulable", GPU_ERROR_TAINT, "falaj.io/system",
 })  # fmt: skip
 #: Taint of nodes with GPUs.
 GPU_TAINT: Final = "nvidia.com/gpu"

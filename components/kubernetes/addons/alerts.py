@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import GPU_ERROR_TAINT
 from falaj.components.kubernetes.addons.gpu_metrics import SLOWED, WINDOW_MINUTES
 
 SERVING_OBJECTIVE: Final = 0.99
@@ -66,7 +67,7 @@ GPU_HEALTH: Final = (
         "0m",
         "critical",
         f"XID {{{{ $labels.xid }}}} on {_GPU}",
-        "Taint the node falaj.io/gpu-error=xid:NoSchedule, drain it, reset the GPU.",
+        f"Taint the node {GPU_ERROR_TAINT}=xid:NoSchedule, drain it, reset the GPU.",
     ),
     Alert(
         "GpuErrors",
