@@ -200,19 +200,20 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
     return given
 
 
-# A team's workloads: training jobs, inference services.
+# A team's workloads: training jobs, sweeps, inference services.
 
 
 def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> None:
     """Register the resources of a workloads stack and export how they are reached."""
     components, options = parts.components, parts.options
-    for kind, sections in (("TrainingJob", settings.training_jobs),):
-        component = getattr(components, kind)
-        for name, section in sections.items():
-            component(name, parts.args(section, images=True), options)
+    for name, job in settings.training_jobs.items():
+        components.TrainingJob(name, parts.args(job, images=True), options)
+    for name, sweep in settings.sweeps.items():
+        components.Sweep(name, parts.args(sweep, images=True), options)
     services = {
         name: components.InferenceService(name, parts.args(section, images=True), options)
         for name, section in settings.inference_services.items()
     }
     parts.export("inferenceServices", {name: made.url for name, made in services.items()})
     parts.export("trainingJobs", sorted(settings.training_jobs))
+    parts.export("sweeps", sorted(settings.sweeps))

@@ -51,7 +51,7 @@ from falaj.components.specification.limits import (
 from falaj.policies.model.settings import Host, Site
 from falaj.policies.model.settings import Settings as PackSettings
 from falaj.stacks.settings.derived import cloud_section
-from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
+from falaj.stacks.settings.problems import Action, Drop, Finding, Put, Rename, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.source import Sibling, siblings
 from falaj.stacks.settings.suggestions import closest, similar_files
@@ -503,6 +503,22 @@ def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
     return found
 
 
+def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
+    """A team's jobs and sweeps are objects of one namespace, called as their keys."""
+    jobs: Mapping[str, object] = getattr(settings, "training_jobs", {})
+    sweeps: Mapping[str, object] = getattr(settings, "sweeps", {})
+    found: list[Finding] = []
+    for name in sweeps:
+        if name in jobs:
+            path, other = ("sweeps", name), f"{name}-sweep"
+            message = (
+                f"given {format_value(name)}, which is the name of a training job, too; both are "
+                f"objects of one namespace: choose another, such as {other}"
+            )
+            found.append(Finding(path, message, (Rename(path, other),), at_key=True))
+    return found
+
+
 def _first_cluster(settings: CloudSettings, root: Path) -> str:
     found = siblings(settings.provenance, root)
     return next((each.name for each in found if _carries(each, in_cluster=True)), "cluster")
@@ -525,4 +541,4 @@ def _carries(sibling: Sibling, *, in_cluster: bool) -> bool:
     return sibling.blueprint not in _NO_GROUND and not sibling.stands_on
 
 
-CHECKS: Final = (check_places, check_access, check_ground, check_policies)
+CHECKS: Final = (check_places, check_access, check_ground, check_policies, check_names)

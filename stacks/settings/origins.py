@@ -48,6 +48,7 @@ SECTIONS: Final[Mapping[str, Path]] = {
     "Residency": ("residency",),
     "Tenant": ("tenants", NAME),
     "TrainingJob": ("trainingJobs", NAME),
+    "Sweep": ("sweeps", NAME),
     "InferenceService": ("inferenceServices", NAME),
 }
 #: Arguments that a blueprint takes from other keys than those of the component's section.

@@ -90,6 +90,8 @@ class Row:
     default: str
     """Empty where leaving it out means more than a value; the meaning says what, then."""
     required: bool
+    by_name: bool = False
+    """Whether values stand below it by names of the stack's own, which may have dots."""
 
     @property
     def key(self) -> str:
@@ -116,6 +118,10 @@ def rows(asked: str = "") -> list[Row]:
     parts = tuple(_INDEX.sub("[]", asked).removeprefix(f"{NAMESPACE}:").casefold().split("."))
     whole = asked.startswith(f"{NAMESPACE}:")
     found = [row for row in everything if _is_at(row, parts, 0)]
+    if not found and whole:
+        found = [
+            row for row in everything if row.by_name and _is_at(row, parts[: len(row.path)], 0)
+        ]
     if not found and not whole:
         found = [
             row
@@ -166,10 +172,20 @@ def _rows(model: type[BaseModel], prefix: tuple[str, ...], kind: str) -> Iterato
         path = (*prefix, key.name)
         yield Row(
             path, (kind,), description(model, key), describe(key.shape),
-            shown_default(key.default), key.required,
+            shown_default(key.default), key.required, _holds_values_by_name(key),
         )  # fmt: skip
         for section, way in sections_below(key, path):
             yield from _rows(section, way, kind)
+
+
+def _holds_values_by_name(key: Key) -> bool:
+    for shape in choices(key.shape):
+        inner = shape
+        while isinstance(inner, ByName):
+            inner = inner.of
+        if inner is not shape and not any(isinstance(each, Keys) for each in choices(inner)):
+            return True
+    return False
 
 
 def sections_below(

@@ -15,6 +15,7 @@ from falaj.policies.controls import controls
 from falaj.policies.model import PACKS
 from falaj.policies.rules import all_rules
 from falaj.stacks.command.tree import COMMANDS
+from falaj.stacks.errors import StackError
 from falaj.stacks.settings import reference as settings_reference
 from tests.newcomer import documents
 
@@ -175,3 +176,10 @@ def test_no_page_types_what_is_made() -> None:
     for path in made:
         kinds = {token.type for token in documents.tokens(path)}
         assert not kinds & {"table_open", "bullet_list_open", "ordered_list_open"}, path.name
+
+
+def test_what_stands_by_names_of_ones_own_belongs_to_its_key() -> None:
+    [row] = settings_reference.rows("falaj:queues.burst.quotas.acme.nvidia.com/gpu")
+    assert row.key == "falaj:queues.burst.quotas"
+    with pytest.raises(StackError, match="no key or kind of stack"):
+        settings_reference.rows("falaj:trainingJobs.credit.nodes.most")

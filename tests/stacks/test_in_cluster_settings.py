@@ -12,9 +12,15 @@ from falaj.stacks.errors import SettingsError
 from falaj.stacks.image_digests import digests
 from falaj.stacks.settings import InClusterSettings, PlatformSettings, WorkloadsSettings, validate
 from falaj.stacks.validation import validate_in_cluster
-from tests.stacks.in_mocks import IN_CLUSTER, shipped
+from tests.stacks.in_mocks import IN_CLUSTER, declare, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+SWEEP: dict[str, Any] = {
+    "dataset": "credit-2026-10", "flavor": "cpu-x86-64", "checkpoints": "falaj-files",
+    "search": {"learning_rate": "1e-4..1e-1:log", "width": "8|16|32"},
+}  # fmt: skip
 
 
 def settings(config: dict[str, Any]) -> InClusterSettings:
@@ -67,6 +73,11 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
             {"falaj:trainingJobs": {"Credit": {"dataset": "d"}}},
             "falaj:trainingJobs.Credit",
         ),
+        (
+            "onprem-workloads",
+            {"falaj:sweeps": {"credit": SWEEP}},
+            "falaj:sweeps.credit: given 'credit', which is the name of a training job, too",
+        ),
     ],
 )
 def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], said: str) -> None:
@@ -98,6 +109,12 @@ def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], s
             "100",
         ),
         ("onprem-workloads", ["falaj:trainingJobs", "credit", "fabric"], "efa", "efa"),
+        (
+            "onprem-workloads",
+            ["falaj:sweeps"],
+            {"rates": {**SWEEP, "search": {"learning_rate": ""}}},
+            "falaj:sweeps.rates.search",
+        ),
         ("aws-workloads", ["falaj:trainingJobs", "credit", "fabric"], "infiniband", "infiniband"),
         (
             "aws-platform",
@@ -122,6 +139,14 @@ def test_what_components_refuse_is_refused_before_the_engine(
     with pytest.raises(SettingsError) as caught:
         check(config)
     assert said in str(caught.value)
+
+
+def test_a_sweep_is_declared() -> None:
+    made = declare({**shipped("onprem-workloads"), "falaj:sweeps": {"rates": SWEEP}})
+    [job] = [each.inputs for each in made.resources if each.type == "kubernetes:batch/v1:Job"]
+    assert job["metadata"]["name"] == "rates"
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert "learning_rate=1e-4..1e-1:log" in container["command"]
 
 
 def test_an_image_without_digest_is_for_the_sandbox_only(tmp_path: Path) -> None:

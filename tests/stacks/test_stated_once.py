@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import falaj.components.specification
+import falaj.stacks
 from falaj.components.specification.arguments import Default, arguments_of
 from falaj.components.specification.described import documented
 from falaj.components.specification.limits import Between, Limit, OneOf
@@ -49,6 +50,23 @@ def sections() -> Iterator[type[BaseModel]]:
         yield model
         for key in keys_of(model):
             waiting += [section for section, _ in sections_below(key, (key.name,))]
+
+
+@pytest.mark.parametrize("kind", BLUEPRINTS)
+def test_what_a_stack_may_say_is_read_by_somebody(kind: str) -> None:
+    """A key that is checked and then dropped is worse than one that is refused."""
+    program = Path(inspect.getfile(falaj.stacks)).parent
+    read = {
+        node.attr
+        for path in program.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"settings", "self"}
+    }
+    # Which kind a stack is was read before there are settings.
+    assert set(BLUEPRINTS[kind].model_fields) - {"blueprint"} <= read
 
 
 def marks(annotation: Any) -> list[Any]:
