@@ -15,8 +15,10 @@ from tests.cluster.tenancy import (
     GPU,
     counted,
     eventually,
+    members,
     platform_of,
     pod,
+    pod_spec,
     refused,
     tenant_objects,
 )
@@ -24,6 +26,7 @@ from tests.components.kubernetes import test_gateway, test_storage_classes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+WORKLOAD = "kueue.x-k8s.io/v1beta2"
 TRAINING, SERVING = "limits-training", "limits-serving"
 GIVEN: dict[str, Any] = {
     "training": {
@@ -129,6 +132,36 @@ def test_priorities_that_were_not_given_are_refused(cluster: ControlPlane, name:
     labelled["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": name}
     said = refused(lambda: cluster.objects.create(labelled))
     assert "limits has the priorities falaj-low, falaj-normal, falaj-high only" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"priority": 1_000_000},
+        {"priorityClassRef": {
+            "group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "falaj-urgent",
+        }},
+        {"queueName": "other"},
+    ],
+    ids=["priority", "class", "queue"],
+)  # fmt: skip
+def test_admins_stop_what_is_queued_and_bring_it_no_further(
+    cluster: ControlPlane, change: dict[str, Any]
+) -> None:
+    """Kueue lets whoever may change a workload give it any priority while it waits."""
+    template = {"spec": pod_spec(SMALL, restartPolicy="Never")}
+    cluster.apply([{
+        "apiVersion": WORKLOAD, "kind": "Workload",
+        "metadata": {"name": "queued", "namespace": TRAINING},
+        "spec": {"queueName": "default", "priority": 0,
+                 "podSets": [{"name": "main", "count": 1, "template": template}]},
+    }])  # fmt: skip
+    admin = members(cluster, "limits", "admins")
+    said = refused(lambda: admin.patch(WORKLOAD, "Workload", "queued", {"spec": change}, TRAINING))
+    assert "admins of limits only stop and start" in said
+    for active in (False, True):
+        admin.patch(WORKLOAD, "Workload", "queued", {"spec": {"active": active}}, TRAINING)
+    cluster.objects.delete(WORKLOAD, "Workload", "queued", TRAINING)
 
 
 def _service(kind: str) -> dict[str, Any]:

@@ -183,7 +183,8 @@ def _binding(kind: str, about: dict[str, Any], subjects: Sequence[dict[str, str]
 
 # Policies of the API server in CEL say what RBAC and quotas can't. RBAC only ever allows, so that
 # who is in two groups has both duties; a quota knows the resources it names, so that a new kind of
-# GPU share would be free; and Kueue takes any priority that a label names.
+# GPU share would be free; and Kueue takes any priority that a label names, or that somebody writes
+# into what waits.
 # https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 
 _ADMISSION_API: Final = "admissionregistration.k8s.io/v1"
@@ -236,6 +237,19 @@ def admission_policies(
     found += _admission_policy(
         placed,
         component,
+        f"falaj-{tenant}-queued",
+        operations=("UPDATE",),
+        resources=(("kueue.x-k8s.io", "workloads"),),
+        validations=[(
+            f"!{_has(members['admins'])} || ({_same_but('active', 'object', 'oldObject')} && "
+            f"{_same_but('active', 'oldObject', 'object')})",
+            f"admins of {tenant} only stop and start what is queued (spec.active); its priority, "
+            "queue and size are the job's",
+        )],
+    )  # fmt: skip
+    found += _admission_policy(
+        placed,
+        component,
         f"falaj-{tenant}-devices",
         operations=("CREATE",),
         resources=(("", "pods"),),
@@ -252,6 +266,12 @@ def admission_policies(
         )],
     )  # fmt: skip
     return found
+
+
+def _same_but(key: str, one: str, other: str) -> str:
+    """CEL: whether the other object's specification has all keys of one's, a key apart."""
+    here, there = f"dyn({one}.spec)", f"dyn({other}.spec)"
+    return f"{here}.all(k, k == '{key}' || (k in {there} && {here}[k] == {there}[k]))"
 
 
 def _has(subjects: Sequence[Mapping[str, str]]) -> str:
