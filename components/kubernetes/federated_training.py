@@ -13,6 +13,7 @@ import pulumi
 
 from falaj.components.kubernetes._load_balancer import checked_address, private_load_balancer
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
+from falaj.components.kubernetes._peers import NAMESPACE_NAME
 from falaj.components.kubernetes._placed import PROTECTED_LABEL
 from falaj.components.kubernetes._validation import amount, cidr, is_private, object_name
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
@@ -158,7 +159,7 @@ def _network_policy(spec: FederatedTrainingSpec) -> Manifest:
     policy: dict[str, Any] = dict(network_policy(spec.run, peers=False))
     peers: list[dict[str, Any]] = [{"ipBlock": {"cidr": cidr}} for cidr in spec.peers.ranges]
     peers += [
-        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": each}}}
+        {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: each}}}
         for each in spec.peers.namespaces
     ]
     port = PORT if spec.role == "coordinator" else int(spec.peers.coordinator.rpartition(":")[2])

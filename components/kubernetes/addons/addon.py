@@ -19,8 +19,6 @@ ISSUER: Final = "falaj"
 TRUST: Final = "falaj-ca"
 """The secret with its certificate and key."""
 MONITORING: Final = "monitoring"
-HBONE: Final = 15008
-"""Port of the mesh's tunnels."""
 MESH_LABELS: Final = {"istio.io/dataplane-mode": "ambient"}
 """Of pods outside of the serving namespaces that call into them: they get an identity."""
 MESH_ANNOTATIONS: Final = {"ambient.istio.io/bypass-inbound-capture": "true"}

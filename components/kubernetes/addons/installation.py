@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._peers import NAMESPACE_NAME, POD_IDENTITY, resolver_egress
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons import ADDONS
@@ -184,12 +185,9 @@ def _present(spec: PlatformSpec, traffic: Traffic) -> Traffic:
     )
 
 
-_NAME: Final = "kubernetes.io/metadata.name"
 _SECURITY: Final = "pod-security.kubernetes.io"
 #: The service's port, and the API server's own behind it: policies see either, by CNI.
 _API_SERVER: Final = (443, 6443)
-#: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html
-_POD_IDENTITY: Final = "169.254.170.23/32"
 
 
 def namespace(spec: PlatformSpec, of: Namespace) -> Manifest:
@@ -224,14 +222,10 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
         }
 
     control_plane = _ranges(spec.control_plane_cidrs)
-    dns = {
-        "to": [{**_peer("kube-system"), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
-        "ports": [{"port": 53, "protocol": "UDP"}, *_ports([53])],
-    }
     within = [{"podSelector": {}}]
     found = [
         policy("default-deny", (), ()),
-        policy("allow-names", egress=[dns]),
+        policy("allow-names", egress=[resolver_egress()]),
         policy("allow-within", [{"from": within}], [{"to": within}]),
     ]
     if traffic.api_server:
@@ -246,7 +240,7 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
     if traffic.endpoints:
         calls = [{"to": _ranges(spec.endpoint_cidrs), "ports": _ports([443])}]
         if spec.placed.distribution == "eks":
-            calls.append({"to": _ranges([_POD_IDENTITY]), "ports": _ports([80])})
+            calls.append({"to": _ranges([POD_IDENTITY]), "ports": _ports([80])})
         found.append(policy("allow-endpoints", egress=calls))
     for caller, ports in traffic.callers.items():
         rule = {"from": [_peer(caller)], "ports": _ports(ports)}
@@ -265,7 +259,7 @@ def _peer(namespace: str) -> dict[str, Any]:
     if namespace == "*":
         return {"namespaceSelector": {}}
     key, colon, value = namespace.partition(":")
-    labels = {f"falaj.io/{key}": value} if colon else {_NAME: namespace}
+    labels = {f"falaj.io/{key}": value} if colon else {NAMESPACE_NAME: namespace}
     return {"namespaceSelector": {"matchLabels": labels}}
 
 

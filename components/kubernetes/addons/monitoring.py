@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._peers import HBONE
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
-    HBONE,
     ISSUER,
     MESH_ANNOTATIONS,
     MESH_LABELS,

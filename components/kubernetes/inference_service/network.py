@@ -4,22 +4,16 @@ Addresses first, identities above them; then the service of a version, the names
 and the shares of each.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._peers import HBONE, NAMESPACE_NAME, PROBES, resolver_egress
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
     VARIANT_HEADER,
     InferenceServiceSpec,
     Version,
 )
-
-HBONE: Final = 15008
-"""Port of the ambient mesh's tunnels: https://istio.io/latest/docs/ambient/architecture/hbone/"""
-#: Whence the ambient mesh lets the kubelet's probes come:
-#: https://istio.io/latest/docs/ambient/usage/networkpolicy/
-_PROBES: Final = "169.254.7.127/32"
-_NAMESPACE: Final = "kubernetes.io/metadata.name"
 
 
 def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
@@ -40,12 +34,11 @@ def _network_policy(spec: InferenceServiceSpec) -> Manifest:
     if access.overflow_from:
         ingress.append({"from": [_pods(access.overflow_from)], "ports": ports})
     if access.mesh:
-        ingress.append({"from": [{"ipBlock": {"cidr": _PROBES}}], "ports": [_port(PORT)]})
-    dns = {"namespaceSelector": {"matchLabels": {_NAMESPACE: "kube-system"}}}
+        ingress.append({"from": [{"ipBlock": {"cidr": PROBES}}], "ports": [_port(PORT)]})
     egress: list[dict[str, Any]] = []
     if spec.overflow is not None:
         egress = [
-            {"to": [dns], "ports": [_port(53, "UDP"), _port(53)]},
+            resolver_egress(),
             {"to": [_pods(spec.overflow.to)], "ports": ports},
         ]
     return {
@@ -76,7 +69,7 @@ def _port(number: int, protocol: str = "TCP") -> dict[str, Any]:
 
 
 def _namespace(name: str) -> dict[str, Any]:
-    return {"namespaceSelector": {"matchLabels": {_NAMESPACE: name}}}
+    return {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: name}}}
 
 
 def _pods(service: str) -> dict[str, Any]:

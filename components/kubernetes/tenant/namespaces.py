@@ -16,6 +16,13 @@ from typing import Any, Final
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, metadata
+from falaj.components.kubernetes._peers import (
+    HBONE,
+    NAMESPACE_NAME,
+    POD_IDENTITY,
+    PROBES,
+    resolver_egress,
+)
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, quantity
 from falaj.components.kubernetes.training.placement import PAGES
@@ -295,16 +302,8 @@ def budget_alerts(
 # Network policies: namespaces deny both ways, but for what is named here. Tenants can't change
 # these policies: no role may write them.
 
-_NAME: Final = "kubernetes.io/metadata.name"
 #: Set by JobSet on the pods of each job, and by Falaj on pods that find each other otherwise.
 JOB_LABELS: Final = ("jobset.sigs.k8s.io/jobset-name",)
-#: https://istio.io/latest/docs/ambient/usage/networkpolicy/: tunnels of the mesh, and the address
-#: that probes of the kubelet come from, as pods in the mesh see them.
-HBONE: Final = 15008
-_PROBES: Final = "169.254.7.127/32"
-#: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html: the agent on each
-#: node; the metadata service next to it stays out of reach.
-_POD_IDENTITY: Final = "169.254.170.23/32"
 #: gRPC and HTTP of OTLP: https://opentelemetry.io/docs/specs/otlp/
 _OTLP: Final = (4317, 4318)
 _TCP: Final = "TCP"
@@ -369,10 +368,7 @@ def network_policies(
             "spec": spec,
         }
 
-    names = {
-        "to": [_peer("kube-system", {"k8s-app": "kube-dns"})],
-        "ports": _ports(53, "UDP", _TCP),
-    }
+    names = resolver_egress()
     scrape = {
         "from": [_peer(monitoring, {"app.kubernetes.io/name": "prometheus"})],
         "ports": [{"port": "metrics", "protocol": _TCP}],
@@ -387,7 +383,7 @@ def network_policies(
         ),
     ]
     if placed.distribution == "eks":
-        agent = {"to": [{"ipBlock": {"cidr": _POD_IDENTITY}}], "ports": _ports(80)}
+        agent = {"to": [{"ipBlock": {"cidr": POD_IDENTITY}}], "ports": _ports(80)}
         found.append(policy("allow-pod-identity", egress=[agent]))
     if of == "training":
         members = {"matchExpressions": [{"key": JOB_LABELS[0], "operator": "Exists"}]}
@@ -402,7 +398,7 @@ def network_policies(
     else:
         ports = [each for port in (*serving_ports, HBONE) for each in _ports(port)]
         tunnel = {"from": [{"podSelector": {}}, _peer(monitoring)], "ports": _ports(HBONE)}
-        probes = {"from": [{"ipBlock": {"cidr": _PROBES}}]}
+        probes = {"from": [{"ipBlock": {"cidr": PROBES}}]}
         found += [
             policy("allow-gateway", ingress=[{"from": [_peer(gateway)], "ports": ports}]),
             policy(
@@ -422,7 +418,7 @@ def network_policies(
 
 
 def _peer(namespace: str, pods: Mapping[str, str] | None = None) -> dict[str, Any]:
-    peer: dict[str, Any] = {"namespaceSelector": {"matchLabels": {_NAME: namespace}}}
+    peer: dict[str, Any] = {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: namespace}}}
     if pods:
         peer["podSelector"] = {"matchLabels": dict(pods)}
     return peer

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.kubernetes._objects import Manifest, metadata
+from falaj.components.kubernetes._peers import NAMESPACE_NAME, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
 from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import topology_annotations
@@ -38,8 +39,6 @@ from falaj.components.kubernetes.training.pods import (
 )
 from falaj.components.specification.node_pools import label_value
 
-_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-
 
 def selector(run: Run) -> dict[str, str]:
     """Labels of the pods of this workload alone."""
@@ -54,17 +53,12 @@ def network_policy(run: Run, *, peers: bool) -> Manifest:
     """
     own = {"podSelector": {"matchLabels": selector(run)}}
     ingress: list[dict[str, Any]] = [{"from": [own]}] if peers else []
-    names = {
-        "namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: "kube-system"}},
-        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-    }
-    ports = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
-    egress: list[dict[str, Any]] = [{"to": [names], "ports": ports}]
+    egress: list[dict[str, Any]] = [resolver_egress()]
     if peers:
         egress.append({"to": [own]})
     if run.telemetry:
         scraper = {
-            "namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: run.monitoring_namespace}}
+            "namespaceSelector": {"matchLabels": {NAMESPACE_NAME: run.monitoring_namespace}}
         }
         ports = [{"port": "metrics", "protocol": "TCP"}]
         ingress.append({"from": [scraper], "ports": ports})

@@ -37,6 +37,24 @@ def rules(policy: Any) -> Iterator[Any]:
             yield rule, rule[peers]
 
 
+#: NodeLocal DNSCache and AKS' LocalDNS; besides them the cluster's own resolver, by its labels.
+ON_NODES = {"169.254.20.10/32", "169.254.10.10/32", "169.254.10.11/32", "10.0.0.0/20"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_names_are_asked_of_the_clusters_resolver_and_of_the_nodes_alone(place: str) -> None:
+    for name in namespaces(place):
+        [rule] = policies(place, name)["allow-names"]["egress"]
+        assert {each["port"] for each in rule["ports"]} == {53}
+        ranges = {each["ipBlock"]["cidr"] for each in rule["to"] if "ipBlock" in each}
+        assert ranges == ON_NODES - {"10.0.0.0/20"}
+        [resolver] = [each for each in rule["to"] if "ipBlock" not in each]
+        assert resolver["podSelector"] == {"matchLabels": {"k8s-app": "kube-dns"}}
+        assert resolver["namespaceSelector"]["matchLabels"] == {
+            "kubernetes.io/metadata.name": "kube-system"
+        }
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_only_agents_of_nodes_are_privileged_and_say_why(place: str) -> None:
     for name, each in namespaces(place).items():
@@ -56,9 +74,11 @@ def test_every_namespace_denies_first_and_opens_nothing_to_everybody(place: str)
                 assert peers, f"{name} talks to everybody"
                 within = peers == [{"podSelector": {}}]
                 assert within or rule["ports"], f"{name} opens every port"
+                of_names = {each["port"] for each in rule.get("ports", ())} == {53}
                 for peer in peers:
                     cidr = peer.get("ipBlock", {}).get("cidr", "10.0.0.0/20")
-                    assert cidr in {"10.0.0.0/20", "10.0.16.0/24", "169.254.170.23/32"}
+                    known = {"10.0.0.0/20", "10.0.16.0/24", "169.254.170.23/32"}
+                    assert cidr in (ON_NODES if of_names else known)
 
 
 def test_webhooks_are_called_from_the_control_plane_alone() -> None:

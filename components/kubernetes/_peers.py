@@ -1,0 +1,31 @@
+"""Peers that network policies of several components name: each address and port stands once."""
+
+from typing import Any, Final
+
+#: Set by Kubernetes on every namespace:
+#: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-metadata-name
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+#: Port of the ambient mesh's tunnels: https://istio.io/latest/docs/ambient/architecture/hbone/
+HBONE: Final = 15008
+#: Whence the ambient mesh lets the kubelet's probes come:
+#: https://istio.io/latest/docs/ambient/usage/networkpolicy/
+PROBES: Final = "169.254.7.127/32"
+#: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html: the agent on each
+#: node; the metadata service next to it stays out of reach.
+POD_IDENTITY: Final = "169.254.170.23/32"
+#: Resolvers on the node itself, which no selector of pods finds, as they are on its network: by
+#: https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/ and, of AKS' LocalDNS, by
+#: https://learn.microsoft.com/azure/aks/localdns-custom. Nobody else is at these addresses, which
+#: lead off no node.
+_RESOLVERS_ON_NODES: Final = ("169.254.20.10/32", "169.254.10.10/32", "169.254.10.11/32")
+
+
+def resolver_egress() -> dict[str, Any]:
+    """A way out to the cluster's resolver, and to the node's where there is one."""
+    resolver = {
+        "namespaceSelector": {"matchLabels": {NAMESPACE_NAME: "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    on_nodes = [{"ipBlock": {"cidr": each}} for each in _RESOLVERS_ON_NODES]
+    ports = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    return {"to": [resolver, *on_nodes], "ports": ports}
