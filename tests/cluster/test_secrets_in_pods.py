@@ -469,7 +469,9 @@ def test_what_acts_for_others_brings_no_secret_in(plane: ControlPlane, account: 
 
 def test_what_acts_for_others_completes_what_has_secrets(plane: ControlPlane) -> None:
     """Kueue writes into suspended jobs where their pods go."""
-    suspended = merged(_job(WAYS["volume"]), {"spec": {"suspend": True}})
+    # Of a queue that isn't there: the real Kueue would start it, whose template can't be changed.
+    nowhere = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "nowhere"}}}
+    suspended = merged(_job(WAYS["volume"]), {**nowhere, "spec": {"suspend": True}})
     plane.apply([suspended])
     kueue = plane.as_user("system:serviceaccount:kueue-system:kueue-controller-manager")
     selector = {"spec": {"template": {"spec": {"nodeSelector": {"falaj.io/flavor": FLAVOR}}}}}
