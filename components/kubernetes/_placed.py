@@ -164,7 +164,8 @@ def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InClust
         )
     zones = errors.texts("zones", args["zones"]) if args.get("zones") is not None else ()
     check_place(texts["distribution"], texts["region"], args, errors)
-    if errors.count > before:
+    # What is missing was told before: `ArgumentErrors.names` does.
+    if errors.count > before or "" in texts.values():
         return None
     return InCluster(
         texts["distribution"], texts["region"], zones, texts["registry"], texts["tenant"],

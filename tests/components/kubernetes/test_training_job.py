@@ -293,6 +293,13 @@ def test_the_rendered_objects_are_those_that_were_reviewed(place: str) -> None:
     assert shown([the("JobSet", manifests)]) == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("missing", ["distribution", "region", "registry", "tenant"])
+@pytest.mark.parametrize("fabric", ["efa", "none"])
+def test_what_is_null_is_missing_and_nothing_stands_on_it(missing: str, fabric: str) -> None:
+    with pytest.raises(pulumi.InputPropertiesError, match=f"{missing}: missing"):
+        job("eks", fabric=fabric, gpus_per_node=8, nodes=2, **{missing: None})
+
+
 def test_platforms_differ_only_in_what_they_are() -> None:
     """Region, fabric's devices and settings, topology's labels: nothing else."""
     lines: dict[str, list[str]] = {}
