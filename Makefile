@@ -10,12 +10,17 @@ SANDBOX_OPTION = $(if $(filter 1 true yes,$(SANDBOX)),--sandbox) $(if $(filter 1
 CHECK_OPTIONS ?=
 # All stacks, unless one is named.
 CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
-# Tests run side by side, the tests of a file in one process: one more than two cores, for many wait
-# for servers, engines and clusters.
+# What was compiled is kept: each of the processes below would do it anew. Engines and API servers
+# live for seconds here: a fifth of their time would go into collecting what soon goes with them.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE GOGC=300 $(VENV)/bin/python -m pytest
+# Tests run side by side, the tests of a file in one process (some files of the cluster together:
+# tests/cluster/conftest.py): one more than two cores, for many wait for servers and engines.
 WORKERS ?= 3
+# Those of the cluster have a control plane each, some two: no more of them than cores.
+CLUSTER_WORKERS ?= 2
 # In the order of collection, which has what takes longest first: else one worker waits at the end.
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Property tests run in both: with a quarter of their examples, and with all (tests/conftest.py).
+# Property tests run in both: with some of their examples, and with all (tests/conftest.py).
 ALL_EXAMPLES = --hypothesis-profile=thorough
 NODES ?= h200=4,l4=4,cpu=4
 .PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu test-alerts lint format docs bench lock clean
@@ -81,28 +86,29 @@ cluster-down: environment ## End it and remove its files
 ensure-test: environment-dev
 	@$(FALAJ) engine ensure
 	@$(VENV)/bin/python -m falaj.engine.browser ensure
+	@$(VENV)/bin/python -m falaj.engine.debian ensure
 	@$(FALAJ) cluster ensure --crds
 
 test: environment-dev ## The tests that take minutes, with their own set-up
 	@$(FALAJ) engine ensure
-	@$(VENV)/bin/python -m pytest -m "not thorough and not cluster" $(SIDE_BY_SIDE)
+	@$(PYTEST) -m "not thorough and not cluster" $(SIDE_BY_SIDE)
 
 test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, every example, the control plane
-	@$(VENV)/bin/python -m pytest -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
-	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
+	@$(PYTEST) -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
+	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS)
 
 test-cluster: environment-dev ## The tests on a real control plane
 	@$(FALAJ) cluster ensure --crds
-	@$(VENV)/bin/python -m pytest -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
+	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS)
 
 test-fast: environment-dev ## The tests that take seconds
-	@$(VENV)/bin/python -m pytest -m "not slow and not engine and not thorough and not cluster"
+	@$(PYTEST) -m "not slow and not engine and not thorough and not cluster"
 
-test-alerts: environment-dev ## The platform's alerts on what GPUs report; fails where no promtool is on PATH
+test-alerts: environment-dev ## The platform's alerts, judged by promtool on series made for them
 	@$(VENV)/bin/python -m tests.components.kubernetes.alert_cases
 
 test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
-	@$(VENV)/bin/python -m pytest tests/gpu -o python_files='check_*.py'
+	@$(PYTEST) tests/gpu -o python_files='check_*.py'
 
 lint: environment-dev ## ruff, pyright (strict), import direction
 	@$(VENV)/bin/ruff check .
@@ -123,10 +129,10 @@ docs: ## The documentation as pages to read without a network: out/docs/index.ht
 bench: environment-dev ## Measure the server, quantisation, training and a no-op `up`
 	@$(FALAJ) engine ensure
 	@$(FALAJ) cluster ensure
-	@$(VENV)/bin/python -m pytest tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
+	@$(PYTEST) tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again
-	@for name in bootstrap base local aws azure kubernetes dev docs checkov image-inference image-training; do \
+	@for name in bootstrap base local aws azure kubernetes dev docs checkov image-inference image-training image-workspace; do \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
 

@@ -55,13 +55,21 @@ def find_go() -> tuple[Path, Version]:
 class GoModule:
     """A Go module of ours that pins what is compiled: `go.mod` and `go.sum` in `folder`.
 
-    `toolchain` is the Go release that it asks for, and `variables` are set while linking.
+    Where a vendor's command is larger than what is needed of it, the folder has one of ours, which
+    only names the vendor's packages. `toolchain` is the Go release that it asks for, and
+    `variables` are set while linking.
     """
 
     folder: Path
     what: str
     toolchain: Version
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What says what is compiled."""
+        pins = (self.folder / name for name in ("go.mod", "go.sum"))
+        return (*pins, *sorted(self.folder.glob("*.go")))
 
 
 def compile_commands(
@@ -130,8 +138,8 @@ class _Workshop:
     def __enter__(self) -> _Workshop:
         try:
             self._work = Path(tempfile.mkdtemp(prefix="module-", dir=self._above))
-            for name in ("go.mod", "go.sum"):
-                shutil.copyfile(self._module.folder / name, self._work / name)
+            for file in self._module.files:
+                shutil.copyfile(file, self._work / file.name)
         except OSError as error:
             raise explain_os_error(error, f"building {self._module.what}") from error
         return self

@@ -78,6 +78,19 @@ SERVICE = {
 }
 """Of ``service.json``."""
 
+REPAIR = {
+    "sick_minutes": Bound(0, 1_440, whole=False),
+    "healthy_minutes": Bound(0, 1_440, whole=False),
+    "drain_minutes": Bound(0, 10_080, whole=False),
+    "pass_seconds": Bound(1, 300),
+    "lease_seconds": Bound(3, 300),
+    "most_nodes": Bound(1, 5_000),
+    "most_percent": Bound(1, 100),
+}
+"""Of ``python -m falaj.workloads.repair``; ``most_out`` is a number of nodes or a percentage. No
+cluster of Kubernetes is made for more nodes than 5,000:
+https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+
 
 def document() -> str:
     """Return all bounds as JSON, by workload and option."""
@@ -86,6 +99,7 @@ def document() -> str:
         "training": TRAINING,
         "optimization": OPTIMIZATION,
         "service": SERVICE,
+        "repair": REPAIR,
     }
     plain = {of: {name: asdict(each) for name, each in all_.items()} for of, all_ in found.items()}
     return json.dumps(plain, indent=1) + "\n"

@@ -13,6 +13,14 @@ from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, che
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.property_names import engine_inputs
+from falaj.components.specification.resolver import (
+    CLUSTER_DOMAIN,
+    OFF,
+    Names,
+    cloud_domains,
+    corefile,
+    searched_domains,
+)
 
 #: Policies of AWS itself, by their path.
 CLUSTER_POLICY = "AmazonEKSClusterPolicy"
@@ -159,7 +167,7 @@ def _after(role: aws.iam.Role, granted: Sequence[pulumi.CustomResource]) -> pulu
 
 #: What has to wait for the first nodes: until there are some, EKS calls these degraded.
 _NEEDS_NODES = ("coredns", "aws-ebs-csi-driver")
-_PLAIN = ("kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent", "coredns")
+_PLAIN = ("kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent")
 _PATIENCE = pulumi.CustomTimeouts(create="60m", update="60m")
 
 
@@ -179,12 +187,32 @@ def network_plugin_settings(*, strict: bool) -> dict[str, Any]:
     }
 
 
+def resolver_settings(
+    spec: ClusterSpec, allowed_domains: pulumi.Input[Sequence[str]]
+) -> dict[str, pulumi.Output[str]]:
+    """Settings of the resolver: a configuration of its own, unless it stays as EKS has it.
+
+    The key ``corefile`` is of the add-on's schema (aws eks describe-addon-configuration):
+    aws.amazon.com/blogs/containers/recent-changes-to-the-coredns-add-on
+    """
+    if spec.resolver == OFF:
+        return {}
+
+    def written(found: Sequence[str]) -> str:
+        own = cloud_domains("eks", spec.placed.region)
+        domains = (*own, *spec.resolver_domains, *found)
+        names = Names.of(domains, searched_domains("eks"), CLUSTER_DOMAIN)
+        return json.dumps({"corefile": corefile(names, spec.resolver)})
+
+    return {"configuration_values": pulumi.Output.from_input(allowed_domains).apply(written)}
+
+
 def install_addons(
     parent: pulumi.Resource,
     spec: ClusterSpec,
     cluster: aws.eks.Cluster,
     roles: ClusterRoles,
-    disk_key_id: pulumi.Input[str],
+    args: ClusterArgs,
 ) -> None:
     """Install the add-ons that EKS patches; their images come from the region's own registry.
 
@@ -206,6 +234,7 @@ def install_addons(
 
     for name in _PLAIN:
         addon(name)
+    addon("coredns", **resolver_settings(spec, args.get("allowed_domains", ())))
     addon(
         "vpc-cni",
         configuration_values=json.dumps(
@@ -221,7 +250,8 @@ def install_addons(
         "aws-ebs-csi-driver",
         pod_identity_associations=[
             aws.eks.AddonPodIdentityAssociationArgs(
-                role_arn=roles.disk_driver(disk_key_id), service_account="ebs-csi-controller-sa"
+                role_arn=roles.disk_driver(args["disk_encryption_id"]),
+                service_account="ebs-csi-controller-sa",
             )
         ],
     )
@@ -261,9 +291,10 @@ class Cluster(pulumi.ComponentResource):
     one without; an `eks.Cluster` with all five logs, envelope encryption of secrets, access
     entries as the only way in, and standard support; an `iam.Role` each for the control plane, for
     nodes (join and pull images, nothing else), for the network plugin and for the disks' driver;
-    an `eks.Addon` each for vpc-cni with network policies, kube-proxy, coredns,
-    eks-pod-identity-agent, aws-ebs-csi-driver and eks-node-monitoring-agent, in EKS's default
-    version for the cluster's; an `eks.AccessEntry` for each administrator and viewer.
+    an `eks.Addon` each for vpc-cni with network policies, kube-proxy, coredns, which resolves
+    allowed domains alone, eks-pod-identity-agent, aws-ebs-csi-driver and
+    eks-node-monitoring-agent, in EKS's default version for the cluster's; an `eks.AccessEntry`
+    for each administrator and viewer.
 
     Who makes the cluster gets no rights in it. In production the cluster can't be deleted until
     its protection is lifted, and its logs are retained.
@@ -297,7 +328,7 @@ class Cluster(pulumi.ComponentResource):
         super().__init__(token("Cluster"), name, engine_inputs(args), opts)
         roles = ClusterRoles(self, spec.placed, name, account_of(self), args.get("boundary_id"))
         cluster = self._cluster(spec, args, roles)
-        install_addons(self, spec, cluster, roles, args["disk_encryption_id"])
+        install_addons(self, spec, cluster, roles, args)
         for position, principal in enumerate(spec.administrators):
             self._let_in(f"administrator-{position}", spec, cluster, principal)
         for position, principal in enumerate(spec.viewers):

@@ -16,6 +16,7 @@ from falaj.components.aws._component import (
     written,
 )
 from falaj.components.aws._iam import Statement, arn, document, trust
+from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.registry import RegistryArgs, RegistrySpec, check
 
@@ -40,7 +41,8 @@ class Registry(pulumi.ComponentResource):
 
     Makes for each of ``repositories`` an `ecr.Repository` ``<tenant>-<stack>/<repository>``
     (immutable tags, own key, scanned on push), a policy that refuses other accounts, and a
-    lifecycle that keeps the newest ``keep_images`` and drops untagged ones after two weeks. For
+    lifecycle that keeps the newest ``keep_images`` and drops untagged ones after two weeks; those
+    of models (``models/…``) have none, as an old version may be served. For
     each of ``upstreams`` a pull-through rule and a template that gives the copies the same key and
     tags. The registry's own policy, of which an account has one in a region, refuses every
     replication; stacks of one account write the same, and where one is destroyed the others write
@@ -68,7 +70,9 @@ class Registry(pulumi.ComponentResource):
         key_id = args["registry_key_id"]
         made = {each: self._repository(name, each, spec, key_id) for each in spec.repositories}
         for label, repository in made.items():
-            self._policies(f"{name}-{label}", spec, repository, account)
+            self._access(f"{name}-{label}", repository, account)
+            if not label.startswith(f"{MODEL_REPOSITORIES}/"):
+                self._cleaning(f"{name}-{label}", spec, repository)
         self._registry_policy(name, spec, account)
         if spec.upstreams:
             role = self._template_role(name, spec, account, key_id)
@@ -105,12 +109,8 @@ class Registry(pulumi.ComponentResource):
             opts=stateful(self, spec.placed),
         )
 
-    def _policies(
-        self,
-        label: str,
-        spec: RegistrySpec,
-        repository: aws.ecr.Repository,
-        account: pulumi.Output[str],
+    def _access(
+        self, label: str, repository: aws.ecr.Repository, account: pulumi.Output[str]
     ) -> None:
         aws.ecr.RepositoryPolicy(
             label,
@@ -118,6 +118,8 @@ class Registry(pulumi.ComponentResource):
             policy=account.apply(_own_account),
             opts=child(self),
         )
+
+    def _cleaning(self, label: str, spec: RegistrySpec, repository: aws.ecr.Repository) -> None:
         aws.ecr.LifecyclePolicy(
             label,
             repository=repository.name,

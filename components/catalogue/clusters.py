@@ -23,10 +23,30 @@ ZONE_KEYS: Final = frozenset({
 })  # fmt: skip
 
 
+#: Label by which namespaces, pods and nodes say whose they are.
+TENANT_LABEL: Final = "falaj.io/tenant"
+
 # What keeps pods apart from their nodes, and from one another.
 #
 # https://kubernetes.io/docs/concepts/security/pod-security-standards/
 
+#: Add-on, namespace and account of the controller that repairs nodes.
+NODE_REPAIR: Final = "node-repair"
+#: Labels and annotations on nodes that are that controller's and administrators' alone.
+REPAIR_DOMAIN: Final = "repair.falaj.io"
+#: Folder of a registry with packages of models, which no rule of a registry cleans up: a version
+#: that is served may be an old one, and its keys are pushed apart from it.
+MODEL_REPOSITORIES: Final = "models"
+#: Namespace and account of the pods that keep images on nodes.
+IMAGE_PREFETCH: Final = "image-prefetch"
+#: Their class of priority, and the most that one of them may take: they are on nodes with GPUs
+#: without asking for one.
+PREFETCH_PRIORITY: Final = "falaj-image-prefetch"
+PREFETCH_LIMITS: Final[Mapping[str, str]] = {"cpu": "100m", "memory": "64Mi"}
+#: First version of Kubernetes that mounts images by default: https://kep.k8s.io/4639
+IMAGE_VOLUMES_SINCE: Final = "1.35"
+#: Taint of cordoned nodes, which the controller of DaemonSets has its pods tolerate.
+CORDONED: Final = "node.kubernetes.io/unschedulable"
 #: Namespaces of agents that need their nodes: drivers, networks, storage, runtime security.
 #: Their DaemonSets may do what they must; everything else in them meets the baseline.
 SYSTEM_NAMESPACES: Final = frozenset({
@@ -41,7 +61,7 @@ SYSTEM_NAMESPACES: Final = frozenset({
 PLATFORM_NAMESPACES: Final = frozenset({
     "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
     "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
-    "velero", "falaj-system",
+    "velero", "falaj-system", NODE_REPAIR, IMAGE_PREFETCH,
 })  # fmt: skip
 BASELINE_CAPABILITIES: Final = frozenset({
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
@@ -53,13 +73,14 @@ SHARED_GPU: Final = (
     r"aliyun\.com/gpu-mem|volcano\.sh/(?:gpu-memory|vgpu)[\w.-]*|"
     r"run\.ai/gpu[\w.-]*|tencent\.com/vcuda[\w.-]*"
 )
-#: Taint of nodes that somebody took out because a GPU is broken, as the alerts say to.
+#: Taint of nodes that were taken out because a GPU is broken, by a person, as the alerts say to,
+#: or by the controller that repairs nodes.
 GPU_ERROR_TAINT: Final = "falaj.io/gpu-error"
 #: Taints of nodes that are kept for the control plane and for the cluster's own agents, or that
 #: nothing new may come to; the last is of Falaj's own pools.
 SYSTEM_TAINTS: Final = frozenset({
     "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
-    "CriticalAddonsOnly", "node.kubernetes.io/unschedulable", GPU_ERROR_TAINT, "falaj.io/system",
+    "CriticalAddonsOnly", CORDONED, GPU_ERROR_TAINT, "falaj.io/system",
 })  # fmt: skip
 #: Taint of nodes with GPUs.
 GPU_TAINT: Final = "nvidia.com/gpu"
@@ -143,6 +164,9 @@ ESCALATIONS: Final[tuple[tuple[frozenset[str], frozenset[str], str], ...]] = tup
          "change what the cluster itself refuses"),
     )
 )  # fmt: skip
+BY_NAME_ONLY: Final = "pods/portforward"
+"""What a rule of a Role may allow of pods that it names: their ports, as of a workspace. Commands
+in them are nobody's."""
 #: Verbs that read.
 READ_VERBS: Final = frozenset({"get", "list", "watch", "*"})
 

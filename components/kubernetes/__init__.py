@@ -12,6 +12,7 @@ from falaj.components.kubernetes.storage_classes import StorageClasses, StorageC
 from falaj.components.kubernetes.sweep import Sweep, SweepArgs
 from falaj.components.kubernetes.tenant import Tenant, TenantArgs
 from falaj.components.kubernetes.training_job import TrainingJob, TrainingJobArgs
+from falaj.components.kubernetes.workspace import Workspace, WorkspaceArgs
 
 __all__ = [
     "ClusterProvider",
@@ -37,4 +38,6 @@ __all__ = [
     "TenantArgs",
     "TrainingJob",
     "TrainingJobArgs",
+    "Workspace",
+    "WorkspaceArgs",
 ]

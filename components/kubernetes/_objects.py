@@ -22,6 +22,10 @@ Manifest: TypeAlias = Mapping[str, Any]
 """A Kubernetes object: ``apiVersion``, ``kind``, ``metadata`` and what the kind has."""
 
 _SDK: Final = "pulumi-kubernetes"
+#: The resolver's whole configuration, where clusters keep it in one object.
+_WHOLE_RESOLVER: Final = "ConfigMap/kube-system/coredns"
+#: A patch that goes takes its keys with it, and of this one they are all that the object has.
+_KEPT: Final[Mapping[str, Any]] = {"retain_on_delete": True}
 
 
 def token(name: str) -> str:
@@ -40,11 +44,15 @@ def type_of(manifest: Manifest) -> str:
     """The type token of the vendor's provider, which knows objects of every kind by it.
 
     The core group, which has no name in manifests, is written out. What the cluster makes by
-    itself in each namespace, its default service account, is patched: it may be there already.
+    itself, the default service account of each namespace and the resolver's configuration, is
+    patched: it may be there already.
     """
     api_version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
-    if kind == "ServiceAccount" and manifest["metadata"]["name"] == "default":
-        kind = "ServiceAccountPatch"
+    about = manifest["metadata"]
+    if (kind, about["name"]) == ("ServiceAccount", "default") or (
+        kind == "ConfigMap" and about.get("namespace") == "kube-system"
+    ):
+        kind += "Patch"
     return f"kubernetes:{api_version if '/' in api_version else 'core/' + api_version}:{kind}"
 
 
@@ -88,7 +96,10 @@ def declare(
             f"{name}-{key.lower().replace('/', '-')}",
             dict(manifest),
             pulumi.ResourceOptions(
-                parent=parent, depends_on=waits, version=sdk_version(), **options
+                parent=parent,
+                depends_on=waits,
+                version=sdk_version(),
+                **({**options, **_KEPT} if key == _WHOLE_RESOLVER else options),
             ),
         )
         if manifest["kind"] == "CustomResourceDefinition":
@@ -184,3 +195,30 @@ class Chart(pulumi.ComponentResource):
             pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(version=sdk_version())),
             remote=True,
         )
+
+
+def admission_policy(about: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Manifest]:
+    """A ValidatingAdmissionPolicy that refuses where it can't be asked, and its binding, which
+    denies and writes into the audit log.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+
+    Args:
+        about: metadata of both.
+        spec: what it matches and validates.
+    """
+    api = "admissionregistration.k8s.io/v1"
+    return [
+        {
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": dict(about),
+            "spec": {"failurePolicy": "Fail", **spec},
+        },
+        {
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": dict(about),
+            "spec": {"policyName": about["name"], "validationActions": ["Deny", "Audit"]},
+        },
+    ]

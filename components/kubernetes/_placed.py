@@ -1,10 +1,12 @@
 """What every component in a cluster takes: where the cluster is, and whom the component is for."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
@@ -18,7 +20,6 @@ CLOUDS: Final[Mapping[str, str]] = {"eks": "aws", "aks": "azure"}
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-TENANT_LABEL: Final = f"{PREFIX}tenant"
 COMPONENT_LABEL: Final = f"{PREFIX}component"
 DATA_CLASS_LABEL: Final = f"{PREFIX}data-class"
 COST_CENTER_LABEL: Final = f"{PREFIX}cost-center"
@@ -26,7 +27,12 @@ ENVIRONMENT_LABEL: Final = f"{PREFIX}environment"
 OWNER_ANNOTATION: Final = f"{PREFIX}owner"
 PROTECTED_LABEL: Final = f"{PREFIX}protected"
 """Marks objects that say whom a workload trusts: `Residency` lets only those change them who may
-read the secrets of their namespace. Its value is ``true``."""
+read the secrets of their namespace."""
+PROTECTED: Final[Mapping[str, str]] = {PROTECTED_LABEL: "true"}
+"""That label as components write it."""
+HOME_PREFIX: Final = "home."
+"""Beginning of the names of claims that are one person's: `Residency` lets only pods use and only
+those change them that the platform's owners make. No name that a component takes has a dot."""
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 #: How entries of the secret store are named after their tenant: what stands between the two, and
@@ -123,6 +129,13 @@ class InCluster:
         return f"{self.registry}/{reference}"
 
 
+def refuse_place_abroad(at: str, value: str, allowed: str, errors: ArgumentErrors) -> None:
+    """Refuse the name of a site or its zone that is a cloud's region abroad, or begins as one."""
+    if not may_be_site(value):
+        place = place_abroad(value) or f"the beginning of regions abroad ({value}-…)"
+        errors.add(at, value, allowed, f"that is {place}")
+
+
 def checked_regions(argument: str, value: object, errors: ArgumentErrors) -> tuple[str, ...]:
     """Regions of clouds, and sites, of further clusters in the country; empty for None.
 
@@ -132,9 +145,8 @@ def checked_regions(argument: str, value: object, errors: ArgumentErrors) -> tup
     for position, each in enumerate(found):
         at = f"{argument}[{position}]"
         errors.form(at, each, SITE)
-        if SITE.allows(each) and not may_be_site(each):
-            abroad = place_abroad(each) or f"the beginning of regions abroad ({each}-…)"
-            errors.add(at, each, "regions and sites in the country", f"that is {abroad}")
+        if SITE.allows(each):
+            refuse_place_abroad(at, each, "regions and sites in the country", errors)
     return found
 
 
@@ -195,9 +207,8 @@ def check_place(
     cloud = CLOUDS.get(distribution)
     if cloud is None:
         errors.form(f"{at}region", region, SITE)
-        if SITE.allows(region) and not may_be_site(region):
-            abroad = place_abroad(region) or f"the beginning of regions abroad ({region}-…)"
-            errors.add(f"{at}region", region, "sites in the country", f"that is {abroad}")
+        if SITE.allows(region):
+            refuse_place_abroad(f"{at}region", region, "sites in the country", errors)
         # A cluster of one's own may stand in a region of a cloud, and shares its fate.
         for place in catalogue.all_places():
             if place.region == region:
@@ -219,3 +230,31 @@ def _check_health(
     except catalogue.CatalogueError as error:
         stamp = OneOf((place.status.as_of.isoformat(),))
         errors.say(f"{at}acknowledge_degraded", str(error), limit=stamp)
+
+
+_IMAGE: Final = re.compile(
+    r"^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?@sha256:[0-9a-f]{64}$"
+)
+
+
+def checked_image(argument: str, value: object, placed: InCluster, errors: ArgumentErrors) -> str:
+    """The reference of an image below the registry; empty where it was refused."""
+    if isinstance(value, str) and _IMAGE.match(value):
+        return placed.image(value)
+    errors.add(argument, value, "repository@sha256:… below the registry, in lower case")
+    return ""
+
+
+def check_secret_entry(
+    argument: str, secret: str, placed: InCluster | None, errors: ArgumentErrors
+) -> None:
+    """Refuse an entry of the secret store that isn't the tenant's.
+
+    The cluster's own admission says the same: one store has the secrets of every tenant.
+    """
+    if not secret or placed is None:
+        return
+    separator, rest = SECRET_NAMES[placed.distribution]
+    own = f"{placed.tenant}{separator}"
+    if not (secret.startswith(own) and re.match(rest, secret.removeprefix(own))):
+        errors.add(argument, secret, f"entries of the tenant: {own}…")

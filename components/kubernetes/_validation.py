@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import pulumi
@@ -15,6 +15,8 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123 labels)
 _NAME: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+#: Numbers, lists, ranges, steps, and names of months and days.
+_CRON: Final = re.compile(r"[\dA-Za-z*/,?-]+( +[\dA-Za-z*/,?-]+){4}")
 #: RFC 1918, RFC 6598 (carriers' and pods' addresses) and RFC 4193.
 PRIVATE: Final = tuple(
     ipaddress.ip_network(each)
@@ -114,6 +116,21 @@ def is_private(range_: Range) -> bool:
     )
 
 
+def private_ranges(at: str, value: object, errors: ArgumentErrors) -> tuple[str, ...]:
+    """At least one range of addresses of one's own networks; those that were refused, too."""
+    ranges = errors.texts(at, value)
+    if not ranges:
+        errors.add(at, value, "at least one range")
+    for position, each in enumerate(ranges):
+        found = cidr(f"{at}[{position}]", each, errors)
+        if found and not is_private(found):
+            errors.add(
+                f"{at}[{position}]", each, "private ranges",
+                "it is within one's own networks: others neither reach it nor are reached",
+            )  # fmt: skip
+    return ranges
+
+
 class OptionsChecker:
     """Checks the options of one argument, each by its path; absent ones are fine."""
 
@@ -137,11 +154,22 @@ class OptionsChecker:
             self.say(option, f"missing; needed {needed}; or leave the add-on out with false")
         return ""
 
+    def object_name(self, option: str) -> None:
+        """Refuse what is no name of an object of Kubernetes."""
+        if self.given.get(option) is not None:
+            object_name(f"{self._at}.{option}", self.given[option], self._errors)
+
     def address(self, option: str, *, needed: str = "") -> None:
         """As `text`, and refuse what is reached without TLS."""
         text = self.text(option, needed=needed)
         if text and not text.startswith("https://"):
             self.say(option, f"given {text!r}; allowed: an address that starts with https://")
+
+    def texts(self, option: str) -> tuple[str, ...]:
+        """Plain texts, each once; none where it is absent."""
+        if self.given.get(option) is None:
+            return ()
+        return self._errors.texts(f"{self._at}.{option}", self.given[option])
 
     def foreign(self, option: str, distribution: str) -> None:
         """Refuse an option of other distributions, where it is given."""
@@ -157,3 +185,63 @@ class OptionsChecker:
         """Refuse what is neither true nor false."""
         if self.given.get(option) is not None:
             self._errors.flag(f"{self._at}.{option}", self.given[option])
+
+    def cron(self, option: str) -> None:
+        """Refuse what is no cron expression: minute, hour, day, month and day of the week.
+
+        The fields are those of https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/
+        """
+        text = self.text(option)
+        if text and not _CRON.fullmatch(text):
+            self.say(option, f"given {text!r}; allowed: five fields, as 0 22 * * *")
+
+    def names(self, option: str, most: int) -> tuple[str, ...]:
+        """Names of objects, each once and ``most`` at most; empty where they were refused."""
+        at = f"{self._at}.{option}"
+        names = self._errors.texts(at, self.given.get(option))
+        for position, each in enumerate(names):
+            object_name(f"{at}[{position}]", each, self._errors)
+        if len(names) > most:
+            self.say(option, f"given {len(names)}; allowed: up to {most}")
+        return names
+
+    def nested(self, option: str, kind: type) -> OptionsChecker | None:
+        """The checker of options within an option; None where there are none."""
+        value = self.given.get(option)
+        if value is None:
+            return None
+        at = f"{self._at}.{option}"
+        return OptionsChecker(at, options(at, value, kind, self._errors), self._errors)
+
+    def named(self, option: str, kind: type, most: int) -> dict[str, OptionsChecker]:
+        """Checkers of options by name, of which there are ``most`` at most; none where absent."""
+        if self.given.get(option) is None:
+            return {}
+        at = f"{self._at}.{option}"
+        found = by_name(at, self.given[option], self._errors)
+        if len(found) > most:
+            self.say(option, f"given {len(found)}; allowed: up to {most}")
+        for each in found:
+            object_name(at, each, self._errors)
+        return {
+            name: OptionsChecker(
+                f"{at}.{name}", options(f"{at}.{name}", each, kind, self._errors), self._errors
+            )
+            for name, each in found.items()
+        }
+
+    def private_ranges(self, option: str) -> None:
+        """Refuse what are no ranges of one's own networks, where they are given."""
+        if self.given.get(option) is not None:
+            private_ranges(f"{self._at}.{option}", self.given[option], self._errors)
+
+    def chosen(self, option: str, allowed: Sequence[str]) -> None:
+        """Refuse what isn't a list of at least one of ``allowed``, each once."""
+        if self.given.get(option) is None:
+            return
+        at = f"{self._at}.{option}"
+        found = self._errors.texts(at, self.given[option])
+        for position, each in enumerate(found):
+            self._errors.choice(f"{at}[{position}]", each, allowed)
+        if not found:
+            self.say(option, f"given none; allowed: at least one of {', '.join(allowed)}")

@@ -13,14 +13,14 @@ import pulumi
 
 from falaj.components.kubernetes._load_balancer import checked_address, private_load_balancer
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
-from falaj.components.kubernetes._peers import NAMESPACE_NAME
-from falaj.components.kubernetes._placed import PROTECTED_LABEL
+from falaj.components.kubernetes._peers import in_namespace
+from falaj.components.kubernetes._placed import PROTECTED
 from falaj.components.kubernetes._validation import amount, cidr, is_private, object_name
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
 from falaj.components.kubernetes.training.arguments import Run, RunArgs
 from falaj.components.kubernetes.training.jobs import network_policy, queue_labels, selector
 from falaj.components.kubernetes.training.pods import DATA, RUNS, gang, gang_pods, template
-from falaj.components.kubernetes.training_job import checked_run
+from falaj.components.kubernetes.training_job import check_arguments, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 
@@ -131,9 +131,7 @@ def _sites_file(spec: FederatedTrainingSpec) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(
-            run.placed, run.name, run.name, run.namespace, labels={PROTECTED_LABEL: "true"}
-        ),
+        "metadata": metadata(run.placed, run.name, run.name, run.namespace, labels=PROTECTED),
         "data": {"sites.json": json.dumps(dict(sorted(spec.sites.items())), indent=2)},
     }
 
@@ -158,10 +156,7 @@ def _network_policy(spec: FederatedTrainingSpec) -> Manifest:
     """Only the other side, on the one port; a coordinator calls nobody, a site isn't called."""
     policy: dict[str, Any] = dict(network_policy(spec.run, peers=False))
     peers: list[dict[str, Any]] = [{"ipBlock": {"cidr": cidr}} for cidr in spec.peers.ranges]
-    peers += [
-        {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: each}}}
-        for each in spec.peers.namespaces
-    ]
+    peers += [in_namespace(each) for each in spec.peers.namespaces]
     port = PORT if spec.role == "coordinator" else int(spec.peers.coordinator.rpartition(":")[2])
     ports = [{"port": port, "protocol": "TCP"}]
     rules = dict(policy["spec"])
@@ -176,6 +171,12 @@ ROLES: Final = ("coordinator", "site")
 _DIGEST: Final = re.compile(r"^[0-9a-f]{64}$")
 _SITE: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 _PLACE: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?:(\d{1,5})$")
+#: Options that `_command` writes: who may reach what, and what was promised to the sites.
+_OURS: Final = (
+    "--dataset", "--authority", "--certificate", "--key", "--progress", "--coordinator", "--token",
+    "--output", "--listen", "--sites", "--rounds", "--epochs", "--least-sites", "--round-seconds",
+    "--clip", "--noise",
+)  # fmt: skip
 _COORDINATORS_ALONE: Final = (
     "sites", "rounds", "epochs", "clip", "noise", "least_sites", "round_seconds", "address",
 )  # fmt: skip
@@ -236,6 +237,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     if role:
         errors.choice("role", role, ROLES)
     run = checked_run(name, given, errors)
+    check_arguments(given, errors, _OURS)
     if run is not None and run.size.gpus:
         errors.add("flavor", run.placement.flavor, "one without GPUs: sites train on CPUs")
     if run is not None and run.queue == BURST_QUEUE:

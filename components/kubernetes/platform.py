@@ -36,8 +36,13 @@ class PlatformArgs(InClusterArgs):
     """By name: ``False`` leaves an add-on out, ``True`` or its options install it:
     ``cert-manager``, ``external-secrets``, ``monitoring``, ``gpu-operator``, ``efa`` (EKS only),
     ``network-operator`` (AKS and existing clusters, for InfiniBand), ``jobset``, ``kueue``,
-    ``trainer``, ``envoy-gateway``, ``istio``, ``keda``, ``kserve``, ``opencost``, ``velero``.
-    Default: all of the distribution but ``network-operator``."""
+    ``trainer``, ``envoy-gateway``, ``istio``, ``keda``, ``kserve``, ``opencost``, ``velero``,
+    ``node-repair`` (AKS and existing clusters, where asked for), ``resolver`` (AKS and existing
+    clusters; on EKS `Cluster` has it). Default: all of the distribution but ``network-operator``
+    and ``node-repair``, and on existing clusters ``resolver``."""
+    allowed_domains: NotRequired[pulumi.Input[list[str]]]
+    """Domains that pods may reach anyway, which ``resolver`` answers: those of the network's
+    firewall, hosts that the packs allow. Default: none."""
     images: NotRequired[dict[str, str]]
     """Digests (``sha256:…``) by short name of the image, as ``falaj images pin`` writes them.
     Default: those of the bill of materials."""

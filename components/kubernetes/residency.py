@@ -10,18 +10,21 @@ from typing import Any, NotRequired, cast
 import pulumi
 
 from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES
-from falaj.components.catalogue.region_names import host_abroad, may_be_site, place_abroad
+from falaj.components.catalogue.region_names import host_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,
     InClusterArgs,
     check_in_cluster,
     checked_regions,
+    refuse_place_abroad,
 )
 from falaj.components.kubernetes.admission import (
     access,
     destinations,
+    image_prefetch,
     network,
+    node_repair,
     placement,
     secrets,
     storage,
@@ -149,7 +152,8 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
     topics = (
-        workloads, secrets, placement, storage, network, destinations, access, tenancy,
+        workloads, image_prefetch, secrets, placement, storage, network, destinations, access,
+        tenancy, node_repair,
     )  # fmt: skip
     return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
@@ -224,9 +228,7 @@ def _check_places(placed: InCluster, errors: ArgumentErrors) -> None:
     if placed.distribution != "existing":
         return
     for position, value in enumerate(placed.zones):
-        if not may_be_site(value):
-            place = place_abroad(value) or f"the beginning of regions abroad ({value}-…)"
-            errors.add(f"zones[{position}]", value, "sites in the country", f"that is {place}")
+        refuse_place_abroad(f"zones[{position}]", value, "sites in the country", errors)
 
 
 def _without_zones(placed: InCluster) -> InCluster:

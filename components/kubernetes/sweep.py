@@ -64,7 +64,8 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     errors.names(given, SweepArgs)
     run = checked_run(name, given, errors)
     check_arguments(given, errors)
-    if run is not None and any(each.partition("=")[0] == "--seed" for each in run.arguments):
+    options = [each.partition("=")[0] for each in run.arguments] if run is not None else []
+    if any(len(each) > 2 and "--seed".startswith(each) for each in options):
         errors.say("arguments", "has --seed, which is the argument 'seed' of a sweep")
     search = errors.mapping("search", given["search"]) if "search" in given else {}
     if "search" in given and not search:

@@ -10,7 +10,12 @@ from typing import Any, Final, cast
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes._placed import InCluster, check_in_cluster, checked_regions
+from falaj.components.kubernetes._placed import (
+    InCluster,
+    check_in_cluster,
+    checked_image,
+    checked_regions,
+)
 from falaj.components.kubernetes._validation import amount, object_name, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
@@ -50,9 +55,6 @@ __all__ = [
 #: indexes and what Kubernetes adds.
 NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,34}[a-z0-9])?$")
 _FLAVOR: Final = re.compile(r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")
-_IMAGE: Final = re.compile(
-    r"^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?@sha256:[0-9a-f]{64}$"
-)
 _PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
 _VARIABLE: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _RESERVED: Final = ("PET_", "KUBERNETES_", "JOB_COMPLETION_")
@@ -86,10 +88,8 @@ def checked_run(
     if not NAME.match(name):
         errors.add("name", name, "1 to 36 of a-z, 0-9 and '-', first a letter, last no '-'")
     placed = check_in_cluster(given, errors)
-    flavor = errors.text(given, "flavor")
-    if flavor and not _FLAVOR.match(flavor):
-        errors.add("flavor", flavor, "the value of the nodes' label falaj.io/flavor")
-    size = _size(given, flavor, processes, errors)
+    flavor = checked_flavor(given, errors)
+    size = checked_size(given, flavor, processes, errors)
     objects = {
         argument: object_name(argument, given.get(argument, default), errors)
         for argument, default in (
@@ -101,7 +101,7 @@ def checked_run(
     further = _further_regions(given, objects["queue"], placed, errors)
     priority = given.get("priority", DEFAULT)
     errors.choice("priority", priority, tuple(PRIORITIES))
-    spot = _spot(given, placed, flavor, errors)
+    spot = checked_spot(given, placed, flavor, errors)
     dataset = str(given.get("dataset", ""))
     if needs_dataset:
         dataset = errors.text(given, "dataset")
@@ -163,9 +163,18 @@ def words(argument: str, given: Mapping[str, Any], errors: ArgumentErrors) -> tu
     return tuple(found)
 
 
-def _size(
+def checked_flavor(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
+    """The argument ``flavor``."""
+    flavor = errors.text(given, "flavor")
+    if flavor and not _FLAVOR.match(flavor):
+        errors.add("flavor", flavor, "the value of the nodes' label falaj.io/flavor")
+    return flavor
+
+
+def checked_size(
     given: Mapping[str, Any], flavor: str, processes: int | None, errors: ArgumentErrors
 ) -> PodSize:
+    """The arguments of `SizedArgs` that say how much a pod takes."""
     fallback = 1 if is_gpu_flavor(flavor) else 0
     gpus = errors.whole("gpus_per_node", given.get("gpus_per_node", fallback), 0, 16)
     device = devices(flavor, gpus, errors)
@@ -194,9 +203,10 @@ def _size(
     return PodSize(resources, gpus, count, round(shared * _MIB), scratch)
 
 
-def _spot(
+def checked_spot(
     given: Mapping[str, Any], placed: InCluster | None, flavor: str, errors: ArgumentErrors
 ) -> bool:
+    """The argument ``spot``."""
     spot = errors.flag("spot", given.get("spot", flavor.endswith("-spot")))
     if spot and placed is not None and placed.data_class == "restricted":
         errors.say(
@@ -230,10 +240,7 @@ def _env(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:
 
 def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, errors: ArgumentErrors) -> str:
     if (own := given.get("image")) is not None:
-        if isinstance(own, str) and _IMAGE.match(own):
-            return placed.image(own)
-        errors.add("image", own, "repository@sha256:… below the registry, in lower case")
-        return ""
+        return checked_image("image", own, placed, errors)
     short = "falaj-training" if gpus else "falaj-training-cpu"
     return resolve(placed, [short], given.get("images"), errors).get(short, "")
 
@@ -241,6 +248,7 @@ def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, errors: Argum
 FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
 MOST_NODES: Final = 512
 #: Set from the component's own arguments; ``--resume never`` would lose the work of each attempt.
+_KEY_RING: Final = "--keyring"
 _OURS: Final = (
     "--output", "--dataset", "--processes", "--device", "--progress", "--metrics", "--resume",
     "--json",
@@ -282,14 +290,29 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     )
 
 
-def check_arguments(given: Mapping[str, Any], errors: ArgumentErrors) -> None:
-    """Refuse arguments of the training that the component writes itself."""
+def check_arguments(
+    given: Mapping[str, Any], errors: ArgumentErrors, ours: Sequence[str] = _OURS
+) -> None:
+    """Refuse arguments of a program of ours that the component writes itself, or can't provide.
+
+    Args:
+        given: the component's arguments.
+        errors: gets what is wrong.
+        ours: options that the component writes. The program takes the first letters of one, too.
+    """
     for argument in given.get("arguments", ()):
         option = str(argument).partition("=")[0]
-        if option in _OURS:
+        if not option.startswith("--"):
+            continue
+        if any(each.startswith(option) for each in ours):
             errors.add(
                 "arguments", argument, "options of training such as --epochs",
                 "that one is set by the component, from its own arguments",
+            )  # fmt: skip
+        elif _KEY_RING.startswith(option):
+            errors.add(
+                "arguments", argument, "options of training such as --epochs",
+                "pods have no key ring: what they keep is encrypted by the class of its volume",
             )  # fmt: skip
 
 

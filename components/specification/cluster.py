@@ -27,6 +27,7 @@ from falaj.components.specification.placed import (
     log_days,
     region_zones,
 )
+from falaj.components.specification.resolver import DOMAIN, ENFORCE, MODES
 
 
 @described
@@ -77,6 +78,18 @@ class ClusterArgs(PlacedArgs):
     """Whether pods start with all traffic denied until a policy allows it. The cluster's own
     add-ons need policies then: set it once these are in place. Without it traffic of pods is open
     until a policy selects them. AWS only."""
+    resolver: NotRequired[Annotated[str, MODES, Default(ENFORCE)]]
+    """What pods are told of names outside of the cluster, of the region's services of AWS, of
+    ``allowed_domains`` and of ``resolver_domains``: ``enforce``, that there is no such name;
+    ``audit``, what the network's resolver says, which is logged and counted; ``off`` leaves the
+    resolver as EKS has it, and names can carry data to whoever holds a domain. AWS only: on Azure
+    the add-on ``resolver`` of `Platform`."""
+    resolver_domains: NotRequired[list[Annotated[str, DOMAIN]]]
+    """Further domains whose names pods resolve; ``.example.ae`` stands for all below it. Default:
+    none. AWS only."""
+    allowed_domains: NotRequired[pulumi.Input[list[str]]]
+    """Domains that pods may reach anyway: those of the network's firewall, hosts that the packs
+    allow. Default: none. AWS only."""
     boundary_id: NotRequired[pulumi.Input[str]]
     """``Identity.boundary_id``. Default: none. AWS only."""
 
@@ -111,6 +124,8 @@ class ClusterSpec:
     service_cidr: str
     log_days: int
     strict_network_policy: bool
+    resolver: str
+    resolver_domains: tuple[str, ...]
 
 
 def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
@@ -141,6 +156,13 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
                 "it is a mode of AWS's network plugin; on Azure apply a policy that denies all "
                 "and leave it out",
             )
+        for argument in ("resolver", "resolver_domains"):
+            if given.get(argument) is not None:
+                errors.say(
+                    argument,
+                    "the add-on 'resolver' of Platform decides on Azure; set its mode and "
+                    "domains, and leave it out here",
+                )
         if given.get("log_days") is not None:
             errors.say(
                 "log_days",
@@ -174,6 +196,8 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
         service_cidr=cidr,
         log_days=days,
         strict_network_policy=checked["strict_network_policy"],
+        resolver=checked["resolver"],
+        resolver_domains=tuple(checked["resolver_domains"] or ()),
     )
 
 

@@ -193,6 +193,10 @@ WORKLOAD: Final = TextRule(
     "1 to 40 lower-case letters, digits and '-', the first a letter, the last no '-'",
     "credit",
 )
+WORKSPACE_ENDING: Final = "-workspace"
+"""Of the names of a workspace's objects. Controllers end the names of pods in ``-`` and five
+characters that are no vowels (k8s.io/apimachinery, pkg/util/rand): no colleague's job has a pod of
+such a name, to which the person would bring the token."""
 EMAIL: Final = TextRule(
     r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,63}$",
     "an e-mail address",

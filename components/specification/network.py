@@ -23,16 +23,11 @@ from falaj.components.specification.placed import (
     log_days,
     region_zones,
 )
+from falaj.components.specification.resolver import DOMAIN
 
 CLUSTER = "cluster"
 SERVING = "serving"
 PURPOSES = (CLUSTER, SERVING)
-_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-DOMAIN = TextRule(
-    rf"^(?=.{{1,253}}$)\.?(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])$",
-    "a domain of two labels or more, or one with all below it (.example.ae)",
-    "models.example.ae",
-)
 ORGANIZATION = TextRule(
     r"^o-[a-z0-9]{10,32}$",
     "an organisation's id: o- and 10 to 32 lower-case letters and digits",

@@ -59,8 +59,8 @@ class RegistryArgs(PlacedArgs):
     upstreams: NotRequired[list[Annotated[str, UPSTREAMS]]]
     """Registries that may be pulled through. Default: none."""
     keep_images: NotRequired[Annotated[int, KEEP_IMAGES, Default(100)]]
-    """Newest images that are kept in each repository. AWS only: Azure removes what
-    has had no tag for 30 days."""
+    """Newest images that are kept in each repository; of models (``models/…``) all are. AWS only:
+    Azure removes what has had no tag for 30 days."""
     quarantine: NotRequired[Annotated[bool, Default(value=False)]]
     """Images can't be pulled until a scanner has released them; nodes start from images that come
     through the cache, which no scanner releases. Azure only; AWS scans on push."""

@@ -11,7 +11,7 @@ from falaj.engine.controlplane import binaries, controllers, processes
 from falaj.engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.objects import Objects, wait_for
-from falaj.engine.controlplane.processes import answers_plainly, listens, wait_until
+from falaj.engine.controlplane.processes import Files, answers_plainly, listens, wait_until
 
 # APIs that charts add to the API server, on a control plane where their pods are simulated.
 #
@@ -98,7 +98,7 @@ BARE_DEFINITIONS = (
 
 
 def add(given: Given) -> None:
-    """Install definitions and start the controllers that the settings name.
+    """Install definitions and what the controllers of the settings need, and start these.
 
     Raises EngineError: a name that isn't known, or one of them ended or doesn't get ready.
     """
@@ -109,16 +109,42 @@ def add(given: Given) -> None:
         if not settings.webhooks:
             keep_local(objects, MANAGER)
         install_definitions(objects, definitions(settings.definitions))
-        chosen = controllers.known(list(given.ports.controllers))
-        started = [chosen[name] for name in settings.controllers]
-        for controller in started:
-            _start(controller, given, objects)
+        for controller in _chosen(given):
+            _install(controller, given, objects)
     finally:
         objects.close()
+    run(given)
+
+
+def run(given: Given) -> None:
+    """Start the controllers, for which all is there.
+
+    Raises EngineError: one of them ended or doesn't get ready.
+    """
+    settings, files, started = given.settings, given.files, _chosen(given)
+    for controller in started:
+        command = controllers.command(
+            controller,
+            Path(settings.binaries[controller.name]) / controller.name,
+            _file(controller, files, "json"),
+            _file(controller, files, "kubeconfig"),
+        )
+        folder = controllers.certificates_folder(controller, files)
+        environment = controllers.environment(controller, folder)
+        given.supervisor.start(controller.name, command, environment)
     for controller in started:
         wait_until(
             partial(_is_ready, controller), given.supervisor, controller.name, READY_SECONDS
         )
+
+
+def _chosen(given: Given) -> list[controllers.Controller]:
+    known = controllers.known(list(given.ports.controllers))
+    return [known[name] for name in given.settings.controllers]
+
+
+def _file(controller: controllers.Controller, files: Files, kind: str) -> Path:
+    return files.configuration(f"{controller.name}.{kind}")
 
 
 def _is_ready(controller: controllers.Controller) -> bool:
@@ -157,10 +183,11 @@ def install_definitions(objects: Objects, wanted: list[dict[str, Any]]) -> None:
     wait_for(served, f"{len(wanted)} definitions are served", READY_SECONDS)
 
 
-def _start(controller: controllers.Controller, given: Given, objects: Objects) -> None:
+def _install(controller: controllers.Controller, given: Given, objects: Objects) -> None:
     settings, files = given.settings, given.files
     module = binaries.built()[controller.name]
-    folder, secret = controllers.certificates(controller, files)
+    secret = controllers.certificates(controller, files)
+    folder = controllers.certificates_folder(controller, files)
     documents = controllers.localised(
         controller,
         [*module.documents("definitions"), *module.documents("webhooks")],
@@ -175,22 +202,17 @@ def _start(controller: controllers.Controller, given: Given, objects: Objects) -
     client = Authority(files.certificates).client(
         controller.user, (MASTERS,), file=f"{controller.name}-client"
     )
-    access = processes.write_private(
-        files.configuration(f"{controller.name}.kubeconfig"),
+    processes.write_private(
+        _file(controller, files, "kubeconfig"),
         processes.kubeconfig(given.ports.server, files.authority, client),
     )
     asked = settings.controller_settings.get(
         controller.name, controllers.platforms(controller.name)
     )
-    written = processes.write_private(
-        files.configuration(f"{controller.name}.json"),
+    processes.write_private(
+        _file(controller, files, "json"),
         controllers.configuration(controller, asked, folder),
     )
-    binary = Path(settings.binaries[controller.name]) / controller.name
-    given.supervisor.start(
-        controller.name, controllers.command(controller, binary, written, access),
-        controllers.environment(controller, folder),
-    )  # fmt: skip
 
 
 def _without_conversion(definition: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from falaj.engine.versions import Version
 
 MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"
+#: What tests run beside a control plane or ask.
+OF_TESTS = ("coredns", "prometheus-operator", "alertmanager")
 #: The Go release that the modules' `go` lines ask for.
 TOOLCHAIN = Version(1, 26, 0)
 _TEMPORARY = "unfinished-"
@@ -68,8 +70,8 @@ class Built:
         digest = hashlib.sha256(repr((self.commands, self.variables, self.manifests)).encode())
         if self.manifests:
             digest.update(_LAYOUT)
-        for name in ("go.mod", "go.sum"):
-            digest.update((MODULES / self.name / name).read_bytes())
+        for file in self.module.files:
+            digest.update(file.read_bytes())
         key = f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
         return cache_home() / "controlplane" / key
 

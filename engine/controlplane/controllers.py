@@ -185,17 +185,22 @@ def environment(controller: Controller, certificates: Path) -> dict[str, str]:
     return {"TMPDIR": str(certificates.parents[1])} if controller.name == "trainer" else {}
 
 
-def certificates(controller: Controller, files: Files) -> tuple[Path, dict[str, Any]]:
-    """Make the webhooks' authority and certificate; return their folder and the Secret of them."""
+def certificates_folder(controller: Controller, files: Files) -> Path:
+    """Where the webhooks' certificate and key are."""
+    return files.certificates / controller.name / "k8s-webhook-server" / "serving-certs"
+
+
+def certificates(controller: Controller, files: Files) -> dict[str, Any]:
+    """Make the webhooks' authority and certificate; return the Secret of them."""
+    folder = certificates_folder(controller, files)
     # Kueue recognises its own authority by this name.
-    folder = files.certificates / controller.name / "k8s-webhook-server" / "serving-certs"
     authority = Authority(folder, f"{controller.name}-ca", rsa_key=True)
     pair = authority.server("tls", (controller.service, LOOPBACK))
 
     def encoded(path: Path) -> str:
         return base64.b64encode(path.read_bytes()).decode()
 
-    secret = {
+    return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
@@ -209,7 +214,6 @@ def certificates(controller: Controller, files: Files) -> tuple[Path, dict[str, 
             "tls.key": encoded(pair.key),
         },
     }
-    return pair.certificate.parent, secret
 
 
 def localised(

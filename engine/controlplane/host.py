@@ -35,10 +35,11 @@ def main(folder: Path) -> int:
     settings = Settings.read(files)
     supervisor = Supervisor(files.logs)
     try:
-        _bring_up(files, settings, supervisor)
+        given = _bring_up(files, settings, supervisor)
         while True:
             if _cut(settings.lifeline):
                 break
+            _keep_away(given)
             if ended := supervisor.ended():
                 Record(os.getpid(), "failed", ended).write(files)
                 return 1
@@ -60,18 +61,18 @@ def remove(files: Files) -> None:
     for path in (files.certificates, files.logs, files.folder / "etcd", files.folder / "users"):
         shutil.rmtree(path, ignore_errors=True)
     shutil.rmtree(files.configuration("").parent / "configuration", ignore_errors=True)
-    for path in (files.kubeconfig, Settings.path(files), Record.path(files)):
+    for path in (files.kubeconfig, Settings.path(files), Record.path(files), files.away):
         path.unlink(missing_ok=True)
     if files.folder.is_dir() and not any(files.folder.iterdir()):
         files.folder.rmdir()
 
 
-def _bring_up(files: Files, settings: Settings, supervisor: Supervisor) -> None:
+def _bring_up(files: Files, settings: Settings, supervisor: Supervisor) -> bringup.Given:
     for left in reversed(range(TRIES)):
         ports = bringup.pick_ports()
         bringup.prepare(files, ports)
+        given = bringup.Given(settings, files, ports, supervisor)
         try:
-            given = bringup.Given(settings, files, ports, supervisor)
             bringup.run(given)
             addons.add(given)
         except EngineError as error:
@@ -80,8 +81,25 @@ def _bring_up(files: Files, settings: Settings, supervisor: Supervisor) -> None:
             if not left or _TAKEN not in str(error):
                 raise
         else:
-            break
-    Record(os.getpid(), "ready", "", supervisor.processes).write(files)
+            _ready(given)
+            return given
+    raise AssertionError("the last try raises")
+
+
+def _ready(given: bringup.Given) -> None:
+    Record(os.getpid(), "ready", "", given.supervisor.processes).write(given.files)
+
+
+def _keep_away(given: bringup.Given) -> None:
+    """Kill everything while a file asks for it, or start it again with the data that it left."""
+    files, supervisor = given.files, given.supervisor
+    if files.away.exists() and supervisor.processes:
+        supervisor.kill()
+        Record(os.getpid(), "away").write(files)
+    elif not files.away.exists() and not supervisor.processes:
+        bringup.run(given)
+        addons.run(given)
+        _ready(given)
 
 
 def _cut(lifeline: bool) -> bool:

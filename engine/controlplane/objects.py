@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Self, cast
 from urllib.parse import quote, urlencode
 
 from kubernetes.client import ApiClient, Configuration
@@ -56,6 +56,10 @@ class Objects:
         """One call; the answer as a dict. Raises ApiException."""
         url = f"{self.client.configuration.host.rstrip('/')}{path}"
         headers = {"Accept": _JSON, "User-Agent": "falaj-control-plane"}
+        # The official client adds certificates to its connections, and a token to calls of its own
+        # only.
+        tokens = cast("Mapping[str, Any]", self.client.configuration.auth_settings())
+        headers.update((each["key"], each["value"]) for each in tokens.values())
         if body is not None:
             headers["Content-Type"] = kind
         response = self.client.rest_client.pool_manager.request(

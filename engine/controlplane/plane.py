@@ -20,9 +20,9 @@ from falaj.engine.controlplane import addons, binaries, host, processes
 from falaj.engine.controlplane.addons import install_definitions
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.machines import Machines, Site, parse_pools
-from falaj.engine.controlplane.objects import Manifest, Objects
+from falaj.engine.controlplane.objects import Manifest, Objects, wait_for
 from falaj.engine.controlplane.processes import Files
-from falaj.engine.controlplane.record import HOST, Record, Settings
+from falaj.engine.controlplane.record import HOST, Record, Settings, State
 from falaj.engine.errors import EngineError
 
 START_SECONDS = 600.0
@@ -106,6 +106,36 @@ class ControlPlane:
         if key not in self._users:
             self._users[key] = Objects.of(str(self.user_kubeconfig(name, groups)))
         return self._users[key]
+
+    def take_away(self) -> None:
+        """Kill every process at once, as a power cut does; what etcd has stays for `bring_back`.
+
+        Raises TimeoutError: the process that keeps it doesn't answer.
+        """
+        self.files.away.touch(mode=0o600)
+        self._wait_for("away", END_SECONDS)
+
+    def bring_back(self) -> None:
+        """Start again what was taken away: same data, same addresses, same certificates.
+
+        Raises TimeoutError: not within `START_SECONDS`. Raises EngineError: it doesn't start.
+        """
+        self.files.away.unlink(missing_ok=True)
+        self._wait_for("ready", START_SECONDS)
+
+    def _wait_for(self, state: State, seconds: float) -> None:
+        def reached() -> bool:
+            record = Record.read(self.files)
+            if record is None or not record.is_running:
+                said = record.reason if record else ""
+                raise EngineError(
+                    f"the control plane isn't {state}, but has ended: {said}\n"
+                    f"logs: {self.files.logs}"
+                )
+            self.record = record
+            return record.state == state
+
+        wait_for(reached, f"the control plane is {state}", seconds)
 
     def stop(self) -> None:
         """End every process and remove what was written."""

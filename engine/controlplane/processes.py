@@ -201,6 +201,11 @@ class Files:
         return self.folder / "logs"
 
     @property
+    def away(self) -> Path:
+        """While this file is there, the host keeps no process running."""
+        return self.folder / "away"
+
+    @property
     def audit_log(self) -> Path:
         """The API server's audit log: one JSON object a line."""
         return self.logs / "audit.log"
@@ -420,6 +425,14 @@ class Supervisor:
         chosen = [name for name in reversed(self._running) if not names or name in names]
         for name in chosen:
             self._end(self._running.pop(name))
+
+    def kill(self) -> None:
+        """End all processes at once and without a word, as a power cut does."""
+        for process in self._running.values():
+            process.kill()
+        for process in self._running.values():
+            process.wait()
+        self._running.clear()
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:

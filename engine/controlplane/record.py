@@ -12,7 +12,7 @@ import psutil
 from falaj.engine.controlplane.processes import Files, write_private
 from falaj.engine.errors import EngineError
 
-State = Literal["ready", "failed"]
+State = Literal["ready", "away", "failed"]
 HOST = "falaj.engine.controlplane.host"
 
 
@@ -50,7 +50,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Record:
-    """How it is: the host's process, `ready` or `failed` and why, and the processes by name."""
+    """How it is: the host's process, its state, why it failed, and the processes by name.
+
+    `away`: its processes were killed, and its data waits for them.
+    """
 
     pid: int
     state: State

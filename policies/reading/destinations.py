@@ -21,7 +21,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest
-from falaj.policies.reading.services import is_own_address, may_reach
+from falaj.policies.reading.services import is_own_address, may_reach, outside
 
 _KINDS: Final = tuple((topic.rule, kind) for topic in TOPICS for kind in topic.kinds)
 _TOLD: Final = frozenset((kind.group, kind.name) for _, kind in _KINDS)
@@ -126,11 +126,7 @@ def _judge(
     if not host:
         yield manifest.violation(path, f"no host can be read in {format_value(given)}")
     elif not may:
-        yield manifest.violation(
-            path,
-            f"{format_value(host)} is neither private, nor in an allowed region, nor one of "
-            "allowedHosts",
-        )
+        yield manifest.violation(path, outside(host))
 
 
 def _others(manifest: Manifest, kind: Kind) -> Iterator[Finding]:

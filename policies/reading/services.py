@@ -31,6 +31,7 @@ from falaj.policies.model import (
     Resource,
     Settings,
     format_path,
+    format_value,
     get,
     is_false,
     is_list,
@@ -174,6 +175,14 @@ def may_reach(value: object, settings: Settings) -> bool:
             return True  # Where a program listens; called, it is the program's own host.
         return is_own_address(host) or is_listed(host, settings)
     return may_talk_to(host, settings)
+
+
+def outside(value: object) -> str:
+    """What is said of a host or an address that `may_reach` doesn't allow."""
+    return (
+        f"{format_value(value)} is neither private, nor in an allowed region, nor one of "
+        "allowedHosts"
+    )
 
 
 def may_reach_from_pods(value: object, manifest: Manifest, context: Context) -> bool | None:

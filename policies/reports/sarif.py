@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -32,6 +33,8 @@ _SCORES: Final = {"critical": "9.5", "high": "8.0", "medium": "5.5", "low": "2.0
 _NO_FILE: Final = "Pulumi.yaml"
 #: GitHub refuses rules with more tags.
 _MOST_TAGS: Final = 20
+#: A "%" without two digits after it: https://www.rfc-editor.org/rfc/rfc3986#section-2.1
+_LONE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def to_sarif(result: CheckResult) -> str:
@@ -119,8 +122,8 @@ def _version_control(provenance: Provenance) -> dict[str, Any] | None:
     if not ci.repository.startswith(("https://", "http://")):
         return None
     return {
-        # What is quoted already stays as it is.
-        "repositoryUri": quote(ci.repository, safe="/:?&=%~+,;@"),
+        # What is quoted already stays as it is; a "%" that quotes nothing doesn't.
+        "repositoryUri": quote(_LONE.sub("%25", ci.repository), safe="/:?&=%~+,;@"),
         "revisionId": revision.commit,
         "properties": {"changed": revision.changed},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import pulumi
 from pydantic import BaseModel
@@ -15,10 +15,13 @@ from falaj.components.specification.cluster import ClusterArgs
 from falaj.components.specification.network import NetworkArgs
 from falaj.components.specification.placed import PlacedArgs
 from falaj.components.specification.property_names import camel
+from falaj.components.specification.resolver import domain_of
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
 from falaj.stacks.settings.cloud import OwnFoundation
 from falaj.stacks.settings.derived import arguments
+
+_Plain = TypeVar("_Plain")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class Cloud:
         """Make ``value`` an output of the stack."""
         if self.unknown is None:
             pulumi.export(name, value)
+
+    def output(self, value: _Plain) -> pulumi.Output[_Plain]:
+        """A plain value as an output; nothing runs that could make one of it in a validation."""
+        return self.unknown if self.unknown is not None else pulumi.Output.from_input(value)
 
     def on(self, cloud: str, value: pulumi.Output[Any]) -> pulumi.Output[Any] | None:
         """``value`` where only that cloud knows it, None elsewhere."""
@@ -99,7 +106,7 @@ def first(values: pulumi.Output[Mapping[str, str]]) -> pulumi.Output[str]:
 
 # The foundation, what all else stands on: keys, network, storage, registry, audit, identities.
 
-_OPTIONAL = ("key_identity_id", "boundary_id")
+_OPTIONAL = ("key_identity_id", "boundary_id", "egress_domains")
 
 
 @dataclass(frozen=True)
@@ -125,6 +132,8 @@ class Foundation:
     repository_ids: pulumi.Output[dict[str, str]]
     log_destination_id: pulumi.Output[str]
     boundary_id: pulumi.Output[str | None]
+    egress_domains: pulumi.Output[list[str] | None]
+    """Where the network has a way out to; a foundation that was made before tells none."""
 
     def export(self, cloud: Cloud) -> None:
         """Make everything an output of the stack, for stacks that refer to it."""
@@ -221,6 +230,9 @@ def make_foundation(settings: OwnFoundation, cloud: Cloud) -> Foundation:
         repository_ids=registry.repository_ids,
         log_destination_id=trail.log_destination_id,
         boundary_id=identity.boundary_id,
+        egress_domains=cloud.output(
+            arguments(settings.network, NetworkArgs).get("egress_domains")
+        ),
     )
 
 
@@ -267,6 +279,12 @@ def _same_place(stack: str, there: str, here: str) -> str:
 # The cluster: Kubernetes with pools of GPU and CPU machines, and a fast file system.
 
 
+def allowed_domains(settings: ClusterSettings, base: Foundation) -> pulumi.Output[list[str]]:
+    """Domains that pods may reach: of the network's firewall, and hosts that the packs allow."""
+    hosts = [domain_of(host) for host in settings.policies.allowed_hosts or ()]
+    return base.egress_domains.apply(lambda found: [*(found or ()), *filter(None, hosts)])
+
+
 def declare_cluster(settings: ClusterSettings, cloud: Cloud) -> None:
     """Register the resources of a cluster stack and export what others need."""
     parts, options = cloud.components, cloud.options
@@ -285,6 +303,7 @@ def declare_cluster(settings: ClusterSettings, cloud: Cloud) -> None:
             key_ring_id=base.key_ring_id,
             registry_id=base.registry_id,
             log_destination_id=base.log_destination_id,
+            allowed_domains=cloud.on("aws", allowed_domains(settings, base)),
             boundary_id=cloud.on("aws", base.boundary_id),
             zones=arguments(settings.network, NetworkArgs).get("zones"),
         ),
@@ -345,10 +364,14 @@ def declare_cluster(settings: ClusterSettings, cloud: Cloud) -> None:
     else:
         # Whoever makes storage classes in the cluster needs the key.
         cloud.export("diskEncryptionId", base.disk_encryption_id)
+        # The resolver of the platform, too, answers what the network lets through.
+        cloud.export("egressDomains", base.egress_domains)
     cloud.export("clusterId", cluster.cluster_id)
     cloud.export("clusterName", cluster.cluster_name)
     cloud.export("clusterEndpoint", cluster.endpoint)
     cloud.export("certificateAuthority", cluster.certificate_authority)
+    # What the platform can have in it depends on it.
+    cloud.export("kubernetesVersion", cluster.kubernetes_version)
     cloud.export("issuerUrl", cluster.issuer_url)
     cloud.export(
         "pools",

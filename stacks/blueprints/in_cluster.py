@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from falaj.components import kubernetes
 from falaj.components.kubernetes import InClusterArgs
+from falaj.components.specification.resolver import domain_of
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.cloud import DEFAULT_REGIONS, InClusterSettings
 from falaj.stacks.settings.in_cluster import PlatformSettings, WorkloadsSettings, asked_addons
@@ -133,7 +134,14 @@ def declare_platform(settings: PlatformSettings, parts: InClusterParts) -> None:
     components, options = parts.components, parts.options
     addons = asked_addons(settings.installation)
     platform = components.Platform(
-        "platform", parts.args(settings.installation, images=True, addons=addons), options
+        "platform",
+        parts.args(
+            settings.installation,
+            images=True,
+            addons=addons,
+            allowed_domains=_allowed_domains(settings, parts),
+        ),
+        options,
     )
     # Queues, tenants and the gateway are objects of kinds that the add-ons define.
     after = pulumi.ResourceOptions.merge(options, _after(parts, platform))
@@ -149,7 +157,7 @@ def declare_platform(settings: PlatformSettings, parts: InClusterParts) -> None:
     if settings.queues is not None:
         # Queues of jobs that other clusters run are in the tenants' namespaces.
         later = pulumi.ResourceOptions.merge(after, _after(parts, *tenants.values()))
-        made.append(components.GpuQueues("queues", parts.args(settings.queues), later))
+        made.append(components.GpuQueues("queues", _queues(settings, parts), later))
     # Last, and so first to go: what the cluster refuses never stands in the way of its own
     # platform's making or ending.
     components.Residency(
@@ -160,6 +168,25 @@ def declare_platform(settings: PlatformSettings, parts: InClusterParts) -> None:
     parts.export("region", parts.common["region"])
     parts.export("distribution", parts.common["distribution"])
     parts.export("tenants", {name: made.namespaces for name, made in tenants.items()})
+
+
+def _queues(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any]:
+    """Arguments of the queues, with the version of the stack of the cluster."""
+    given = parts.args(settings.queues, images=True)
+    if parts.cluster is not None and "kubernetes_version" not in given:
+        # A cluster of before tells none.
+        given["kubernetes_version"] = parts.cluster.get_output("kubernetesVersion")
+    return given
+
+
+def _allowed_domains(settings: PlatformSettings, parts: InClusterParts) -> Any:
+    """Domains that pods may reach anyway: hosts of the packs, the firewall's of the cluster."""
+    hosts = [*filter(None, map(domain_of, settings.policies.allowed_hosts or ()))]
+    if parts.cluster is None:
+        return hosts
+    # A cluster of before tells none.
+    firewall = parts.cluster.get_output("egressDomains")
+    return firewall.apply(lambda found: [*(found or ()), *hosts])
 
 
 def _residency(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any]:
@@ -200,7 +227,7 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
     return given
 
 
-# A team's workloads: training jobs, sweeps, inference services.
+# A team's workloads: training jobs, sweeps, inference services, workspaces.
 
 
 def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> None:
@@ -214,6 +241,14 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
         name: components.InferenceService(name, parts.args(section, images=True), options)
         for name, section in settings.inference_services.items()
     }
+    workspaces = {
+        name: components.Workspace(name, parts.args(section, images=True), options)
+        for name, section in settings.workspaces.items()
+    }
     parts.export("inferenceServices", {name: made.url for name, made in services.items()})
     parts.export("trainingJobs", sorted(settings.training_jobs))
     parts.export("sweeps", sorted(settings.sweeps))
+    parts.export(
+        "workspaces",
+        {name: {"command": made.command, "url": made.url} for name, made in workspaces.items()},
+    )

@@ -19,6 +19,7 @@ from falaj.stacks.errors import StackError
 _REFUSALS: Final = {
     "falaj.policies.model.settings": "PolicyError",
     "falaj.components.catalogue.sources": "CatalogueError",
+    "falaj.workloads.errors": "WorkloadError",
 }
 
 

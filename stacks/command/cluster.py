@@ -63,10 +63,10 @@ def cluster() -> None:
 
 @cluster.command()
 @_controllers
-@click.option("--crds", is_flag=True, help="Definitions of add-ons as well.")
+@click.option("--crds", is_flag=True, help="What tests need beside them, too.")
 def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     """Build what isn't there yet."""
-    more = (addons.DEFINITIONS,) if crds else ()
+    more = (addons.DEFINITIONS, *binaries.OF_TESTS) if crds else ()
     names = (binaries.CORE, *controllers, *more)
     for name, folder in binaries.ensure(names).items():
         click.echo(f"{name} {binaries.built()[name].version}: {folder}")

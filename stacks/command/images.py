@@ -14,7 +14,13 @@ from typing import Any, Final, TypeVar
 import click
 
 from falaj.stacks.command.console import complain, say, table
-from falaj.stacks.command.options import project_option, stacks_here, the_project
+from falaj.stacks.command.options import (
+    JUDGING_STACK,
+    WITHOUT_STACK,
+    named_stack,
+    project_option,
+    the_project,
+)
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.archive import Archive
@@ -81,13 +87,7 @@ _HERE: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 @click.option(
     "--sign-key", metavar="FILE", help="Private key in PEM; cosign is used where there is one."
 )
-@click.option(
-    "-s",
-    "--stack",
-    metavar="NAME",
-    shell_complete=stacks_here,
-    help="The stack whose policies say which registries are in the country.",
-)
+@named_stack(f"{JUDGING_STACK}.")
 @project_option
 def build(
     *,
@@ -200,14 +200,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 LOCK_FILE: Final = "images.lock.yaml"
 
 _names = click.argument("names", metavar="[NAME]...", nargs=-1)
-_stack = click.option(
-    "-s",
-    "--stack",
-    metavar="NAME",
-    shell_complete=stacks_here,
-    help="The stack whose policies say which registries are in the country (default: ECR in "
-    "me-central-1, and this machine), and whose lock file is used.",
-)
+_stack = named_stack(f"{JUDGING_STACK} ({WITHOUT_STACK}), and whose lock file is used.")
 _lock_file = click.option(
     "--lock",
     metavar="FILE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -56,15 +56,19 @@ def project_option(command: _Command) -> _Command:
     )(command)
 
 
+def named_stack(about: str) -> Callable[[_Command], _Command]:
+    """``--stack NAME``; ``about`` says what the stack is for."""
+    return click.option("-s", "--stack", metavar="NAME", shell_complete=stacks_here, help=about)
+
+
+JUDGING_STACK: Final = "The stack whose policies say which registries are in the country"
+WITHOUT_STACK: Final = "default: ECR in me-central-1, and this machine"
+
+
 def stack_option(command: _Command) -> _Command:
     """``--stack NAME`` and ``--project FOLDER``."""
-    return click.option(
-        "-s",
-        "--stack",
-        metavar="NAME",
-        shell_complete=stacks_here,
-        help="The stack's name (default: local; elsewhere the only one that has a file).",
-    )(project_option(command))
+    about = "The stack's name (default: local; elsewhere the only one that has a file)."
+    return named_stack(about)(project_option(command))
 
 
 def stacks_option(command: _Command) -> _Command:

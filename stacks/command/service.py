@@ -53,7 +53,7 @@ def status(stack: StackFile) -> int:
 
 def demo(stack: StackFile) -> int:
     """Send held-out samples to the endpoint and print predictions beside the truth."""
-    config = _require_config(stack)
+    config = require_config(stack)
     dataset = _dataset(stack)
     return _workload(
         ["falaj.workloads.demo", "--config", str(_config_path(stack)), "--dataset", str(dataset),
@@ -63,7 +63,7 @@ def demo(stack: StackFile) -> int:
 
 def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
     """Print ``Authorization: Bearer …`` for a request to the endpoint."""
-    config = _require_config(stack)
+    config = require_config(stack)
     arguments = [
         "falaj.workloads.inference", "token", "--header",
         "--key", str(Path(config["keyring"]) / "tokens.pem"),
@@ -79,7 +79,7 @@ def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
 
 def rollback(stack: StackFile) -> int:
     """Point the model's alias at its previous version; the server follows without a pause."""
-    config = _require_config(stack)
+    config = require_config(stack)
     status_code = _workload(
         ["falaj.workloads.registry", "rollback", "--registry", str(config["registry"]),
          "--model", str(config["model"]), "--alias", str(config["alias"])]
@@ -91,7 +91,7 @@ def rollback(stack: StackFile) -> int:
 
 def logs(stack: StackFile, lines: int) -> int:
     """Print the last lines of the server's logs."""
-    config = _require_config(stack)
+    config = require_config(stack)
     for path in sorted(Path(config["logs"]).glob("*")):
         if path.suffix in {".log", ".jsonl"}:
             say(f"==> {path}")
@@ -110,7 +110,8 @@ def _config(stack: StackFile) -> dict[str, Any] | None:
     return read_account(path) if path.is_file() else None
 
 
-def _require_config(stack: StackFile) -> dict[str, Any]:
+def require_config(stack: StackFile) -> dict[str, Any]:
+    """What the stack's server was told. Raises StackError: the stack serves nothing."""
     config = _config(stack)
     if config is None:
         raise StackError(

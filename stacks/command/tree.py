@@ -82,6 +82,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.served:rollback",
             "serve the model's previous version again",
         ),
+        "publish": Entry(
+            "stacks.command.publish:publish",
+            "send the served version to a registry of the country, for a cluster to serve",
+        ),
         "logs": Entry(
             "stacks.command.served:logs",
             "show the server's latest log lines",
@@ -127,6 +131,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "images": Entry(
             "stacks.command.images:images",
             "list, pin, mirror and build what clusters run",
+        ),
+        "models": Entry(
+            "stacks.command.models:models",
+            "send sealed packages to registries, copy them between two, verify and fetch them",
         ),
         "sandbox": Entry(
             "sandbox.__main__:sandbox",

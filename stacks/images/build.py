@@ -127,8 +127,9 @@ _COMMON: Final = (
     *sorted(each.name for each in (ROOT / "workloads").glob("*.py") if each.name != "demo.py"),
     "registry",
 )
-#: Horovod's launcher is taken from the smallest image, for pods of a team's own.
-_SERVING: Final = (*_COMMON, "inference", "horovod")
+#: The smallest image: for Horovod's launcher in pods of a team's own, the repair of nodes,
+#: rehearsals of restores, and for holding other images on nodes.
+_SERVING: Final = (*_COMMON, "inference", "horovod", "repair", "restoring", "prefetch")
 _TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
 RECIPES: Final[Mapping[str, Recipe]] = {
     each.name: each
@@ -144,6 +145,10 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         Recipe(
             "falaj-training-cpu", "training-cpu.Containerfile", "image-training.txt", _TRAINING,
             "base-distroless",
+        ),
+        Recipe(
+            "falaj-workspace", "workspace.Containerfile", "image-workspace.txt",
+            (*_TRAINING, "workspace"), "base-training",
         ),
     )
 }  # fmt: skip

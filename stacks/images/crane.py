@@ -11,7 +11,10 @@ import ipaddress
 import json
 import re
 import subprocess
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from threading import Timer
 from typing import Final, Protocol
 
 from falaj.engine.guard import guarded
@@ -28,10 +31,24 @@ QUESTION_SECONDS: Final = 120
 COPY_SECONDS: Final = 6 * 3600
 _NOT_THERE: Final = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN", "404 Not Found", "NOT_FOUND")
 _REFUSED: Final = ("UNAUTHORIZED", "DENIED", "401 ", "403 ", "unauthorized", "no basic auth")
-_UNREACHED: Final = (
-    "connection refused", "no such host", "i/o timeout", "network is unreachable",
-    "TLS handshake", "connection reset", "deadline exceeded", "server misbehaving",
-)  # fmt: skip
+#: What is wrong and what to do, by what crane says then.
+_TROUBLE: Final[Mapping[tuple[str, ...], str]] = {
+    ("no space left on device", "disk quota exceeded", "file too large"): (
+        "{about}: no space left, here (TMPDIR says where parts are kept meanwhile) or in the "
+        "registry; free some, then run again: what was copied stays"
+    ),
+    ("x509",): (
+        "{host} shows a certificate that this machine doesn't trust; add its authority to the "
+        "system's certificates, or name it in SSL_CERT_FILE"
+    ),
+    (
+        "connection refused", "no such host", "i/o timeout", "network is unreachable",
+        "TLS handshake", "connection reset", "deadline exceeded", "server misbehaving",
+    ): (
+        "{host} can't be reached; look at the name, the proxy and the firewall, then run again: "
+        "what was copied stays"
+    ),
+}  # fmt: skip
 
 
 class RegistryError(StackError):
@@ -73,6 +90,45 @@ class Crane:
             RegistryError: the registry can't be asked, or has no such image.
         """
         return self._run(reference, "manifest", reference)
+
+    def manifest_bytes(self, reference: str, most: int) -> bytes:
+        """As `manifest`, byte for byte, so that its digest can be made again.
+
+        Raises:
+            RegistryError: the registry can't be asked, or has no such image, or one of more than
+                ``most`` bytes.
+        """
+        return self._output(reference, "manifest", reference, most=most)
+
+    def tags(self, repository: str) -> list[str]:
+        """The tags of a repository; none where the registry has no such repository.
+
+        Raises:
+            RegistryError: the registry can't be asked.
+        """
+        try:
+            return self._run(repository, "ls", repository).split()
+        except NotThereError:
+            return []
+
+    def repositories(self, host: str) -> list[str]:
+        """The repositories of a registry, as far as it says so.
+
+        Raises:
+            RegistryError: it can't be asked, or keeps its catalogue to itself.
+        """
+        return self._run(host, "catalog", host).split()
+
+    def blob(self, reference: str, size: int) -> bytes:
+        """A layer of ``size`` bytes by its digest, ``repository@sha256:…``; no more is read.
+
+        Raises:
+            RegistryError: the registry can't be asked, or has another.
+        """
+        found = self._output(reference, "blob", reference, most=size)
+        if len(found) != size:
+            raise RegistryError(f"{reference} has {len(found)} bytes, {size} were named")
+        return found
 
     def copy(self, source: str, target: str) -> None:
         """Copy an image with all its platforms, unchanged; layers that are there stay.
@@ -118,6 +174,30 @@ class Crane:
             return done.stdout.strip()
         raise explain(done.stderr, reference, other)
 
+    def _output(self, reference: str, *arguments: str, most: int) -> bytes:
+        """What a command prints, as bytes; one that prints more than ``most`` is ended."""
+        with (
+            tempfile.TemporaryFile() as said,
+            subprocess.Popen(
+                guarded([str(self._path), *arguments]), stdout=subprocess.PIPE, stderr=said
+            ) as process,
+        ):
+            # A registry that is reached and then says nothing must not be waited for for ever.
+            late = Timer(QUESTION_SECONDS, process.kill)
+            late.start()
+            try:
+                found = process.stdout.read(most + 1) if process.stdout else b""
+                if len(found) > most:
+                    process.kill()
+                    raise RegistryError(f"{reference} has more than {most} bytes, as allowed")
+                status = process.wait()
+            finally:
+                late.cancel()
+            said.seek(0)
+            if status != 0:
+                raise explain(said.read().decode(errors="replace"), reference)
+        return found
+
 
 def host_of(reference: str) -> str:
     """The registry of a reference: what is before the first slash."""
@@ -150,16 +230,9 @@ def explain(said: str, reference: str, other: str = "") -> RegistryError:
         )
     if any(word in said for word in _NOT_THERE):
         return NotThereError(f"{host} has no {about}\n  {last}")
-    if "x509" in said:
-        return RegistryError(
-            f"{host} shows a certificate that this machine doesn't trust; add its authority to "
-            f"the system's certificates, or name it in SSL_CERT_FILE\n  {last}"
-        )
-    if any(word in said for word in _UNREACHED):
-        return RegistryError(
-            f"{host} can't be reached; look at the name, the proxy and the firewall, then run "
-            f"again: what was copied stays\n  {last}"
-        )
+    for words, advice in _TROUBLE.items():
+        if any(word in said for word in words):
+            return RegistryError(f"{advice.format(host=host, about=about)}\n  {last}")
     return RegistryError(f"{about}: {last}")
 
 

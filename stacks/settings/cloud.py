@@ -45,6 +45,7 @@ from falaj.components.specification.limits import (
     REGISTRY,
     TAG_VALUE,
     TENANT,
+    WORKSPACE_ENDING,
     OneOf,
     TextRule,
 )
@@ -504,7 +505,7 @@ def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
 
 
 def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
-    """A team's jobs and sweeps are objects of one namespace, called as their keys."""
+    """A team's jobs, sweeps and workspaces are objects of one namespace, called as their keys."""
     jobs: Mapping[str, object] = getattr(settings, "training_jobs", {})
     sweeps: Mapping[str, object] = getattr(settings, "sweeps", {})
     found: list[Finding] = []
@@ -514,6 +515,16 @@ def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
             message = (
                 f"given {format_value(name)}, which is the name of a training job, too; both are "
                 f"objects of one namespace: choose another, such as {other}"
+            )
+            found.append(Finding(path, message, (Rename(path, other),), at_key=True))
+    workspaces: Mapping[str, object] = getattr(settings, "workspaces", {})
+    taken = {f"{each}{WORKSPACE_ENDING}": each for each in workspaces}
+    for section, names in (("trainingJobs", jobs), ("sweeps", sweeps)):
+        for name in taken.keys() & names.keys():
+            path, other = (section, name), f"{name}-job"
+            message = (
+                f"given {format_value(name)}, as which the objects of workspace "
+                f"{format_value(taken[name])} are called: choose another name, such as {other}"
             )
             found.append(Finding(path, message, (Rename(path, other),), at_key=True))
     return found

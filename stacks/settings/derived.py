@@ -83,7 +83,7 @@ def component_section(arguments: type, name: str, **instead: Any) -> type[Sectio
     """The section of a component in a cluster: its own arguments, not those that all share."""
     from falaj.components.kubernetes import InClusterArgs  # noqa: PLC0415 - of such stacks alone
 
-    shared = {*InClusterArgs.__annotations__, "images"}
+    shared = {*InClusterArgs.__annotations__, "images", "allowed_domains"}
     return section_of(arguments, name, shared, **instead)
 
 

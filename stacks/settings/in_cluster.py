@@ -17,6 +17,7 @@ from falaj.components.kubernetes.storage_classes import StorageClassesArgs
 from falaj.components.kubernetes.sweep import SweepArgs
 from falaj.components.kubernetes.tenant import TenantArgs
 from falaj.components.kubernetes.training_job import TrainingJobArgs
+from falaj.components.kubernetes.workspace import WorkspaceArgs
 from falaj.components.specification.limits import TENANT, WORKLOAD
 from falaj.stacks.settings.cloud import InClusterSettings
 from falaj.stacks.settings.derived import component_section, nested_section
@@ -91,26 +92,29 @@ class PlatformSettings(InClusterSettings):
     """Arguments of `Tenant`, by the tenants' names."""
 
 
-# A team's workloads: training jobs, sweeps, inference services.
+# A team's workloads: training jobs, sweeps, inference services, workspaces.
 
 WorkloadName = Annotated[str, WORKLOAD]
 
 if TYPE_CHECKING:
-    InferenceSection = SweepSection = TrainingSection = Section
+    InferenceSection = SweepSection = TrainingSection = WorkspaceSection = Section
 else:
     InferenceSection = component_section(InferenceServiceArgs, "inferenceServices")
     SweepSection = component_section(SweepArgs, "sweeps")
     TrainingSection = component_section(TrainingJobArgs, "trainingJobs")
+    WorkspaceSection = component_section(WorkspaceArgs, "workspaces")
 
 
 class WorkloadsSettings(InClusterSettings):
     """Everything that a ``workloads`` stack may say; its tenant is the team's."""
 
     blueprint: Literal["workloads"]
-    """What the stack makes: here a team's jobs and services in a cluster."""
+    """What the stack makes: here a team's jobs, services and workspaces in a cluster."""
     training_jobs: dict[WorkloadName, TrainingSection] = Field(default_factory=dict)
     """Arguments of `TrainingJob`, by name."""
     sweeps: dict[WorkloadName, SweepSection] = Field(default_factory=dict)
     """Arguments of `Sweep`, by name."""
     inference_services: dict[WorkloadName, InferenceSection] = Field(default_factory=dict)
     """Arguments of `InferenceService`, by name."""
+    workspaces: dict[WorkloadName, WorkspaceSection] = Field(default_factory=dict)
+    """Arguments of `Workspace`, by name."""

@@ -50,6 +50,7 @@ SECTIONS: Final[Mapping[str, Path]] = {
     "TrainingJob": ("trainingJobs", NAME),
     "Sweep": ("sweeps", NAME),
     "InferenceService": ("inferenceServices", NAME),
+    "Workspace": ("workspaces", NAME),
 }
 #: Arguments that a blueprint takes from other keys than those of the component's section.
 _ELSEWHERE: Final[Mapping[tuple[str, str], Path]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import uuid
 from collections.abc import Generator
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.client.exceptions import ApiException
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from falaj.engine.controlplane import ControlPlane, binaries, start
 from falaj.engine.controlplane.objects import wait_for
@@ -17,11 +21,33 @@ from falaj.engine.progress import to_stderr
 from falaj.sandbox.charts import library
 from falaj.stacks.command.cluster import CONTROLLERS
 from tests.cluster.leftovers import restored
+from tests.cluster.residency_cases import RESIDENCY
+from tests.cluster.residency_cluster import residence
 
 #: Of a test with its fixtures: the session's first also waits for the control plane, and each
 #: module's last until what the module made is gone; both take minutes on a loaded machine.
 TIMEOUT_SECONDS = 900
 TRAINER = "github.com/kubeflow/trainer/v2"
+
+
+#: Files that share a control plane of their own: one worker runs them.
+TOGETHER = dict.fromkeys(
+    ("test_admission_attacks.py", "test_admission_parity.py", "test_forbidden.py"),
+    "residency_plane",
+)
+
+
+class Together(LoadFileScheduling):
+    """The tests of a file to one worker, and so those of files that belong together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return TOGETHER.get(Path(file).name, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
+    """How tests are given to workers."""
+    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,6 +71,14 @@ def cluster(control_plane: ControlPlane) -> Generator[ControlPlane]:
     """The session's control plane for one module: what the module made is removed after it."""
     with restored(control_plane):
         yield control_plane
+
+
+@pytest.fixture(scope="session")
+def residency_plane() -> Generator[ControlPlane]:
+    """A control plane with two nodes that refuses what `Residency` has it refuse."""
+    with residence(RESIDENCY, nodes="cpu=2") as plane:
+        plane.define("gateway-api", "external-secrets", "keda")
+        yield plane
 
 
 @pytest.fixture(scope="session")
@@ -81,5 +115,21 @@ def namespace(cluster: ControlPlane) -> Generator[str]:
     cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
     account = ("v1", "ServiceAccount", "default", name)
     wait_for(lambda: cluster.objects.get(*account), f"the service account of {name}")
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "known", "namespace": name},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
+    }  # fmt: skip
+
+    def known() -> bool:
+        """Whether Kueue, which is asked about each pod, has heard of the namespace."""
+        try:
+            cluster.apply([pod], dry_run=True)
+        except ApiException as error:
+            if error.status == http.HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    wait_for(known, f"Kueue to know {name}")
     yield name
     cluster.objects.delete("v1", "Namespace", name)

@@ -17,8 +17,10 @@ from falaj.engine.controlplane import ControlPlane, start
 from falaj.engine.controlplane.objects import SIDE_BY_SIDE, Objects, wait_for
 
 POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
+#: Where the question is asked whether the policies hold: nothing but them refuses a pod there.
+_PROBED = ("legacy", "privileged")
 NAMESPACES = (
-    ("acme-training", "restricted"), ("acme-serving", "restricted"), ("legacy", "privileged"),
+    ("acme-training", "restricted"), ("acme-serving", "restricted"), _PROBED,
     ("gpu-operator", "privileged"), ("monitoring-nodes", "privileged"),
     ("istio-nodes", "privileged"), ("kueue-system", "restricted"), ("cert-manager", "restricted"),
     ("kubeflow-system", "restricted"), ("monitoring", "restricted"), ("velero", "restricted"),
@@ -35,7 +37,7 @@ def _probe(region: str) -> dict[str, Any]:
     """
     return {
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "probe", "namespace": "legacy"},
+        "metadata": {"name": "probe", "namespace": _PROBED[0]},
         "spec": {
             "containers": [{"name": "a", "image": "docker.io/x"}],
             "nodeSelector": {"topology.kubernetes.io/region": region},
@@ -88,6 +90,8 @@ def enforce(
     It takes in new ones every second, in the order in which they were made: when the last holds
     as it was made just now, and not as an earlier call made it, all do.
     """
+    if plane.objects.get("v1", "Namespace", _PROBED[0]) is None:
+        plane.apply([namespace(*_PROBED)])
     made = list(policies)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         for wanted in ("Policy", "PolicyBinding"):

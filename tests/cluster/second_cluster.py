@@ -16,7 +16,8 @@ from falaj.components.kubernetes import training_job
 from falaj.engine.controlplane import ControlPlane, Site, addons, controllers, start
 from falaj.engine.controlplane.objects import Objects
 from falaj.engine.controlplane.processes import write_private
-from tests.cluster.residency_cluster import install, namespace
+from tests.cluster.relay import Relay, relay
+from tests.cluster.residency_cluster import install
 from tests.cluster.tenancy import (
     GPU,
     SITE,
@@ -61,7 +62,8 @@ _BURST: dict[str, Any] = {
 }  # fmt: skip
 del _BURST["workers"][0]["registry"]
 #: Both are Kueue's: how long a silent worker is waited for, and how often what is left is cleared.
-_SECONDS = {"workerLostTimeout": "5s", "gcInterval": "5s"}
+LOST_SECONDS = 5
+_SECONDS = {"workerLostTimeout": f"{LOST_SECONDS}s", "gcInterval": "5s"}
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Clusters:
     cloud: ControlPlane
     account: Objects
     """The account that the first has in the second."""
+    line: Relay
+    """Between the first's Kueue and the second's API server."""
 
 
 @contextmanager
@@ -98,7 +102,8 @@ def clusters(folder: Path, definitions: list[dict[str, Any]]) -> Generator[Clust
         # a mirror of it that their runtime knows.
         accepts = {SITE.region: ["acme"]}
         _cluster(cloud, _IN_CLOUD, CLOUD, gpu_nodes=2, partner=SITE.region, accepts=accepts)
-        kubeconfig = account_of(cloud)
+        line = running.enter_context(relay(cloud.client.configuration.host))
+        kubeconfig = account_of(cloud, line)
         home.apply([secret_of(kubeconfig)])
         path = write_private(folder / "account.kubeconfig", kubeconfig)
         account = Objects.of(str(path))
@@ -108,7 +113,7 @@ def clusters(folder: Path, definitions: list[dict[str, Any]]) -> Generator[Clust
             eventually("quotas are counted", lambda each=each: counted(each, NAMESPACE, SERVING))
             eventually("queues are active", lambda each=each: active(each, "acme"))
         eventually("the burst queue is active", lambda: _burst_is_active(home))
-        yield Clusters(home, cloud, account)
+        yield Clusters(home, cloud, account, line)
 
 
 def _cluster(
@@ -121,12 +126,9 @@ def _cluster(
     **queues: Any,
 ) -> None:
     platform_parts(plane)
-    plane.apply([namespace("legacy", "privileged")])
     plane.nodes(f"h200={gpu_nodes},cpu=4", site)
     plane.apply(tenant_objects("acme", training=_LARGE, serving={}, **place))
-    pools = {"h200": {"nodes": gpu_nodes, **_H200}}
-    tenants = {"acme": {"quotas": {"h200": {"devices": {GPU: 8 * gpu_nodes}}}}}
-    plane.apply(queue_objects(pools, tenants, **place, **queues))
+    plane.apply(_queues(place, gpu_nodes, **queues))
     plane.apply(claim("runs", NAMESPACE))
     residency = {**_COMMON, **place, "partner_regions": [partner]}
     if place["registry"] != HOME_REGISTRY:
@@ -134,16 +136,37 @@ def _cluster(
     install(plane, residency)
 
 
-def account_of(cloud: ControlPlane, seconds: int = 3600) -> str:
-    """A kubeconfig of the account that the first cluster has in the second, with a fresh token."""
+def _queues(place: Mapping[str, Any], gpu_nodes: int, **queues: Any) -> list[Any]:
+    pools = {"h200": {"nodes": gpu_nodes, **_H200}}
+    tenants = {"acme": {"quotas": {"h200": {"devices": {GPU: 8 * gpu_nodes}}}}}
+    return queue_objects(pools, tenants, **place, **queues)
+
+
+def burst_queue(stop_policy: str) -> list[Any]:
+    """The first cluster's queue for jobs that the second runs, with this policy of stopping."""
+    rendered = _queues(_AT_HOME, 1, burst={**_BURST, "stop_policy": stop_policy})
+    return [
+        each
+        for each in rendered
+        if each["kind"] == "ClusterQueue" and each["metadata"]["name"] == "acme-burst"
+    ]
+
+
+def account_of(cloud: ControlPlane, line: Relay, seconds: int = 3600) -> str:
+    """A kubeconfig of the account that the first cluster has in the second, with a fresh token.
+
+    Its address is the near end of `line`, which the second's certificate is good for as well.
+    """
     about = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
     token = cloud.objects.request(
         "POST", f"/api/v1/namespaces/kueue-system/serviceaccounts/{ACCOUNT}/token",
         {**about, "spec": {"expirationSeconds": seconds}},
     )["status"]["token"]  # fmt: skip
     known = json.loads(cloud.kubeconfig.read_text("utf-8"))
-    (user,) = known["users"]
-    return json.dumps({**known, "users": [{"name": user["name"], "user": {"token": token}}]})
+    (user,), (cluster,) = known["users"], known["clusters"]
+    reached = {**cluster, "cluster": {**cluster["cluster"], "server": line.address}}
+    users = [{"name": user["name"], "user": {"token": token}}]
+    return json.dumps({**known, "clusters": [reached], "users": users})
 
 
 def secret_of(kubeconfig: str) -> dict[str, Any]:

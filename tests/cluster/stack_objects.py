@@ -16,6 +16,12 @@ from tests.components.kubernetes.training_jobs import CPU, arguments
 from tests.stacks.in_mocks import declare, shipped
 
 DEFINITION = "CustomResourceDefinition"
+#: By distribution: the stack of the platform, and that of a team.
+STACKS = {
+    "existing": ("onprem-cluster", "onprem-workloads"),
+    "eks": ("aws-platform", "aws-workloads"),
+    "aks": ("azure-platform", "azure-workloads"),
+}
 
 
 @dataclass

@@ -30,6 +30,8 @@ _COMMON: dict[str, Any] = {
     "distribution": "existing", "region": SITE.region, "registry": "registry.acme.example/falaj",
     "owner": "ml@acme.example", "data_class": "confidential", "cost_center": "ml",
 }  # fmt: skip
+PLATFORM: dict[str, Any] = {**_COMMON, "tenant": "platform"}
+"""What the platform's own components are given, `Residency` among them."""
 
 
 def platform_parts(plane: ControlPlane) -> None:
@@ -76,7 +78,7 @@ def tenant_objects(name: str, **changes: Any) -> list[Any]:
 
 def queue_objects(pools: dict[str, Any], tenants: dict[str, Any], **changes: Any) -> list[Any]:
     """What `GpuQueues` renders."""
-    given: Any = {**_COMMON, "tenant": "platform", "pools": pools, "tenants": tenants, **changes}
+    given: Any = {**PLATFORM, "pools": pools, "tenants": tenants, **changes}
     return gpu_queues.manifests(gpu_queues.check("queues", given))
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from falaj.components.catalogue.pod_rules import POD_RULES, Field, Value
 from falaj.components.kubernetes.admission.policy import Policy, manifests
-from falaj.components.kubernetes.admission.workloads import SHAPES, check_of
+from falaj.components.kubernetes.admission.shapes import SHAPES
+from falaj.components.kubernetes.admission.workloads import check_of
 from falaj.components.kubernetes.residency import check, policies
 from falaj.engine.controlplane import ControlPlane, start
 from falaj.engine.controlplane.objects import wait_for
@@ -28,7 +29,7 @@ from tests.cluster.residency_cases import (
     in_kind,
     merged,
 )
-from tests.cluster.residency_cluster import account, namespace, refusal, residence
+from tests.cluster.residency_cluster import account, namespace, refusal
 
 pytestmark = pytest.mark.cluster
 
@@ -148,10 +149,9 @@ _PODS = st.lists(st.one_of(_SAID), max_size=2).map(
 _KINDS = st.sampled_from(["Pod", "Deployment", "Job", "CronJob", "StatefulSet"])
 
 
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with residence(RESIDENCY) as found:
-        yield found
+@pytest.fixture
+def plane(residency_plane: ControlPlane) -> ControlPlane:
+    return residency_plane
 
 
 def _object(kind: str, pod: dict[str, Any], label: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,18 +10,16 @@ from falaj.components.kubernetes.residency import check, policies
 from falaj.engine.controlplane import ControlPlane
 from falaj.policies.rules import all_rules
 from tests.cluster.residency_cases import RESIDENCY, Case, cases, found_by_packs
-from tests.cluster.residency_cluster import refusal, residence
+from tests.cluster.residency_cluster import refusal
 
 FORBIDDEN = (*cases("forbidden/pods.yaml"), *cases("forbidden/objects.yaml"))
 CLUSTER_ONLY = cases("forbidden/cluster_only.yaml")
 PERMITTED = (*cases("permitted/tenants.yaml"), *cases("permitted/platform.yaml"))
 
 
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with residence(RESIDENCY, nodes="cpu=1") as found:
-        found.define("gateway-api", "keda")
-        yield found
+@pytest.fixture
+def plane(residency_plane: ControlPlane) -> ControlPlane:
+    return residency_plane
 
 
 @pytest.mark.cluster

@@ -61,7 +61,7 @@ def test_a_gang_is_admitted_and_runs(cluster: ControlPlane) -> None:
 def test_replicas_of_a_service_run_on_different_nodes(cluster: ControlPlane) -> None:
     objects = service(
         region=SITE.region, cpus=1, memory_mib=512, model_mib=64,
-        versions=[{"version": 7, "weight": 100, "package_digest": DIGEST}],
+        versions=[{"version": 7, "weight": 100, "package_digest": DIGEST, "keys_digest": DIGEST}],
     )  # fmt: skip
     (found,) = [each for each in objects if each["kind"] == "Deployment"]
     # The autoscaler isn't here, and says how many.

@@ -41,6 +41,8 @@ FREE = {"nodeSelector", "securityContext", "resources"}
 UNLISTED = {
     "cert-manager": {
         "image.tag", "webhook.image.tag", "cainjector.image.tag", "acmesolver.image.tag",
+        "webhook.podDisruptionBudget.minAvailable",
+        "webhook.podDisruptionBudget.unhealthyPodEvictionPolicy",
     },
 }  # fmt: skip
 

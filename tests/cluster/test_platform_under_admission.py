@@ -24,16 +24,10 @@ from tests.cluster.made_by_controllers import (
 )
 from tests.cluster.residency_cases import in_kind
 from tests.cluster.residency_cluster import account, enforce, namespace, refused
-from tests.cluster.stack_objects import DEFINITION, Contents, contents, of_teams
+from tests.cluster.stack_objects import DEFINITION, STACKS, Contents, contents, of_teams
 
 pytestmark = pytest.mark.cluster
 
-#: By distribution: the stack of the platform, and that of a team.
-STACKS = {
-    "existing": ("onprem-cluster", "onprem-workloads"),
-    "eks": ("aws-platform", "aws-workloads"),
-    "aks": ("azure-platform", "azure-workloads"),
-}
 #: Charts of the platform that lie in no Go module: of all distributions, and of one.
 ABSENT = {
     "base", "istiod", "cni", "ztunnel", "external-secrets", "gpu-operator", "keda", "kserve-crd",
@@ -79,7 +73,6 @@ def without_words(schema: Any) -> Any:
 def bare(stacks: dict[str, Contents]) -> Iterator[ControlPlane]:
     """A control plane that serves every kind of the stacks; charts' webhooks have no pods."""
     with start(webhooks=False) as plane:
-        plane.apply([namespace("legacy", "privileged")])
         binaries.ensure((addons.DEFINITIONS,))
         found = {each["metadata"]["name"]: each for each in addons.definitions(DEFINITIONS)}
         for each in stacks["existing"].of_kind(DEFINITION):

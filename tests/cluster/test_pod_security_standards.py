@@ -24,19 +24,22 @@ from falaj.policies.model.judge import Judge
 from falaj.policies.rules import all_rules
 from tests.cluster.residency_cases import found_by_packs
 from tests.cluster.residency_cluster import install, namespace, refusal
-from tests.cluster.tenancy import DIGEST, SITE, counted, eventually, platform_of, tenant_objects
+from tests.cluster.tenancy import (
+    DIGEST,
+    PLATFORM,
+    SITE,
+    counted,
+    eventually,
+    platform_of,
+    tenant_objects,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 MODULE: Final = "k8s.io/pod-security-admission"
-RESIDENCY: dict[str, Any] = {
-    "distribution": "existing", "region": SITE.region, "registry": "registry.acme.example/falaj",
-    "tenant": "platform", "owner": "ml@acme.example", "data_class": "confidential",
-    "cost_center": "ml",
-}  # fmt: skip
 TENANT, UNMARKED = "acme-training", "unmarked"
 PACKS = Settings(
-    allowed_registries=(RESIDENCY["registry"],),
+    allowed_registries=(PLATFORM["registry"],),
     allowed_sites=(SITE.region,),
 )
 #: By the standard's check, the packs' rule that judges the same.
@@ -86,8 +89,8 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     with platform_of(control_plane) as found:
         found.apply(tenant_objects("acme"))
-        found.apply([namespace(each, "privileged") for each in (UNMARKED, "legacy")])
-        install(found, RESIDENCY)
+        found.apply([namespace(UNMARKED, "privileged")])
+        install(found, PLATFORM)
         eventually("quotas are counted", lambda: counted(found, TENANT))
         yield found
 

@@ -14,10 +14,12 @@ from falaj.components.kubernetes._placed import PROTECTED_LABEL
 from falaj.engine.controlplane import ControlPlane
 from falaj.engine.controlplane.objects import Objects
 from tests.cluster.residency_cases import in_kind, merged
-from tests.cluster.residency_cluster import install, namespace, refusal
+from tests.cluster.residency_cluster import install, refusal
 from tests.cluster.tenancy import (
+    PLATFORM,
     SITE,
     active,
+    condition,
     counted,
     eventually,
     job,
@@ -35,11 +37,6 @@ from tests.components.kubernetes.training_jobs import arguments
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-RESIDENCY: dict[str, Any] = {
-    "distribution": "existing", "region": SITE.region, "registry": "registry.acme.example/falaj",
-    "tenant": "platform", "owner": "ml@acme.example", "data_class": "confidential",
-    "cost_center": "ml",
-}  # fmt: skip
 TRAINING, SERVING = "acme-training", "acme-serving"
 FLAVOR = "cpu-x86-64"
 POOLS: dict[str, Any] = {FLAVOR: {"nodes": 2, "cpu": 30, "memory_gib": 120}}
@@ -104,8 +101,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         found.apply(tenant_objects("acme", training={"cpu": 40, "memory_gib": 200}))
         quotas = {"acme": {"quotas": {FLAVOR: {"cpu": 40, "memory_gib": 200}}}}
         found.apply(queue_objects(POOLS, quotas))
-        found.apply([namespace("legacy", "privileged")])
-        install(found, RESIDENCY)
+        install(found, PLATFORM)
         eventually("quotas are counted", lambda: counted(found, TRAINING, SERVING))
         eventually("the queues are active", lambda: active(found, "acme"))
         yield found
@@ -116,7 +112,7 @@ def served(plane: ControlPlane) -> str:
     """A service as `InferenceService` renders it, made by the platform's owners; its name."""
     rendered = service(
         region=SITE.region, cpus=1, memory_mib=512, model_mib=64, token_keys=KEYS,
-        versions=[{"version": 7, "weight": 100, "package_digest": DIGEST}],
+        versions=[{"version": 7, "weight": 100, "package_digest": DIGEST, "keys_digest": DIGEST}],
     )  # fmt: skip
     kept = ("Deployment", "ConfigMap", "Service", "ExternalSecret")
     plane.apply([each for each in rendered if each["kind"] in kept])
@@ -473,6 +469,13 @@ def test_what_acts_for_others_completes_what_has_secrets(plane: ControlPlane) ->
     nowhere = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "nowhere"}}}
     suspended = merged(_job(WAYS["volume"]), {**nowhere, "spec": {"suspend": True}})
     plane.apply([suspended])
+
+    def is_suspended() -> bool:
+        found = plane.objects.get("batch/v1", "Job", "thief", TRAINING)
+        return condition(found, "Suspended") == "True"
+
+    # Before its controller says so, the template of a job can't be changed by anybody.
+    eventually("the job is suspended", is_suspended)
     kueue = plane.as_user("system:serviceaccount:kueue-system:kueue-controller-manager")
     selector = {"spec": {"template": {"spec": {"nodeSelector": {"falaj.io/flavor": FLAVOR}}}}}
     kueue.patch("batch/v1", "Job", "thief", selector, TRAINING)

@@ -17,8 +17,8 @@ from tests.components.kubernetes.serving_services import DIGEST, GPU, OVERFLOW, 
 
 pytestmark = pytest.mark.cluster
 NAMESPACE = "acme-serving"
-FIRST = {"version": 7, "weight": 100, "package_digest": DIGEST}
-SECOND = {"version": 8, "weight": 20, "package_digest": DIGEST, "header": "next"}
+FIRST = {"version": 7, "weight": 100, "package_digest": DIGEST, "keys_digest": DIGEST}
+SECOND = {**FIRST, "version": 8, "weight": 20, "header": "next"}
 PLACE = {
     "region": SITE.region,
     "zones": list(SITE.zones),

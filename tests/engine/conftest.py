@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ config = pulumi.Config()
 Note("note", config.get("text") or "hello", config.get("place") or "here")
 pulumi.export("project", pulumi.get_project())
 """
+
+
+def write_program(folder: Path, text: str) -> None:
+    """Write a program, and forget what an earlier one of this second and this length became."""
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    (folder / "__main__.py").write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Project:
             self.run("config", "set", name, value, "-s", "dev")
 
     def program(self, text: str) -> None:
-        (self.folder / "__main__.py").write_text(text, encoding="utf-8")
+        write_program(self.folder, text)
 
     def events(self) -> list[dict[str, Any]]:
         path = Path(self.env["TINY_LOG"])

@@ -25,6 +25,8 @@ from pulumi.runtime.proto import (
     resource_pb2_grpc,
 )
 
+from tests.engine.conftest import write_program
+
 HOST = [sys.executable, "-P", "-m", "falaj.engine.languagehost", "127.0.0.1:1"]
 SECONDS = 30
 
@@ -57,7 +59,7 @@ class Host:
         )
 
     def write(self, text: str) -> None:
-        (self.folder / "__main__.py").write_text(text, encoding="utf-8")
+        write_program(self.folder, text)
 
     def plugin(self, text: str) -> grpc.CallIterator[language_pb2.RunPluginResponse]:
         self.write(text)

@@ -77,6 +77,8 @@ class Machine:
             "HOME": str(self.home),
             "PATH": _path(),
             "LANG": "C.UTF-8",
+            # Beside the home: a machine that follows in the same place needn't compile it anew.
+            "PYTHONPYCACHEPREFIX": str(self.home.with_name("compiled")),
             **self.variables,
         }
 
@@ -218,8 +220,10 @@ def newcomer(folder: Path, name: str = "falaj") -> Iterator[Machine]:
     try:
         yield made
     finally:
-        for process in made.processes():
+        left = made.processes()
+        for process in left:
             try:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
+        psutil.wait_procs(left, timeout=10)

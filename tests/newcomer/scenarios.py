@@ -34,6 +34,7 @@ MENTIONED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "audit": (".venv/bin/python -m falaj.workloads.inference audit --logs DIR",),
 }  # fmt: skip
+_MODELS: Final = "tests/stacks/models run it between registries of theirs"
 #: What `.ci/run` itself runs, or what is measured or needs a machine that no test has; by command,
 #: what runs it instead.
 ELSEWHERE: Final[Mapping[str, str]] = {
@@ -45,18 +46,55 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
-    "make test-alerts": "a machine with Prometheus's promtool",
+    "make test-alerts": "tests/components/kubernetes run its module",
     "make bench": "takes half an hour and judges nothing",
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
     "make lock": "asks the package index for newer versions",
+    "kubectl --namespace kube-system rollout restart deployment coredns": "a cluster on Azure",
     "falaj preflight": "the block of the scenario preflight has it with its stack",
+    "kubectl --namespace monitoring port-forward service/monitoring-alertmanager 9093": (
+        "a kubelet, and pods of a chart that can't be had here"
+    ),
+    "kubectl drain": "named for comparison; no page says to type it",
+    "kubectl get nodes -L repair.falaj.io/state": "tests/cluster/test_node_repair.py reads it",
+    "kubectl get daemonsets --namespace image-prefetch": (
+        "tests/cluster/test_image_prefetch.py reads it"
+    ),
+    "kubectl get events --namespace image-prefetch": "a kubelet, which writes them",
     "falaj images mirror --to REGISTRY": "tests/stacks/images run it against a registry of theirs",
     "falaj images pin": "tests/stacks/images run it against a registry of theirs",
+    "falaj publish REGISTRY": _MODELS,
+    "falaj publish REGISTRY --stack NAME --for STACK --pin": _MODELS,
+    "falaj models push REGISTRY MODEL --from FOLDER --keyring KEYRING": _MODELS,
+    "falaj models list REGISTRY": _MODELS,
+    "falaj models show REGISTRY MODEL": _MODELS,
+    "falaj models verify REGISTRY MODEL --verify-key FILE": _MODELS,
+    "falaj models pull REGISTRY MODEL --to FOLDER --verify-key FILE": _MODELS,
+    "falaj models promote REGISTRY MODEL --version N --keyring KEYRING": _MODELS,
+    "falaj models rollback REGISTRY MODEL --keyring KEYRING": _MODELS,
+    "falaj models aliases REGISTRY MODEL --verify-key FILE": _MODELS,
+    "falaj models promote … --version N --renew": _MODELS,
+    "falaj models pin REGISTRY MODEL --alias production --verify-key FILE --stack NAME": _MODELS,
+    "falaj models pin": _MODELS,
+    "falaj models copy SOURCE DESTINATION": _MODELS,
+    "falaj models": _MODELS,
+    "falaj models copy": _MODELS,
+    "falaj models push": _MODELS,
+    "falaj models pull": _MODELS,
+    "python -m falaj.workloads.registry import --from FOLDER": _MODELS,
     "pulumi stack export": "what `falaj draw --now` calls",
     "pulumi preview --json --show-sames": "what `falaj draw` calls",
     "pulumi up": "what `make up` calls",
     "pulumi refresh": "what `make refresh` calls",
     "python -m falaj.workloads.training": "what pods run: tests/components/kubernetes",
+    "openssl rand -hex 32": "tests/components/kubernetes/test_workspace_runs.py has such a token",
+    (
+        "kubectl --namespace acme-training port-forward pod/alice-workspace 8443"
+    ): "tests/cluster/test_workspaces.py asks the API server whether the person may",
+    (
+        "kubectl --namespace acme-training get secret alice-workspace-token "
+        "-o jsonpath={.data.token}"
+    ): "tests/cluster/test_workspaces.py asks the API server as the person",
     ".venv/bin/pre-commit install": "tests/documents/test_hooks.py installs it in a repository",
     ".venv/bin/pytest tests/policies/rules tests/policies/controls": "a part of what .ci/run runs",
     ".venv/bin/pytest tests/components/kubernetes/test_residency.py": (

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.newcomer import documents
 from tests.newcomer.machine import Machine, newcomer
@@ -61,39 +60,6 @@ def test_make_up_to_make_down(machine: Machine) -> None:
     served(machine)
     assert re.search(r"(?m)^ +resources: \d+ unchanged$", machine.run(UP))
     machine.run("make down")
-    gone(machine)
-
-
-@pytest.mark.thorough
-def test_a_change_a_rollback_and_a_shell(machine: Machine) -> None:
-    machine.run(UP)
-    file = machine.clone / "stacks" / "Pulumi.local.yaml"
-    document = yaml.safe_load(file.read_text())
-    document["config"]["falaj:training"] = {"epochs": 3}
-    file.write_text(yaml.safe_dump(document))
-    assert re.search(r"[1-9]\d* to (create|replace)", machine.run("make preview"))
-    assert "Serving digits version 2" in machine.run(UP)
-    assert "the server follows" in machine.run("make rollback")
-    typed = [
-        "pulumi preview", "pulumi stack output", "pulumi up --yes",
-        "falaj token --scope observe --minutes 10", "falaj completion bash",
-    ]  # fmt: skip
-    assert set(typed) <= set(MENTIONED["local"])
-    lines = "\n".join(f"{command} || echo FAILED" for command in typed)
-    said = machine.run(f"make shell <<'END'\n{lines}\nEND")
-    assert "FAILED" not in said
-    assert "Authorization: Bearer " in said
-    assert "_FALAJ_COMPLETE" in said
-    (audit,) = MENTIONED["audit"]
-    (logs,) = machine.data.glob("**/service/*/logs")
-    assert "intact: " in machine.run(audit.replace("DIR", shlex.quote(str(logs))))
-    assert "made stacks/Pulumi.shop.yaml" in machine.run("make new STACK=shop")
-    (machine.clone / "stacks" / "Pulumi.shop.yaml").unlink()
-    # On a terminal it says what goes, and asks; anything but a yes is a no.
-    kept = machine.type("make down", [("Type yes to go on:", "n\n")])
-    assert "nothing was destroyed" in kept
-    assert re.search(r"KeyRing|Dataset|ModelPackage", kept)
-    assert "[exit 0]" in machine.type("make down", [("Type yes to go on:", "yes\n")])
     gone(machine)
 
 
@@ -233,28 +199,16 @@ def _is_private(folder: Path, top: Path) -> bool:
         folder = folder.parent
 
 
-@pytest.mark.thorough
-def test_a_terminal_and_then_no_network(machine: Machine) -> None:
-    shown = machine.type(UP, columns=80)
-    assert "[exit 0]" in shown
-    assert "Serving digits version 1" in shown
-    # What a terminal of 80 columns shows in passing isn't wrapped by it.
-    passing = re.findall(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ([^\r\n\x1b]*)", shown)
-    assert passing
-    assert max(map(len, passing)) <= 78
-    machine.run("make down")
-    gone(machine)
-    with without_network() as prefix:
-        machine.prefix = prefix
-        assert "Serving digits version 1" in machine.run(UP)
-        served(machine)
-        machine.run("make down")
-        gone(machine)
+#: What the documents have one type in the shell that `make shell` opens.
+TYPED = (
+    "pulumi preview", "pulumi stack output", "pulumi up --yes",
+    "falaj token --scope observe --minutes 10", "falaj completion bash",
+)  # fmt: skip
 
 
 @pytest.mark.thorough
-def test_an_interrupted_up_says_what_is_kept_and_goes_on(machine: Machine) -> None:
-    """Ctrl-C on a terminal, while the model is being trained."""
+def test_an_interrupted_up_goes_on_and_a_shell_and_then_no_network(machine: Machine) -> None:
+    """Ctrl-C on a terminal, while the model is being trained; that is one's own afterwards."""
     shown = machine.type(UP, [("epoch ", "\x03")])
     assert "Error 130" in shown  # as make reports it
     end = shown.rpartition("stopping:")[2]
@@ -262,6 +216,33 @@ def test_an_interrupted_up_says_what_is_kept_and_goes_on(machine: Machine) -> No
     assert "run it again to go on from here: make up" in end
     assert "Outputs" not in shown
     assert "Traceback" not in shown
-    assert "Serving digits version 1" in machine.run(UP)
-    machine.run("make down")
+    again = machine.type(UP, columns=80)
+    assert "[exit 0]" in again
+    assert "Serving digits version 1" in again
+    # What a terminal of 80 columns shows in passing isn't wrapped by it.
+    passing = re.findall(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ([^\r\n\x1b]*)", shown + again)
+    assert passing
+    assert max(map(len, passing)) <= 78
+    assert set(TYPED) <= set(MENTIONED["local"])
+    lines = "\n".join(f"{command} || echo FAILED" for command in TYPED)
+    said = machine.run(f"make shell <<'END'\n{lines}\nEND")
+    assert "FAILED" not in said
+    assert "Authorization: Bearer " in said
+    assert "_FALAJ_COMPLETE" in said
+    (audit,) = MENTIONED["audit"]
+    (logs,) = machine.data.glob("**/service/*/logs")
+    assert "intact: " in machine.run(audit.replace("DIR", shlex.quote(str(logs))))
+    assert "made stacks/Pulumi.shop.yaml" in machine.run("make new STACK=shop")
+    (machine.clone / "stacks" / "Pulumi.shop.yaml").unlink()
+    # On a terminal it says what goes, and asks; anything but a yes is a no.
+    kept = machine.type("make down", [("Type yes to go on:", "n\n")])
+    assert "nothing was destroyed" in kept
+    assert re.search(r"KeyRing|Dataset|ModelPackage", kept)
+    assert "[exit 0]" in machine.type("make down", [("Type yes to go on:", "yes\n")])
     gone(machine)
+    with without_network() as prefix:
+        machine.prefix = prefix
+        assert "Serving digits version 1" in machine.run(UP)
+        served(machine)
+        machine.run("make down")
+        gone(machine)

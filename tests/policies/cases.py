@@ -37,7 +37,7 @@ _KEYS = frozenset(("case", "type", "properties", "name", "provider", "options", 
 _MORE_KEYS = frozenset(("dependencies", "outputs", "id", "others", "alone"))
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML with ``!unknown``."""
 
 

@@ -132,6 +132,7 @@ def _file(project: Project) -> Path:
     return backend / ".pulumi" / "stacks" / "boxed" / "dev.json"
 
 
+@pytest.mark.thorough
 def test_stack_of_three_clouds_lives_and_dies(project: Project) -> None:
     project.program(THREE_CLOUDS)
     preview = project.run("preview", "-s", "dev")

@@ -16,9 +16,8 @@ def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
     live_from_preview_to_destroy(project, "aws-cluster")
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "stack", ["aws-foundation", pytest.param("aws-smb", marks=pytest.mark.thorough)]
-)
-def test_from_up_to_destroy(project: Project, stack: str) -> None:
-    live_from_up_to_destroy(project, stack)
+def test_from_up_to_destroy(project: Project) -> None:
+    """aws-foundation comes up and goes beside it: test_beside_each_other.py."""
+    live_from_up_to_destroy(project, "aws-smb")

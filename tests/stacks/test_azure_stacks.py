@@ -17,8 +17,6 @@ def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "stack", ["azure-foundation", pytest.param("azure-smb", marks=pytest.mark.thorough)]
-)
-def test_from_up_to_destroy(project: Project, stack: str) -> None:
-    live_from_up_to_destroy(project, stack)
+def test_from_up_to_destroy(project: Project) -> None:
+    """azure-smb comes up and goes beside it: test_beside_each_other.py."""
+    live_from_up_to_destroy(project, "azure-foundation")

@@ -80,24 +80,6 @@ def test_the_first_healthy_place_is_taken_and_the_reason_said(project: Project) 
     assert "azure-native:" in printed
 
 
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("template", ["smb-tier", "training-space", "enterprise-cluster"])
-def test_a_project_from_a_template_deploys_in_the_sandbox(project: Project, template: str) -> None:
-    folder = project.root.parent / template
-    folder.mkdir()
-    source = project.root / "stacks" / "templates" / template
-    name = f"own-{template}"
-    new = ["pulumi", "new", str(source), "--yes", "--name", name, "--stack", "dev"]
-    done = project.run_in(folder, new)
-    assert done.returncode == 0, done.stdout
-    up = project.falaj_in(folder, "up", "--stack", "dev")
-    assert up.returncode == 0, up.stdout
-    assert "SANDBOX" in up.stdout
-    down = project.falaj_in(folder, "down", "--stack", "dev")
-    assert down.returncode == 0, down.stdout
-
-
 def test_wrong_answers_to_a_template_are_refused_by_the_program(project: Project) -> None:
     folder = project.root.parent / "wrong"
     folder.mkdir()

@@ -6,17 +6,22 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.image_digests import digests
 from falaj.stacks.settings import InClusterSettings, PlatformSettings, WorkloadsSettings, validate
 from falaj.stacks.validation import validate_in_cluster
-from tests.stacks.in_mocks import IN_CLUSTER, declare, shipped
+from tests.stacks.in_mocks import CLUSTERS, IN_CLUSTER, declare, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+WORKSPACE: dict[str, Any] = {
+    "user": "alice@acme.example", "tokenSecret": "acme/workspace-alice", "flavor": "cpu-x86-64",
+    "hours": 4,
+}  # fmt: skip
 SWEEP: dict[str, Any] = {
     "dataset": "credit-2026-10", "flavor": "cpu-x86-64", "checkpoints": "falaj-files",
     "search": {"learning_rate": "1e-4..1e-1:log", "width": "8|16|32"},
@@ -78,6 +83,19 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
             {"falaj:sweeps": {"credit": SWEEP}},
             "falaj:sweeps.credit: given 'credit', which is the name of a training job, too",
         ),
+        (
+            "onprem-workloads",
+            {
+                "falaj:sweeps": {"alice-workspace": SWEEP},
+                "falaj:workspaces": {"alice": WORKSPACE},
+            },
+            "falaj:sweeps.alice-workspace: given 'alice-workspace', as which the objects of",
+        ),
+        (
+            "onprem-workloads",
+            {"falaj:workspaces": {"alice": {**WORKSPACE, "idleMinute": 5}}},
+            "falaj:workspaces.alice.idleMinute: unknown key; did you mean idleMinutes?",
+        ),
     ],
 )
 def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], said: str) -> None:
@@ -117,6 +135,18 @@ def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], s
         ),
         ("aws-workloads", ["falaj:trainingJobs", "credit", "fabric"], "infiniband", "infiniband"),
         (
+            "onprem-workloads",
+            ["falaj:workspaces"],
+            {"alice": {**WORKSPACE, "hours": 48}},
+            "falaj:workspaces.alice.hours: given 48; allowed: a whole number from 1 to 24",
+        ),
+        (
+            "onprem-workloads",
+            ["falaj:workspaces"],
+            {"alice": {**WORKSPACE, "tokenSecret": "globex/alice"}},
+            "falaj:workspaces.alice.tokenSecret: given 'globex/alice'; allowed: entries of the",
+        ),
+        (
             "aws-platform",
             ["falaj:acknowledgeDegraded"],
             None,
@@ -147,6 +177,36 @@ def test_a_sweep_is_declared() -> None:
     assert job["metadata"]["name"] == "rates"
     [container] = job["spec"]["template"]["spec"]["containers"]
     assert "learning_rate=1e-4..1e-1:log" in container["command"]
+
+
+def test_a_workspace_is_declared() -> None:
+    made = declare({**shipped("onprem-workloads"), "falaj:workspaces": {"alice": WORKSPACE}})
+    [pod] = [each.inputs for each in made.resources if each.type == "kubernetes:core/v1:Pod"]
+    assert pod["metadata"]["name"] == "alice-workspace"
+    assert pod["spec"]["activeDeadlineSeconds"] == 4 * 3600 + 300
+    plain = declare(shipped("onprem-workloads"))
+    assert not [each for each in plain.resources if each.type == "kubernetes:core/v1:Pod"]
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"), [("1.34", True), ("1.35", False), (None, False)], ids=str
+)
+def test_a_cluster_that_mounts_no_images_keeps_none_on_its_nodes(
+    version: str | None, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own stack says which version it is; a stack of before says none."""
+    outputs = {**CLUSTERS["aws"], **({"kubernetesVersion": version} if version else {})}
+    monkeypatch.setitem(CLUSTERS, "aws", outputs)
+    config = copy.deepcopy(shipped("aws-platform"))
+    config["falaj:queues"]["pools"]["h200"]["prefetchImages"] = ["falaj-training"]
+    if refused:
+        with pytest.raises(pulumi.RunError, match=r"given '1\.34'; allowed: 1\.35 or later"):
+            declare(config, "aws-platform")
+        return
+    made = [each.inputs for each in declare(config, "aws-platform").resources]
+    (kept,) = [each for each in made if each.get("kind") == "DaemonSet"]
+    (container,) = kept["spec"]["template"]["spec"]["containers"]
+    assert "/falaj/inference:" in container["image"]
 
 
 def test_an_image_without_digest_is_for_the_sandbox_only(tmp_path: Path) -> None:

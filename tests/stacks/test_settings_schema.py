@@ -6,20 +6,25 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
 
 from falaj.stacks.settings import schema
 from tests.stacks.mistakes import BASES, MISTAKES, Mistake
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def validator() -> Draft202012Validator:
+    # Not at the top: it brings grammars, which each process of the tests would compile.
+    from jsonschema import Draft202012Validator
+
     found = json.loads(schema.FILE.read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(found)
     return Draft202012Validator(found)

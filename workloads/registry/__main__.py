@@ -164,6 +164,10 @@ def _import_options(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the package's folder; it is copied, and the copy checked byte by byte",
     )
+    command.add_argument(
+        "--keys", type=Path, metavar="FILE",
+        help="the package's wrapped keys; default: keys.json in DIR",
+    )  # fmt: skip
 
 
 def _unseal_options(command: argparse.ArgumentParser) -> None:
@@ -356,8 +360,9 @@ def _import(options: argparse.Namespace) -> Answer:
     trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
     store = Store(options.registry)
     package = import_package(
-        store, options.model, options.version, options.source, keys=keyring, verify_key=trusted
-    )
+        store, options.model, options.version, options.source, keys=keyring, verify_key=trusted,
+        wrapped_keys=options.keys,
+    )  # fmt: skip
     store.promote(options.model, options.version, options.alias)
     answer: dict[str, Any] = {
         "model": package.model,

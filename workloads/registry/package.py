@@ -62,10 +62,15 @@ def check_model_name(name: str) -> str:
     Raises:
         WorkloadError: it could leave the registry's folder or isn't portable.
     """
-    if not _MODEL.fullmatch(name) or name in _RESERVED:
+    if not is_model(name):
         message = f"{name!r} can't name a model; allowed: 1 to 64 letters, digits, '.', '_', '-'"
         raise WorkloadError(f"{message}, beginning with a letter or digit")
     return name
+
+
+def is_model(name: str) -> bool:
+    """Tell whether a text may name a model."""
+    return _MODEL.fullmatch(name) is not None and name not in _RESERVED
 
 
 def check_file_name(name: str) -> str:
@@ -382,8 +387,9 @@ MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
 KEYS = "keys.json"
 FILES = "files"
-_SUFFIX = ".enc"
-_MAX_MANIFEST_BYTES = 1 << 26
+SEALED_SUFFIX = ".enc"
+MAX_MANIFEST_BYTES = 1 << 26
+"""Bytes of the manifest, and of its signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +406,7 @@ class Package:
     path: Path
     contents: Manifest
     digest: str
-    _keys: KeyService
+    _keys: KeyService | None
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -429,13 +435,9 @@ class Package:
             IntegrityError: the file, its wrapped key or their order isn't what was published.
             WorkloadError: there is no such file, or its key was retired.
         """
-        what = f"{name} of {self.model} version {self.version}"
-        entry = self.contents.files.get(name)
-        if entry is None:
-            raise WorkloadError(f"there is no {what}; it has: {', '.join(self.names)}")
-        encrypted = _read(self.path / FILES / (name + _SUFFIX), entry.encrypted_size, what)
-        if hashlib.sha256(encrypted).hexdigest() != entry.sha256_encrypted:
-            raise IntegrityError(f"{what} isn't what was signed: its encrypted bytes were changed")
+        encrypted, entry, what = self._sealed(name)
+        if self._keys is None:
+            raise WorkloadError(f"{what} is sealed, and was opened without a key ring: give one")
         context = file_context(self.model, self.version, name)
         with self._keys.steady():
             wrapped = read_wrapped_keys(self.path / KEYS)
@@ -455,6 +457,30 @@ class Package:
         """
         for name in self.names:
             self.read(name)
+        self._check_keys()
+
+    def verify_sealed(self) -> None:
+        """Hold every file, as it is encrypted, against what was signed; no key opens anything.
+
+        Raises:
+            IntegrityError: a file isn't what was published, or keys are another package's.
+        """
+        for name in self.names:
+            self._sealed(name)
+        self._check_keys()
+
+    def _sealed(self, name: str) -> tuple[bytes, FileEntry, str]:
+        """A file's encrypted bytes, verified; its entry, and what errors call it."""
+        what = f"{name} of {self.model} version {self.version}"
+        entry = self.contents.files.get(name)
+        if entry is None:
+            raise WorkloadError(f"there is no {what}; it has: {', '.join(self.names)}")
+        encrypted = _read(self.path / FILES / (name + SEALED_SUFFIX), entry.encrypted_size, what)
+        if hashlib.sha256(encrypted).hexdigest() != entry.sha256_encrypted:
+            raise IntegrityError(f"{what} isn't what was signed: its encrypted bytes were changed")
+        return encrypted, entry, what
+
+    def _check_keys(self) -> None:
         wrapped = read_wrapped_keys(self.path / KEYS)
         identity = (wrapped.model, wrapped.version, sorted(wrapped.keys))
         if identity != (self.model, self.version, self.names):
@@ -496,7 +522,7 @@ def write_package(
         context = file_context(draft.model, draft.version, name)
         key = new_data_key()
         encrypted = encrypt(data, key, StreamHeader.new(chunk_bytes), context)
-        write_atomic(folder / FILES / (name + _SUFFIX), encrypted)
+        write_atomic(folder / FILES / (name + SEALED_SUFFIX), encrypted)
         wrapped[name] = keys.wrap(key, context)
         plain_digest = hashlib.sha256(data).hexdigest()
         encrypted_digest = hashlib.sha256(encrypted).hexdigest()
@@ -512,9 +538,11 @@ def write_package(
 
 
 def open_package(
-    path: Path, model: str, version: int, keys: KeyService, verify_key: Ed25519PublicKey
+    path: Path, model: str, version: int, keys: KeyService | None, verify_key: Ed25519PublicKey
 ) -> Package:
     """Open the package in ``path``: verify its signature and that it is the one asked for.
+
+    Without ``keys`` its files can be verified as they are encrypted, and not be read.
 
     Raises:
         IntegrityError: another signer, changed manifest, another model or version, a file too
@@ -529,7 +557,7 @@ def open_package(
     if (manifest.model, manifest.version) != (model, version):
         found = f"{manifest.model} version {manifest.version}"
         raise IntegrityError(f"{path} holds {found}, not {model} version {version}: it was moved")
-    _check_entries(path / FILES, {name + _SUFFIX for name in manifest.files}, set())
+    _check_entries(path / FILES, {name + SEALED_SUFFIX for name in manifest.files}, set())
     return Package(path, manifest, hashlib.sha256(payload).hexdigest(), keys)
 
 
@@ -567,7 +595,7 @@ def _read(path: Path, size: int | None, what: str) -> bytes:
         if size is not None and found.st_size != size:
             message = f"{what} has {found.st_size} encrypted bytes, {size} were signed"
             raise IntegrityError(f"{message}: it was changed or cut short")
-        if size is None and found.st_size > _MAX_MANIFEST_BYTES:
-            message = f"{what} has {found.st_size} bytes; allowed: {_MAX_MANIFEST_BYTES}"
+        if size is None and found.st_size > MAX_MANIFEST_BYTES:
+            message = f"{what} has {found.st_size} bytes; allowed: {MAX_MANIFEST_BYTES}"
             raise IntegrityError(message)
         return file.read()

@@ -110,11 +110,21 @@ def import_package(
     *,
     keys: KeyService,
     verify_key: Ed25519PublicKey,
+    wrapped_keys: Path | None = None,
 ) -> Package:
     """Copy the sealed package in ``source`` into the registry as ``version`` of ``model``.
 
     The copy is what is checked, so that nobody can change it in between. A version that is there
     already is checked again and kept.
+
+    Args:
+        store: the registry.
+        model: name of the model.
+        version: the version that it is.
+        source: the package's folder.
+        keys: unwraps its data keys.
+        verify_key: the trusted public key.
+        wrapped_keys: the package's ``keys.json``. Default: the one in ``source``.
 
     Raises:
         IntegrityError: it isn't what the trusted key signed, or another model or version.
@@ -130,7 +140,7 @@ def import_package(
         remove_leftovers(folder)
         stage = make_staging(folder)
         try:
-            _copy(source, stage)
+            _copy(source, wrapped_keys or source / KEYS, stage)
             package = open_package(stage, model, version, keys, verify_key)
             package.verify()
             details = {"model": model, "version": version, "digest": package.digest}
@@ -146,16 +156,27 @@ def import_package(
     return store.load(model, version, keys, verify_key)
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a package's ordinary files, and nothing that isn't part of one."""
+def _copy(source: Path, wrapped_keys: Path, target: Path) -> None:
+    """Copy a package's ordinary files, and nothing that isn't part of one.
+
+    Raises:
+        WorkloadError: there is no package, or no keys of it.
+    """
     if not (source / MANIFEST).is_file():
         raise WorkloadError(f"there is no package in {source}: {MANIFEST} is missing")
     make_private_folder(target / FILES)
     sealed = sorted((source / FILES).iterdir()) if (source / FILES).is_dir() else []
     if len(sealed) > MAX_FILES:
         raise IntegrityError(f"{source / FILES} has {len(sealed)} files; allowed: {MAX_FILES}")
-    for name in (MANIFEST, SIGNATURE, KEYS):
+    if not wrapped_keys.exists():
+        raise WorkloadError(
+            f"the package's wrapped keys are missing: there is no {wrapped_keys}; name them with "
+            "--keys (an image that `falaj models push` made has them in an image of their own, "
+            "`keysDigest` of an inference service)"
+        )
+    for name in (MANIFEST, SIGNATURE):
         _copy_file(source / name, target / name)
+    _copy_file(wrapped_keys, target / KEYS)
     for path in sealed:
         _copy_file(path, target / FILES / path.name)
 

@@ -24,7 +24,9 @@ from falaj.components.kubernetes.addons.kserve import KSERVE
 from falaj.components.kubernetes.addons.kueue import KUEUE
 from falaj.components.kubernetes.addons.monitoring import PROMETHEUS
 from falaj.components.kubernetes.addons.network_operator import NETWORK_OPERATOR
+from falaj.components.kubernetes.addons.node_repair import NODE_REPAIR_ADDON
 from falaj.components.kubernetes.addons.opencost import OPENCOST
+from falaj.components.kubernetes.addons.resolver import RESOLVER
 from falaj.components.kubernetes.addons.trainer import TRAINER
 from falaj.components.kubernetes.addons.velero import VELERO
 
@@ -32,7 +34,8 @@ ADDONS: Final[dict[str, Addon]] = {
     addon.name: addon
     for addon in (
         CERT_MANAGER, EXTERNAL_SECRETS, PROMETHEUS, GPU_OPERATOR, EFA, NETWORK_OPERATOR, JOBSET,
-        KUEUE, TRAINER, ENVOY_GATEWAY, ISTIO, KEDA, KSERVE, OPENCOST, VELERO,
+        KUEUE, TRAINER, ENVOY_GATEWAY, ISTIO, KEDA, KSERVE, OPENCOST, VELERO, NODE_REPAIR_ADDON,
+        RESOLVER,
     )
 }  # fmt: skip
 """By name. An add-on comes after those that it needs or follows."""

@@ -103,6 +103,8 @@ class PlatformSpec:
     control_plane_cidrs: tuple[str, ...]
     endpoint_cidrs: tuple[str, ...]
     storage_class: str
+    allowed_domains: Any = ()
+    """Domains that pods may reach anyway, plain or as an output."""
     serving_namespaces: str = "serving"
 
     def has(self, addon: str) -> bool:
@@ -147,6 +149,10 @@ def _nothing(_: PlatformSpec) -> Sequence[Manifest]:
     return ()
 
 
+def _no_namespaces(_: PlatformSpec) -> Sequence[Namespace]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Addon:
     """An add-on: data, and pure functions of what was asked."""
@@ -164,6 +170,8 @@ class Addon:
     traffic: Callable[[PlatformSpec], Mapping[str, Traffic]]
     """By namespace."""
     scrapes: tuple[Scrape, ...] = ()
+    asked_namespaces: Callable[[PlatformSpec], Sequence[Namespace]] = _no_namespaces
+    """Further namespaces, which its options ask for."""
     before: Callable[[PlatformSpec], Sequence[Manifest]] = _nothing
     """Objects that its charts need."""
     after: Callable[[PlatformSpec], Sequence[Manifest]] = _nothing
@@ -176,6 +184,8 @@ class Addon:
     """Where it can be installed."""
     default: bool = True
     """Whether it is installed without being asked for."""
+    asked_on: tuple[str, ...] = ()
+    """Where it is not, whatever the default."""
     check: Callable[[OptionsChecker, InCluster], None] = lambda options, placed: None
     """Refuses options that can't be."""
 

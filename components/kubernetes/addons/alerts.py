@@ -1,4 +1,4 @@
-"""Alerts and recording rules of Prometheus on GPUs, queues and services.
+"""Alerts and recording rules of Prometheus on GPUs, queues, services, images, backups and names.
 
 Metrics of GPUs: `gpu_metrics`, and what they count over.
 Metrics of queues: https://kueue.sigs.k8s.io/docs/reference/metrics/
@@ -6,11 +6,16 @@ Metrics of queues: https://kueue.sigs.k8s.io/docs/reference/metrics/
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters import GPU_ERROR_TAINT
+from falaj.components.catalogue.clusters import GPU_ERROR_TAINT, IMAGE_PREFETCH
+from falaj.components.catalogue.gpu_errors import CONTAINED, XIDS
 from falaj.components.kubernetes.addons.gpu_metrics import SLOWED, WINDOW_MINUTES
+from falaj.components.kubernetes.addons.restore_rehearsal import NAME as REHEARSAL
+from falaj.components.kubernetes.addons.restore_rehearsal import RESULTS, VELERO
+from falaj.components.specification.resolver import REFUSED_QUERIES
 
 SERVING_OBJECTIVE: Final = 0.99
 """Share of requests that are answered within `LATENCY_BOUND`."""
@@ -53,10 +58,8 @@ class Record:
         return {"record": self.name, "expr": self.expr}
 
 
-#: Errors after which a GPU has to be reset or its node taken out: double-bit ECC (48), fallen off
-#: the bus (79), contained and uncontained memory errors (94, 95), NVLink (74), GSP (119, 120).
-#: https://docs.nvidia.com/deploy/xid-errors/
-_FATAL_XIDS: Final = "48|74|79|94|95|119|120"
+#: Errors after which a GPU has to be reset or its node taken out; a contained one when it fits.
+_FATAL_XIDS: Final = "|".join(str(each) for each in sorted((*XIDS, CONTAINED)))
 _GPU = "{{ $labels.node }} GPU {{ $labels.gpu }}"
 
 GPU_HEALTH: Final = (
@@ -67,7 +70,8 @@ GPU_HEALTH: Final = (
         "0m",
         "critical",
         f"XID {{{{ $labels.xid }}}} on {_GPU}",
-        f"Taint the node {GPU_ERROR_TAINT}=xid:NoSchedule, drain it, reset the GPU.",
+        f"Taint the node {GPU_ERROR_TAINT}=xid:NoSchedule, drain it, reset the GPU; where the "
+        "add-on node-repair runs, it taints and drains.",
     ),
     Alert(
         "GpuErrors",
@@ -142,6 +146,9 @@ GPU_USE: Final = (
         "Ask its owner; a smaller MIG profile may do.",
     ),
 )
+WORKER_METRIC: Final = "multikueuecluster_status"
+"""What kube-state-metrics calls the conditions of other clusters, behind its own prefix: Kueue has
+no metric of them."""
 QUEUES: Final = (
     Record(
         "falaj:queue_wait_seconds:p95",
@@ -172,6 +179,15 @@ QUEUES: Final = (
         "warning",
         "{{ $labels.cluster_queue }} evicts over and over: {{ $labels.reason }}",
         "PodsReadyTimeout: nodes or images come too late. Preempted: priorities fight.",
+    ),
+    Alert(
+        "WorkerClusterLost",
+        f'kube_customresource_{WORKER_METRIC}{{type="Active"}} == 0',
+        "5m",
+        "critical",
+        "Kueue doesn't reach the cluster {{ $labels.cluster_name }}, or its token is void",
+        "Read the condition Active of its MultiKueueCluster. Unauthorized: renew the kubeconfig's "
+        "entry. Lost: take it out of burst.workers, bring its jobs home, and run up.",
     ),
 )
 
@@ -235,18 +251,135 @@ CAPACITY: Final = (
         "Grow the volume or remove old checkpoints.",
     ),
 )
+#: Some names are looked up that nobody has: a service that was spelt wrong, a suffix that nodes
+#: search. Who carries data out asks often.
+RESOLVER: Final = (
+    Record("falaj:names_refused:rate10m", REFUSED_QUERIES),
+    Alert(
+        "NamesRefused",
+        "falaj:names_refused:rate10m > 0.1",
+        "15m",
+        "warning",
+        "Pods ask for {{ $value }} names per second outside of the allowed domains",
+        "Read CoreDNS' log: allow a domain that is needed; else find the pod by its address.",
+    ),
+)
+#: Of the controller of the add-on node-repair: workloads/repair/watching.py.
+NODE_REPAIR: Final = (
+    Alert(
+        "NodeQuarantined",
+        'falaj_node_repair_node_state{state=~"quarantined|draining|drained"} > 0',
+        "1m",
+        "warning",
+        "{{ $labels.node }} was taken out of service: {{ $labels.state }}",
+        "When it is drained, reset its GPU, reboot or repair it; its annotations say why.",
+    ),
+    Alert(
+        "NodeDrainBlocked",
+        'falaj_node_repair_node_state{state="drain-blocked"} > 0',
+        "0m",
+        "critical",
+        "Pods are still on {{ $labels.node }}, which was taken out of service",
+        "Its events name them: a budget that lets none go, or pods that nothing starts again.",
+    ),
+    Alert(
+        "NodeRepairBrakeOpen",
+        "falaj_node_repair_brake_open > 0",
+        "1m",
+        "critical",
+        "Too many nodes with GPUs are sick or out of service: no further one is taken out",
+        "Look whether what reports them is right; mend nodes, or raise most_out.",
+    ),
+    Alert(
+        "NodeRepairStalled",
+        'kube_deployment_status_replicas_available{namespace="node-repair"} < 1 or '
+        "max(falaj_node_repair_leads) < 1 or time() - max(falaj_node_repair_last_pass_timestamp_"
+        "seconds) > 600",
+        "10m",
+        "critical",
+        "Nobody looks after sick nodes",
+        "Look at the pods of node-repair and their logs.",
+    ),
+)
+_HOLDERS: Final = f'{{namespace="{IMAGE_PREFETCH}"'
+#: Each pod by itself: in a pool that grows there is always one that still pulls. Where admission
+#: lets none be made there are no pods, so that the DaemonSet counts as well. Metrics:
+#: https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload
+IMAGES: Final = (
+    Alert(
+        "ImagesNotPrefetched",
+        # A pod that starts again and again is ready for moments.
+        "label_replace(avg_over_time("
+        f'kube_pod_status_ready{_HOLDERS},condition="true"}}[30m]) < 0.5, '
+        '"daemonset", "$1", "pod", "(.+)-[^-]+") or '
+        f"(kube_daemonset_status_desired_number_scheduled{_HOLDERS}}} > 0 and "
+        f"on(namespace, daemonset) kube_daemonset_status_number_ready{_HOLDERS}}} == 0)",
+        "1h",
+        "warning",
+        "Nodes of the pool {{ $labels.daemonset }} lack images that they should have",
+        f"Read the events in {IMAGE_PREFETCH}: ErrImagePull names the image; a holder that ends "
+        "says which version is too old; Evicted: the list is too large for the disk.",
+    ),
+)
 GROUPS: Final[dict[str, tuple[Alert | Record, ...]]] = {
     "gpu-health": GPU_HEALTH,
     "gpu-use": GPU_USE,
     "queues": QUEUES,
     "serving": SERVING,
     "capacity": CAPACITY,
+    "resolver": RESOLVER,
+    "node-repair": NODE_REPAIR,
+    "images": IMAGES,
 }
 
 
-def rule_groups() -> list[dict[str, Any]]:
-    """``spec.groups`` of a `PrometheusRule`."""
+def backup_alerts(
+    recovery_point_hours: int, rehearsed_within_days: int | None
+) -> tuple[Alert, ...]:
+    """Alerts on backups, and on rehearsals of their restore.
+
+    Metrics: https://github.com/vmware-tanzu/velero/blob/v1.18.1/pkg/metrics/metrics.go,
+    https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/cronjob-metrics.md
+
+    Args:
+        recovery_point_hours: how old the newest whole backup may be.
+        rehearsed_within_days: days that there may be without a successful rehearsal; None where
+            none is asked for.
+    """
+    newest = 'velero_backup_last_successful_timestamp{schedule!=""}'
+    backups = Alert(
+        "BackupTooOld",
+        f"time() - max(max_over_time({newest}[1d])) > {recovery_point_hours} * 3600 "
+        f"or absent(max_over_time({newest}[1d]))",
+        "1h",
+        "critical",
+        f"No backup of the cluster was completed for {recovery_point_hours} hours",
+        "Look at `velero backup get` and at the state of the backup storage location.",
+    )
+    if rehearsed_within_days is None:
+        return (backups,)
+    of = f'{{namespace="{VELERO.name}",cronjob="{REHEARSAL}"}}'
+    rehearsals = Alert(
+        "RestoreNotRehearsed",
+        # Before the first success the time since it was declared counts.
+        f"time() - max(kube_cronjob_status_last_successful_time{of} or kube_cronjob_created{of}) "
+        f"> {rehearsed_within_days} * 86400 or absent(kube_cronjob_created{of})",
+        "1h",
+        "critical",
+        f"No restore was rehearsed with success for {rehearsed_within_days} days",
+        f"Read the findings in the ConfigMap {RESULTS} in {VELERO.name}, and the last job's log.",
+    )
+    return (backups, rehearsals)
+
+
+def rule_groups(backups: Sequence[Alert] = ()) -> list[dict[str, Any]]:
+    """``spec.groups`` of a `PrometheusRule`.
+
+    Args:
+        backups: of `backup_alerts`, where there are backups.
+    """
+    groups = {**GROUPS, **({"backups": tuple(backups)} if backups else {})}
     return [
         {"name": f"falaj-{name}", "rules": [each.rule() for each in group]}
-        for name, group in GROUPS.items()
+        for name, group in groups.items()
     ]

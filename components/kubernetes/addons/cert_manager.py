@@ -64,7 +64,16 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "image": image("cert-manager-controller"),
             "acmesolver": {"image": image("cert-manager-acmesolver")},
             **pods,
-            "webhook": {**pods, "image": image("cert-manager-webhook"), "replicaCount": 2},
+            "webhook": {
+                **pods,
+                "image": image("cert-manager-webhook"),
+                "replicaCount": 2,
+                "podDisruptionBudget": {
+                    "enabled": True,
+                    "minAvailable": 1,
+                    "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                },
+            },
             "cainjector": {**pods, "image": image("cert-manager-cainjector")},
             # A hook, which isn't run; the issuer below waits for the webhook instead.
             "startupapicheck": {"enabled": False},

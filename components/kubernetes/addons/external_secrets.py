@@ -82,6 +82,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "installCRDs": True,
             "leaderElect": True,
             "replicaCount": 2,
+            "podDisruptionBudget": {"enabled": True, "minAvailable": 1},
             "serviceAccount": account,
             # What isn't used has no rights: secrets aren't pushed out, nor spread by a controller
             # over namespaces.

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
+from falaj.components.catalogue.clusters import GPU_ERROR_TAINT, NODE_REPAIR
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
@@ -30,7 +31,10 @@ from falaj.components.kubernetes.addons.gpu_metrics import (
 from falaj.components.specification.gpu_node_pool import LEAST_SLICES, MOST_SLICES, Sharing
 from falaj.components.specification.node_pools import GPU_TAINT
 
-_NAMESPACE: Final = "gpu-operator"
+NAMESPACE: Final = "gpu-operator"
+EXPORTER_LABEL: Final = "app=nvidia-dcgm-exporter"
+"""Of the exporter's pods: assets/state-dcgm-exporter/0800_daemonset.yaml of the operator."""
+EXPORTER_PORT: Final = 9400
 _PROFILES: Final = "falaj-sharing"
 _METRICS: Final = "falaj-gpu-metrics"
 #: Kubernetes labels of pods that become labels of GPU metrics: usage by tenant, cost centre and
@@ -39,7 +43,12 @@ _CHARGE_BACK: Final = (
     r"^falaj\.io/(tenant|cost-center|component)$",
     r"^kueue\.x-k8s\.io/queue-name$",
 )
-_TOLERATION: Final = {"key": GPU_TAINT.key, "operator": "Exists", "effect": GPU_TAINT.effect}
+#: Of agents on nodes with GPUs, those that were taken out included: whoever looks at such a node
+#: needs its driver and metrics.
+_TOLERATIONS: Final = [
+    {"key": key, "operator": "Exists", "effect": GPU_TAINT.effect}
+    for key in (GPU_TAINT.key, GPU_ERROR_TAINT)
+]
 
 
 class GpuOperatorOptions(TypedDict):
@@ -144,7 +153,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "nodeSelector": spec.node_selector,
             },
             "validator": operand("gpu-operator"),
-            "daemonsets": {"tolerations": [_TOLERATION], "updateStrategy": "OnDelete"},
+            "daemonsets": {"tolerations": _TOLERATIONS, "updateStrategy": "OnDelete"},
             "driver": _driver(spec, operand) if drives else absent,
             "toolkit": operand("container-toolkit", enabled=drives),
             "devicePlugin": operand(
@@ -222,7 +231,7 @@ def _discovery(spec: PlatformSpec) -> Values:
         "postDeleteCleanup": False,
         "master": pods,
         "gc": pods,
-        "worker": {**pods, "tolerations": [_TOLERATION]},
+        "worker": {**pods, "tolerations": _TOLERATIONS},
     }
 
 
@@ -240,20 +249,24 @@ GPU_OPERATOR: Final = Addon(
     summary="GPUs as resources, divided by MIG or shared, with their health",
     namespaces=(
         Namespace(
-            _NAMESPACE, "privileged", "drivers, devices and sockets of the kubelet on the host"
+            NAMESPACE, "privileged", "drivers, devices and sockets of the kubelet on the host"
         ),
     ),
-    releases=(Release("gpu-operator", "gpu-operator", _NAMESPACE),),
+    releases=(Release("gpu-operator", "gpu-operator", NAMESPACE),),
     options=GpuOperatorOptions,
     check=_check,
     images=_images,
     values=_values,
     traffic=lambda spec: {
-        _NAMESPACE: Traffic(
-            scrapes=(9400, 8080),
+        NAMESPACE: Traffic(
+            scrapes=(EXPORTER_PORT, 8080),
             # The driver's packages come from the mirror in the country.
             endpoints=installs_driver(spec.placed.distribution, spec.options("gpu-operator")),
-            callers={MONITORING: (9400,)} if spec.has("monitoring") else {},
+            callers={
+                caller: (EXPORTER_PORT,)
+                for caller, addon in ((MONITORING, "monitoring"), (NODE_REPAIR, NODE_REPAIR))
+                if spec.has(addon)
+            },
         )
     },
     follows=("monitoring",),

@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes._peers import NAMESPACE_NAME, POD_IDENTITY, resolver_egress
+from falaj.components.kubernetes._peers import (
+    API_SERVER_PORTS,
+    POD_IDENTITY,
+    in_namespace,
+    resolver_egress,
+)
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster
+from falaj.components.kubernetes._pods import pod_security
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import (
@@ -69,16 +75,19 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
     control_plane = private_ranges(args, "control_plane_cidrs", errors)
     endpoints = private_ranges(args, "endpoint_cidrs", errors) or control_plane
     storage_class = str(args.get("storage_class") or "falaj-block")
+    domains = args.get("allowed_domains") or ()
     if placed is None:
         errors.raise_if_any()
         raise AssertionError("refused arguments raise")
     chosen = _chosen(args, placed, errors)
-    spec = PlatformSpec(placed, name, chosen, {}, control_plane, endpoints, storage_class)
+    spec = PlatformSpec(placed, name, chosen, {}, control_plane, endpoints, storage_class, domains)
     errors.raise_if_any()
     wanted = [image for addon in chosen for image in ADDONS[addon].images(spec)]
     images = resolve(placed, list(dict.fromkeys(wanted)), args.get("images"), errors)
     errors.raise_if_any()
-    return PlatformSpec(placed, name, chosen, images, control_plane, endpoints, storage_class)
+    return PlatformSpec(
+        placed, name, chosen, images, control_plane, endpoints, storage_class, domains
+    )
 
 
 def _chosen(
@@ -120,7 +129,7 @@ def _options(
     value = asked.get(addon.name)
     here = placed.distribution in addon.distributions
     if value is None:
-        value = addon.default and here
+        value = addon.default and here and placed.distribution not in addon.asked_on
     if value is False:
         return None
     if not here:
@@ -159,7 +168,7 @@ def foundation(spec: PlatformSpec) -> list[Manifest]:
     for name in spec.addons:
         addon = ADDONS[name]
         traffic = addon.traffic(spec)
-        for each in addon.namespaces:
+        for each in (*addon.namespaces, *addon.asked_namespaces(spec)):
             found.append(namespace(spec, each))
             found += network_policies(
                 spec, each.name, _present(spec, traffic.get(each.name, Traffic()))
@@ -185,17 +194,10 @@ def _present(spec: PlatformSpec, traffic: Traffic) -> Traffic:
     )
 
 
-_SECURITY: Final = "pod-security.kubernetes.io"
-#: The service's port, and the API server's own behind it: policies see either, by CNI.
-_API_SERVER: Final = (443, 6443)
-
-
 def namespace(spec: PlatformSpec, of: Namespace) -> Manifest:
     """A namespace with its pod security standard, written into its labels with the reason."""
     about = spec.metadata(of.name)
-    for mode in ("enforce", "audit", "warn"):
-        about["labels"][f"{_SECURITY}/{mode}"] = of.level
-        about["labels"][f"{_SECURITY}/{mode}-version"] = f"v{KUBERNETES}"
+    about["labels"] |= pod_security(of.level, f"v{KUBERNETES}")
     if of.why:
         about["annotations"]["falaj.io/reason"] = of.why
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
@@ -229,7 +231,7 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
         policy("allow-within", [{"from": within}], [{"to": within}]),
     ]
     if traffic.api_server:
-        call = {"to": control_plane, "ports": _ports(_API_SERVER)}
+        call = {"to": control_plane, "ports": _ports(API_SERVER_PORTS)}
         found.append(policy("allow-api-server", egress=[call]))
     if traffic.webhooks:
         call = {"from": control_plane, "ports": _ports(traffic.webhooks)}
@@ -259,8 +261,9 @@ def _peer(namespace: str) -> dict[str, Any]:
     if namespace == "*":
         return {"namespaceSelector": {}}
     key, colon, value = namespace.partition(":")
-    labels = {f"falaj.io/{key}": value} if colon else {NAMESPACE_NAME: namespace}
-    return {"namespaceSelector": {"matchLabels": labels}}
+    if not colon:
+        return in_namespace(namespace)
+    return {"namespaceSelector": {"matchLabels": {f"falaj.io/{key}": value}}}
 
 
 def _ranges(cidrs: Iterable[str]) -> list[dict[str, Any]]:

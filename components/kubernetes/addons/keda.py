@@ -50,6 +50,8 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "crds": {"install": True},
             "operator": {"replicaCount": 2},
             "metricsServer": {"replicaCount": 2},
+            # The chart writes this part's name in two ways.
+            "podDisruptionBudget": {part: {"minAvailable": 1} for part in parts[:2]},
             "webhooks": {"enabled": True, "failurePolicy": "Fail"},
             "nodeSelector": spec.node_selector,
             "priorityClassName": PRIORITY_CLASS,

@@ -6,11 +6,12 @@ Configuration: https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, NotRequired, TypedDict
 
 import yaml
 
+from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.kubernetes._placed import COST_CENTER_LABEL
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     ISSUER,
@@ -47,8 +48,6 @@ GATES: Final = (
 #: The namespace's quota does, against those that aren't of a job.
 _UNCOUNTED: Final = ("vpc.amazonaws.com/", "rdma/", "ephemeral-storage", "hugepages-")
 
-_LABEL: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
-
 
 class KueueOptions(TypedDict):
     """Options of ``kueue``."""
@@ -77,12 +76,7 @@ def _check(options: OptionsChecker, _: object) -> None:
                          ("requeue_limit", 100), ("retention_hours", 8760),
                          ("worker_lost_minutes", 1440)):  # fmt: skip
         options.whole(option, 1, most)
-    origin = options.text("origin")
-    if origin and not _LABEL.match(origin):
-        options.say(
-            "origin",
-            f"given {origin!r}; allowed: at most 63 of a-z, 0-9 and '-', not at either end",
-        )
+    options.object_name("origin")
 
 
 def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
@@ -133,7 +127,7 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
         },
         "integrations": {
             "frameworks": list(FRAMEWORKS),
-            "labelKeysToCopy": ["falaj.io/tenant", "falaj.io/cost-center"],
+            "labelKeysToCopy": [TENANT_LABEL, COST_CENTER_LABEL],
         },
         "fairSharing": {
             "preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]

@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and Grafana inside the cluster; nothing of them reports outside.
+"""Prometheus, Alertmanager and Grafana inside the cluster; only alerts leave it, to `receivers`.
 
 Values: https://github.com/prometheus-community/helm-charts/tree/main/charts/kube-prometheus-stack
 Grafana asks nobody outside for updates, plugins, news or pictures. Its dashboards are made from a
@@ -13,9 +13,12 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._peers import HBONE
+from falaj.components.kubernetes._placed import COMPONENT_LABEL, COST_CENTER_LABEL
 from falaj.components.kubernetes._validation import OptionsChecker
+from falaj.components.kubernetes.addons import receivers
 from falaj.components.kubernetes.addons.addon import (
     ISSUER,
     MESH_ANNOTATIONS,
@@ -30,9 +33,16 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from falaj.components.kubernetes.addons.alerts import rule_groups
+from falaj.components.kubernetes.addons.alerts import (
+    WORKER_METRIC,
+    Alert,
+    backup_alerts,
+    rule_groups,
+)
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
 from falaj.components.kubernetes.addons.gpu_metrics import WINDOW_MINUTES
+from falaj.components.kubernetes.addons.receivers import ReceiverOptions
+from falaj.components.kubernetes.addons.velero import recovery_point_hours, rehearsed_within_days
 
 _SOURCE: Final = {"type": "prometheus", "uid": "prometheus"}
 _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 24
@@ -197,7 +207,7 @@ _NODES: Final = "monitoring-nodes"
 _API: Final = "monitoring.coreos.com/v1"
 #: Labels of pods and nodes that metrics of the cluster's state carry, for charge-back.
 _LABELS: Final = (
-    "pods=[falaj.io/tenant,falaj.io/cost-center,falaj.io/component]",
+    f"pods=[{TENANT_LABEL},{COST_CENTER_LABEL},{COMPONENT_LABEL}]",
     "nodes=[falaj.io/pool,falaj.io/gpu,falaj.io/flavor,falaj.io/capacity]",
 )
 
@@ -214,6 +224,9 @@ class MonitoringOptions(TypedDict):
     """Prometheus and Alertmanager, 1 to 3. Default: 2 in production, else 1."""
     grafana: NotRequired[bool]
     """Whether Grafana is installed. Default: true."""
+    receivers: NotRequired[dict[str, ReceiverOptions]]
+    """Who gets alerts, by name, up to 20. Default: nobody, and alerts are seen in Alertmanager
+    alone."""
 
 
 def _check(options: OptionsChecker, _: object) -> None:
@@ -221,6 +234,7 @@ def _check(options: OptionsChecker, _: object) -> None:
     options.whole("storage_gib", 10, 16_000)
     options.whole("replicas", 1, 3)
     options.flag("grafana")
+    receivers.check(options)
 
 
 def _volume(spec: PlatformSpec, gib: int) -> Values:
@@ -278,6 +292,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "alertmanager": {
                 "alertmanagerSpec": {
                     **pods,
+                    **receivers.values(spec),
                     "image": spec.image_parts("alertmanager"),
                     "resources": resources("50m", "256Mi"),
                     "storage": _volume(spec, 10),
@@ -290,6 +305,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "priorityClassName": PRIORITY_CLASS,
                 "resources": resources("100m", "1Gi"),
                 "metricLabelsAllowlist": list(_LABELS),
+                **(_other_clusters() if spec.has("kueue") else {}),
             },
             "prometheus-node-exporter": {
                 **_exporter(spec),
@@ -344,14 +360,22 @@ def _secret(spec: PlatformSpec) -> list[Manifest]:
     )
 
 
+def _backup_alerts(spec: PlatformSpec) -> tuple[Alert, ...]:
+    if not spec.has("velero"):
+        return ()
+    options = spec.options("velero")
+    return backup_alerts(recovery_point_hours(options), rehearsed_within_days(options))
+
+
 def _watched(spec: PlatformSpec) -> list[Manifest]:
     found: list[Manifest] = [
         {
             "apiVersion": _API,
             "kind": "PrometheusRule",
             "metadata": spec.metadata("falaj", MONITORING),
-            "spec": {"groups": rule_groups()},
-        }
+            "spec": {"groups": rule_groups(_backup_alerts(spec))},
+        },
+        *receivers.objects(spec),
     ]
     if spec.options("monitoring").get("grafana", True):
         found += [
@@ -375,6 +399,36 @@ def _images(spec: PlatformSpec) -> tuple[str, ...]:
         "prometheus-operator", "prometheus-config-reloader", "prometheus", "alertmanager",
         "node-exporter", "kube-state-metrics", *grafana,
     )  # fmt: skip
+
+
+def _other_clusters() -> dict[str, Any]:
+    """Values of kube-state-metrics: whether the clusters that jobs are sent to are reached.
+
+    https://github.com/kubernetes/kube-state-metrics/blob/v2.20.0/docs/metrics/extend/customresourcestate-metrics.md
+    """
+    group = "kueue.x-k8s.io"
+    conditions = {
+        "type": "Gauge",
+        "gauge": {
+            "path": ["status", "conditions"],
+            "labelsFromPath": {"type": ["type"]},
+            "valueFrom": ["status"],
+        },
+    }
+    about = "Conditions of clusters that jobs are sent to: 1 where one is true."
+    resource = {
+        "groupVersionKind": {"group": group, "version": "v1beta2", "kind": "MultiKueueCluster"},
+        "labelsFromPath": {"cluster_name": ["metadata", "name"]},
+        "metrics": [{"name": WORKER_METRIC, "help": about, "each": conditions}],
+    }
+    rule = {"apiGroups": [group], "resources": ["multikueueclusters"], "verbs": ["list", "watch"]}
+    return {
+        "customResourceState": {
+            "enabled": True,
+            "config": {"kind": "CustomResourceStateMetrics", "spec": {"resources": [resource]}},
+        },
+        "rbac": {"extraRules": [rule]},
+    }
 
 
 def _traffic(_: PlatformSpec) -> dict[str, Traffic]:

@@ -53,7 +53,21 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
     }
 
 
-def _runtime(spec: PlatformSpec) -> list[Manifest]:
+def _budget(spec: PlatformSpec) -> Manifest:
+    """One of its two replicas stays when nodes are drained; the chart has no value for it."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": spec.metadata("trainer-controller-manager", _NAMESPACE),
+        "spec": {
+            "minAvailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": {"app.kubernetes.io/name": "kubeflow-trainer"}},
+        },
+    }
+
+
+def _runtime(spec: PlatformSpec) -> Manifest:
     """The runtime that users name: the packaged training image, in a pod as tenants' must be."""
     # Scratch counts as the container's disk: with less of it the pod would be evicted.
     sizes = {"memory": "16Gi", "ephemeral-storage": f"{_SCRATCH_GIB + 1}Gi"}
@@ -93,17 +107,15 @@ def _runtime(spec: PlatformSpec) -> list[Manifest]:
             "spec": {"template": {"spec": pod}},
         },
     }
-    return [
-        {
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "ClusterTrainingRuntime",
-            "metadata": spec.metadata(RUNTIME, **{"trainer.kubeflow.org/framework": "torch"}),
-            "spec": {
-                "mlPolicy": {"numNodes": 1, "torch": {}},
-                "template": {"spec": {"replicatedJobs": [job]}},
-            },
-        }
-    ]
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": spec.metadata(RUNTIME, **{"trainer.kubeflow.org/framework": "torch"}),
+        "spec": {
+            "mlPolicy": {"numNodes": 1, "torch": {}},
+            "template": {"spec": {"replicatedJobs": [job]}},
+        },
+    }
 
 
 TRAINER: Final = Addon(
@@ -115,6 +127,6 @@ TRAINER: Final = Addon(
     images=lambda spec: ("trainer", "falaj-training"),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,), scrapes=(8443,))},
-    after=_runtime,
+    after=lambda spec: [_budget(spec), _runtime(spec)],
     needs=("jobset",),
 )

@@ -5,12 +5,15 @@ Values: https://github.com/vmware-tanzu/helm-charts/blob/velero-12.1.0/charts/ve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
+from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes._pods import USER
 from falaj.components.kubernetes._validation import OptionsChecker
+from falaj.components.kubernetes.addons import restore_rehearsal
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
@@ -22,8 +25,15 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.kubernetes.addons.restore_rehearsal import RehearsalOptions
 
-_NAMESPACE: Final = "velero"
+_NAMESPACE: Final = restore_rehearsal.VELERO.name
+_SCHEDULE: Final = "velero-daily"
+"""The schedule's object: the chart puts its release's name before that of ``schedules``."""
+_WHOLE: Final[Mapping[str, tuple[int, int]]] = {
+    "keep_days": (1, 3650),
+    "recovery_point_hours": (1, 744),
+}
 #: Where the key of a site's own store is mounted.
 _KEYS: Final = "/keys"
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -64,14 +74,26 @@ class VeleroOptions(TypedDict):
     """When, as a cron expression in UTC. Default: ``0 22 * * *``, 02:00 in the Emirates."""
     keep_days: NotRequired[int]
     """Days that a backup is kept, 1 to 3,650. Default: 30."""
+    recovery_point_hours: NotRequired[int]
+    """Hours of changes that may be lost, the recovery point objective, 1 to 744: an alert fires,
+    and a rehearsal fails, when the newest whole backup is older. Default: 30."""
+    rehearsal: NotRequired[RehearsalOptions]
+    """Restores the newest backup regularly beside its origin, looks at it and throws it away;
+    ``{}`` takes all defaults. Default: none, as it runs the image ``falaj-inference``, which is
+    built by oneself."""
 
 
 def _check(options: OptionsChecker, placed: InCluster) -> None:
     needed = _NEEDED[placed.distribution]
-    optional = ("region", "schedule") if placed.distribution != "existing" else ("schedule",)
+    optional = ("region",) if placed.distribution != "existing" else ()
     for option in VeleroOptions.__annotations__:
-        if option == "keep_days":
-            options.whole(option, 1, 3650)
+        if option in _WHOLE:
+            options.whole(option, *_WHOLE[option])
+        elif option == "rehearsal":
+            if (rehearsal := options.nested(option, RehearsalOptions)) is not None:
+                restore_rehearsal.check(rehearsal)
+        elif option == "schedule":
+            options.cron(option)
         elif option in needed:
             read = options.address if option == "endpoint" else options.text
             read(option, needed=f"on {placed.distribution}")
@@ -79,9 +101,6 @@ def _check(options: OptionsChecker, placed: InCluster) -> None:
             options.text(option)
         else:
             options.foreign(option, placed.distribution)
-    schedule = str(options.given.get("schedule") or "0 22 * * *")
-    if len(schedule.split()) != 5:
-        options.say("schedule", f"given {schedule!r}; allowed: five fields, as 0 22 * * *")
     _check_place(options, placed)
 
 
@@ -171,8 +190,8 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "resources": resources("200m", "1Gi"),
             "podSecurityContext": {
                 "runAsNonRoot": True,
-                "runAsUser": 65532,
-                "fsGroup": 65532,
+                "runAsUser": USER,
+                "fsGroup": USER,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containerSecurityContext": unprivileged,
@@ -207,15 +226,53 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
     }
 
 
+def recovery_point_hours(options: Mapping[str, Any]) -> int:
+    """How old the newest whole backup may be."""
+    return int(options.get("recovery_point_hours") or 30)
+
+
+def rehearsed_within_days(options: Mapping[str, Any]) -> int | None:
+    """How many days there may be without a successful rehearsal; None where there are none."""
+    rehearsal: Mapping[str, Any] | None = options.get("rehearsal")
+    return None if rehearsal is None else restore_rehearsal.within_days(rehearsal)
+
+
+def _images(spec: PlatformSpec) -> Sequence[str]:
+    rehearsing = spec.options("velero").get("rehearsal") is not None
+    return ("velero", _plugin(spec), *((restore_rehearsal.IMAGE,) if rehearsing else ()))
+
+
+def _asked_namespaces(spec: PlatformSpec) -> Sequence[Namespace]:
+    if spec.options("velero").get("rehearsal") is None:
+        return ()
+    return (restore_rehearsal.SCRATCH, restore_rehearsal.WITNESS)
+
+
+def _rehearsal(spec: PlatformSpec) -> Sequence[Manifest]:
+    options = spec.options("velero")
+    rehearsal: Mapping[str, Any] | None = options.get("rehearsal")
+    if rehearsal is None:
+        return ()
+    plan = restore_rehearsal.plan(rehearsal, _SCHEDULE, recovery_point_hours(options))
+    return restore_rehearsal.manifests(spec, rehearsal, plan)
+
+
+def _traffic(spec: PlatformSpec) -> Mapping[str, Traffic]:
+    nothing = {each.name: Traffic(api_server=False) for each in _asked_namespaces(spec)}
+    return {_NAMESPACE: Traffic(scrapes=(8085,), endpoints=True), **nothing}
+
+
 VELERO: Final = Addon(
     name="velero",
     summary="backups of the cluster's objects, in the country",
-    namespaces=(Namespace(_NAMESPACE),),
+    namespaces=(restore_rehearsal.VELERO,),
     releases=(Release("velero", "velero", _NAMESPACE),),
     options=VeleroOptions,
     check=_check,
-    images=lambda spec: ("velero", _plugin(spec)),
+    images=_images,
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(scrapes=(8085,), endpoints=True)},
+    traffic=_traffic,
+    asked_namespaces=_asked_namespaces,
+    after=_rehearsal,
     scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/name": "velero"}, 8085),),
 )

@@ -5,15 +5,18 @@ made, and marks of all are changed, by who may change policies.
 """
 
 from falaj.components.catalogue.clusters import (
+    BY_NAME_ONLY,
     ESCALATIONS,
     EVERYBODY_NAMES,
     PUBLIC_ROLES,
     READ_VERBS,
+    TENANT_LABEL,
 )
-from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, SECRET_NAMES, TENANT_LABEL
+from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, SECRET_NAMES
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
     ROLE_MAKERS,
+    TENANT_OF_NAMESPACE,
     Check,
     ClusterScope,
     Policy,
@@ -54,10 +57,18 @@ def _rights(scope: ClusterScope) -> tuple[Policy, ...]:
         "may-not-change-policies": f"!{MAY_CHANGE_POLICIES}",
         "not-of-an-operator-of-agents": f"!{maker}",
     }
-    checks = (_wildcards(), _escalations(), _secrets())
+
+    def checks(named: str) -> tuple[Check, ...]:
+        return _wildcards(), _escalations(named), _secrets()
+
+    # A role of the cluster names pods of every namespace.
+    of_names = f"x == {text(BY_NAME_ONLY)} && size(r.?resourceNames.orValue([])) > 0"
+    roles, cluster_roles = (
+        (Target(_GROUP, "v1", (resource,)),) for resource in ("roles", "clusterroles")
+    )
     return (
-        Policy("roles", (Target(_GROUP, "v1", ("roles",)),), checks, rules, exempt=scope.platform),
-        Policy("cluster-roles", (Target(_GROUP, "v1", ("clusterroles",)),), checks, rules, own),
+        Policy("roles", roles, checks(of_names), rules, exempt=scope.platform),
+        Policy("cluster-roles", cluster_roles, checks("false"), rules, own),
         _bindings("role-bindings", "rolebindings", scope, frozenset()),
         _bindings("cluster-role-bindings", "clusterrolebindings", scope, scope.platform),
     )
@@ -77,10 +88,11 @@ def _wildcards() -> Check:
     )
 
 
-def _escalations() -> Check:
+def _escalations(named: str) -> Check:
+    """What makes somebody else; ``named`` says whether ``x`` of a rule ``r`` is had by name."""
     found = joined(
-        f"variables.rules.filter(r, r.?resources.orValue([]).exists(x, x in {texts(resources)}"
-        f"{_extras(resources)}) && r.verbs.exists(v, v in {texts(verbs | {'*'})}))"
+        f"variables.rules.filter(r, r.?resources.orValue([]).exists(x, (x in {texts(resources)}"
+        f"{_extras(resources)}) && !({named})) && r.verbs.exists(v, v in {texts(verbs | {'*'})}))"
         f".map(r, {_RESOURCES} + {text(' lets one ' + what)})"
         for resources, verbs, what in ESCALATIONS
     )
@@ -220,7 +232,6 @@ def _secret_paths(scope: ClusterScope) -> tuple[Policy, ...]:
     One store serves the namespaces of every tenant, so that the path of a secret is what keeps
     them apart. https://external-secrets.io/latest/api/externalsecret/
     """
-    tenant = f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")'
     # Conditions of a policy don't see the namespace: the check itself asks for its tenant.
     keys = (
         'object.?spec.?data.orValue([]).map(d, d.?remoteRef.?key.orValue("")) + '
@@ -252,7 +263,7 @@ def _secret_paths(scope: ClusterScope) -> tuple[Policy, ...]:
                     "name secrets of one's own",
                 ),
             ),
-            {"tenant": tenant, "keys": keys},
+            {"tenant": TENANT_OF_NAMESPACE, "keys": keys},
             exempt=scope.platform,
         ),
     )  # fmt: skip

@@ -20,6 +20,7 @@ from falaj.components.catalogue.clusters import (
 )
 from falaj.components.kubernetes.admission.policy import (
     CLUSTER,
+    NON_EMPTY,
     Check,
     ClusterScope,
     Policy,
@@ -143,12 +144,12 @@ def _endpoints(scope: ClusterScope) -> tuple[Policy, ...]:
     name = is_own_host("a", scope.hosts_pattern, scope.networks)
     slices = (
         "object.?endpoints.orValue([]).map(e, e.addresses.filter(a, "
-        f'!(object.addressType == "FQDN" ? {name} : {own})).join(", ")).filter(s, s != "")'
+        f'!(object.addressType == "FQDN" ? {name} : {own})).join(", ")){NON_EMPTY}'
     )
     each = ".map(a, a.ip)".join
     subsets = joined(
         "object.?subsets.orValue([]).map(s, "
-        + each((f"s.?{key}.orValue([])", f'.filter(a, !{own}).join(", ")).filter(s, s != "")'))
+        + each((f"s.?{key}.orValue([])", f'.filter(a, !{own}).join(", ")){NON_EMPTY}'))
         for key in ("addresses", "notReadyAddresses")
     )
     check = ("addresses behind the service are elsewhere", _REACH, "name one's own addresses")
@@ -316,16 +317,12 @@ def _each_filter(found: str, wrong: str) -> str:
         found: the texts of a filter, a list.
         wrong: whether text ``h`` is one to name.
     """
-    listed = f'.?filters.orValue([]).map(f, ({found}).filter(h, {wrong}).join(", ")){_SAID}'
+    listed = f'.?filters.orValue([]).map(f, ({found}).filter(h, {wrong}).join(", ")){NON_EMPTY}'
     return (
-        f'variables.rules.map(r, r{listed}.join(", ")){_SAID} + '
-        f'variables.rules.map(r, r.?backendRefs.orValue([]).map(b, b{listed}.join(", ")){_SAID}'
-        f'.join(", ")){_SAID}'
+        f'variables.rules.map(r, r{listed}.join(", ")){NON_EMPTY} + '
+        f"variables.rules.map(r, r.?backendRefs.orValue([]).map(b, "
+        f'b{listed}.join(", ")){NON_EMPTY}.join(", ")){NON_EMPTY}'
     )
-
-
-#: Without what has nothing to say.
-_SAID = '.filter(s, s != "")'
 
 
 _NETWORK_POLICIES = (Target("networking.k8s.io", "v1", ("networkpolicies",)),)
@@ -378,8 +375,7 @@ def _open(direction: str, peers: str) -> str:
     )
     return (
         f'{rules}.filter(r, size({given}) == 0).map(r, "a rule without {peers}") + '
-        f'{rules}.map(r, {given}.filter(p, {world}).map(p, p.ipBlock.cidr).join(", "))'
-        '.filter(s, s != "")'
+        f'{rules}.map(r, {given}.filter(p, {world}).map(p, p.ipBlock.cidr).join(", ")){NON_EMPTY}'
     )
 
 

@@ -12,7 +12,8 @@ from falaj.components.kubernetes.admission.policy import (
     text,
     when,
 )
-from falaj.components.kubernetes.admission.workloads import DAEMON_SETS, PodPolicy, Shape, refused
+from falaj.components.kubernetes.admission.shapes import DAEMON_SETS, PodPolicy, Shape
+from falaj.components.kubernetes.admission.workloads import refused
 
 _ABROAD = "kubernetes-placement-abroad"
 _DEMANDS = "requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms"

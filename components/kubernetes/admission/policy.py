@@ -19,6 +19,7 @@ from falaj.components.catalogue.clusters import (
     PLATFORM_NAMESPACES,
     PRIVATE_SUFFIXES,
     REGION_KEYS,
+    TENANT_LABEL,
     ZONE_KEYS,
 )
 from falaj.components.kubernetes._objects import Manifest
@@ -44,6 +45,12 @@ def texts(values: Iterable[str]) -> str:
     """A literal list of texts, sorted where its order says nothing."""
     listed = sorted(values) if isinstance(values, (set, frozenset)) else values
     return "[" + ", ".join(text(each) for each in listed) + "]"
+
+
+NON_EMPTY = '.filter(s, s != "")'
+"""Of a list of texts, those that say something."""
+TENANT_OF_NAMESPACE = f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")'
+"""The tenant that the object's namespace is of; empty where it is nobody's."""
 
 
 def null_safe(expression: str) -> str:
@@ -465,8 +472,7 @@ def abroad_in_terms(
     return (
         f"{terms}.map(t, t.?{expressions}.orValue([]).filter(e, e.key in {PLACE_KEYS}{operator} "
         f'&& e.?values.orValue([]).exists(v, {wrong})).map(e, e.key + " in " + '
-        f'e.?values.orValue([]).filter(v, {wrong}).join(" or ")).join(", "))'
-        '.filter(s, s != "")'
+        f'e.?values.orValue([]).filter(v, {wrong}).join(" or ")).join(", ")){NON_EMPTY}'
     )
 
 

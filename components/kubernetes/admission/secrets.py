@@ -1,4 +1,4 @@
-"""Secrets in pods, and objects that only the platform's owners change.
+"""Secrets and homes in pods, and objects that only the platform's owners change.
 
 The API server asks nobody whether who starts a pod may read the secrets that it mounts: who may
 start pods in a namespace reads them all, in the pods' own logs
@@ -8,12 +8,17 @@ so has whoever changes such a pod's specification, as another image or command w
 Controllers make pods of templates that were judged.
 
 A team's own pods use secrets whose names begin with `OPEN_PREFIX`.
+
+Claims are likewise: whoever starts pods in a namespace mounts all that it has. Those whose names
+begin with `HOME_PREFIX` are one person's, and only who may read secrets puts them into pods, makes
+them, deletes them, or clones them into claims of another name.
 """
 
-from falaj.components.kubernetes._placed import PROTECTED_LABEL
+from falaj.components.kubernetes._placed import HOME_PREFIX, PROTECTED_LABEL
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
     CONTAINER_LISTS,
+    NON_EMPTY,
     Check,
     ClusterScope,
     Policy,
@@ -21,7 +26,7 @@ from falaj.components.kubernetes.admission.policy import (
     text,
     texts,
 )
-from falaj.components.kubernetes.admission.workloads import SHAPES
+from falaj.components.kubernetes.admission.shapes import SHAPES
 
 OPEN_PREFIX = "team."
 """Beginning of the names of secrets that whoever starts pods in their namespace may use: no name
@@ -44,7 +49,7 @@ one: an expression may ask for rights twice, then its budget is spent
 
 
 def policies(scope: ClusterScope) -> tuple[Policy, ...]:
-    """Secrets in pods and templates, and protected objects."""
+    """Secrets and homes in pods and templates, protected objects, and homes themselves."""
     return (
         *(
             _use(
@@ -58,6 +63,7 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
             "object.spec.?replicatedJobs.orValue([]).map(j, j.template.spec.template.spec)", {},
         ),
         _protected(scope),
+        _homes(),
     )  # fmt: skip
 
 
@@ -70,6 +76,15 @@ def _use(
 ) -> Policy:
     """The policy for the kinds of ``targets``, whose pods' specifications are ``pods`` in CEL."""
     before = pods.replace("object.", "oldObject.")
+
+    def permitted(found: str) -> str:
+        return (
+            f"{_is_one_of(_COPIERS)} || {_USER} == {text(_MANAGER)} || "
+            f"({_is_one_of(_DELEGATES)} "
+            f"? variables.{found}.all(s, s in variables.{found}_before) "
+            f": (variables.pods == variables.before || {_MAY_READ}))"
+        )
+
     return Policy(
         f"secret-use-{name}",
         targets,
@@ -81,12 +96,15 @@ def _use(
                 f"secrets that are called {OPEN_PREFIX}…",
                 "have the team's administrators make one of such a name, or the platform's owners "
                 "deploy the pod",
-                permitted=(
-                    f"{_is_one_of(_COPIERS)} || {_USER} == {text(_MANAGER)} || "
-                    f"({_is_one_of(_DELEGATES)} "
-                    "? variables.used.all(s, s in variables.used_before) "
-                    f": (variables.pods == variables.before || {_MAY_READ}))"
-                ),
+                permitted=permitted("used"),
+            ),
+            Check(
+                "cluster-home-use",
+                "variables.homes",
+                "the pod would have the home of one person",
+                f"claims that aren't called {HOME_PREFIX}…",
+                "use a claim of the team's, or have the platform's owners deploy the pod",
+                permitted=permitted("homes"),
             ),
         ),
         {
@@ -94,6 +112,8 @@ def _use(
             "before": f'request.operation == "CREATE" ? [] : {before}',
             "used": _used("variables.pods"),
             "used_before": _used("variables.before"),
+            "homes": _homes_of("variables.pods"),
+            "homes_before": _homes_of("variables.before"),
         },
         conditions,
         scope.platform,
@@ -120,16 +140,15 @@ def _used(pods: str) -> str:
     )
     pulled = 'p.?imagePullSecrets.orValue([]).map(s, s.?name.orValue(""))'
     lists = [
-        f"{pods}.map(p, p.?volumes.orValue([]).map(v, {_closed(volume)})"
-        '.filter(s, s != "").join(", "))',
+        f'{pods}.map(p, p.?volumes.orValue([]).map(v, {_closed(volume)}){NON_EMPTY}.join(", "))',
         f"{pods}.map(p, {_closed(pulled)})",
         *(
             f"{pods}.map(p, p.?{each}.orValue([]).map(c, {_closed(container)})"
-            '.filter(s, s != "").join(", "))'
+            f'{NON_EMPTY}.join(", "))'
             for each in CONTAINER_LISTS
         ),
     ]
-    return f'({" + ".join(lists)}).filter(s, s != "")'
+    return f"({' + '.join(lists)}){NON_EMPTY}"
 
 
 def _closed(names: str) -> str:
@@ -165,4 +184,72 @@ def _protected(scope: ClusterScope) -> Policy:
             ),
         ),
         exempt=scope.platform,
+    )  # fmt: skip
+
+
+def _is_home(name: str) -> str:
+    return f"{name}.startsWith({text(HOME_PREFIX)})"
+
+
+def _sources(claim: str) -> str:
+    """What a claim's specification is a clone of, as a list."""
+    return (
+        f'[{claim}.?dataSource.?name.orValue(""), {claim}.?dataSourceRef.?name.orValue("")]'
+        f".filter(n, {_is_home('n')})"
+    )
+
+
+def _homes_of(pods: str) -> str:
+    """Homes that pods mount, or clone into a volume of their own, as a list of texts."""
+    claim = 'v.?persistentVolumeClaim.?claimName.orValue("")'
+    mounted = (
+        f"{pods}.map(p, p.?volumes.orValue([]).map(v, {claim})"
+        f'.filter(n, {_is_home("n")}).join(", "))'
+    )
+    cloned = (
+        f"{pods}.map(p, p.?volumes.orValue([]).filter(v, has(v.ephemeral)).map(v, "
+        f"{_sources('v.ephemeral.?volumeClaimTemplate.?spec')}"
+        '.join(", ")).filter(s, s != "").join(", "))'
+    )
+    return f'({mounted} + {cloned}).filter(s, s != "")'
+
+
+#: Who binds claims, chooses their nodes, and ends them with their namespace.
+_CONTROLLERS = (
+    f"({_is_one_of((f'{ACCOUNTS}kube-system:',))} || "
+    f"{_USER} in {texts((_MANAGER, 'system:kube-scheduler'))})"
+)
+
+
+def _homes() -> Policy:
+    """Claims that are homes: made, changed, deleted and cloned by the platform's owners alone."""
+    name = '(request.operation == "DELETE" ? oldObject : object).metadata.name'
+    changed = (
+        'request.operation != "UPDATE" || object.spec != oldObject.spec || '
+        "object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})"
+    )
+    cloned = f'(request.operation == "CREATE" ? {_sources("object.spec")} : [])'
+    return Policy(
+        "homes",
+        (Target("", "v1", ("persistentvolumeclaims",), ("CREATE", "UPDATE", "DELETE")),),
+        (
+            Check(
+                "cluster-home-change",
+                f"({_is_home(name)} && ({changed}) ? [{name}] : [])",
+                "the claim is the home of one person",
+                f"claims that aren't called {HOME_PREFIX}…",
+                "have the platform's owners change it",
+                permitted=(
+                    f'(request.operation != "CREATE" && {_CONTROLLERS}) || {_MAY_READ}'
+                ),
+            ),
+            Check(
+                "cluster-home-clone",
+                cloned,
+                "the claim would be a copy of the home of one person",
+                f"claims that aren't called {HOME_PREFIX}… in dataSource and dataSourceRef",
+                "copy what colleagues may have into a claim of the team's",
+                permitted=_MAY_READ,
+            ),
+        ),
     )  # fmt: skip

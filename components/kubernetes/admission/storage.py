@@ -149,14 +149,14 @@ def _topologies(scope: ClusterScope) -> Check:
 def _volumes(scope: ClusterScope) -> Policy:
     server = is_own_host("s", scope.hosts_pattern, scope.networks)
     region = f"v != {text(scope.placed.region)} && !v.matches({text(scope.zones)})"
-    regions = f'{_option(MOUNT_REGIONS)}.filter(v, {region}).map(v, "region " + v)'
+    foreign = f'{_option(MOUNT_REGIONS)}.filter(v, {region}).map(v, "region " + v)'
     return Policy(
         "volumes",
         (Target("", "v1", ("persistentvolumes",)),),
         (
             Check(
                 _STAYS,
-                f"variables.servers.filter(s, !{server}) + {regions} + {_told_abroad(scope)}",
+                f"variables.servers.filter(s, !{server}) + {foreign} + {_told_abroad(scope)}",
                 "volumes on servers elsewhere",
                 "hosts and addresses of one's own networks", "use a server of this place",
             ),

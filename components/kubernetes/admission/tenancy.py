@@ -5,16 +5,18 @@ another's: a volume that is there, another's service, another's label, another's
 may change these policies chooses such things for tenants, and is held back by nothing here.
 """
 
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.catalogue.scalers import (
     FOREIGN_AUTHENTICATION,
     PROMETHEUS_KEYS,
     SCALERS,
     own_query,
 )
-from falaj.components.kubernetes._placed import TENANT_LABEL
 from falaj.components.kubernetes.admission.access import MAY_CHANGE_POLICIES
 from falaj.components.kubernetes.admission.policy import (
     CLUSTER,
+    NON_EMPTY,
+    TENANT_OF_NAMESPACE,
     Check,
     ClusterScope,
     Policy,
@@ -25,10 +27,9 @@ from falaj.components.kubernetes.admission.policy import (
     texts,
     when,
 )
-from falaj.components.kubernetes.admission.workloads import PodPolicy, Shape
+from falaj.components.kubernetes.admission.shapes import PodPolicy, Shape
 
 _OTHERS = {"may-not-change-policies": f"!{MAY_CHANGE_POLICIES}"}
-_TENANT = f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")'
 #: Who binds claims to volumes: with an account of its own, or as the whole of the controllers.
 _BINDERS = (
     "system:serviceaccount:kube-system:persistent-volume-binder",
@@ -43,7 +44,9 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
     return (
         _claimed_volumes(),
         _aliases(scope),
-        *PodPolicy("tenant-labels", _labels, {"tenant": _TENANT}, scope.platform).policies(),
+        *PodPolicy(
+            "tenant-labels", _labels, {"tenant": TENANT_OF_NAMESPACE}, scope.platform
+        ).policies(),
         _scalers(scope),
     )
 
@@ -86,7 +89,8 @@ def _aliases(scope: ClusterScope) -> Policy:
             Check(
                 "cluster-alias-of-others",
                 when(
-                    f'{_TENANT} != "" && object.spec.?type.orValue("") == "ExternalName" && '
+                    f'{TENANT_OF_NAMESPACE} != "" && '
+                    'object.spec.?type.orValue("") == "ExternalName" && '
                     f"!({own}) && !({listed})",
                     name,
                 ),
@@ -131,7 +135,7 @@ def _scalers(scope: ClusterScope) -> Policy:
         f"variables.triggers.filter(t, {foreign}).map(t, "
         f'{text(FOREIGN_AUTHENTICATION + " ")} + t.authenticationRef.?name.orValue(""))',
         f"{of_prometheus}.map(t, {metadata}.filter(k, !(k in {texts(PROMETHEUS_KEYS)}))"
-        '.join(", ")).filter(s, s != "")',
+        f'.join(", ")){NON_EMPTY}',
     ))  # fmt: skip
     server = f'{metadata}[?"serverAddress"].orValue("")'
     query = f'{metadata}[?"query"].orValue("")'

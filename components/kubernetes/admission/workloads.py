@@ -5,16 +5,17 @@ several fields are written here. One policy a topic, since namespaces are exempt
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
-from falaj.components.catalogue.clusters import SHARED_GPU, SYSTEM_TAINTS
+from falaj.components.catalogue.clusters import CORDONED, SHARED_GPU, SYSTEM_TAINTS
 from falaj.components.catalogue.pod_rules import POD_RULES, Field, PodRule
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL
+from falaj.components.kubernetes.admission.image_prefetch import holds_images
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
     CLUSTER,
     CONTAINER_LISTS,
+    NON_EMPTY,
     Check,
     ClusterScope,
     Policy,
@@ -28,87 +29,8 @@ from falaj.components.kubernetes.admission.policy import (
     texts,
     when,
 )
+from falaj.components.kubernetes.admission.shapes import PodPolicy, Shape
 from falaj.components.specification.node_pools import GPU_TAINT
-
-# The API server gets pods by themselves, and as templates of every kind that has one. Templates
-# are judged as well, so that whoever writes one is told at once; of kinds that the cluster was
-# extended by, the pods that they make are judged.
-
-DAEMON_SETS = (
-    'request.userInfo.username in ["system:serviceaccount:kube-system:daemon-set-controller", '
-    '"system:kube-controller-manager"]'
-)
-"""Whether the controller of DaemonSets asks, whose pods are bound to a node each."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Where objects of some kinds have a pod."""
-
-    name: str
-    targets: tuple[Target, ...]
-    pod: str
-    """Path of the pod's spec."""
-    labels: str
-    """The pod's labels, a map."""
-    has: str = ""
-    """Whether there is a template, for kinds that may lack one."""
-
-    @property
-    def is_pod(self) -> bool:
-        """Whether it is a pod itself."""
-        return self.name == "pods"
-
-
-SHAPES = (
-    Shape(
-        "pods", (Target("", "v1", ("pods", "pods/ephemeralcontainers")),), "object.spec",
-        "object.metadata.?labels.orValue({})",
-    ),
-    Shape(
-        "templates",
-        (
-            Target("apps", "v1", ("deployments", "statefulsets", "daemonsets", "replicasets")),
-            Target("batch", "v1", ("jobs",)),
-            Target("", "v1", ("replicationcontrollers",)),
-        ),
-        "object.spec.template.spec", "object.spec.template.?metadata.?labels.orValue({})",
-        "has(object.spec.template)",
-    ),
-    Shape(
-        "cron-jobs", (Target("batch", "v1", ("cronjobs",)),),
-        "object.spec.jobTemplate.spec.template.spec",
-        "object.spec.jobTemplate.spec.template.?metadata.?labels.orValue({})",
-    ),
-    Shape(
-        "pod-templates", (Target("", "v1", ("podtemplates",)),), "object.template.spec",
-        "object.template.?metadata.?labels.orValue({})", "has(object.template)",
-    ),
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class PodPolicy:
-    """A policy about pods, before it is made for each shape."""
-
-    name: str
-    checks: Callable[[Shape], tuple[Check, ...]]
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    exempt: frozenset[str] = frozenset()
-
-    def policies(self) -> tuple[Policy, ...]:
-        """One policy for each shape: expressions are checked against the types of its kinds."""
-        return tuple(
-            Policy(
-                f"{self.name}-{shape.name}",
-                shape.targets,
-                self.checks(shape),
-                {"pod": shape.pod, **self.variables},
-                {"has-a-template": shape.has} if shape.has else {},
-                self.exempt,
-            )
-            for shape in SHAPES
-        )
 
 
 def refused(policy: str, condition: str = "") -> tuple[Check, ...]:
@@ -142,7 +64,7 @@ def unmet(field: Field) -> Iterable[str]:
             containers = f"variables.pod.?{each}.orValue([])"
             if "[]" in field.path:
                 found = f'{_unmet_of("c", field)}.join(", ")'
-                yield f'{containers}.map(c, {found}).filter(s, s != "")'
+                yield f"{containers}.map(c, {found}){NON_EMPTY}"
             else:
                 wrong, said = _is_wrong("c", field.path, field), _said("c", field.path, field)
                 yield f"{containers}.filter(c, {wrong}).map(c, {said})"
@@ -330,7 +252,7 @@ def _gpus(scope: ClusterScope) -> tuple[Policy, ...]:
     )
 
 
-def _tolerations(_: Shape) -> tuple[Check, ...]:
+def _tolerations(shape: Shape) -> tuple[Check, ...]:
     asks = " || ".join(
         f"variables.pod.?{each}.orValue([]).exists(c, "
         f"c.?resources.?limits.orValue({{}}).exists(k, {_GPU} && "
@@ -344,11 +266,15 @@ def _tolerations(_: Shape) -> tuple[Check, ...]:
     of_system = f"{key} in {texts(SYSTEM_TAINTS)}"
     of_gpu = f"({key} == {text(GPU_TAINT.key)} && !{gpu})"
     said = f'({key} == "" ? "every taint" : {key})'
+    # Its pods are on machines with GPUs for none of them; cordoned ones are added by DaemonSets'
+    # own controller, to pods alone.
+    excused = {GPU_TAINT.key, CORDONED} if shape.is_pod else {GPU_TAINT.key}
     return (
         Check(
             "kubernetes-tolerations",
             "variables.pod.?tolerations.orValue([]).filter(t, "
-            f"{of_all} || {of_system} || {of_gpu}).map(t, {said})",
+            f"{of_all} || {of_system} || {of_gpu})"
+            f".filter(t, !({key} in {texts(excused)} && {holds_images(shape)})).map(t, {said})",
             "taints are tolerated that keep nodes for others",
             f"single taints; {GPU_TAINT.key} with a GPU among the pod's resources",
             "remove the toleration, or ask for the GPU",
@@ -441,7 +367,7 @@ def _in_pods(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
     sources = (
         "variables.pod.?volumes.orValue([]).map(v, "
         "v.?projected.?sources.orValue([]).filter(s, has(s.serviceAccountToken) && {wrong})"
-        '.map(s, {said}).join(", ")).filter(s, s != "")'
+        '.map(s, {said}).join(", "))' + NON_EMPTY
     )
     audience = 's.serviceAccountToken.?audience.orValue("")'
     allowed = ("", *AUDIENCES[scope.placed.distribution], *scope.audiences)

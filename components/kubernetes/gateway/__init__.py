@@ -10,11 +10,15 @@ from typing import Any, Final
 
 import pulumi
 
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._load_balancer import private_load_balancer
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
-from falaj.components.kubernetes._placed import REGION_LABEL, TENANT_LABEL, ZONE_LABEL
+from falaj.components.kubernetes._placed import REGION_LABEL, ZONE_LABEL
+from falaj.components.kubernetes._pods import USER
 from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
 from falaj.components.kubernetes.admission.policy import (
+    NON_EMPTY,
+    TENANT_OF_NAMESPACE,
     Check,
     Policy,
     Target,
@@ -50,7 +54,6 @@ __all__ = [
 ENVOY: Final = "gateway.envoyproxy.io/v1alpha1"
 GATEWAY: Final = "gateway.networking.k8s.io/v1"
 #: User of Envoy's distroless image.
-_USER: Final = 65532
 #: What is known of a request afterwards; neither its body, its token nor its query, which may
 #: hold what was asked about whom.
 _LOGGED: Final = {
@@ -123,8 +126,8 @@ def _kubernetes(spec: GatewaySpec) -> dict[str, Any]:
                 "nodeSelector": spec.placed.node_selector,
                 "securityContext": {
                     "runAsNonRoot": True,
-                    "runAsUser": _USER,
-                    "runAsGroup": _USER,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
                 "topologySpreadConstraints": [
@@ -359,20 +362,19 @@ def admission(spec: GatewaySpec) -> list[Manifest]:
     rules = "object.spec.?rules.orValue([])"
     elsewhere = f"b.?namespace.orValue({here})"
     not_granted = f"{elsewhere} != {here} && !({here} + {text('/')} + {elsewhere} in {granted})"
-    said = '.filter(s, s != "")'
 
     def foreign(services: str) -> str:
         return f'{services}.filter(b, {not_granted}).map(b, {elsewhere} + "/" + b.name).join(", ")'
 
     def mirrored(of: str) -> str:
         filters = f"{of}.?filters.orValue([]).filter(f, f.?requestMirror.hasValue())"
-        return f'{filters}.map(f, {foreign("[f.requestMirror.backendRef]")}){said}.join(", ")'
+        return f'{filters}.map(f, {foreign("[f.requestMirror.backendRef]")}){NON_EMPTY}.join(", ")'
 
     services = "r.?backendRefs.orValue([])"
     led = (
         foreign(services),
         mirrored("r"),
-        f'{services}.map(k, {mirrored("k")}){said}.join(", ")',
+        f'{services}.map(k, {mirrored("k")}){NON_EMPTY}.join(", ")',
     )
     hosts = Check(
         "cluster-route-host",
@@ -384,7 +386,7 @@ def admission(spec: GatewaySpec) -> list[Manifest]:
     )
     backends = Check(
         "cluster-route-service",
-        " + ".join(f"{rules}.map(r, {each}){said}" for each in led),
+        " + ".join(f"{rules}.map(r, {each}){NON_EMPTY}" for each in led),
         "the route leads to services of another namespace",
         "services of its own namespace, and what the gateway's grants name",
         "name one of these",
@@ -395,7 +397,7 @@ def admission(spec: GatewaySpec) -> list[Manifest]:
         (hosts, backends),
         {
             "hosts": "object.spec.?hostnames.orValue([])",
-            "tenant": f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")',
+            "tenant": TENANT_OF_NAMESPACE,
             "whose": f"{{{whose}}}",
         },
         {"of-this-gateway": parent},

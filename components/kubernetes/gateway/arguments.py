@@ -14,9 +14,9 @@ from falaj.components.kubernetes._validation import (
     PRIVATE,
     by_name,
     cidr,
-    is_private,
     object_name,
     options,
+    private_ranges,
 )
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -193,12 +193,12 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
         errors.say("tokens", "missing; nobody gets in without a token or a login")
     tenants = errors.texts("tenants", given.get("tenants", [placed.tenant if placed else "x"]))
     hosts_of = _hosts_of(given.get("hosts_of"), hosts, tenants, errors)
-    ranges = _ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), errors)
+    ranges = private_ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), errors)
     asks = login is not None or any(each.get("jwks_uri") for each in tokens.values())
     issuers: tuple[str, ...] = ()
     near: object = given.get("issuer_cidrs")
     if near is not None:
-        issuers = _ranges("issuer_cidrs", near, errors)
+        issuers = private_ranges("issuer_cidrs", near, errors)
     elif asks:
         errors.say("issuer_cidrs", "missing; proxies get the issuers' keys from there")
     address = checked_address(placed, given.get("address"), errors)
@@ -345,20 +345,6 @@ def _own_address(
             at, value, "servers in the cluster, at private addresses, or below own_domains",
             f"name the domain there if its servers are in the country; else {instead}",
         )  # fmt: skip
-
-
-def _ranges(argument: str, given: object, errors: ArgumentErrors) -> tuple[str, ...]:
-    ranges = errors.texts(argument, given)
-    if not ranges:
-        errors.add(argument, given, "at least one range")
-    for position, each in enumerate(ranges):
-        found = cidr(f"{argument}[{position}]", each, errors)
-        if found and not is_private(found):
-            errors.add(
-                f"{argument}[{position}]", each, "private ranges",
-                "it is within one's own networks: others neither reach it nor are reached",
-            )  # fmt: skip
-    return ranges
 
 
 def _rates(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[tuple[int, str, str], ...]:

@@ -26,6 +26,11 @@ from falaj.components.kubernetes.gpu_queues.burst import (
     checked_burst,
     sending,
 )
+from falaj.components.kubernetes.gpu_queues.prefetch import (
+    prefetching,
+    references,
+    with_image_volumes,
+)
 from falaj.components.kubernetes.gpu_queues.queues import (
     CAPACITIES,
     CLASSES,
@@ -95,6 +100,11 @@ class QueuePoolArgs(TypedDict):
     """Tenants that the pool is for. Default: whoever has a quota."""
     tenants_share_gpus: NotRequired[bool]
     """Whether several tenants may be on one GPU by time-slicing. Default: false."""
+    prefetch_images: NotRequired[list[str]]
+    """Images that its nodes have before pods need them, 1 to 20, pulled in this order: short names
+    of the bill of materials such as ``falaj-training``, or images below the registry with their
+    digest, ``team/train@sha256:…``. Nodes need Kubernetes 1.35 and containerd 2.1, or later, and
+    disks that all of them fit on. Default: none."""
 
 
 class QueueShareArgs(TypedDict):
@@ -177,14 +187,21 @@ class GpuQueuesArgs(InClusterArgs):
     burst: NotRequired[QueueBurstArgs]
     """Other clusters in the country that take jobs (MultiKueue). Default: none."""
     accepts: NotRequired[dict[str, list[str]]]
-    """Other clusters in the country that may send jobs here, by name, with the tenants whose jobs
-    they are: ``{"abudhabi-dc1": ["acme"]}``. Each gets the account ``burst-<cluster>`` in
-    ``kueue-system``, which makes jobs in those tenants' namespaces for training alone. Default:
-    none."""
+    """Other clusters in the country that may send jobs here, with the tenants whose jobs they are:
+    ``{"abudhabi-dc1": ["acme"]}``. Their names are those that their own Kueue has (``origin`` of
+    the add-on, by default the region). Each gets the account ``burst-<cluster>`` in
+    ``kueue-system``, which makes jobs in those tenants' namespaces for training alone, and touches
+    none but its own cluster's. Default: none."""
     provisioning: NotRequired[QueueProvisioningArgs]
     """Machines that are made before a job is admitted. Default: the autoscaler follows pods."""
     priority_classes: NotRequired[bool]
     """Whether the classes of priority are made here, once for a cluster. Default: true."""
+    images: NotRequired[dict[str, str]]
+    """Digests by short name, for ``prefetch_images`` and the program that holds them. Default: the
+    bill of materials'."""
+    kubernetes_version: NotRequired[pulumi.Input[str]]
+    """Version of the cluster, such as ``1.36``: ``prefetch_images`` is refused where that is too
+    old. Default: that of the cluster's stack; where there is none the cluster refuses the pods."""
 
 
 def checked_provisioning(
@@ -231,6 +248,8 @@ class GpuQueuesSpec:
     accepts: Mapping[str, tuple[str, ...]]
     provisioning: Provisioning | None
     priority_classes: bool
+    holder: pulumi.Input[str] = ""
+    """Image of the program that holds images on nodes; empty where none are kept."""
 
 
 def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
@@ -274,13 +293,41 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
     accepts = checked_accepts(given.get("accepts"), tenants, burst, errors)
     provisioning = checked_provisioning(given.get("provisioning"), tuple(pools), errors)
     classes = errors.flag("priority_classes", given.get("priority_classes", True))
+    pools, holder = _with_images(pools, given, placed, errors)
     errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GpuQueuesSpec(
         placed, name, pools, queues, levels, preemption, usage, burst, accepts, provisioning,
-        classes,
+        classes, holder,
     )  # fmt: skip
+
+
+def _with_images(
+    pools: Mapping[str, Pool],
+    given: Mapping[str, Any],
+    placed: InCluster | None,
+    errors: ArgumentErrors,
+) -> tuple[dict[str, Pool], pulumi.Input[str]]:
+    """The pools with what their nodes keep, and the image of the program that holds it."""
+    wanted = {
+        flavor: value
+        for flavor in pools
+        if (value := given["pools"][flavor].get("prefetch_images")) is not None
+    }
+    if placed is None or not wanted:
+        return dict(pools), ""
+    paths = {flavor: f"pools[{flavor!r}].prefetch_images" for flavor in wanted}
+    found, holder = references(
+        {paths[flavor]: value for flavor, value in wanted.items()},
+        placed,
+        given.get("images"),
+        errors,
+    )
+    kept = {flavor: found[path] for flavor, path in paths.items()}
+    return {
+        flavor: replace(pool, images=kept.get(flavor, ())) for flavor, pool in pools.items()
+    }, with_image_volumes(given.get("kubernetes_version"), holder, errors)
 
 
 def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors) -> Pool | None:
@@ -504,6 +551,9 @@ class GpuQueues(pulumi.ComponentResource):
     the annotations ``kueue.x-k8s.io/podset-required-topology`` or ``podset-preferred-topology`` of
     its pods. MIG slices count as fractions of a GPU, beside their own number
     (``falaj.io/gpu-credit``, 840 for a GPU), so that fair shares compare them.
+
+    What a pool's ``prefetch_images`` names is on its nodes before pods need it: a small pod on
+    each mounts it, in the namespace ``image-prefetch``, and nothing waits for that.
     """
 
     cluster_queues: list[str]
@@ -550,4 +600,5 @@ def manifests(spec: GpuQueuesSpec) -> list[Manifest]:
     ]
     if spec.burst:
         found += sending(placed, name, spec.burst)
+    found += prefetching(placed, name, spec.holder, spec.pools.values())
     return [*found, *accepting(placed, name, spec.accepts)]

@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
-from falaj.components.kubernetes._objects import Manifest, metadata
+from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
+from falaj.components.kubernetes._peers import API_SERVER_PORTS
 from falaj.components.kubernetes._placed import (
     DISTRIBUTIONS,
-    TENANT_LABEL,
     InCluster,
     check_place,
 )
+from falaj.components.kubernetes._secrets import external_secret
 from falaj.components.kubernetes._validation import by_name, cidr, is_private, object_name, options
 from falaj.components.kubernetes.gpu_queues.queues import (
     API,
@@ -37,10 +39,14 @@ __all__ = [
 BURST: Final = "falaj-burst"
 _NAMESPACE: Final = "kueue-system"
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
+_ACCOUNT: Final = "burst-"
+"""Before a sending cluster's name, in the name of its account."""
+_ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
+"""Label of what was sent: the sender's name."""
 #: Kueue's limit of clusters in one configuration.
 _MOST_WORKERS: Final = 20
-#: Where clouds and kubeadm have the API server.
-_API_SERVER: Final = (443, 6443)
+#: https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#stoppolicy
+_STOP_POLICIES: Final = ("None", "Hold", "HoldAndDrain")
 #: Kinds that MultiKueue watches in a worker for the frameworks that the platform turns on, of all
 #: namespaces: it counts a cluster as lost where one of these isn't let or isn't there.
 #: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/admissionchecks/multikueue/multikueuecluster.go
@@ -88,6 +94,9 @@ class QueueBurstArgs(TypedDict):
     quotas: dict[str, dict[str, str]]
     """What a tenant has there, by tenant and resource: ``{"acme": {"cpu": "500", "memory":
     "4Ti", "nvidia.com/gpu": "32"}}``. What isn't named can't be had."""
+    stop_policy: NotRequired[str]
+    """``None``: jobs are sent. ``Hold``: those that run there end, and none is sent any more.
+    ``HoldAndDrain``: those that run are ended as well, and wait. Default: ``None``."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,7 @@ class Burst:
     """In the order that they are asked."""
     quotas: Mapping[str, Mapping[str, str]]
     """What each tenant has there, by resource."""
+    stop_policy: str
 
 
 def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors) -> Burst | None:
@@ -148,7 +158,9 @@ def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors)
                 "they are asked in this order; move it up",
             )  # fmt: skip
     quotas = _quotas(given.get("quotas", {}), tenants, errors)
-    return Burst(tuple(workers), quotas)
+    stop_policy = given.get("stop_policy", "None")
+    errors.choice("burst.stop_policy", stop_policy, _STOP_POLICIES)
+    return Burst(tuple(workers), quotas, str(stop_policy))
 
 
 def _quotas(
@@ -242,7 +254,9 @@ def sending(placed: InCluster, component: str, plan: Burst) -> list[Manifest]:
         place = {"falaj.io/place": f"{each.distribution}/{each.region}"}
         source = {"location": each.kubeconfig_secret, "locationType": "Secret"}
         if each.kubeconfig_entry:
-            found.append(_kubeconfig(placed, component, each))
+            about = metadata(placed, component, each.kubeconfig_secret, _NAMESPACE)
+            entry = each.kubeconfig_entry
+            found.append(external_secret(about, each.secret_store, entry, "kubeconfig"))
         found += [
             _way(placed, component, each),
             {
@@ -275,6 +289,7 @@ def sending(placed: InCluster, component: str, plan: Burst) -> list[Manifest]:
                 "spec": {
                     "namespaceSelector": {"matchLabels": {TENANT_LABEL: tenant}},
                     "preemption": {"withinClusterQueue": "LowerPriority"},
+                    "stopPolicy": plan.stop_policy,
                     "admissionChecksStrategy": {"admissionChecks": [{"name": BURST}]},
                     "resourceGroups": [
                         {
@@ -313,38 +328,9 @@ def _local_queue(placed: InCluster, component: str, tenant: str, of: str) -> Man
     }
 
 
-def _kubeconfig(placed: InCluster, component: str, worker: Worker) -> Manifest:
-    """The worker's kubeconfig, as External Secrets fetches it from the store in the country."""
-    return {
-        "apiVersion": "external-secrets.io/v1",
-        "kind": "ExternalSecret",
-        "metadata": metadata(placed, component, worker.kubeconfig_secret, _NAMESPACE),
-        "spec": {
-            "refreshInterval": "1h0m0s",
-            "secretStoreRef": {"kind": "ClusterSecretStore", "name": worker.secret_store},
-            "target": {
-                "name": worker.kubeconfig_secret,
-                "creationPolicy": "Owner",
-                "deletionPolicy": "Retain",
-            },
-            "data": [
-                {
-                    "secretKey": "kubeconfig",
-                    "remoteRef": {
-                        "key": worker.kubeconfig_entry,
-                        "decodingStrategy": "None",
-                        "conversionStrategy": "Default",
-                        "metadataPolicy": "None",
-                    },
-                }
-            ],
-        },
-    }
-
-
 def _way(placed: InCluster, component: str, worker: Worker) -> Manifest:
     """Kueue's way to the worker's API server: its namespace denies all that isn't named."""
-    ports = [{"port": port, "protocol": "TCP"} for port in _API_SERVER]
+    ports = [{"port": port, "protocol": "TCP"} for port in API_SERVER_PORTS]
     to = [{"ipBlock": {"cidr": each}} for each in worker.endpoint_cidrs]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -366,10 +352,11 @@ def accepting(
     Kueue's own script (`create-multikueue-kubeconfig.sh`) lets the account make and remove jobs
     and pods in every namespace. Here it does so for the named tenants alone, makes no pods, and
     changes no job; of all namespaces it follows what MultiKueue watches, which can't be had less.
+    RBAC knows no labels: a policy keeps it to what its own cluster sent.
     """
-    found: list[Manifest] = []
+    found: list[Manifest] = _own_jobs_only(placed, component) if accepts else []
     for cluster, tenants in accepts.items():
-        name = f"burst-{cluster}"
+        name = f"{_ACCOUNT}{cluster}"
         subjects = [{"kind": "ServiceAccount", "name": name, "namespace": _NAMESPACE}]
         everywhere = metadata(placed, component, f"falaj-{name}")
         found += [
@@ -415,6 +402,64 @@ def accepting(
         # A job keeps the name of its queue when it is copied.
         found.append(_local_queue(placed, component, tenant, tenant))
     return found
+
+
+def _own_jobs_only(placed: InCluster, component: str) -> list[Manifest]:
+    """Accounts of other clusters touch what bears their cluster's name, and admit nothing.
+
+    The tenant's own jobs, and those of another sender, are in the same namespaces. Kueue writes
+    the sender's name (`multiKueue.origin` of its configuration) on all that it sends. Whoever may
+    write a workload's status could write its admission too, past the queue's quota.
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/multikueue_types.go
+    """
+    about = metadata(placed, component, "falaj-burst-own-jobs")
+    prefix = f"system:serviceaccount:{_NAMESPACE}:{_ACCOUNT}"
+    whole = [(group, WATCHED[group]) for group in ACCEPTED]
+    kinds = [*whole, ("kueue.x-k8s.io", ("workloads", "workloads/status"))]
+
+    def own(which: str) -> str:
+        labels = f"{which}.metadata.labels"
+        bears = f"'{prefix}' + {labels}['{_ORIGIN}'] == request.userInfo.username"
+        return f"{which} == null || (has({labels}) && '{_ORIGIN}' in {labels} && {bears})"
+
+    return admission_policy(
+        about,
+        {
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [group],
+                        "apiVersions": ["*"],
+                        "scope": "Namespaced",
+                        "operations": ["CREATE", "UPDATE", "DELETE"],
+                        "resources": list(resources),
+                    }
+                    for group, resources in kinds
+                ]
+            },
+            "matchConditions": [
+                {
+                    "name": "sent-from-elsewhere",
+                    "expression": f"request.userInfo.username.startsWith('{prefix}')",
+                }
+            ],
+            "validations": [
+                {
+                    "expression": f"({own('object')}) && ({own('oldObject')})",
+                    "message": f"what {prefix}<cluster> makes, changes or removes bears "
+                    f"{_ORIGIN}: <cluster>; allowed: what that cluster itself sent; name it "
+                    "in accepts as its own Kueue is named (origin)",
+                    "reason": "Forbidden",
+                },
+                {
+                    "expression": "request.subResource != 'status' || "
+                    "object.?status.?admission == oldObject.?status.?admission",
+                    "message": "only this cluster's own Kueue admits what was sent here",
+                    "reason": "Forbidden",
+                },
+            ],
+        },
+    )
 
 
 def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[str, list[str]]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from falaj.components import catalogue
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._objects import Manifest, metadata
-from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
+from falaj.components.kubernetes._placed import InCluster
 from falaj.components.specification.node_pools import FLAVOR, GPU_TAINT, Taint
 
 # Fractions of GPUs are counted in one currency, so that quotas and fair shares compare them. A MIG
@@ -126,6 +127,8 @@ class Pool:
     tenants: tuple[str, ...]
     """Whom it is for; empty for all."""
     tenants_share_gpus: bool
+    images: tuple[str, ...] = ()
+    """What its nodes keep, as pods name it."""
 
     @property
     def offered(self) -> dict[str, int]:
@@ -177,16 +180,13 @@ def flavor(placed: InCluster, component: str, pool: Pool) -> Manifest:
     All but that of GPU nodes: pods have to bring it, so that jobs without GPUs never take the
     cores and the memory that go with GPUs.
     """
-    taints = list(pool.taints)
-    if pool.capacity == "spot" and placed.distribution == "aks":
-        taints.append(_AKS_SPOT)
     spec: dict[str, Any] = {"nodeLabels": {FLAVOR: pool.flavor, **placed.node_selector}}
     if pool.devices:
         spec["nodeTaints"] = [
             {"key": GPU_TAINT.key, "value": GPU_TAINT.value, "effect": GPU_TAINT.effect}
         ]
-    if taints:
-        spec["tolerations"] = [_toleration(each) for each in taints]
+    if tolerated := tolerations(placed, pool):
+        spec["tolerations"] = tolerated
     if pool.topology:
         spec["topologyName"] = pool.topology
     return {
@@ -195,6 +195,20 @@ def flavor(placed: InCluster, component: str, pool: Pool) -> Manifest:
         "metadata": metadata(placed, component, pool.flavor),
         "spec": spec,
     }
+
+
+def tolerations(placed: InCluster, pool: Pool, *, gpus: bool = False) -> list[dict[str, str]]:
+    """Of the taints that a pool's nodes have.
+
+    Args:
+        placed: whom the component is for.
+        pool: the pool.
+        gpus: with that of GPU nodes.
+    """
+    taints = [GPU_TAINT, *pool.taints] if gpus else list(pool.taints)
+    if pool.capacity == "spot" and placed.distribution == "aks":
+        taints.append(_AKS_SPOT)
+    return [_toleration(each) for each in taints]
 
 
 def _toleration(taint: Taint) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes._placed import SECRET_NAMES, InCluster, check_in_cluster
+from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._validation import number, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
@@ -103,7 +103,8 @@ def checked_versions(
             Version(
                 errors.whole(f"{at}.version", one.get("version"), 1, 999_999_999),
                 errors.whole(f"{at}.weight", one.get("weight"), 0, 100),
-                _digest(at, one, with_digest, errors),
+                _digest(at, one, "package_digest", errors, allowed=with_digest),
+                _digest(at, one, "keys_digest", errors, allowed=with_digest),
                 _header(at, one, errors),
                 least,
                 most,
@@ -113,16 +114,24 @@ def checked_versions(
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-def _digest(at: str, one: Mapping[str, Any], needed: bool, errors: ArgumentErrors) -> str:
-    digest = one.get("package_digest", "")
-    if not needed:
+def _digest(
+    at: str,
+    one: Mapping[str, Any],
+    argument: str,
+    errors: ArgumentErrors,
+    *,
+    allowed: bool,
+) -> str:
+    digest = one.get(argument, "")
+    if not allowed:
         if digest:
-            errors.say(f"{at}.package_digest", "is for package_source 'image'; leave it out")
+            errors.say(f"{at}.{argument}", "is for package_source 'image'; leave it out")
         return ""
     if not (isinstance(digest, str) and _DIGEST.match(digest)):
         errors.add(
-            f"{at}.package_digest", digest or None, "sha256: and 64 of 0-9 and a-f",
-            "it is the digest of the package's image in the registry; a tag could be moved",
+            f"{at}.{argument}", digest or None, "sha256: and 64 of 0-9 and a-f",
+            "it is the digest of an image in the registry, as a tag could be moved; `falaj models "
+            "push` prints both of a version, `falaj models pin` writes them",
         )  # fmt: skip
     return str(digest)
 
@@ -180,15 +189,17 @@ def checked_access(
         if value and not (isinstance(value, str) and _OBJECT.match(value)):
             errors.add(argument, value, "a name of a-z, 0-9, '-' and '.'")
         objects[argument] = str(value)
+    for argument in ("gateway", "host_names"):
+        if objects["overflow_from"] and argument in given:
+            errors.say(
+                argument,
+                "is for a service with a route; with overflow_from its requests come from the "
+                "other tier alone: leave it out",
+            )
     if objects["overflow_from"] == name:
         errors.add("overflow_from", name, "the name of another InferenceService of the namespace")
     secret = errors.text(given, "key_secret")
-    if secret and placed is not None:
-        # As the cluster's own admission says: one store has the secrets of every tenant.
-        separator, rest = SECRET_NAMES[placed.distribution]
-        own = f"{placed.tenant}{separator}"
-        if not (secret.startswith(own) and re.match(rest, secret.removeprefix(own))):
-            errors.add("key_secret", secret, f"entries of the tenant: {own}…")
+    check_secret_entry("key_secret", secret, placed, errors)
     tenant = placed.tenant if placed is not None else ""
     issuer = errors.text(given, "token_issuer")
     # Requests that another tier passes on carry the token that it was shown.
@@ -479,8 +490,10 @@ class InferenceService(pulumi.ComponentResource):
             "cost_center": "ai-42", "acknowledge_degraded": "2026-04-30",
             "model": "credit-risk", "package_name": "models/credit-risk",
             "versions": [
-                {"version": 7, "weight": 90, "package_digest": "sha256:…"},
-                {"version": 8, "weight": 10, "package_digest": "sha256:…", "header": "next"},
+                {"version": 7, "weight": 90,
+                 "package_digest": "sha256:…", "keys_digest": "sha256:…"},
+                {"version": 8, "weight": 10, "header": "next",
+                 "package_digest": "sha256:…", "keys_digest": "sha256:…"},
             ],
             "key_secret": "acme/model-keys", "token_issuer": "https://id.acme.example",
             "callers": [{"namespace": "acme-apps", "service_account": "scoring"}],

@@ -17,8 +17,12 @@ class ModelVersionArgs(TypedDict):
     """Share of the requests in percent, 0 to 100; those of all versions add up to 100. A version
     with 0 stays up at its fewest replicas, so that a rollback is a change of weights alone."""
     package_digest: NotRequired[str]
-    """``sha256:…`` of the version's package in the registry of images. Needed where
-    ``package_source`` is ``image``."""
+    """``sha256:…`` of the version's package in the registry of images, as ``falaj models push``
+    prints it. Needed where ``package_source`` is ``image``."""
+    keys_digest: NotRequired[str]
+    """``sha256:…`` of the package's wrapped keys in the same repository, which ``falaj models
+    push`` prints beside the package's; another one after a rotation. Needed where
+    ``package_source`` is ``image``: no image of a package has its keys in it."""
     header: NotRequired[str]
     """Requests whose header ``Falaj-Variant`` has this value get this version, whatever its
     weight: a canary for testers, or the arm of an A/B test. Default: none."""
@@ -190,6 +194,8 @@ class Version:
     number: int
     weight: int
     package_digest: str
+    keys_digest: str
+    """Empty where the package's image holds them."""
     header: str
     least: int
     most: int

@@ -6,7 +6,9 @@ In the GPU tier Triton runs the model and answers nobody but the proxy beside it
 from typing import Any, Final
 
 from falaj.components.kubernetes._objects import Manifest, format_number
-from falaj.components.kubernetes._placed import PROTECTED_LABEL, ZONE_LABEL
+from falaj.components.kubernetes._placed import PROTECTED, ZONE_LABEL
+from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._secrets import certificate, external_secret
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
     SCRAPER,
@@ -35,6 +37,9 @@ LOGS: Final = f"{LOGS_VOLUME}/server"
 """Below the volume's root, which belongs to the node and can't be made private."""
 PACKAGE: Final = "/package"
 """Where the sealed package comes from; for the container that checks it only."""
+PACKAGE_KEYS: Final = "/package-keys"
+"""Where its wrapped keys come from, if they are an image of their own; for the same container."""
+WRAPPED_KEYS: Final = "keys.json"
 MODELS: Final = f"{BASE}/models"
 """In memory, in the GPU tier: Triton's repository of models."""
 #: What the server's own requests use is left; who may see or change models, or map memory of
@@ -83,8 +88,6 @@ def command(spec: InferenceServiceSpec) -> list[str]:
     ]
 
 
-USER: Final = 65532
-"""Whom containers run as: nobody that a node knows."""
 UPSTREAM: Final = "http://127.0.0.1:8000"
 """Triton, which only the proxy beside it can reach."""
 #: Loading twice the package: the sealed bytes and the open ones.
@@ -113,11 +116,7 @@ def container(
             {"name": "PYTHONUNBUFFERED", "value": "1"},
         ],
         "resources": resources,
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": unprivileged(),
         "volumeMounts": [
             {
                 "name": volume.removesuffix(":ro"),
@@ -151,7 +150,7 @@ def preparing(spec: InferenceServiceSpec, version: Version) -> list[dict[str, An
         container(
             "package", image, package_command(spec, version),
             {
-                PACKAGE: "package:ro", KEYS: "keys", WORK: "work",
+                PACKAGE: "package:ro", **_keys_mount(version), KEYS: "keys", WORK: "work",
                 "/tmp": "tmp",  # noqa: S108
             },
             checked,
@@ -178,6 +177,10 @@ def preparing(spec: InferenceServiceSpec, version: Version) -> list[dict[str, An
     return steps
 
 
+def _keys_mount(version: Version) -> dict[str, str]:
+    return {PACKAGE_KEYS: "package-keys:ro"} if version.keys_digest else {}
+
+
 def token_mount(spec: InferenceServiceSpec) -> dict[str, str]:
     """The mount of the issuer's public keys, where they aren't the key ring's."""
     return {TOKENS: "tokens:ro"} if spec.access.token_keys else {}
@@ -200,6 +203,7 @@ def package_command(spec: InferenceServiceSpec, version: Version) -> list[str]:
     return _python(
         "registry", "import", "--registry", REGISTRY, "--model", spec.model,
         "--version", str(version.number), "--from", folder, "--keyring", KEY_RING,
+        *(["--keys", f"{PACKAGE_KEYS}/{WRAPPED_KEYS}"] if version.keys_digest else []),
     )  # fmt: skip
 
 
@@ -302,13 +306,7 @@ def pod(spec: InferenceServiceSpec, version: Version) -> dict[str, Any]:
         "enableServiceLinks": False,
         "priorityClassName": spec.operation.priority_class,
         "terminationGracePeriodSeconds": LEAVING_SECONDS + spec.operation.drain_seconds + 15,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": unprivileged_pod(fsGroup=USER),
         "nodeSelector": {
             **spec.placed.node_selector,
             **({FLAVOR: spec.size.flavor} if spec.size.flavor else {}),
@@ -412,6 +410,8 @@ def _volumes(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any
         {"name": "work", "emptyDir": {"sizeLimit": f"{64 + mib}Mi"}},
         {"name": "package", **_package(spec, version)},
     ]
+    if version.keys_digest:
+        found.append({"name": "package-keys", **_image(spec, version.keys_digest)})
     if spec.operation.audit_claim:
         claim = {"claimName": spec.operation.audit_claim}
         found.append({"name": "logs", "persistentVolumeClaim": claim})
@@ -431,16 +431,17 @@ def _memory(name: str, mib: int) -> dict[str, Any]:
 def _package(spec: InferenceServiceSpec, version: Version) -> dict[str, Any]:
     package = spec.package
     if package.kind == "image":
-        reference = spec.placed.image(f"{package.name}@{version.package_digest}")
-        return {"image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
+        return _image(spec, version.package_digest)
     return {"persistentVolumeClaim": {"claimName": package.name, "readOnly": True}}
 
 
-# Certificates and keys: what replicas prove themselves with and open their package with.
+def _image(spec: InferenceServiceSpec, digest: str) -> dict[str, Any]:
+    """A volume of an image in the packages' repository."""
+    reference = spec.placed.image(f"{spec.package.name}@{digest}")
+    return {"image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
 
-_VALID = "2160h"
-_RENEWED_BEFORE = "720h"
-_PROTECTED: Final = {PROTECTED_LABEL: "true"}
+
+# Certificates and keys: what replicas prove themselves with and open their package with.
 
 
 def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
@@ -448,7 +449,13 @@ def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
     found = [
         _certificate(spec, "tls", spec.name, _names(spec), ["server auth", "client auth"]),
         _certificate(spec, "scraper", SCRAPER, [], ["client auth"]),
-        _key_ring(spec),
+        external_secret(
+            _protected(spec, f"{spec.name}-keys"),
+            spec.access.secret_store,
+            spec.access.key_secret,
+            PACKED_KEYS,
+            decoding="Base64",
+        ),
     ]
     if spec.access.token_keys:
         found.append(
@@ -465,7 +472,7 @@ def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
 def _protected(spec: InferenceServiceSpec, name: str) -> dict[str, Any]:
     """Metadata of what deployers and the tenant's administrators don't change."""
     found = spec.metadata(name)
-    return {**found, "labels": {**found["labels"], **_PROTECTED}}
+    return {**found, "labels": {**found["labels"], **PROTECTED}}
 
 
 def _names(spec: InferenceServiceSpec) -> list[str]:
@@ -478,59 +485,11 @@ def _names(spec: InferenceServiceSpec) -> list[str]:
 def _certificate(
     spec: InferenceServiceSpec, what: str, common_name: str, names: list[str], usages: list[str]
 ) -> Manifest:
-    """A certificate that cert-manager renews; servers notice the new one without a restart."""
-    return {
-        "apiVersion": "cert-manager.io/v1",
-        "kind": "Certificate",
-        "metadata": spec.metadata(f"{spec.name}-{what}"),
-        "spec": {
-            "secretName": f"{spec.name}-{what}",
-            "secretTemplate": {
-                "labels": {**spec.placed.labels("inference-service"), **_PROTECTED},
-            },
-            "issuerRef": {
-                "group": "cert-manager.io",
-                "kind": "ClusterIssuer",
-                "name": spec.access.certificate_issuer,
-            },
-            "commonName": common_name,
-            **({"dnsNames": names} if names else {}),
-            "duration": _VALID,
-            "renewBefore": _RENEWED_BEFORE,
-            "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
-            "usages": ["digital signature", *usages],
-        },
-    }
-
-
-def _key_ring(spec: InferenceServiceSpec) -> Manifest:
-    """The key ring, as External Secrets fetches it from the secret store in the country.
-
-    Without a template the Secret gets the labels of the ExternalSecret: setMetadata in
-    pkg/controllers/externalsecret/externalsecret_controller_template.go of External Secrets.
-    """
-    return {
-        "apiVersion": "external-secrets.io/v1",
-        "kind": "ExternalSecret",
-        "metadata": _protected(spec, f"{spec.name}-keys"),
-        "spec": {
-            "refreshInterval": "1h0m0s",
-            "secretStoreRef": {"kind": "ClusterSecretStore", "name": spec.access.secret_store},
-            "target": {
-                "name": f"{spec.name}-keys",
-                "creationPolicy": "Owner",
-                "deletionPolicy": "Retain",
-            },
-            "data": [
-                {
-                    "secretKey": PACKED_KEYS,
-                    "remoteRef": {
-                        "key": spec.access.key_secret,
-                        "decodingStrategy": "Base64",
-                        "conversionStrategy": "Default",
-                        "metadataPolicy": "None",
-                    },
-                }
-            ],
-        },
-    }
+    return certificate(
+        spec.metadata(f"{spec.name}-{what}"),
+        {**spec.placed.labels("inference-service"), **PROTECTED},
+        spec.access.certificate_issuer,
+        common_name,
+        names=names,
+        usages=usages,
+    )

@@ -7,7 +7,7 @@ and the shares of each.
 from typing import Any
 
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes._peers import HBONE, NAMESPACE_NAME, PROBES, resolver_egress
+from falaj.components.kubernetes._peers import HBONE, PROBES, in_namespace, resolver_egress
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
     VARIANT_HEADER,
@@ -29,7 +29,7 @@ def _network_policy(spec: InferenceServiceSpec) -> Manifest:
     ports = [_port(PORT)] + ([_port(HBONE)] if access.mesh else [])
     spaces = _open_to(spec) | {caller.namespace for caller in access.callers}
     ingress: list[dict[str, Any]] = [
-        {"from": [_namespace(space) for space in sorted(spaces)], "ports": ports}
+        {"from": [in_namespace(space) for space in sorted(spaces)], "ports": ports}
     ]
     if access.overflow_from:
         ingress.append({"from": [_pods(access.overflow_from)], "ports": ports})
@@ -66,10 +66,6 @@ def _open_to(spec: InferenceServiceSpec) -> set[str]:
 
 def _port(number: int, protocol: str = "TCP") -> dict[str, Any]:
     return {"port": number, "protocol": protocol}
-
-
-def _namespace(name: str) -> dict[str, Any]:
-    return {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: name}}}
 
 
 def _pods(service: str) -> dict[str, Any]:

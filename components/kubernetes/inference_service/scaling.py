@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes.inference_service.arguments import InferenceServiceSpec, Version
 
@@ -161,7 +162,7 @@ def _monitor(spec: InferenceServiceSpec) -> Manifest:
         "metadata": spec.metadata(spec.name),
         "spec": {
             "selector": {"matchLabels": spec.selector()},
-            "podTargetLabels": ["falaj.io/tenant", "falaj.io/version"],
+            "podTargetLabels": [TENANT_LABEL, "falaj.io/version"],
             "podMetricsEndpoints": [
                 {
                     "port": "https",

@@ -18,12 +18,13 @@ import pulumi
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import (
     HBONE,
-    NAMESPACE_NAME,
     POD_IDENTITY,
     PROBES,
+    in_namespace,
     resolver_egress,
 )
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._pods import pod_security
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, quantity
 from falaj.components.kubernetes.training.placement import PAGES
 from falaj.components.specification.node_pools import PREFIX
@@ -37,7 +38,6 @@ QUEUE: Final = "default"
 """Kueue's name for the queue of jobs that name none."""
 #: https://azure.github.io/azure-workload-identity/docs/topics/service-account-labels-and-annotations.html
 _CLIENT: Final = "azure.workload.identity/client-id"
-_SECURITY: Final = "pod-security.kubernetes.io"
 
 
 def namespace(
@@ -55,12 +55,7 @@ def namespace(
     Training is never in the mesh: rendezvous and collectives hang behind its proxies
     (nccl #1638, kubeflow/trainer #1636), and RDMA passes them by.
     """
-    modes = ("enforce", "audit", "warn")
-    labels = {
-        PURPOSE_LABEL: of,
-        **{f"{_SECURITY}/{mode}": "restricted" for mode in modes},
-        **{f"{_SECURITY}/{mode}-version": pod_security_version for mode in modes},
-    }
+    labels = {PURPOSE_LABEL: of, **pod_security("restricted", pod_security_version)}
     if budget_usd is not None:
         labels[BUDGET_LABEL] = f"{budget_usd:g}"
     if of == "serving" and mesh:
@@ -370,7 +365,7 @@ def network_policies(
 
     names = resolver_egress()
     scrape = {
-        "from": [_peer(monitoring, {"app.kubernetes.io/name": "prometheus"})],
+        "from": [in_namespace(monitoring, {"app.kubernetes.io/name": "prometheus"})],
         "ports": [{"port": "metrics", "protocol": _TCP}],
     }
     found = [
@@ -379,7 +374,9 @@ def network_policies(
         policy("allow-scrapes", ingress=[scrape]),
         policy(
             "allow-telemetry",
-            egress=[{"to": [_peer(monitoring)], "ports": [*_ports(_OTLP[0]), *_ports(_OTLP[1])]}],
+            egress=[
+                {"to": [in_namespace(monitoring)], "ports": [*_ports(_OTLP[0]), *_ports(_OTLP[1])]}
+            ],
         ),
     ]
     if placed.distribution == "eks":
@@ -397,10 +394,10 @@ def network_policies(
         )
     else:
         ports = [each for port in (*serving_ports, HBONE) for each in _ports(port)]
-        tunnel = {"from": [{"podSelector": {}}, _peer(monitoring)], "ports": _ports(HBONE)}
+        tunnel = {"from": [{"podSelector": {}}, in_namespace(monitoring)], "ports": _ports(HBONE)}
         probes = {"from": [{"ipBlock": {"cidr": PROBES}}]}
         found += [
-            policy("allow-gateway", ingress=[{"from": [_peer(gateway)], "ports": ports}]),
+            policy("allow-gateway", ingress=[{"from": [in_namespace(gateway)], "ports": ports}]),
             policy(
                 "allow-mesh",
                 ingress=[tunnel, probes],
@@ -415,13 +412,6 @@ def network_policies(
                 policy(f"allow-{each.name}", egress=[{"to": to, "ports": ports}], note=each.reason)
             )
     return found
-
-
-def _peer(namespace: str, pods: Mapping[str, str] | None = None) -> dict[str, Any]:
-    peer: dict[str, Any] = {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: namespace}}}
-    if pods:
-        peer["podSelector"] = {"matchLabels": dict(pods)}
-    return peer
 
 
 def _ports(port: int, *protocols: str) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from falaj.components.kubernetes._objects import Manifest, metadata
-from falaj.components.kubernetes._placed import TENANT_LABEL, InCluster
+from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
+from falaj.components.kubernetes._placed import InCluster
 
 ROLES: Final = ("trainers", "deployers", "auditors", "admins")
 #: Duties that nobody has together.
@@ -187,7 +188,6 @@ def _binding(kind: str, about: dict[str, Any], subjects: Sequence[dict[str, str]
 # into what waits.
 # https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 
-_ADMISSION_API: Final = "admissionregistration.k8s.io/v1"
 _PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 #: What every node has; quotas count it.
 _EVERYWHERE: Final = ("cpu", "memory", "ephemeral-storage")
@@ -314,24 +314,13 @@ def _admission_policy(
             for group, resource in resources
         ],
     }
-    return [
+    return admission_policy(
+        about,
         {
-            "apiVersion": _ADMISSION_API,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": about,
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": match,
-                "validations": [
-                    {"expression": expression, "message": message, "reason": "Forbidden"}
-                    for expression, message in validations
-                ],
-            },
+            "matchConstraints": match,
+            "validations": [
+                {"expression": expression, "message": message, "reason": "Forbidden"}
+                for expression, message in validations
+            ],
         },
-        {
-            "apiVersion": _ADMISSION_API,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": about,
-            "spec": {"policyName": name, "validationActions": ["Deny", "Audit"]},
-        },
-    ]
+    )

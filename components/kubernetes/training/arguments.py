@@ -30,28 +30,13 @@ class TopologyArgs(TypedDict):
 
 
 @described
-class RunArgs(InClusterArgs):
-    """Arguments that every training workload has, beside where it is."""
+class SizedArgs(InClusterArgs):
+    """Arguments of every pod that computes: which nodes, and how much of them."""
 
     flavor: str
     """Which nodes: the value of their label ``falaj.io/flavor``, such as ``h200``, ``h200-spot``,
     ``h200-mig-1g.18gb``, ``l4-time-slicing-4`` or ``cpu-x86-64``. Its ending says which fraction
     of a GPU is asked for."""
-    checkpoints: str
-    """Name of the volume claim that runs are kept in, mounted at ``/runs``: a file system that
-    many pods write to (`StorageClasses` has ``falaj-files``)."""
-    data: NotRequired[str]
-    """Name of the volume claim with datasets, mounted read-only at ``/data``. Default: that of
-    ``checkpoints``."""
-    dataset: NotRequired[str]
-    """Folder of the snapshot below ``/data``, as ``python -m falaj.workloads.training dataset``
-    names it. Needed unless ``program`` is given."""
-    arguments: NotRequired[list[str]]
-    """Further arguments of ``python -m falaj.workloads.training run``, such as ``--epochs 20``.
-    Default: none."""
-    gpus_per_node: NotRequired[int]
-    """GPUs of each pod, 0 to 16; one fraction where the flavor is shared. Default: 1, and 0 for a
-    flavor without GPUs."""
     cpus: NotRequired[float]
     """Cores of each pod. Default: 3 for each GPU, which is what the smallest GPU machine has left;
     2 without GPUs."""
@@ -62,6 +47,33 @@ class RunArgs(InClusterArgs):
     without GPUs."""
     scratch_gib: NotRequired[int]
     """Local disk of each pod at ``/scratch``: the node's NVMe where it has one. Default: 10."""
+    spot: NotRequired[bool]
+    """Whether machines that the cloud may take back are used. Not for restricted data. Default:
+    false."""
+    images: NotRequired[dict[str, str]]
+    """Digests of images by short name, as ``falaj images pin`` writes them. Default: those of the
+    bill of materials."""
+
+
+@described
+class RunArgs(SizedArgs):
+    """Arguments that every training workload has, beside where it is."""
+
+    checkpoints: str
+    """Name of the volume claim that runs are kept in, mounted at ``/runs``: a file system that
+    many pods write to (`StorageClasses` has ``falaj-files``)."""
+    data: NotRequired[str]
+    """Name of the volume claim with datasets, mounted read-only at ``/data``. Default: that of
+    ``checkpoints``."""
+    dataset: NotRequired[str]
+    """Folder of the snapshot below ``/data``, as ``python -m falaj.workloads.training dataset``
+    names it. Needed unless ``program`` is given."""
+    arguments: NotRequired[list[str]]
+    """Further arguments of ``python -m falaj.workloads.training run``, such as ``--epochs 20``;
+    none that the component sets, and no ``--keyring``, which pods haven't. Default: none."""
+    gpus_per_node: NotRequired[int]
+    """GPUs of each pod, 0 to 16; one fraction where the flavor is shared. Default: 1, and 0 for a
+    flavor without GPUs."""
     queue: NotRequired[str]
     """Kueue's queue in the namespace: ``default``, or ``burst`` for a job that runs in another
     cluster in the country (`GpuQueues`, ``burst``). A change of it replaces the job. Default:
@@ -72,9 +84,6 @@ class RunArgs(InClusterArgs):
     priority: NotRequired[str]
     """``falaj-low``, ``falaj-normal``, ``falaj-high`` or ``falaj-urgent``. Default:
     ``falaj-normal``."""
-    spot: NotRequired[bool]
-    """Whether machines that the cloud may take back are used. Not for restricted data. Default:
-    false."""
     grace_seconds: NotRequired[int]
     """Seconds from the request to stop until a pod is killed: at least what a checkpoint takes.
     Default: 120, which is the notice of a spot machine on AWS; 30 for spot on Azure, whose notice
@@ -84,23 +93,20 @@ class RunArgs(InClusterArgs):
     image: NotRequired[str]
     """An image of the team's own below the registry, with its digest: ``team/train@sha256:…``. It
     must bring what ``framework`` needs. Default: Falaj's."""
-    images: NotRequired[dict[str, str]]
-    """Digests of images by short name, as ``falaj images pin`` writes them. Default: those of the
-    bill of materials."""
-    telemetry: NotRequired[bool]
-    """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
     namespace: NotRequired[str]
     """Namespace of the pods. Default: ``<tenant>-training``."""
     service_account: NotRequired[str]
     """Service account of the pods. Default: ``trainer``."""
-    monitoring_namespace: NotRequired[str]
-    """Where Prometheus is. Default: ``monitoring``."""
 
 
 @described
 class TrainingJobArgs(RunArgs):
     """Arguments of `TrainingJob`."""
 
+    telemetry: NotRequired[bool]
+    """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
+    monitoring_namespace: NotRequired[str]
+    """Where Prometheus is. Default: ``monitoring``."""
     program: NotRequired[list[str]]
     """A program of the team's own, with its arguments. Default: Falaj's training."""
     framework: NotRequired[str]

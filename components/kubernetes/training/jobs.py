@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._objects import Manifest, metadata
-from falaj.components.kubernetes._peers import NAMESPACE_NAME, resolver_egress
-from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
+from falaj.components.kubernetes._peers import in_namespace, resolver_egress
+from falaj.components.kubernetes._placed import COMPONENT_LABEL
 from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import topology_annotations
 from falaj.components.kubernetes.training.pods import (
@@ -57,9 +58,7 @@ def network_policy(run: Run, *, peers: bool) -> Manifest:
     if peers:
         egress.append({"to": [own]})
     if run.telemetry:
-        scraper = {
-            "namespaceSelector": {"matchLabels": {NAMESPACE_NAME: run.monitoring_namespace}}
-        }
+        scraper = in_namespace(run.monitoring_namespace)
         ports = [{"port": "metrics", "protocol": "TCP"}]
         ingress.append({"from": [scraper], "ports": ports})
     return {

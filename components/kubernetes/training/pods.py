@@ -16,8 +16,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from falaj.components.kubernetes._pods import USER, USER_NAME, unprivileged, unprivileged_pod
 from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import pod_placement
+from falaj.components.specification.node_pools import PREFIX
 from falaj.components.specification.workload_exits import exit_codes
 
 RESERVED: Final = frozenset(
@@ -78,8 +80,8 @@ def base(run: Run) -> list[dict[str, Any]]:
                 # small /tmp, whose overflow would evict the pod.
                 "HOME": SCRATCH,
                 # Images know no user of this number, and getpass.getuser() looks here first.
-                "USER": _USER_NAME,
-                "LOGNAME": _USER_NAME,
+                "USER": USER_NAME,
+                "LOGNAME": USER_NAME,
                 "TMPDIR": SCRATCH,
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONUNBUFFERED": "1",
@@ -243,9 +245,15 @@ def trial_pods() -> dict[str, Any]:
 
 
 CONTAINER: Final = "train"
-USER: Final = 65532
-"""Whom containers run as: nobody that a node knows."""
-_USER_NAME: Final = "falaj"
+#: What a program finds that asks the C library who it is: images name others, if anybody. By
+#: passwd(5) and group(5); root is there for who asks whose the image's files are.
+_USERS: Final[Mapping[str, str]] = {
+    "passwd": (
+        "root:x:0:0:root:/:/sbin/nologin\n"
+        f"{USER_NAME}:x:{USER}:{USER}:{USER_NAME}:{SCRATCH}:/bin/sh\n"
+    ),
+    "group": f"root:x:0:\n{USER_NAME}:x:{USER}:\n",
+}
 RUNS: Final = "/runs"
 DATA: Final = "/data"
 
@@ -279,17 +287,17 @@ def template(
         "command": list(command),
         "env": [*base(run), *env, *given(run)],
         "resources": {"requests": dict(size.resources), "limits": dict(size.resources)},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": unprivileged(),
         "volumeMounts": [
             {"name": "runs", "mountPath": RUNS},
             {"name": "data" if apart else "runs", "mountPath": DATA, "readOnly": True},
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
             {"name": "scratch", "mountPath": SCRATCH},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+            *(
+                {"name": "users", "mountPath": f"/etc/{file}", "subPath": file, "readOnly": True}
+                for file in _USERS
+            ),
         ],
     }
     if run.telemetry:
@@ -302,15 +310,11 @@ def template(
         "enableServiceLinks": False,
         "priorityClassName": run.priority,
         "terminationGracePeriodSeconds": grace_seconds or run.grace_seconds,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+        "securityContext": unprivileged_pod(
+            fsGroup=USER,
             # A file system with years of runs isn't gone through at each start.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+            fsGroupChangePolicy="OnRootMismatch",
+        ),
         **pod_placement(run.placed, run.placement),
         "containers": [container],
         "volumes": [
@@ -319,11 +323,23 @@ def template(
             {"name": "shared-memory", "emptyDir": memory},
             {"name": "scratch", "emptyDir": {"sizeLimit": f"{size.scratch_gib}Gi"}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+            {"name": "users", "downwardAPI": {"items": [_users_item(file) for file in _USERS]}},
         ],
     }
     about: dict[str, Any] = {"labels": {**run.placed.labels(run.name), **labels}}
-    about["annotations"] = {**run.placed.annotations(), **(annotations or {})}
+    users = {_users_annotation(file): content for file, content in _USERS.items()}
+    about["annotations"] = {**run.placed.annotations(), **users, **(annotations or {})}
     return {"metadata": about, "spec": spec}
+
+
+def _users_annotation(file: str) -> str:
+    return f"{PREFIX}{file}"
+
+
+def _users_item(file: str) -> dict[str, Any]:
+    """A file that the kubelet writes of the pod's own annotation: no object beside the pod."""
+    field = f"metadata.annotations['{_users_annotation(file)}']"
+    return {"path": file, "fieldRef": {"fieldPath": field}}
 
 
 def training_command(run: Run, *more: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from falaj.policies.model import Rule
 from falaj.policies.rules.kubernetes import (
     admission,
+    backups,
     charts,
     credentials,
     destinations,
@@ -41,4 +42,5 @@ RULES: tuple[Rule, ...] = (
     *credentials.RULES,
     *charts.RULES,
     *admission.RULES,
+    *backups.RULES,
 )

@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from falaj.components.catalogue.clusters import (
     GPU_TAINT,
+    IMAGE_PREFETCH,
+    PREFETCH_LIMITS,
+    PREFETCH_PRIORITY,
     REGION_KEYS,
     SHARED_GPU,
     SYSTEM_TAINTS,
@@ -31,6 +34,7 @@ from falaj.policies.model import (
     format_path,
     format_value,
     get,
+    is_false,
     is_list,
     is_true,
     is_unknown,
@@ -288,7 +292,7 @@ def tolerations(pod: Pod, context: Context) -> Iterator[Finding]:
             yield pod.violation(
                 f"{path}.key", f"nodes with the taint {format_value(key)} are kept for the system"
             )
-        elif text(key) == GPU_TAINT and not _asks_for_gpu(pod):
+        elif text(key) == GPU_TAINT and not (_asks_for_gpu(pod) or _holds_images(pod)):
             yield pod.violation(
                 f"{path}.key", "machines with GPUs are kept for pods that ask for one"
             )
@@ -310,6 +314,29 @@ def _asks_for_gpu(pod: Pod) -> bool:
         ):
             return True
     return False
+
+
+def _holds_images(pod: Pod) -> bool:
+    """Whether it does nothing but hold images on nodes, as `GpuQueues` has it.
+
+    Admission says the same (`components/kubernetes/admission/image_prefetch.py`): only the
+    platform's own pods for that are on machines with GPUs without asking for one.
+    """
+    manifest = pod.manifest
+    volumes, containers = pod.get("volumes"), pod.containers
+    return (
+        (manifest.group, manifest.kind) == ("apps", "DaemonSet")
+        and text(manifest.namespace) == IMAGE_PREFETCH
+        and text(pod.get("serviceAccountName")) == IMAGE_PREFETCH
+        and text(pod.get("priorityClassName")) == PREFETCH_PRIORITY
+        and is_false(pod.get("automountServiceAccountToken"))
+        and pod.get("resources") is ABSENT
+        and not items(pod.get("resourceClaims"))
+        and bool(items(volumes))
+        and all(isinstance(get(each, "image"), Mapping) for each in items(volumes))
+        and [each.list for each in containers] == ["containers"]
+        and containers[0].get("resources.limits") == PREFETCH_LIMITS
+    )
 
 
 #: Quantities that are nothing: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import (
+    BY_NAME_ONLY,
     ESCALATIONS,
     EVERYBODY_NAMES,
     PUBLIC_ROLES,
@@ -90,12 +91,18 @@ def wildcard(resource: Resource, context: Context) -> Iterator[Finding]:
     "a limited time.",
 )
 def escalation(resource: Resource, context: Context) -> Iterator[Finding]:
-    """No role may escalate, bind, impersonate, make tokens, or run commands elsewhere."""
+    """No role may escalate, bind, impersonate, make tokens, or run commands elsewhere.
+
+    Ports of pods may be forwarded that a Role names: it is for their owner.
+    """
     for manifest in _roles(resource):
         yield from _hidden_rules(manifest)
         for index, each in enumerate(items(manifest.get("rules"))):
             verbs = {text(one).lower() for one in items(get(each, "verbs"))}
+            named = manifest.kind == "Role" and bool(items(get(each, "resourceNames")))
             for inner, one in enumerate(items(get(each, "resources"))):
+                if named and text(one).lower() == BY_NAME_ONLY:
+                    continue
                 for resources, needed, what in ESCALATIONS:
                     found = sorted(needed & verbs) or (["*"] if "*" in verbs else [])
                     if _of_kind(text(one).lower()) in resources and found:

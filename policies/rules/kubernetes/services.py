@@ -23,6 +23,7 @@ from falaj.policies.reading.services import (
     Service,
     hidden_annotation,
     may_reach,
+    outside,
     public_because,
     services,
 )
@@ -154,11 +155,7 @@ def external_host(resource: Resource, context: Context) -> Iterator[Finding]:
             if is_unknown(value):
                 yield manifest.indeterminate(path, f"the host {value.reason}")
             elif not may_reach(value, context.settings):
-                yield manifest.violation(
-                    path, f"{format_value(value)} is neither private, nor in an allowed region, "
-                    "nor one "
-                    "of allowedHosts"
-                )  # fmt: skip
+                yield manifest.violation(path, outside(value))
 
 
 #: Where Kubernetes' own kinds name hosts and addresses that they make reachable.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -16,11 +17,14 @@ from falaj.policies.model import (
     format_path,
     format_value,
     get,
+    indeterminate,
     is_unknown,
     items,
     rule,
     text,
+    violation,
 )
+from falaj.policies.reading.corefile import directives, imports, open_zones, refuses
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
 from falaj.policies.reading.pods import Pod, each_pod, pods_of
 from falaj.policies.reading.services import is_own_address, may_reach
@@ -152,6 +156,73 @@ def dns_forward(resource: Resource, context: Context) -> Iterator[Finding]:
                         yield manifest.violation(path, f"names are asked of {format_value(each)}")
 
 
+_ADDON: Final = "aws:eks/addon:Addon"
+#: ConfigMaps that resolvers read: CoreDNS by kubeadm and EKS; by AKS and k3s; caches on nodes.
+_CUSTOM: Final = "coredns-custom"
+_RESOLVERS: Final = frozenset({"coredns", _CUSTOM, "node-local-dns", "nodelocaldns"})
+
+
+@rule(
+    "kubernetes-dns-refusal",
+    "The cluster's server of names refuses names of domains that nobody allowed",
+    Severity.HIGH,
+    kinds("core:ConfigMap") | {_ADDON},
+    ("iso27001:A.8.20", "iso27001:A.8.12", "uae-ia:T4.5.3", "nist-800-207:2"),
+    "Ask others about domains that you list, in blocks of their own, and give the rest the plugin "
+    "template ANY ANY . with rcode NXDOMAIN: Cluster's resolver on EKS and the platform's add-on "
+    "resolver do so with the mode enforce. Have caches on nodes ask the cluster's server.",
+)
+def dns_refusal(resource: Resource, context: Context) -> Iterator[Finding]:
+    """A question for a name reaches who holds its domain, and what is in the name with it."""
+    del context
+    if resource.kind == _ADDON:
+        yield from _addon_refusal(resource)
+        return
+    for manifest in manifests(resource):
+        data, name = manifest.get("data"), text(manifest.get("metadata.name"))
+        if manifest.kind != "ConfigMap" or name not in _RESOLVERS:
+            continue
+        if is_unknown(data):
+            yield manifest.indeterminate("data", f"which names are refused {data.reason}")
+            continue
+        given = data if isinstance(data, Mapping) else {}
+        refused = False
+        for key, value in given.items():
+            path = format_path(("data", str(key)))
+            if is_unknown(value):
+                yield manifest.indeterminate(path, f"which names are refused {value.reason}")
+                refused = True
+            elif str(key).endswith(".override"):
+                refused = refused or refuses(directives(text(value)))
+            elif str(key) == "Corefile" or str(key).endswith(".server"):
+                # What a default block imports is in the other map.
+                if str(key) == "Corefile" and imports(text(value)):
+                    continue
+                for zone in open_zones(text(value)):
+                    yield manifest.violation(path, f"any name in {zone!r} is asked of others")
+        if name == _CUSTOM and not refused:
+            yield manifest.violation("data", "nothing in it refuses names of others")
+
+
+def _addon_refusal(resource: Resource) -> Iterator[Finding]:
+    given = resource.get("configurationValues")
+    if text(resource.get("addonName")) != "coredns":
+        return
+    if is_unknown(given):
+        yield indeterminate("configurationValues", f"which names are refused {given.reason}")
+        return
+    try:
+        found: Any = json.loads(text(given) or "{}")
+    except ValueError:
+        yield indeterminate("configurationValues", "it is no JSON")
+        return
+    corefile = text(get(found, "corefile")) if isinstance(found, Mapping) else ""
+    if not corefile:
+        yield violation("configurationValues", "it has no corefile: any name is asked of others")
+    for zone in open_zones(corefile):
+        yield violation("configurationValues", f"any name in {zone!r} is asked of others")
+
+
 @rule(
     "kubernetes-host-aliases",
     "Pods give no names to public addresses",
@@ -172,4 +243,4 @@ def host_aliases(pod: Pod, context: Context) -> Iterator[Finding]:
             yield pod.violation(path, f"{format_value(address)} is a public address")
 
 
-RULES: tuple[Rule, ...] = (region_setting, dns, dns_forward, host_aliases)
+RULES: tuple[Rule, ...] = (region_setting, dns, dns_forward, dns_refusal, host_aliases)

@@ -49,7 +49,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.destinations import host_told, is_made_here
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
-from falaj.policies.reading.services import may_reach
+from falaj.policies.reading.services import may_reach, outside
 
 #: Types of keys, which have rules of their own.
 _KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")
@@ -173,11 +173,7 @@ def _server(manifest: Manifest, path: str, value: Any, context: Context) -> Iter
         if not is_made_here(manifest, path, context):
             yield manifest.indeterminate(path, f"the server {value.reason}")
     elif text(value) and not may_reach(host_told(text(value)), context.settings):
-        yield manifest.violation(
-            path,
-            f"{format_value(value)} is neither private, nor in an allowed region, nor one of "
-            "allowedHosts",
-        )
+        yield manifest.violation(path, outside(value))
 
 
 #: Where volumes of Kubernetes' own kinds name their servers.

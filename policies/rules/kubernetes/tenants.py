@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.policies.model import (
     ABSENT,
     Context,
@@ -16,10 +17,10 @@ from falaj.policies.model import (
     rule,
     text,
 )
+from falaj.policies.model.resource import remembered
 from falaj.policies.reading.kubernetes import ANY_OBJECT, all_manifests, join, namespace_key
 from falaj.policies.reading.pods import Pod, each_pod
 
-_LABEL: Final = "falaj.io/tenant"
 #: What the names of tenants' namespaces end in, after the tenant's.
 _ENDINGS: Final = ("-training", "-serving")
 
@@ -30,13 +31,13 @@ _ENDINGS: Final = ("-training", "-serving")
     Severity.LOW,
     ANY_OBJECT,
     ("iso27001:A.5.9", "iso27001:A.8.9"),
-    f"Remove the label {_LABEL} of the pod, or set it to its namespace's.",
+    f"Remove the label {TENANT_LABEL} of the pod, or set it to its namespace's.",
 )
 @each_pod()
 def tenant_label(pod: Pod, context: Context) -> Iterator[Finding]:
     """Costs and metrics go by the label, so that another one is another's to pay."""
     given = _of(pod.metadata.get("labels"))
-    at = join(pod.metadata_at, f'labels["{_LABEL}"]')
+    at = join(pod.metadata_at, f'labels["{TENANT_LABEL}"]')
     if is_unknown(given):
         yield pod.manifest.indeterminate(at, f"whose the pod is {given.reason}")
         return
@@ -62,18 +63,25 @@ def tenant_label(pod: Pod, context: Context) -> Iterator[Finding]:
 
 def _owner(pod: Pod, stack: Stack) -> str:
     """The tenant of the pod's namespace, where the stack declares that."""
-    key = namespace_key(pod.manifest, stack)
+    return _owners(stack).get(namespace_key(pod.manifest, stack) or "", "")
+
+
+@remembered(8)
+def _owners(stack: Stack) -> Mapping[str, str]:
+    """Tenants of the namespaces that the stack declares."""
+    found: dict[str, str] = {}
     for each in all_manifests(stack):
-        if each.kind == "Namespace" and namespace_key(each, stack) == key:
-            return text(_of(each.get("metadata.labels")))
-    return ""
+        key = namespace_key(each, stack) if each.kind == "Namespace" else None
+        if key is not None:
+            found.setdefault(key, text(_of(each.get("metadata.labels"))))
+    return found
 
 
 def _of(labels: Any) -> Any:
     """The tenant that labels name, ABSENT, or why they can't be seen."""
     if is_unknown(labels):
         return labels
-    return labels.get(_LABEL, ABSENT) if isinstance(labels, Mapping) else ABSENT
+    return labels.get(TENANT_LABEL, ABSENT) if isinstance(labels, Mapping) else ABSENT
 
 
 RULES: tuple[Rule, ...] = (tenant_label,)

@@ -110,3 +110,11 @@ def test_without_upstreams_there_is_nothing_to_pull_through(
     (lifecycle,) = made.of_type("aws:ecr/lifecyclePolicy:LifecyclePolicy")
     rules = json.loads(lifecycle.inputs["policy"])["rules"]
     assert [each["selection"]["countNumber"] for each in rules] == [14, 7]
+
+
+def test_packages_of_models_are_never_cleaned_up(deploy: Any, placed: dict[str, Any]) -> None:
+    """Of two weeks' versions an old one may be served, and its keys count as images as well."""
+    made = deploy(images({**placed, "repositories": ["models/credit", "models-of-acme"]}))
+    (lifecycle,) = made.of_type("aws:ecr/lifecyclePolicy:LifecyclePolicy")
+    assert lifecycle.name == "images-models-of-acme"
+    assert len(made.of_type("aws:ecr/repositoryPolicy:RepositoryPolicy")) == 2

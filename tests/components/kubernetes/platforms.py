@@ -43,7 +43,10 @@ PLACES: dict[str, dict[str, Any]] = {
 ASKED: dict[str, dict[str, Any]] = {
     "eks": {
         "opencost": {"gpu_model": "H200", "cpu": 0.03, "memory_gib": 0.004},
-        "velero": {"bucket": "acme-backups", "key": KEY},
+        "velero": {
+            "bucket": "acme-backups", "key": KEY,
+            "rehearsal": {"namespaces": ["acme-serving"]},
+        },
     },
     "aks": {
         "opencost": {"gpu_model": "H200"},
@@ -52,7 +55,7 @@ ASKED: dict[str, dict[str, Any]] = {
         },
         "velero": {
             "bucket": "backups", "storage_account": "acmebackups", "resource_group": "backups",
-            "subscription": "0a1b", "client_id": "0c2d-client",
+            "subscription": "0a1b", "client_id": "0c2d-client", "rehearsal": {},
         },
         "network-operator": True,
     },
@@ -63,9 +66,22 @@ ASKED: dict[str, dict[str, Any]] = {
         "velero": {
             "bucket": "backups", "endpoint": "https://s3.acme.example",
             "credentials_secret": "velero-store", "key_secret": "velero-key",
+            "rehearsal": {"namespaces": ["acme-serving"], "within_days": 14},
         },
         "network-operator": True,
     },
+}  # fmt: skip
+
+
+#: Receivers of alerts, one of each way.
+HOOK: dict[str, Any] = {"webhook": "https://alerts.acme.example/falaj", "cidrs": ["10.9.0.0/24"]}
+PAGER: dict[str, Any] = {
+    "pagerduty": "https://on-call.acme.example/v2/enqueue", "secret": "on-call",
+    "cidrs": ["10.9.0.0/24"],
+}  # fmt: skip
+MAIL: dict[str, Any] = {
+    "email": ["ops@acme.example"], "relay": "mail.acme.example:587",
+    "sender": "falaj@acme.example", "user": "falaj", "secret": "mail", "cidrs": ["10.9.1.25/32"],
 }  # fmt: skip
 
 
@@ -113,6 +129,8 @@ def findings(stack: Stack) -> list[tuple[str, str, str]]:
         allowed_registries=("registry.acme.example",),
         allowed_hosts=(
             "openbao.acme.example",
+            "alerts.acme.example",
+            "mail.acme.example",
             "s3.acme.example",
             "acmebackups.blob.core.windows.net",
             "acme.vault.azure.net",

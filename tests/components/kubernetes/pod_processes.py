@@ -96,6 +96,7 @@ class Machine:
 #: Where volumes are mounted, and whether each pod must have one of its own here as well.
 _MOUNTS = {
     "/runs": False, "/data": False, "/scratch": False, "/etc/falaj": False, "/launcher": True,
+    "/home/workspace": False, "/run/falaj": False,
 }  # fmt: skip
 #: What the image has, and that the pods of this test have one network interface.
 _SYSTEM = {

@@ -9,6 +9,7 @@ from falaj.components.kubernetes.inference_service import InferenceServiceArgs, 
 
 DIGEST = f"sha256:{'1' * 64}"
 OTHER = f"sha256:{'2' * 64}"
+KEYS = f"sha256:{'3' * 64}"
 COMMON: dict[str, Any] = {
     "registry": "registry.acme.example/falaj",
     "tenant": "acme",
@@ -19,8 +20,14 @@ COMMON: dict[str, Any] = {
     "model": "credit-risk",
     "package_name": "models/credit-risk",
     "versions": [
-        {"version": 7, "weight": 90, "package_digest": DIGEST},
-        {"version": 8, "weight": 10, "package_digest": OTHER, "header": "next"},
+        {"version": 7, "weight": 90, "package_digest": DIGEST, "keys_digest": KEYS},
+        {
+            "version": 8,
+            "weight": 10,
+            "package_digest": OTHER,
+            "keys_digest": KEYS,
+            "header": "next",
+        },
     ],
     "key_secret": "acme/model-keys",
     "token_issuer": "falaj:acme",

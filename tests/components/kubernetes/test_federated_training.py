@@ -66,6 +66,20 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
     assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize("given", [{**COORDINATOR, "noise": 1.5}, SITE])
+def test_arguments_take_back_nothing_that_the_component_says(given: dict[str, Any]) -> None:
+    """The last of two options counts: a site would send its token elsewhere, say."""
+    command = container_of(rendered(**given))["command"]
+    ours = [each for each in command if each.startswith("--")]
+    assert len(ours) > 5
+    for option in (*ours, "--keyring"):
+        for short in (option, option[:-1], f"{option}=x"):
+            with pytest.raises(pulumi.InputPropertiesError, match="arguments: given '--"):
+                rendered(**given, arguments=[short, "x"])
+    own = ["--patience-seconds", "60"] if given is SITE else ["--seed", "3"]
+    assert container_of(rendered(**given, arguments=own))["command"] == [*command, *own]
+
+
 @pytest.mark.parametrize("given", [COORDINATOR, SITE, {**COORDINATOR, "noise": 1.5}])
 def test_the_commands_are_those_that_the_workload_understands(given: dict[str, Any]) -> None:
     command = container_of(rendered(**given))["command"]

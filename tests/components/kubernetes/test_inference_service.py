@@ -20,6 +20,7 @@ from tests.components.kubernetes.cluster_parts import difference, same_as_golden
 from tests.components.kubernetes.serving_services import (
     DIGEST,
     GPU,
+    KEYS,
     OVERFLOW,
     PLACES,
     arguments,
@@ -34,7 +35,7 @@ SETTINGS = Settings(
     allowed_sites=("abu-dhabi-1",),
     allowed_registries=("registry.acme.example/falaj", "acmeuaenorth.azurecr.io/falaj"),
 )
-ONE = [{"version": 7, "weight": 100, "package_digest": DIGEST}]
+ONE = [{"version": 7, "weight": 100, "package_digest": DIGEST, "keys_digest": KEYS}]
 #: What is refused: changed arguments, the argument that is named, and words of the reason.
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tier": "tpu"}, "tier", "cpu, gpu"),
@@ -43,6 +44,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
      "flavor", "share its memory unprotected"),
     ({**GPU, "overflow_from": None, "overflow": OVERFLOW}, "overflow", "is for tier 'cpu'"),
     ({"overflow_from": "credit-risk"}, "overflow_from", "another InferenceService"),
+    ({**GPU, "gateway": "team/own"}, "gateway", "is for a service with a route"),
+    ({**GPU, "host_names": ["models.acme.example"]}, "host_names", "leave it out"),
     ({"gpus": 2}, "gpus", "is for tier 'gpu'"),
     ({"modle": "x"}, "modle", "did you mean 'model'?"),
     ({"model": "../etc"}, "model", "1 to 64 letters"),
@@ -52,10 +55,17 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"package_source": "claim", "package_path": "../.."}, "package_path", "a folder"),
     ({"versions": []}, "versions", "1 to 8"),
     ({"versions": "7"}, "versions", "1 to 8"),
-    ({"versions": [{"version": 7, "weight": 90, "package_digest": DIGEST}]}, "versions",
+    ({"versions": [{**ONE[0], "weight": 90}]}, "versions",
      "add up to 90"),
-    ({"versions": [*ONE, {"version": 7, "weight": 0, "package_digest": DIGEST}]}, "versions",
+    ({"versions": [*ONE, {**ONE[0], "weight": 0}]}, "versions",
      "version 7 twice"),
+    ({"versions": [{**ONE[0], "keys_digest": "v7.keys.1"}]}, "versions[0].keys_digest",
+     "sha256:"),
+    ({"versions": [{"version": 7, "weight": 100, "package_digest": DIGEST}]},
+     "versions[0].keys_digest", "`falaj models pin` writes them"),
+    ({"package_source": "claim", "package_name": "models",
+      "versions": [{"version": 7, "weight": 100, "keys_digest": DIGEST}]},
+     "versions[0].keys_digest", "is for package_source 'image'"),
     ({"versions": [{**ONE[0], "package_digest": "latest"}]}, "versions[0].package_digest",
      "a tag could be moved"),
     ({"versions": [{**ONE[0], "wieght": 1}]}, "versions[0].wieght", "did you mean 'weight'?"),
@@ -169,6 +179,25 @@ def test_what_rules_look_for_is_found_when_it_is_missing() -> None:
     assert {"kubernetes-placement-pinned", "kubernetes-read-only-root"} <= found
 
 
+def test_keys_are_mounted_for_the_container_that_checks_the_package_alone() -> None:
+    listed = service(versions=ONE)
+    assert judged(listed) == []
+    pod = pod_of(listed, "credit-risk-v7")
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    repository = "registry.acme.example/falaj/models/credit-risk"
+    assert volumes["package"]["image"]["reference"] == f"{repository}@{DIGEST}"
+    assert volumes["package-keys"]["image"]["reference"] == f"{repository}@{KEYS}"
+    mounting = {
+        container["name"]: mount
+        for container in (*pod["initContainers"], *pod["containers"])
+        for mount in container["volumeMounts"]
+        if mount["name"] == "package-keys"
+    }
+    assert mounting == {
+        "package": {"name": "package-keys", "mountPath": "/package-keys", "readOnly": True}
+    }
+
+
 def test_requests_go_by_header_first_then_by_weight() -> None:
     route = by_key(service())["HTTPRoute/credit-risk"]
     by_header, by_weight = route["spec"]["rules"]
@@ -184,7 +213,7 @@ def test_requests_go_by_header_first_then_by_weight() -> None:
 
 def test_a_new_version_leaves_the_old_one_as_it_was_and_a_rollback_is_weights_alone() -> None:
     before = by_key(service(versions=ONE))
-    second = {"version": 8, "weight": 20, "package_digest": DIGEST}
+    second = {**ONE[0], "version": 8, "weight": 20}
     during = by_key(service(versions=[{**ONE[0], "weight": 80}, second]))
     after = by_key(service(versions=[ONE[0], {**second, "weight": 0}]))
     changed = {name for name in before if before[name] != during[name]}

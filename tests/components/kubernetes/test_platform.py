@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from falaj.components.kubernetes import platform
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.installation import installations, manifests
-from tests.components.kubernetes.platforms import DIGESTS, KEY, arguments, spec
+from tests.components.kubernetes.platforms import DIGESTS, HOOK, KEY, MAIL, PAGER, arguments, spec
 
 #: Place, add-ons or other arguments, and what the refusal has to say.
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -47,6 +47,26 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("eks", {"velero": {"bucket": "b", "key": KEY.replace("me-central", "us-east")}}, {},
      "allowed: the ARN of a KMS key in me-central-1"),
     ("eks", {"velero": {"bucket": "b", "key": KEY, "schedule": "daily"}}, {}, "five fields"),
+    *(
+        ("eks", {"velero": {"bucket": "b", "key": KEY, **given}}, {}, says)
+        for given, says in (
+            ({"recovery_point_hours": 0}, "a whole number from 1 to 744"),
+            ({"rehearsal": True}, "an object with minutes, namespaces, schedule, within_days"),
+            ({"rehearsal": {"shedule": "0 2 * * 5"}}, "did you mean 'schedule'?"),
+            ({"rehearsal": {"schedule": "@weekly"}}, "velero.rehearsal.schedule: given '@weekly'"),
+            ({"rehearsal": {"schedule": "0 2 * * ;"}}, "allowed: five fields"),
+            ({"rehearsal": {"minutes": 241}}, "a whole number from 1 to 240"),
+            ({"rehearsal": {"within_days": "ten"}}, "a whole number from 1 to 400"),
+            ({"rehearsal": {"namespaces": "acme-serving"}}, "velero.rehearsal.namespaces: given"),
+            ({"rehearsal": {"namespaces": ["Acme"]}}, "namespaces[0]: given 'Acme'"),
+            ({"rehearsal": {"namespaces": ["*"]}}, "namespaces[0]: given '*'"),
+            ({"rehearsal": {"namespaces": ["a", "a"]}}, "namespaces[1]: given 'a'; allowed: each"),
+            ({"rehearsal": {"namespaces": [f"a{n}" for n in range(51)]}}, "51; allowed: up to 50"),
+            ({"rehearsal": {"namespaces": ["kube-system"]}}, "none of restore-rehearsal,"),
+            ({"rehearsal": {"namespaces": ["velero"]}}, "given 'velero'; allowed: namespaces of"),
+            ({"rehearsal": {"namespaces": ["restore-rehearsal"]}}, "namespaces of one's own"),
+        )
+    ),
     ("existing", {"velero": {"bucket": "b", "endpoint": "http://s3", "credentials_secret": "c"}},
      {}, "given 'http://s3'; allowed: an address that starts with https://"),
     ("existing", {"velero": {"storage_account": "a"}}, {}, "has no meaning on existing"),
@@ -57,11 +77,55 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("eks", {"kserve": {"domain": "a.example", "gateway": "a"}}, {}, "allowed: namespace/name"),
     ("eks", {"cert-manager": {"ca_secret": "a", "ca_years": 3}}, {}, "leave one out"),
     ("eks", {"monitoring": {"retention_days": 0}}, {}, "a whole number from 1 to 400"),
+    *(
+        ("eks", {"monitoring": {"receivers": given}}, {}, says)
+        for given, says in (
+            ([HOOK], "monitoring.receivers: given [{"),
+            ({"nobody": HOOK}, "given 'nobody', which takes what nobody asks for; rename it"),
+            ({"On call": HOOK}, "given 'On call'; allowed: at most 63 of a-z"),
+            ({f"r{n}": HOOK for n in range(21)}, "given 21; allowed: up to 20"),
+            ({"a": "https://hook"}, "receivers.a: given 'https://hook'; allowed: an object with"),
+            ({"a": {**HOOK, "severity": ["critical"]}}, "did you mean 'severities'?"),
+            ({"a": {"cidrs": ["10.9.0.0/24"]}}, "a.webhook: missing; a receiver has one of"),
+            ({"a": {"webhook": "https://a.example"}}, "receivers.a.cidrs: missing"),
+            ({"a": {**HOOK, "cidrs": []}}, "at least one range"),
+            ({"a": {**HOOK, "cidrs": ["8.8.8.0/24"]}}, "cidrs[0]: given '8.8.8.0/24'; allowed: p"),
+            ({"a": {**HOOK, "cidrs": ["0.0.0.0/0"]}}, "allowed: private ranges"),
+            ({"a": {**HOOK, "webhook": "http://a.example"}}, "starts with https://"),
+            ({"a": {**HOOK, "webhook": "https://"}}, "starts with https://"),
+            ({"a": {**HOOK, "webhook": "https://a:99999/"}}, "starts with https://"),
+            ({"a": {**HOOK, "webhook": "https://me:pass@a.example"}}, "without a name or pass"),
+            ({"a": {**HOOK, "pagerduty": "https://b.example"}}, "a.pagerduty: given with webhook"),
+            ({"a": {**HOOK, "relay": "mail.example:587"}}, "relay: is for email; leave it out"),
+            ({"a": {**HOOK, "user": "me", "secret": "s"}}, "user: is for email"),
+            ({"a": {**HOOK, "severities": []}}, "at least one of critical, warning, info"),
+            ({"a": {**HOOK, "severities": ["fatal"]}}, "severities[0]: given 'fatal'"),
+            ({"a": {**HOOK, "severities": ["info", "info"]}}, "each only once"),
+            ({"a": {**HOOK, "repeat_hours": 0}}, "a whole number from 1 to 168"),
+            ({"a": {**HOOK, "heartbeat": "yes"}}, "heartbeat: given 'yes'; allowed: true or f"),
+            ({"a": {**HOOK, "secret": "A b"}}, "a.secret: given 'A b'"),
+            ({"a": {**PAGER, "secret": None}}, "a.secret: missing; needed with pagerduty"),
+            ({"a": {**MAIL, "email": []}}, "a.email: given nobody"),
+            ({"a": {**MAIL, "email": "ops@a.example"}}, "a.email: given 'ops@a.example'"),
+            ({"a": {**MAIL, "email": ["ops"]}}, "a.email[0]: given 'ops'; allowed: an address"),
+            ({"a": {**MAIL, "email": ["a@b,c@d"]}}, "a.email[0]: given 'a@b,c@d'"),
+            ({"a": {**MAIL, "relay": None}}, "a.relay: missing; needed with email"),
+            ({"a": {**MAIL, "relay": "mail.example"}}, "allowed: host:port"),
+            ({"a": {**MAIL, "relay": "mail.example:0"}}, "allowed: host:port"),
+            ({"a": {**MAIL, "relay": "mail.example:65536"}}, "allowed: host:port"),
+            ({"a": {**MAIL, "sender": "platform"}}, "a.sender: given 'platform'"),
+            ({"a": {**MAIL, "secret": None}}, "a.secret: missing; needed with user"),
+            ({"a": {**MAIL, "user": None}}, "a.secret: is for who logs in at the relay"),
+        )
+    ),
     ("eks", {}, {"control_plane_cidrs": ["0.0.0.0/0"]}, "nothing public is let in"),
     ("eks", {}, {"control_plane_cidrs": []}, "at least one private range"),
     ("eks", {}, {"region": "eu-west-1"}, "eu-west-1"),
     ("eks", {}, {"images": {}}, "images.falaj-training: no digest of falaj/training:"),
     ("eks", {}, {"images": {**DIGESTS, "kueue": "latest"}}, "images.kueue: given 'latest'"),
+    ("eks", {}, {"images": {each: digest for each, digest in DIGESTS.items()
+                            if each != "falaj-inference"}},
+     "images.falaj-inference: no digest of falaj/inference:"),
     ("eks", {}, {"adons": {}}, "did you mean 'addons'?"),
 ]  # fmt: skip
 

@@ -37,8 +37,9 @@ def rules(policy: Any) -> Iterator[Any]:
             yield rule, rule[peers]
 
 
-#: NodeLocal DNSCache and AKS' LocalDNS; besides them the cluster's own resolver, by its labels.
-ON_NODES = {"169.254.20.10/32", "169.254.10.10/32", "169.254.10.11/32", "10.0.0.0/20"}
+#: NodeLocal DNSCache and AKS' LocalDNS, where it listens for pods; besides them the cluster's own
+#: resolver, by its labels.
+ON_NODES = {"169.254.20.10/32", "169.254.10.11/32", "10.0.0.0/20"}
 
 
 @pytest.mark.parametrize("place", PLACES)

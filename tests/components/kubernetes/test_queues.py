@@ -78,6 +78,10 @@ def _burst(*workers: dict[str, Any], **quotas: Any) -> dict[str, Any]:
     return {"burst": {"workers": list(workers), "quotas": quotas}}
 
 
+def _stopped(policy: object) -> dict[str, Any]:
+    return {"burst": {**_burst(WORKER)["burst"], "stop_policy": policy}}
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"pools": {}}, "pools: given '0 pools'; allowed: 1 to 64"),
     ({"tenants": {}}, "tenants: given {}; allowed: at least one"),
@@ -122,6 +126,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_burst(WORKER, acme={"cpu": "many", "memory": "1Gi"}), "a quantity such as 32"),
     (_burst(WORKER, acme={**HAS, GPU: "8k"}), "a whole number of GPUs"),
     (_burst(WORKER, acme={**HAS, CREDIT: "1"}), "follows from the GPUs; leave it out"),
+    (_stopped("Drain"), "None, Hold, HoldAndDrain"),
+    (_stopped([]), "None, Hold, HoldAndDrain"),
     ({"accepts": ["acme"]}, "options by name"),
     ({"accepts": {"dxb-2": []}}, "at least one tenant"),
     ({"accepts": {"dxb-2": ["initech"]}}, "tenants with a queue: acme, globex"),
@@ -189,6 +195,21 @@ def test_only_who_is_named_sends_jobs_and_only_into_namespaces_for_training() ->
             assert not {"pods", "secrets"} & set(rule["resources"])
     for rule in found["ClusterRole/falaj-burst-dxb-2"]["rules"]:
         assert set(rule["verbs"]) <= {"list", "watch"}
+    policy = found["ValidatingAdmissionPolicy/falaj-burst-own-jobs"]
+    judged = {
+        (group, kind)
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for kind in rule["resources"]
+    }
+    written = {
+        (group, kind)
+        for key in roles
+        for rule in found[key]["rules"]
+        for group in rule["apiGroups"]
+        for kind in rule["resources"]
+    }
+    assert judged == written
     account = found["ServiceAccount/kueue-system/burst-dxb-2"]
     assert account["automountServiceAccountToken"] is False
     (subject,) = found["RoleBinding/acme-training/falaj-burst-dxb-2"]["subjects"]

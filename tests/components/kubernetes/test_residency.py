@@ -43,7 +43,13 @@ EKS = {
 }  # fmt: skip
 AKS = {**ARGS, "distribution": "aks", "region": "uaenorth"}
 #: Checks that ask what rights somebody has, which the audit log's notes can't.
-ASKED_FOR_RIGHTS = {"cluster-secret-use", "cluster-protected-object"}
+ASKED_FOR_RIGHTS = {
+    "cluster-home-change",
+    "cluster-home-clone",
+    "cluster-home-use",
+    "cluster-secret-use",
+    "cluster-protected-object",
+}
 #: Every API server keeps policies compiled, and etcd takes 1.5 MiB an object.
 MOST_LETTERS = 12_000
 

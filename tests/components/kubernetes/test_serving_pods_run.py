@@ -19,12 +19,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from falaj.workloads.inference import auth
 from falaj.workloads.registry.__main__ import main as registry_command
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import open_package
 from falaj.workloads.registry.store import Store
 from tests.components.kubernetes.serving_processes import MEMORY, Replica, replica
-from tests.components.kubernetes.serving_services import GPU, OVERFLOW, pod_of, service
+from tests.components.kubernetes.serving_services import (
+    GPU,
+    OVERFLOW,
+    pod_of,
+    service,
+)
 from tests.ports import free_port
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Pki, call, row
+from tests.workloads.registry.images import mounted, send
 
 pytestmark = pytest.mark.slow
 MODEL = "credit-risk"
@@ -63,7 +70,16 @@ class Site:
         for name, source in (("tls.crt", "tier.crt"), ("tls.key", "tier.key")):
             (self.tls / name).write_bytes((root / "pki" / source).read_bytes())
         (self.tls / "ca.crt").write_bytes((root / "pki" / "ca.crt").read_bytes())
-        self.contents = {"secret": self.secret, "tls": self.tls, "package": self.package}
+        # What is mounted of the images that `falaj models push` makes of the package.
+        keys = self.keyring
+        package = open_package(self.package, MODEL, 7, keys, keys.verify_key())
+        sent = send(package, root / "sent")
+        mounts = {"package": mounted([sent.image], root / "package"),
+                  "package-keys": mounted([sent.keys], root / "package-keys")}  # fmt: skip
+        assert sorted(path.name for path in mounts["package"].iterdir()) == [
+            "files", "manifest.json", "manifest.sig",
+        ]  # fmt: skip
+        self.contents = {"secret": self.secret, "tls": self.tls, **mounts}
 
     def token(self, audience: str = AUDIENCE) -> str:
         return auth.mint(
@@ -179,7 +195,7 @@ def test_no_disk_holds_a_key_or_an_open_model(site: Site, cpu: Replica) -> None:
 
 def test_a_changed_package_never_starts(site: Site, cpu: Replica, tmp_path: Path) -> None:
     changed = tmp_path / "changed"
-    shutil.copytree(site.package, changed)
+    shutil.copytree(site.contents["package"], changed, copy_function=shutil.copyfile)
     sealed = changed / "files" / "model.onnx.enc"
     content = bytearray(sealed.read_bytes())
     content[-1] ^= 1

@@ -42,7 +42,10 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({"trails": 3}, "did you mean 'trials'?"),
         ({"nodes": 2}, "is not an argument of SweepArgs"),
         ({"arguments": ["--output", "x"]}, "set by the component"),
+        ({"arguments": ["--outp=x"]}, "set by the component"),
+        ({"arguments": ["--keyring", "/keys"]}, "pods have no key ring"),
         ({"arguments": ["--seed=3"]}, "argument 'seed' of a sweep"),
+        ({"arguments": ["--see", "3"]}, "argument 'seed' of a sweep"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], reason: str) -> None:

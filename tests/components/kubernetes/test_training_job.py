@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pulumi
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from falaj.components.kubernetes._pods import USER
 from falaj.components.kubernetes.training_job import check
 from tests.components.kubernetes.training_jobs import (
     CPU,
@@ -64,6 +68,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"images": {}}, "falaj-training"),
     ({"arguments": ["--output", "/tmp/x"]}, "set by the component"),
     ({"arguments": ["--resume=never"]}, "set by the component"),
+    ({"arguments": ["--res", "never"]}, "set by the component"),
+    ({"arguments": ["--keyring", "/keys"]}, "pods have no key ring"),
+    ({"arguments": ["--keyr=/keys"]}, "pods have no key ring"),
     ({"arguments": "--epochs 3"}, "one for each word"),
     ({"framework": "tensorflow"}, "a team brings its own"),
     ({"framework": "caffe"}, "pytorch, tensorflow"),
@@ -335,3 +342,63 @@ def test_any_text_is_rendered_as_it_is_or_refused(
     assert the("JobSet", manifests)["spec"]["replicatedJobs"][0]["template"]["spec"][
         "parallelism"
     ] == nodes  # fmt: skip
+
+
+def test_the_c_library_finds_who_a_pod_runs_as(tmp_path: Path) -> None:
+    made = job()
+    pod, container = pod_of(made), container_of(made)
+    volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+    items = volumes["users"]["downwardAPI"]["items"]
+    files = {each["path"]: tmp_path / each["path"] for each in items}
+    for each in items:
+        annotation = each["fieldRef"]["fieldPath"].split("'")[1]
+        files[each["path"]].write_text(pod["metadata"]["annotations"][annotation], "utf-8")
+    mounts = {
+        each["mountPath"]: each["subPath"]
+        for each in container["volumeMounts"]
+        if each["name"] == "users"
+    }
+    assert mounts == {"/etc/passwd": "passwd", "/etc/group": "group"}
+
+    security, variables = pod["spec"]["securityContext"], env_of(made)
+    user = next(one for one in _entries(files["passwd"], "passwd") if one.uid == USER)
+    assert (user.uid, user.gid) == (security["runAsUser"], security["runAsGroup"])
+    assert user.name.decode() == variables["USER"] == variables["LOGNAME"]
+    assert user.home.decode() == variables["HOME"]
+    groups = {one.gid: one.name.decode() for one in _entries(files["group"], "group")}
+    assert groups[user.gid] == variables["USER"]
+
+
+class _User(ctypes.Structure):
+    """``struct passwd`` of Linux: getpwent(3)."""
+
+    _fields_: ClassVar = [
+        ("name", ctypes.c_char_p), ("password", ctypes.c_char_p),
+        ("uid", ctypes.c_uint32), ("gid", ctypes.c_uint32),
+        ("about", ctypes.c_char_p), ("home", ctypes.c_char_p), ("shell", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+class _Group(ctypes.Structure):
+    """``struct group`` of Linux without its members: getgrent(3)."""
+
+    _fields_: ClassVar = [
+        ("name", ctypes.c_char_p), ("password", ctypes.c_char_p), ("gid", ctypes.c_uint32),
+    ]  # fmt: skip
+
+
+def _entries(path: Path, what: str) -> Iterator[Any]:
+    """The entries of a file as the C library reads them, one after the other."""
+    library = ctypes.CDLL(None)
+    library.fopen.restype = ctypes.c_void_p
+    library.fclose.argtypes = [ctypes.c_void_p]
+    kind, read = {
+        "passwd": (_User, library.fgetpwent), "group": (_Group, library.fgetgrent),
+    }[what]  # fmt: skip
+    read.argtypes, read.restype = [ctypes.c_void_p], ctypes.POINTER(kind)
+    stream = library.fopen(str(path).encode(), b"r")
+    try:
+        while entry := read(stream):
+            yield entry.contents
+    finally:
+        library.fclose(stream)

@@ -15,6 +15,7 @@ from falaj.engine.controlplane.controllers import (
     PORTS,
     Controller,
     certificates,
+    certificates_folder,
     configuration,
     known,
     localised,
@@ -81,7 +82,8 @@ def test_no_two_listen_at_one_port(name: str, tmp_path: Path) -> None:
 def test_the_webhooks_certificate_is_good_for_a_cluster_and_for_loopback(
     name: str, tmp_path: Path
 ) -> None:
-    folder, secret = certificates(CONTROLLERS[name], Files(tmp_path))
+    secret = certificates(CONTROLLERS[name], Files(tmp_path))
+    folder = certificates_folder(CONTROLLERS[name], Files(tmp_path))
     certificate = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [CONTROLLERS[name].service]

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from falaj.policies.reports.result import CheckResult, Location, Revision, StackResult
@@ -21,6 +20,9 @@ SCHEMA = Path(__file__).with_name("schemas") / "sarif-2.1.0-rtm.5.json"
 @cache
 def validator() -> Any:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    # Not at the top: it brings grammars, which each process of the tests would compile.
+    import jsonschema
+
     checker = jsonschema.Draft4Validator.FORMAT_CHECKER
     return jsonschema.Draft4Validator(schema, format_checker=checker)
 

@@ -104,6 +104,7 @@ def test_a_file_that_cant_be_written_doesnt_hide_the_drawing(
 
 @pytest.mark.slow
 @pytest.mark.engine
+@pytest.mark.thorough
 def test_a_stack_is_drawn_before_and_after_it_is_made(project: Project, tmp_path: Path) -> None:
     project.stack = "aws-smb"
     early = project.falaj("draw", "--sandbox", "--now")

@@ -180,12 +180,13 @@ def test_a_changed_key_set_ends_old_tokens(site: Site, start: Callable[..., Serv
     path = site.root / "keyring/tokens.jwks.json"
     path.chmod(0o600)
     path.write_text(json.dumps({"keys": [key]}))
-    server.wait(
-        lambda s: (
-            [w["pid"] for w in s["workers"] if w["state"] == "serving"] not in ([], [worker])
-        ),
-        "no new worker",
-    )
+
+    def is_replaced(state: dict[str, Any]) -> bool:
+        """Both serve for a moment: the old one goes when the new one is there."""
+        serving = [each["pid"] for each in state["workers"] if each["state"] == "serving"]
+        return bool(serving) and worker not in serving
+
+    server.wait(is_replaced, "no new worker")
     assert call(server.connect(), "POST", INFER, token=token, body=row())[0] == 401
     assert server.stop() == 0
 

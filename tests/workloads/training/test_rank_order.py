@@ -115,6 +115,7 @@ def in_order(indices: Sequence[int], per_node: int) -> list[list[int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_rank_of_a_process_is_its_machines_index_times_processes_and_its_place(
     site: Site,
 ) -> None:

@@ -12,5 +12,6 @@ require (
 	github.com/prometheus-operator/prometheus-operator v0.93.1
 	github.com/vmware-tanzu/velero v1.18.1
 	istio.io/api v1.30.3
+	k8s.io/autoscaler/cluster-autoscaler/apis v0.0.0-20240830133931-adfbe7e45277
 	sigs.k8s.io/gateway-api v1.6.1
 )

@@ -135,6 +135,35 @@ def test_addons_and_their_roles(cluster: Callable[..., Any]) -> None:
     assert settings["env"]["NETWORK_POLICY_ENFORCING_MODE"] == "standard"
 
 
+def _corefile(done: Any) -> str:
+    (resolver,) = [
+        each.inputs for each in done.of_type(ADDON) if each.inputs["addonName"] == "coredns"
+    ]
+    return json.loads(resolver.get("configurationValues") or "{}").get("corefile", "")
+
+
+def test_pods_resolve_allowed_domains_alone(cluster: Callable[..., Any]) -> None:
+    done, _ = cluster()
+    plain = _corefile(done)
+    assert "rcode NXDOMAIN" in plain
+    assert "me-central-1.amazonaws.com:53" in plain
+    done, _ = cluster(allowed_domains=["models.example.ae"], resolver_domains=[".corp.example"])
+    more = _corefile(done)
+    assert "\nmodels.example.ae:53 {" in more
+    assert "corp.example:53 " in more
+    done, _ = cluster(resolver="off")
+    assert not _corefile(done)
+
+
+def test_a_resolver_that_cant_be_is_refused(cluster: Callable[..., Any]) -> None:
+    for wrong, told in (
+        ({"resolver": "open"}, "enforce"),
+        ({"resolver_domains": ["a.example {"]}, "a domain of two labels or more"),
+    ):
+        with pytest.raises(Exception, match=told):
+            cluster(**wrong)
+
+
 def test_strict_network_policy_is_asked_for() -> None:
     mode = "NETWORK_POLICY_ENFORCING_MODE"
     assert network_plugin_settings(strict=True)["env"][mode] == "strict"

@@ -1,0 +1,314 @@
+"""Repair of nodes with sick GPUs: taken out, drained, brought back when they are well.
+
+The controller is Falaj's (`workloads/repair`). On EKS the node monitoring agent and the repair of
+managed node groups do it, so that it isn't for there.
+
+Conditions: AKS' node problem detector writes them of GPUs where AKS installs the driver
+(https://learn.microsoft.com/azure/aks/gpu-health-monitoring). On other clusters nothing does: the
+controller reads what dcgm-exporter reports on each node, and writes one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, NotRequired, TypedDict
+
+from falaj.components.catalogue.clusters import (
+    GPU_ERROR_TAINT,
+    NODE_REPAIR,
+    REPAIR_DOMAIN,
+    SYSTEM_TAINTS,
+)
+from falaj.components.catalogue.gpu_errors import XIDS
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._validation import OptionsChecker
+from falaj.components.kubernetes.addons.addon import (
+    PRIORITY_CLASS,
+    Addon,
+    Namespace,
+    PlatformSpec,
+    Scrape,
+    Traffic,
+    resources,
+)
+from falaj.components.kubernetes.addons.gpu_operator import EXPORTER_LABEL, EXPORTER_PORT
+from falaj.components.kubernetes.addons.gpu_operator import NAMESPACE as GPU_OPERATOR
+from falaj.components.specification.node_pools import GPU, GPU_TAINT
+from falaj.components.specification.workload_bounds import bound
+
+PORT: Final = 8080
+"""Of metrics and health."""
+_IMAGE: Final = "falaj-inference"
+"""The smallest of Falaj's images."""
+_REPLICAS: Final = 2
+#: Of nodes with GPUs: of Falaj's pools, and as GPU feature discovery labels them.
+_WATCHED: Final = (GPU, "nvidia.com/gpu.present")
+#: What AKS says that surely is the hardware. `XIDErrors` is of any error in the kernel's log, a
+#: program's among them; links that flap and clocks that are throttled come and go.
+_CONDITIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "aks": ("GPUMissing=True", "NVLinkStatusInactive=True"),
+    "existing": (),
+}
+_KEY: Final = (
+    r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+)
+_CONDITION: Final = re.compile(rf"^{_KEY}=(?:True|False)$")
+_TAINT: Final = re.compile(rf"^{_KEY}$")
+
+
+class NodeRepairOptions(TypedDict):
+    """Options of ``node-repair``."""
+
+    conditions: NotRequired[list[str]]
+    """Conditions of nodes that say that a GPU is sick, each with its status then, such as
+    ``XIDErrors=True``. Default: on AKS ``GPUMissing=True`` and ``NVLinkStatusInactive=True``; none
+    elsewhere."""
+    taints: NotRequired[list[str]]
+    """Keys of taints of others that say so. Default: none."""
+    read_gpus: NotRequired[bool]
+    """Whether what GPUs report to the exporter of ``gpu-operator`` counts as well, where that is
+    installed. Default: true."""
+    most_out: NotRequired[int | str]
+    """How many nodes with GPUs may be out of service or sick, for whatever reason: a number, or a
+    share of them such as ``10%``, rounded down and at least one. Where there are more, no further
+    one is taken out, and an alert tells. Default: ``10%``."""
+    sick_minutes: NotRequired[int]
+    """Minutes that a condition holds before anything is done. Default: 5."""
+    healthy_minutes: NotRequired[int]
+    """Minutes that a node is well before it returns. Default: 10."""
+    drain_minutes: NotRequired[int]
+    """Minutes after which an alert tells that pods are still on the node; nothing is killed.
+    Default: 60."""
+    evict_unmanaged: NotRequired[bool]
+    """Whether pods are evicted that nothing starts again, as by ``kubectl drain --force``.
+    Default: false, a person decides."""
+    dry_run: NotRequired[bool]
+    """Whether the controller only says what it would do. Default: false."""
+
+
+_MINUTES: Final = ("sick_minutes", "healthy_minutes", "drain_minutes")
+
+
+def _check(options: OptionsChecker, _: InCluster) -> None:
+    for option in _MINUTES:
+        limit = bound("repair", option)
+        options.whole(option, int(limit.low), int(limit.high))
+    for option in ("read_gpus", "evict_unmanaged", "dry_run"):
+        options.flag(option)
+    for position, each in enumerate(options.texts("conditions")):
+        if not _CONDITION.match(each):
+            options.say(
+                f"conditions[{position}]",
+                f"given {each!r}; allowed: TYPE=True or TYPE=False, such as GPUMissing=True",
+            )
+    for position, each in enumerate(options.texts("taints")):
+        own = each in SYSTEM_TAINTS or each == GPU_TAINT.key
+        if own or not _TAINT.match(each):
+            options.say(
+                f"taints[{position}]",
+                f"given {each!r}; allowed: keys of taints that only sick nodes have",
+            )
+    _check_most(options)
+
+
+def _check_most(options: OptionsChecker) -> None:
+    given = options.given.get("most_out")
+    nodes, percent = bound("repair", "most_nodes"), bound("repair", "most_percent")
+    share = re.fullmatch(r"([0-9]{1,3})%", given) if isinstance(given, str) else None
+    if given is None or nodes.allows(given) or (share and percent.allows(int(share[1]))):
+        return
+    options.say(
+        "most_out",
+        f"given {given!r}; allowed: {nodes.low:g} to {nodes.high:g}, or {percent.low:g}% to "
+        f"{percent.high:g}%",
+    )
+
+
+def controller_settings(spec: PlatformSpec) -> dict[str, Any]:
+    """The controller's settings, as it reads them (`workloads/repair/settings.py`)."""
+    options = spec.options(NODE_REPAIR)
+    chosen = ("most_out", *_MINUTES, "evict_unmanaged", "dry_run")
+    found: dict[str, Any] = {
+        "domain": REPAIR_DOMAIN,
+        "taint": GPU_ERROR_TAINT,
+        "watched": list(_WATCHED),
+        "conditions": list(
+            options.get("conditions", _CONDITIONS.get(spec.placed.distribution, ()))
+        ),
+        "taints": list(options.get("taints") or ()),
+        **{option: options[option] for option in chosen if options.get(option) is not None},
+    }
+    if _reads_gpus(spec):
+        found["xids"] = {str(number): need for number, need in XIDS.items()}
+        found["exporters"] = {
+            "namespace": GPU_OPERATOR, "label": EXPORTER_LABEL, "port": EXPORTER_PORT,
+        }  # fmt: skip
+    return found
+
+
+def _reads_gpus(spec: PlatformSpec) -> bool:
+    return spec.has("gpu-operator") and bool(spec.options(NODE_REPAIR).get("read_gpus", True))
+
+
+def _objects(spec: PlatformSpec) -> list[Manifest]:
+    text = json.dumps(controller_settings(spec), indent=1, sort_keys=True) + "\n"
+    return [
+        *_rights(spec),
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": spec.metadata(NODE_REPAIR, NODE_REPAIR),
+            "data": {"settings.json": text},
+        },
+        _deployment(spec, sha256(text.encode()).hexdigest()),
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": spec.metadata(NODE_REPAIR, NODE_REPAIR),
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": _SELECTOR}},
+        },
+    ]
+
+
+_SELECTOR: Final = {"app.kubernetes.io/name": NODE_REPAIR}
+
+
+def _rights(spec: PlatformSpec) -> list[Manifest]:
+    """What the controller calls, and nothing else. Of nodes the API server's roles know no single
+    fields: which of them it may change is admission's to say (`Residency`)."""
+    account = {"kind": "ServiceAccount", "name": NODE_REPAIR, "namespace": NODE_REPAIR}
+    group = "rbac.authorization.k8s.io"
+
+    def rule(groups: str, kind: str, *verbs: str, names: tuple[str, ...] = ()) -> dict[str, Any]:
+        found: dict[str, Any] = {"apiGroups": [groups], "resources": [kind], "verbs": list(verbs)}
+        return {**found, "resourceNames": list(names)} if names else found
+
+    def role(name: str, namespace: str, *rules: dict[str, Any]) -> list[Manifest]:
+        kind = "Role" if namespace else "ClusterRole"
+        return [
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": kind,
+                "metadata": spec.metadata(name, namespace),
+                "rules": list(rules),
+            },
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": spec.metadata(name, namespace),
+                "roleRef": {"apiGroup": group, "kind": kind, "name": name},
+                "subjects": [account],
+            },
+        ]
+
+    leases = "coordination.k8s.io"
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": spec.metadata(NODE_REPAIR, NODE_REPAIR),
+            "automountServiceAccountToken": False,
+        },
+        *role(
+            NODE_REPAIR,
+            "",
+            rule("", "nodes", "get", "list", "patch"),
+            rule("", "nodes/status", "patch"),
+            rule("", "pods", "list"),
+            rule("", "pods/eviction", "create"),
+        ),
+        *role(
+            NODE_REPAIR,
+            NODE_REPAIR,
+            rule(leases, "leases", "create"),
+            rule(leases, "leases", "get", "update", names=(NODE_REPAIR,)),
+        ),
+        # Where events of objects are that are in no namespace.
+        *role(NODE_REPAIR, "default", rule("", "events", "create")),
+    ]
+
+
+def _deployment(spec: PlatformSpec, settings: str) -> Manifest:
+    folder = "/etc/falaj"
+    container: dict[str, Any] = {
+        "name": "controller",
+        "image": spec.images[_IMAGE],
+        "command": ["python", "-m", "falaj.workloads.repair"],
+        "args": [
+            f"--settings={folder}/settings.json",
+            f"--namespace={NODE_REPAIR}",
+            "--holder=$(POD_NAME)",
+            f"--listen=0.0.0.0:{PORT}",
+        ],
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "ports": [{"name": "metrics", "containerPort": PORT}],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "metrics"},
+            "periodSeconds": 20,
+            "timeoutSeconds": 5,
+        },
+        "resources": resources("50m", "256Mi"),
+        "securityContext": unprivileged(),
+        "volumeMounts": [{"name": "settings", "mountPath": folder, "readOnly": True}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": spec.metadata(NODE_REPAIR, NODE_REPAIR),
+        "spec": {
+            "replicas": _REPLICAS,
+            "selector": {"matchLabels": _SELECTOR},
+            "template": {
+                "metadata": {
+                    "labels": {**spec.metadata(NODE_REPAIR)["labels"], **_SELECTOR},
+                    # Pods read their settings once.
+                    "annotations": {"falaj.io/settings": settings},
+                },
+                "spec": {
+                    "serviceAccountName": NODE_REPAIR,
+                    "automountServiceAccountToken": True,
+                    "nodeSelector": spec.node_selector,
+                    "priorityClassName": PRIORITY_CLASS,
+                    "securityContext": unprivileged_pod(fsGroup=USER),
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": "kubernetes.io/hostname",
+                            "whenUnsatisfiable": "ScheduleAnyway",
+                            "labelSelector": {"matchLabels": _SELECTOR},
+                        }
+                    ],
+                    "containers": [container],
+                    "volumes": [{"name": "settings", "configMap": {"name": NODE_REPAIR}}],
+                },
+            },
+        },
+    }
+
+
+NODE_REPAIR_ADDON: Final = Addon(
+    name=NODE_REPAIR,
+    summary="nodes with sick GPUs are taken out, drained, and brought back when they are well",
+    namespaces=(Namespace(NODE_REPAIR),),
+    releases=(),
+    options=NodeRepairOptions,
+    check=_check,
+    images=lambda spec: (_IMAGE,),
+    values=lambda spec: {},
+    traffic=lambda spec: {
+        NODE_REPAIR: Traffic(
+            scrapes=(PORT,),
+            calls={GPU_OPERATOR: (EXPORTER_PORT,)} if _reads_gpus(spec) else {},
+        )
+    },
+    scrapes=(Scrape(NODE_REPAIR, _SELECTOR, "metrics"),),
+    after=_objects,
+    follows=("monitoring", "gpu-operator"),
+    distributions=("aks", "existing"),
+    default=False,
+)

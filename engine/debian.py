@@ -1,0 +1,101 @@
+"""Programs that tests ask for a judgement, from Debian's packages.
+
+``python -m falaj.engine.debian ensure`` finds them on the PATH, else unpacks the packages into the
+user's cache: nothing of them is installed, and no service is started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.files import cache_home, exclusive
+from falaj.engine.progress import to_stderr
+
+#: Package by program. The programs are linked against nothing but the C library.
+PACKAGES: Final = {"prometheus": "prometheus", "promtool": "prometheus"}
+_SECONDS: Final = 600
+
+
+def program(name: str) -> Path:
+    """A program of `PACKAGES`: the one on the PATH, else the package's, unpacked if need be.
+
+    Raises EngineError: it is neither there nor can it be had from here.
+    """
+    if found := shutil.which(name):
+        return Path(found)
+    package = PACKAGES[name]
+    try:
+        folder = _unpacked(package)
+    except OSError as error:
+        raise explain_os_error(error, f"unpacking Debian's package {package}") from error
+    return folder / "usr/bin" / name
+
+
+def _unpacked(package: str) -> Path:
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise EngineError(
+            f"{package} isn't on the PATH, and this machine has no packages of Debian: install it "
+            "so that its programs are"
+        )
+    above = cache_home() / "debian"
+    above.mkdir(parents=True, exist_ok=True)
+    with exclusive(above / f"{package}.lock", to_stderr, package):
+        file = _file(package)
+        folder = above / file.removesuffix(".deb")
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(prefix="unfinished-", dir=above) as scratch:
+                # As root, apt would have another user fetch, who may not write here.
+                _run(["apt-get", "-o", "APT::Sandbox::User=root", "download", package], scratch)
+                [fetched] = Path(scratch).glob("*.deb")
+                _run(["dpkg-deb", "-x", fetched.name, "content"], scratch)
+                (Path(scratch) / "content").rename(folder)
+    return folder
+
+
+def _file(package: str) -> str:
+    """The name of the file that apt would fetch, with the version in it."""
+    ask = ["apt-get", "download", "--print-uris", package]
+    try:
+        answer = _run(ask)
+    except EngineError:
+        # A new machine has no lists of packages; who isn't root can't get them.
+        if os.geteuid() != 0:
+            raise
+        _run(["apt-get", "update"])
+        answer = _run(ask)
+    return answer.split()[1]
+
+
+def _run(command: Sequence[str], folder: str | None = None) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=_SECONDS
+    )
+    if done.returncode:
+        raise EngineError(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line: ``ensure``. Prints the programs' paths."""
+    if list(arguments) != ["ensure"]:
+        sys.stderr.write("usage: python -m falaj.engine.debian ensure\n")
+        return 2
+    try:
+        for name in PACKAGES:
+            sys.stdout.write(f"{program(name)}\n")
+    except EngineError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

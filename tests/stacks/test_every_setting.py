@@ -1,0 +1,298 @@
+"""Every key of a stack's settings makes something, or is refused: none is accepted and dropped.
+
+The keys are those of the published schema. Each is given another value than the stack has, and the
+stack is declared against the sandbox: something of it has to be another one then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from falaj.components.specification.argument_errors import InvalidArgumentsError
+from falaj.stacks.errors import StackError
+from tests.stacks.in_mocks import ROOT, declare, shipped
+from tests.stacks.test_in_cluster_settings import SWEEP, WORKSPACE
+
+pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.timeout(900)]
+
+_SCHEMA = json.loads((ROOT / "stacks/settings/stack.schema.json").read_text(encoding="utf-8"))
+_KEYS: Mapping[str, Any] = _SCHEMA["$defs"]
+#: What decides which keys there are, and where the stack stands.
+_PLACE = {"falaj:platform", "falaj:blueprint", "falaj:region", "falaj:placement"}
+#: Texts of every form that settings take; one of them is another value than the stack's.
+_TEXTS = (
+    "other", "10.9.0.0/16", "other.example.ae", "https://other.example.ae", "sha256:" + "4" * 64,
+    "a@example.ae", "0 3 * * *", "12h", "5Gi", "acme/other", "123456789012", "other:other",
+    "2026-04-30", "arn:aws:iam::123456789012:role/other", "falaj-high", "preferred", "block",
+    "00000000-1111-2222-3333-444444444444", "1.35", "registry.example.ae/other", "Asia/Kolkata",
+    "falaj/other@sha256:" + "4" * 64, "none", "gpu", "claim", "horovod", "o-0123456789", "2", "3",
+    "hyperband", "falaj-normal", "2026-12",
+)  # fmt: skip
+_NUMBERS = (3, 30, 90, 365, 100, 1000, 1, 0, 64, 7, 4, 2, 8, 0.5)
+#: Sections whose keys are names that people give.
+_NAMED = {
+    "falaj:trainingJobs", "falaj:sweeps", "falaj:inferenceServices", "falaj:workspaces",
+}  # fmt: skip
+#: Values without an effect, after which a key has none.
+_ENOUGH = 8
+#: What judges or tells, and makes nothing: tests/policies and tests/stacks/costs have them.
+JUDGED = {
+    "falaj:sandbox", "falaj:prices", "falaj:policies.packs", "falaj:policies.allowedPlaces",
+    "falaj:policies.allowedSites", "falaj:policies.geoRedundancy", "falaj:policies.allowedHosts",
+    "falaj:policies.allowedRegistries", "falaj:policies.allowedAccounts", "falaj:policies.strict",
+    "falaj:policies.requiredTags", "falaj:policies.mostGpuMachines", "falaj:policies.rules",
+    "falaj:policies.waivers",
+}  # fmt: skip
+
+
+def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in node:
+        node = {
+            **_KEYS[node["$ref"].rpartition("/")[2]],
+            **{k: v for k, v in node.items() if k != "$ref"},
+        }
+    return node
+
+
+def _values(node: Mapping[str, Any], current: Any) -> Iterator[Any]:
+    """Other values that a key could have."""
+    node = _resolved(node)
+    if "enum" in node:
+        yield from (each for each in node["enum"] if each != current)
+        return
+    for choice in node.get("anyOf", ()):
+        yield from _values(choice, current)
+    kinds = node.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "boolean" in kinds:
+        yield from (each for each in (True, False) if each is not current)
+    if {"integer", "number"} & set(kinds):
+        if isinstance(current, int | float):
+            yield from (current + 1, current - 1, current * 2)
+        yield from (node[each] for each in ("minimum", "maximum") if each in node)
+        yield from _NUMBERS
+    elif "string" in kinds:
+        yield from (each for each in node.get("examples", ()) if each != current)
+        if isinstance(current, str):
+            yield re.sub(r"\d", lambda found: str((int(found[0]) + 1) % 10), current)
+            yield f"{current}x"
+            yield f"x{current}"
+        yield from _TEXTS
+    if "array" in kinds:
+        have = current if isinstance(current, list) else []
+        if len(have) > 1:
+            yield have[:-1]
+        items = node.get("items", {})
+        if "enum" in (among := _resolved(items)):
+            yield list(among["enum"])
+        for each in _values(items, have[0] if have else None):
+            yield from ([*have, each], [each])
+    if "properties" in node or "object" in kinds:
+        yield from _objects(node)
+
+
+def _objects(node: Mapping[str, Any]) -> Iterator[Any]:
+    properties, inner = node.get("properties", {}), node.get("additionalProperties")
+    needed = {
+        key: next(_values(properties[key], None), "other") for key in node.get("required", ())
+    }
+    if needed or properties:
+        yield needed
+    elif isinstance(inner, dict):
+        yield from ({"other": each} for each in _values(inner, None))
+    else:
+        yield {"other": "x"}
+
+
+_Path = tuple[str | int, ...]
+
+
+def _leaves(
+    node: Mapping[str, Any], current: Any, path: _Path
+) -> Iterator[tuple[_Path, Any, Any]]:
+    """Each key, what it may be, and what it is."""
+    node = _resolved(node)
+    inner, items = node.get("additionalProperties"), node.get("items")
+    if node.get("properties") and len(path) < 7:
+        for key, each in node["properties"].items():
+            have = current.get(key) if isinstance(current, dict) else None
+            yield from _leaves(each, have, (*path, key))
+    elif isinstance(inner, dict) and isinstance(current, dict) and current:
+        for key, each in current.items():
+            yield from _leaves(inner, each, (*path, key))
+    elif (
+        isinstance(items, dict)
+        and isinstance(current, list)
+        and current
+        and _resolved(items).get("properties")
+    ):
+        yield from _leaves(items, current[0], (*path, 0))
+    else:
+        yield path, node, current
+
+
+def _with(config: dict[str, Any], path: _Path, value: Any) -> dict[str, Any]:
+    changed: Any = copy.deepcopy(config)
+    place = changed
+    for each in path[:-1]:
+        if isinstance(place, dict) and not isinstance(place.get(each), dict | list):
+            place[each] = {}
+        place = place[each]
+    place[path[-1]] = value
+    return changed
+
+
+def _made(config: Mapping[str, Any], stack: str) -> dict[tuple[str, str], str]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        mocks = declare(config, stack)
+    return {
+        (
+            each.type,
+            each.name,
+        ): f"{each.provider} {json.dumps(each.inputs, sort_keys=True, default=str)}"
+        for each in mocks.resources
+        if each.custom
+    }
+
+
+def _shape(path: _Path) -> str:
+    """A key, without the names that a section's entries were given."""
+    named = path[0] in _NAMED
+    return ".".join(
+        "NAME" if place == 1 and named else str(each)
+        for place, each in enumerate(path)
+        if not isinstance(each, int)
+    )
+
+
+def outcomes(config: dict[str, Any], blueprint: str, stack: str) -> dict[str, set[str]]:
+    """Keys that make something, are ``dropped``, or ``refused`` with every value."""
+    found: dict[str, set[str]] = {"makes something": set(), "dropped": set(), "refused": set()}
+    before = _made(config, stack)
+    for path, node, current in _leaves(_KEYS[blueprint], config, ()):
+        name = _shape(path)
+        if path[0] in _PLACE or name in JUDGED or name in found["makes something"]:
+            continue
+        without_effect, tried = 0, {str(current).lower()}
+        for value in _values(node, current):
+            # `false` and "false" are the same.
+            if str(value).lower() in tried:
+                continue
+            tried.add(str(value).lower())
+            try:
+                after = _made(_with(config, path, value), stack)
+            except (StackError, InvalidArgumentsError):
+                continue
+            if after != before:
+                outcome = "makes something"
+                break
+            without_effect += 1
+            if without_effect == _ENOUGH:
+                outcome = "dropped"
+                break
+        else:
+            # One that is allowed may be the default.
+            outcome = "refused" if without_effect < 2 else "dropped"
+        found[outcome].add(name)
+    # What one of a section refuses, another may take: a service with a GPU, say.
+    found["refused"] -= found["makes something"] | found["dropped"]
+    return found
+
+
+def _rich_workloads() -> dict[str, Any]:
+    """The shipped stack with what it leaves out, in each section the odd ones first.
+
+    A key that makes something in one of them isn't tried in the next.
+    """
+    config = {**shipped("onprem-workloads"), "falaj:environment": "development"}
+    jobs, services = config["falaj:trainingJobs"], config["falaj:inferenceServices"]
+    jobs["grows"] = {
+        **{key: each for key, each in jobs["credit"].items() if key != "topology"},
+        "elastic": {"minNodes": 1, "maxNodes": 3},
+    }  # fmt: skip
+    jobs["own"] = {
+        "program": ["python", "train.py"], "image": "falaj/own@sha256:" + "3" * 64,
+        "flavor": "h200", "nodes": 2, "gpusPerNode": 8, "processesPerNode": 8,
+        "fabric": "infiniband", "checkpoints": "falaj-files",
+    }  # fmt: skip
+    service = services["credit"]
+    services["night"] = {
+        **service, "tier": "gpu", "flavor": "l4", "overflowFrom": "credit", "scaleToZero": True,
+        "hours": {"start": "0 7 * * 1-5", "end": "0 19 * * 1-5"},
+    }  # fmt: skip
+    services["credit"] = {
+        **service, "overflow": {"to": "night", "version": 7, "aboveMs": 50},
+        "tokenKeys": json.dumps({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "A" * 43}]}),
+    }  # fmt: skip
+    services["kept"] = {
+        **service, "packageSource": "claim", "packageName": "models", "packagePath": "a",
+        "versions": [{"version": 7, "weight": 100}],
+    }  # fmt: skip
+    config["falaj:trainingJobs"] = {name: jobs[name] for name in ("own", "grows", "credit")}
+    config["falaj:inferenceServices"] = {
+        name: services[name] for name in ("night", "kept", "credit")
+    }
+    config["falaj:sweeps"] = {"rates": SWEEP}
+    mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
+    config["falaj:workspaces"] = {"alice": {**WORKSPACE, "packageMirror": mirror}}
+    return config
+
+
+_NO_REGION = "no region of the stack's is degraded"
+#: Keys of which the stack has no other value that is allowed, and why.
+REFUSED_OF_WORKLOADS = {
+    "falaj:acknowledgeDegraded.region": _NO_REGION,
+    "falaj:acknowledgeDegraded.asOf": _NO_REGION,
+    "falaj:acknowledgeDegraded.for": _NO_REGION,
+    "falaj:cluster": "of a cloud's stack",
+    "falaj:images": "a file with digests",
+    "falaj:tenant": "the keys are the tenant's",
+    "falaj:inferenceServices.NAME.packageSource": "decides over digests",
+    "falaj:inferenceServices.NAME.scaleToZero": "not where another tier overflows into it",
+    "falaj:inferenceServices.NAME.tier": "decides over flavor and overflow",
+    "falaj:inferenceServices.NAME.tokenKeys": "public keys, as JSON",
+    "falaj:inferenceServices.NAME.versions.weight": "weights add up to 100",
+    "falaj:sweeps.NAME.gpusPerNode": "the sweep's trials use none",
+    "falaj:trainingJobs.NAME.machine": "of EFA, which AWS has",
+    "falaj:trainingJobs.NAME.parameterServers": "of a framework",
+    "falaj:trainingJobs.NAME.processesPerNode": "follows GPUs",
+}
+REFUSED_OF_A_FOUNDATION = {
+    "falaj:acknowledgeDegraded.region": _NO_REGION,
+    "falaj:acknowledgeDegraded.asOf": _NO_REGION,
+    "falaj:acknowledgeDegraded.for": _NO_REGION,
+    "falaj:audit.detectorId": "of AWS",
+    "falaj:identity.sessionMinutes": "of AWS",
+    "falaj:registry.keepImages": "of AWS",
+    "falaj:storage.allowedRegions": "the two of one cloud, which the schema doesn't tell apart",
+}
+
+
+def test_workloads() -> None:
+    found = outcomes(_rich_workloads(), "workloads", "onprem-workloads")
+    # It permits what production refuses, and is no object.
+    assert found["dropped"] == {"falaj:inferenceServices.NAME.allowColdProduction"}
+    assert sorted(found["refused"]) == sorted(REFUSED_OF_WORKLOADS)
+    assert len(found["makes something"]) > 100
+
+
+def test_a_foundation() -> None:
+    people = {"trainer": ["00000000-1111-2222-3333-444444444444"]}
+    config = {**shipped("azure-foundation"), "falaj:identity": {"members": people}}
+    found = outcomes(config, "foundation", "azure-foundation")
+    assert found["dropped"] == {
+        # Both clouds take these, and the settings' reference says what they are on Azure. Outputs
+        # alone: a registry makes a repository with its first image, and subnets span zones.
+        "falaj:registry.repositories", "falaj:network.zones",
+        # Nothing.
+        "falaj:network.organizationId", "falaj:network.purpose",
+    }  # fmt: skip
+    assert sorted(found["refused"]) == sorted(REFUSED_OF_A_FOUNDATION)

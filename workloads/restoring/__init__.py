@@ -1,0 +1,1 @@
+"""Rehearses restores: a backup counts once what is in it came back."""
