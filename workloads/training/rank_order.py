@@ -13,11 +13,14 @@ of one round wrote there is read by those of the next.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 
 from torch.distributed import (
+    DistError,
     PrefixStore,  # pyright: ignore[reportPrivateImportUsage] - public: pytorch.org/docs
     Store,  # pyright: ignore[reportPrivateImportUsage]
     TCPStore,  # pyright: ignore[reportPrivateImportUsage]
@@ -30,6 +33,9 @@ from falaj.workloads.errors import WorkloadError
 #: Variable of PyTorch by which a rendezvous makes no store for the processes.
 _NO_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _UNKNOWN = "none"
+#: How many machines have read the indices of a round.
+_READ = "read"
+_READ_SECONDS = 10.0
 
 
 class OrderedRendezvous(RendezvousHandler):
@@ -68,7 +74,7 @@ class OrderedRendezvous(RendezvousHandler):
         self._server = None  # the processes of the last round have ended
         met = self._inner.next_rendezvous()
         store = PrefixStore("falaj", met.store)
-        rank = self._place(store, met.rank, met.world_size)
+        rank = rank_of(store, met.rank, met.world_size, self._index, unique=self._unique)
         if rank == 0:
             self._server = TCPStore(
                 self._address or "localhost", 0, is_master=True, wait_for_workers=False
@@ -76,13 +82,6 @@ class OrderedRendezvous(RendezvousHandler):
         port = self._server.port if self._server is not None else None
         where = RendezvousStoreInfo.build(rank, store, self._address, server_port=port)
         return RendezvousInfo(met.store, rank, met.world_size, where)
-
-    def _place(self, store: Store, met: int, count: int) -> int:
-        mine = _UNKNOWN if self._index is None else str(self._index)
-        store.set(f"index/{met}", mine)
-        told = store.multi_get([f"index/{each}" for each in range(count)])
-        indices = [None if each == _UNKNOWN.encode() else int(each) for each in told]
-        return ordered(indices, unique=self._unique)[met]
 
     def get_backend(self) -> str:
         """See base class."""
@@ -107,6 +106,43 @@ class OrderedRendezvous(RendezvousHandler):
     def shutdown(self) -> bool:
         """See base class."""
         return self._inner.shutdown()
+
+
+def rank_of(store: Store, met: int, count: int, index: int | None, *, unique: bool) -> int:
+    """This machine's rank, once all have told their indices.
+
+    Args:
+        store: of this round alone.
+        met: this machine's place in the rendezvous.
+        count: of machines.
+        index: of this machine.
+        unique: as of `ordered`.
+
+    Raises:
+        WorkloadError: two machines have one index.
+        DistError: a machine was lost before it told its own.
+    """
+    store.set(f"index/{met}", _UNKNOWN if index is None else str(index))
+    told = store.multi_get([f"index/{each}" for each in range(count)])
+    store.add(_READ, 1)
+    indices = [None if each == _UNKNOWN.encode() else int(each) for each in told]
+    try:
+        return ordered(indices, unique=unique)[met]
+    except WorkloadError:
+        _wait_for_readers(store, count)
+        raise
+
+
+def _wait_for_readers(store: Store, count: int) -> None:
+    """Stay until the other machines have read what is refused.
+
+    The store goes with the process that hosts it: who hadn't read yet would take it for lost, and
+    have everything started again.
+    """
+    until = time.monotonic() + _READ_SECONDS
+    with contextlib.suppress(DistError):  # the host was sooner: all have read
+        while store.add(_READ, 0) < count and time.monotonic() < until:
+            time.sleep(0.1)
 
 
 def ordered(indices: Sequence[int | None], *, unique: bool) -> list[int]:

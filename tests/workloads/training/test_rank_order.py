@@ -12,12 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUsage]
 
-from falaj.workloads.training.rank_order import ordered
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.rank_order import ordered, rank_of
 from tests.ports import free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -103,6 +106,21 @@ def site(tmp_path: Path) -> Site:
 )
 def test_machines_are_ranked_by_number(indices: list[int | None], ranks: list[int]) -> None:
     assert ordered(indices, unique=False) == ranks
+
+
+def test_who_hosts_the_store_leaves_with_the_others() -> None:
+    """What is refused is refused on each machine: none takes the host for lost."""
+    store = HashStore()
+    # The other has told its index, and hasn't read this one's yet.
+    store.set("index/1", "1")
+    with ThreadPoolExecutor(1) as pool:
+        host = pool.submit(rank_of, store, 0, 2, 1, unique=True)
+        with pytest.raises(TimeoutError):
+            host.result(0.5)
+        with pytest.raises(WorkloadError, match="PET_NODE_RANK 1 is that of 2 machines"):
+            rank_of(store, 1, 2, 1, unique=True)
+        with pytest.raises(WorkloadError, match="PET_NODE_RANK 1 is that of 2 machines"):
+            host.result(5)
 
 
 def in_order(indices: Sequence[int], per_node: int) -> list[list[int]]:
