@@ -23,6 +23,8 @@ from falaj.engine.versions import Version
 
 MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"
+#: What real machines need.
+REAL = ("kubelet", "containerd", "network-policies", "registry", "pause")
 #: What tests run beside a control plane or ask.
 OF_TESTS = ("coredns", "prometheus-operator", "alertmanager")
 #: The Go release that the modules' `go` lines ask for.
@@ -56,13 +58,14 @@ class Built:
         default_factory=dict[str, dict[str, list[str]]]
     )
     """Files of manifests by what they are called here, then by module: patterns below it."""
+    of: str = ""
+    """Name of the module, where it isn't this one's."""
 
     @property
     def module(self) -> GoModule:
         """The Go module that pins it."""
-        return GoModule(
-            MODULES / self.name, f"{self.what} {self.version}", TOOLCHAIN, self.variables
-        )
+        folder = MODULES / (self.of or self.name)
+        return GoModule(folder, f"{self.what} {self.version}", TOOLCHAIN, self.variables)
 
     @property
     def folder(self) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from falaj.engine.controlplane import controllers, processes
 from falaj.engine.controlplane.certificates import Authority, service_account_keys
+from falaj.engine.controlplane.machine_network import Network
 from falaj.engine.controlplane.processes import (
     LOOPBACK,
     Files,
@@ -68,6 +69,7 @@ MASTERS = "system:masters"
 STAGES = Path(__file__).with_name("stages.yaml")
 READY_PATH = "/readyz"
 _CORE_PORTS = 6
+_REGISTRY_PORTS = 1
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,29 @@ class Given:
     ports: Ports
     supervisor: Supervisor
 
+    @property
+    def network(self) -> Network | None:
+        """The control plane's own; None where it has no real machines."""
+        return network_of(self.settings)
+
+
+def network_of(settings: Settings) -> Network | None:
+    """The network that settings name."""
+    return Network(**settings.network) if settings.network is not None else None
+
 
 def pick_ports() -> Ports:
     """Free loopback ports for every listener."""
-    found = free_ports(_CORE_PORTS + controllers.PORTS)
-    return Ports(*found[:_CORE_PORTS], controllers=tuple(found[_CORE_PORTS:]))
+    found = free_ports(_CORE_PORTS + controllers.PORTS + _REGISTRY_PORTS)
+    core, *rest = found[:_CORE_PORTS], *found[_CORE_PORTS:]
+    return Ports(*core, controllers=tuple(rest[:-1]), registry=rest[-1])
 
 
-def prepare(files: Files, ports: Ports) -> None:
-    """Write everything that the processes read."""
+def prepare(files: Files, ports: Ports, network: Network | None = None) -> None:
+    """Write everything that the processes read.
+
+    ``network`` is the control plane's own, where it has real machines.
+    """
     for folder in (files.folder, files.configuration("").parent / "configuration", files.logs):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = Authority(files.certificates)
@@ -97,9 +113,15 @@ def prepare(files: Files, ports: Ports) -> None:
         for rest in ("", ".default", ".default.svc", ".default.svc.cluster.local")
     )
     authority.server("etcd", local)
-    authority.server("apiserver", (*local, *service, processes.FIRST_SERVICE))
+    reached = (network.gateway, network.inner) if network is not None else ()
+    authority.server("apiserver", (*local, *service, processes.FIRST_SERVICE, *reached))
     for name in ("kube-scheduler", "kube-controller-manager", "kwok-server"):
         authority.server(name, local)
+    if network is not None:
+        authority.server("registry", (*local, *reached))
+        authority.client("kube-apiserver-kubelet-client", (MASTERS,), file="kubelet-client")
+        authority.client("system:kube-proxy", (), file="kube-proxy-client")
+        authority.client("falaj-network-policies", (), file="network-policies-client")
     service_account_keys(files.certificates)
     for file, user, groups in (
         (ADMIN, "falaj-admin", (MASTERS,)),
@@ -110,11 +132,13 @@ def prepare(files: Files, ports: Ports) -> None:
     ):
         authority.client(user, groups, file=file)
 
-    def access(path: Path, client: str) -> None:
-        text = processes.kubeconfig(ports.server, files.authority, files.pair(client))
+    def access(path: Path, client: str, server: str = ports.server) -> None:
+        text = processes.kubeconfig(server, files.authority, files.pair(client))
         processes.write_private(path, text)
 
-    access(files.kubeconfig, ADMIN)
+    # Whoever uses the cluster isn't in its network.
+    outside = ports.server if network is None else ports.server_at(network.inner)
+    access(files.kubeconfig, ADMIN, outside)
     for name in ("kube-scheduler", "kube-controller-manager", "kwok"):
         client = f"{name.removeprefix('kube-')}-client"
         access(files.configuration(f"{name}.kubeconfig"), client)
@@ -142,7 +166,11 @@ def run(given: Given) -> None:
     supervisor.start(
         "kube-apiserver",
         processes.api_server(
-            binaries / "kube-apiserver", files, ports, webhooks=given.settings.webhooks
+            binaries / "kube-apiserver",
+            files,
+            ports,
+            webhooks=given.settings.webhooks,
+            address=given.network.gateway if given.network is not None else None,
         ),
     )
     wait_until(lambda: ready(ports.api, READY_PATH), supervisor, "the API server", READY_SECONDS)

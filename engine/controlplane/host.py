@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from falaj.engine.controlplane import addons, bringup
+from falaj.engine.controlplane import addons, bringup, real_machines
 from falaj.engine.controlplane.processes import Files, Supervisor
+from falaj.engine.controlplane.real_machines import RealMachines
 from falaj.engine.controlplane.record import Record, Settings
 from falaj.engine.errors import EngineError
 
@@ -33,13 +34,15 @@ def main(folder: Path) -> int:
         signal.signal(number, _leave)
     files = Files(folder)
     settings = Settings.read(files)
-    supervisor = Supervisor(files.logs)
+    supervisor, machines = Supervisor(files.logs), Supervisor(files.logs)
     try:
-        given = _bring_up(files, settings, supervisor)
+        given, real = _bring_up(files, settings, supervisor, machines)
         while True:
             if _cut(settings.lifeline):
                 break
-            _keep_away(given)
+            _keep_away(given, real)
+            if real is not None:
+                real.keep()
             if ended := supervisor.ended():
                 Record(os.getpid(), "failed", ended).write(files)
                 return 1
@@ -51,13 +54,18 @@ def main(folder: Path) -> int:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        machines.kill()
         supervisor.stop()
+        if network := bringup.network_of(settings):
+            real_machines.remove_network(network)
     remove(files)
     return 0
 
 
 def remove(files: Files) -> None:
     """Remove what a control plane wrote; the folder too when nothing else is in it."""
+    if Settings.path(files).exists() and (network := bringup.network_of(Settings.read(files))):
+        real_machines.remove(files, network)
     for path in (files.certificates, files.logs, files.folder / "etcd", files.folder / "users"):
         shutil.rmtree(path, ignore_errors=True)
     shutil.rmtree(files.configuration("").parent / "configuration", ignore_errors=True)
@@ -67,10 +75,13 @@ def remove(files: Files) -> None:
         files.folder.rmdir()
 
 
-def _bring_up(files: Files, settings: Settings, supervisor: Supervisor) -> bringup.Given:
+def _bring_up(
+    files: Files, settings: Settings, supervisor: Supervisor, machines: Supervisor
+) -> tuple[bringup.Given, RealMachines | None]:
+    network = bringup.network_of(settings)
     for left in reversed(range(TRIES)):
         ports = bringup.pick_ports()
-        bringup.prepare(files, ports)
+        bringup.prepare(files, ports, network)
         given = bringup.Given(settings, files, ports, supervisor)
         try:
             bringup.run(given)
@@ -81,8 +92,12 @@ def _bring_up(files: Files, settings: Settings, supervisor: Supervisor) -> bring
             if not left or _TAKEN not in str(error):
                 raise
         else:
+            real = None
+            if network is not None:
+                real = RealMachines(given, network, machines)
+                real.start()
             _ready(given)
-            return given
+            return given, real
     raise AssertionError("the last try raises")
 
 
@@ -90,7 +105,7 @@ def _ready(given: bringup.Given) -> None:
     Record(os.getpid(), "ready", "", given.supervisor.processes).write(given.files)
 
 
-def _keep_away(given: bringup.Given) -> None:
+def _keep_away(given: bringup.Given, real: RealMachines | None) -> None:
     """Kill everything while a file asks for it, or start it again with the data that it left."""
     files, supervisor = given.files, given.supervisor
     if files.away.exists() and supervisor.processes:
@@ -99,6 +114,8 @@ def _keep_away(given: bringup.Given) -> None:
     elif not files.away.exists() and not supervisor.processes:
         bringup.run(given)
         addons.run(given)
+        if real is not None:
+            real.start_registry()
         _ready(given)
 
 

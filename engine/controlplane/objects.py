@@ -214,6 +214,13 @@ class Objects:
             time.sleep(_STEP_SECONDS)
         return self._kinds[api_version][kind]
 
+    def token(self, account: str, namespace: str, seconds: int) -> str:
+        """A token of a service account, valid for so long."""
+        path = f"{self.path('v1', 'ServiceAccount', namespace, account)}/token"
+        spec = {"expirationSeconds": seconds}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return str(self.request("POST", path, body)["status"]["token"])
+
     @staticmethod
     def _each(act: Callable[[Manifest], object], manifests: Iterable[Manifest]) -> None:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:

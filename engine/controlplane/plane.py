@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -16,14 +17,18 @@ from typing import Any, Self
 import psutil
 from kubernetes.client import ApiClient
 
-from falaj.engine.controlplane import addons, binaries, host, processes
+from falaj.engine.controlplane import addons, binaries, host, processes, real_machines
 from falaj.engine.controlplane.addons import install_definitions
+from falaj.engine.controlplane.bringup import network_of
 from falaj.engine.controlplane.certificates import Authority
+from falaj.engine.controlplane.machine_network import NAMESPACES, new_network
 from falaj.engine.controlplane.machines import Machines, Site, parse_pools
 from falaj.engine.controlplane.objects import Manifest, Objects, wait_for
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import HOST, Record, Settings, State
 from falaj.engine.errors import EngineError
+from falaj.engine.files import cache_home, exclusive
+from falaj.engine.progress import to_stderr
 
 START_SECONDS = 600.0
 END_SECONDS = 30.0
@@ -168,6 +173,7 @@ def start(
     controller_settings: Mapping[str, dict[str, Any]] | None = None,
     site: Site | None = None,
     webhooks: bool = True,
+    real: int = 0,
     detached: bool = False,
 ) -> ControlPlane:
     """Start a control plane and return it when it is ready.
@@ -182,6 +188,7 @@ def start(
         site: where the machines stand.
         webhooks: whether those that charts declare are called. Their pods are simulated and answer
             nothing, so that a stack which installs whole charts needs False.
+        real: real machines beside the simulated ones, as many: each has a kubelet and containers.
         detached: whether it goes on when this process ends; default: it ends too, even if this
             process is killed.
 
@@ -189,20 +196,31 @@ def start(
         EngineError: one runs there already, the folder holds other things, or it doesn't start.
     """
     pools = parse_pools(nodes)
+    if real and (lacking := real_machines.lacking()):
+        raise EngineError("this computer can't run real machines; it lacks " + "; ".join(lacking))
     folder = Path(tempfile.mkdtemp(prefix="falaj-cluster-")) if folder is None else folder
     files = Files(folder.absolute())
     _claim(files)
-    Settings(
+    settings = Settings(
         binaries=binaries.ensure(
-            (binaries.CORE, *controllers, *([addons.DEFINITIONS] if crds else []))
+            (
+                binaries.CORE,
+                *controllers,
+                *([addons.DEFINITIONS] if crds else []),
+                *(binaries.REAL if real else ()),
+            )
         ),
         lifeline=not detached,
         controllers=tuple(controllers),
         webhooks=webhooks,
         definitions=tuple(crds),
         controller_settings=dict(controller_settings or {}),
-    ).write(files)
-    process = _start_keeper(files, detached=detached)
+        real=real,
+        real_labels=real_machines.labels(site or Site()) if real else {},
+        network=_network() if real else None,
+    )
+    settings.write(files)
+    process = _start_keeper(files, settings, detached=detached)
     try:
         _wait(files, process)
         plane = ControlPlane(files.folder, process)
@@ -245,12 +263,24 @@ def _claim(files: Files) -> None:
     files.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _start_keeper(files: Files, *, detached: bool) -> subprocess.Popen[bytes]:
+def _network() -> dict[str, str]:
+    """Make the network of a control plane with real machines; its names and addresses."""
+    lock = cache_home() / "controlplane" / "networks.lock"
+    with exclusive(lock, to_stderr, "a network for machines"):
+        network = new_network()
+        network.make()
+    return asdict(network)
+
+
+def _start_keeper(files: Files, settings: Settings, *, detached: bool) -> subprocess.Popen[bytes]:
+    network = network_of(settings)
+    inside = ["nsenter", f"--net={NAMESPACES / network.namespace}", "--"] if network else []
     files.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (files.logs / "host.log").open("ab") as log:
         return subprocess.Popen(
             # The package knows this module already, which runpy warns of.
             [
+                *inside,
                 sys.executable,
                 "-P",
                 "-W",

@@ -151,6 +151,9 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE = "10.96.0.1"
 """The address of the service `kubernetes`: the first of the range."""
+RESOLVER = "10.96.0.10"
+"""The address of the service `kube-dns`, where one runs."""
+CLUSTER_DOMAIN = "cluster.local"
 
 #: A machine counts as dead after this time without a renewal of its lease (the vendor's default
 #: is 50), so that tests of dying machines needn't wait. kwok renews a lease after a quarter of its
@@ -172,11 +175,16 @@ class Ports:
     controller_manager: int
     kwok: int
     controllers: tuple[int, ...] = ()
+    registry: int = 0
 
     @property
     def server(self) -> str:
-        """The API server's address."""
-        return f"https://{LOOPBACK}:{self.api}"
+        """The API server's address, for what runs beside it."""
+        return self.server_at(LOOPBACK)
+
+    def server_at(self, address: str) -> str:
+        """The API server's address, for who reaches it there."""
+        return f"https://{address}:{self.api}"
 
 
 @dataclass(frozen=True)
@@ -199,6 +207,15 @@ class Files:
     def logs(self) -> Path:
         """Folder of the processes' logs."""
         return self.folder / "logs"
+
+    @property
+    def machines(self) -> Path:
+        """Folder of real machines."""
+        return self.folder / "machines"
+
+    def machine(self, name: str) -> Path:
+        """A real machine's folder."""
+        return self.machines / name
 
     @property
     def away(self) -> Path:
@@ -248,8 +265,13 @@ def etcd(binary: Path, files: Files, ports: Ports) -> list[str]:
     ]
 
 
-def api_server(binary: Path, files: Files, ports: Ports, *, webhooks: bool) -> list[str]:
-    """RBAC and Node authorisation, certificates and service account tokens, encryption, audit."""
+def api_server(
+    binary: Path, files: Files, ports: Ports, *, webhooks: bool, address: str | None = None
+) -> list[str]:
+    """RBAC and Node authorisation, certificates and service account tokens, encryption, audit.
+
+    ``address`` is where real machines and their pods reach it; None where there are none.
+    """
     left_out = [] if webhooks else ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"]
     own, client, account = (files.pair(name) for name in ("apiserver", "etcd", "service-account"))
     return [
@@ -258,7 +280,6 @@ def api_server(binary: Path, files: Files, ports: Ports, *, webhooks: bool) -> l
         f"--etcd-cafile={files.authority}",
         f"--etcd-certfile={client.certificate}",
         f"--etcd-keyfile={client.key}",
-        f"--bind-address={LOOPBACK}",
         f"--secure-port={ports.api}",
         f"--tls-cert-file={own.certificate}",
         f"--tls-private-key-file={own.key}",
@@ -269,8 +290,7 @@ def api_server(binary: Path, files: Files, ports: Ports, *, webhooks: bool) -> l
         f"--service-account-key-file={files.certificates / 'service-account.pub'}",
         f"--service-account-signing-key-file={account.key}",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
-        # The service `kubernetes` has no endpoints: loopback is not allowed as one.
-        "--endpoint-reconciler-type=none",
+        *(_among_machines(files, address) if address else _alone()),
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
         *([f"--disable-admission-plugins={','.join(left_out)}"] if left_out else []),
@@ -284,6 +304,28 @@ def api_server(binary: Path, files: Files, ports: Ports, *, webhooks: bool) -> l
         "--audit-log-maxbackup=1",
         "--profiling=false",
         "--v=1",
+    ]
+
+
+def _alone() -> list[str]:
+    return [
+        f"--bind-address={LOOPBACK}",
+        # The service `kubernetes` has no endpoints: loopback is not allowed as one.
+        "--endpoint-reconciler-type=none",
+    ]
+
+
+def _among_machines(files: Files, address: str) -> list[str]:
+    kubelets = files.pair("kubelet-client")
+    return [
+        "--bind-address=0.0.0.0",  # of a network namespace of its own
+        f"--advertise-address={address}",
+        # Webhooks by the addresses of their pods: no kube-proxy runs beside it.
+        "--enable-aggregator-routing=true",
+        f"--kubelet-client-certificate={kubelets.certificate}",
+        f"--kubelet-client-key={kubelets.key}",
+        f"--kubelet-certificate-authority={files.authority}",
+        "--kubelet-preferred-address-types=InternalIP",
     ]
 
 
@@ -426,13 +468,17 @@ class Supervisor:
         for name in chosen:
             self._end(self._running.pop(name))
 
-    def kill(self) -> None:
-        """End all processes at once and without a word, as a power cut does."""
-        for process in self._running.values():
+    def has_ended(self, name: str) -> bool:
+        """Whether a process that was started has ended by itself."""
+        return self._running[name].poll() is not None
+
+    def kill(self, *names: str) -> None:
+        """End these processes, by default all, at once and without a word, as a power cut does."""
+        chosen = [self._running.pop(name) for name in names or tuple(self._running)]
+        for process in chosen:
             process.kill()
-        for process in self._running.values():
+        for process in chosen:
             process.wait()
-        self._running.clear()
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:

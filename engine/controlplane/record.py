@@ -32,6 +32,12 @@ class Settings:
     controller_settings: dict[str, dict[str, Any]] = field(
         default_factory=dict[str, dict[str, Any]]
     )
+    real: int = 0
+    """How many real machines."""
+    real_labels: dict[str, str] = field(default_factory=dict[str, str])
+    """Of their nodes."""
+    network: dict[str, str] | None = None
+    """Names and addresses of the network that real machines need."""
 
     @staticmethod
     def path(files: Files) -> Path:

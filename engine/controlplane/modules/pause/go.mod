@@ -1,0 +1,3 @@
+module falaj/pause
+
+go 1.26.0

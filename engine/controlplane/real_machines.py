@@ -1,0 +1,260 @@
+"""Real machines beside a control plane: what they need of this computer, their life and death.
+
+Who keeps the control plane keeps them as well: it makes their folders, starts them, and ends one
+while a file asks for it. What runs in one says `machine`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.engine.controlplane import machine, processes, registry
+from falaj.engine.controlplane.bringup import READY_SECONDS, Given
+from falaj.engine.controlplane.certificates import Authority
+from falaj.engine.controlplane.machine import CONTROL_GROUPS, Machine
+from falaj.engine.controlplane.machine_network import PODS, Network
+from falaj.engine.controlplane.machines import Pool, Site, machines
+from falaj.engine.controlplane.machines import labels as node_labels
+from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.engine.controlplane.processes import Files, Supervisor, wait_until
+from falaj.engine.controlplane.registry import Registry
+from falaj.engine.errors import EngineError
+
+MOST: Final = 8
+"""Of one control plane: each kubelet takes about 100 MB, and its containers."""
+PROGRAMS: Final = ("containerd", "kubelet", "kube-proxy", "network-policies")
+"""What runs on each."""
+#: Hierarchies of control groups that a kubelet and runc need.
+_CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
+_POLICIES_USER: Final = "falaj-network-policies"
+
+
+def lacking() -> list[str]:
+    """What this computer lacks to run real machines, each with what to do; nothing: it can."""
+    if sys.platform != "linux":
+        return [f"Linux: this is {sys.platform}"]
+    found: list[str] = []
+    if os.geteuid() != 0:
+        found.append("root, who makes namespaces, mounts and control groups: run it as root")
+    found += [
+        f"the command {each}: on Debian, as root, apt-get install {package}"
+        for each, package in (
+            ("ip", "iproute2"), ("nsenter", "util-linux"), ("unshare", "util-linux"),
+            ("mount", "mount"), ("nft", "nftables"), ("runc", "runc"), ("conntrack", "conntrack"),
+            ("iptables", "iptables"), ("ipset", "ipset"),
+        )
+        if shutil.which(each) is None
+    ]  # fmt: skip
+    filesystems = Path("/proc/filesystems").read_text(encoding="utf-8").split()
+    if "overlay" not in filesystems:
+        found.append("the file system overlay, in which containers have theirs: load its module")
+    missing = [each for each in _CONTROLLERS if not (CONTROL_GROUPS / each).is_dir()]
+    if missing:
+        found.append(
+            f"control groups of version 1 ({', '.join(missing)}) below {CONTROL_GROUPS}: machines "
+            "with version 2 alone aren't known yet"
+        )
+    if not found and (said := _kernel()):
+        found.append(said)
+    return found
+
+
+def _kernel() -> str:
+    """What the kernel refuses of what policies need; empty where it has all."""
+    wanted = (
+        "nft add table ip t",
+        "ipset create t hash:ip",
+        "iptables -A FORWARD -m comment --comment t -m set --match-set t src -j ACCEPT",
+    )
+    tried = subprocess.run(
+        ["unshare", "--net", "sh", "-ec", "\n".join(wanted)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if tried.returncode == 0:
+        return ""
+    said = tried.stderr.strip().splitlines()
+    return f"nf_tables and sets of addresses in the kernel: {said[0] if said else 'none'}"
+
+
+def labels(site: Site) -> dict[str, str]:
+    """What nodes of real machines say: they are of the pool of plain processors.
+
+    Who they are and what they run on, the kubelet says itself.
+    """
+    pool = Pool(machines()["cpu"], "", 1)
+    said = node_labels(pool, 0, site)
+    return {key: value for key, value in said.items() if not key.startswith("kubernetes.io/")}
+
+
+def machine_names(number: int) -> list[str]:
+    """Of so many machines."""
+    return [f"real-{each}" for each in range(1, number + 1)]
+
+
+@dataclass
+class RealMachines:
+    """The machines of one control plane, as its keeper has them."""
+
+    given: Given
+    network: Network
+    supervisor: Supervisor
+    """Of the machines alone: one that ends doesn't end the control plane."""
+
+    def start_registry(self) -> str:
+        """Start the registry; the digest of what holds pods' namespaces, which is in it.
+
+        Raises:
+            EngineError: it ended, or doesn't get ready.
+        """
+        given, files = self.given, self.given.files
+        binaries, port = given.settings.binaries, given.ports.registry
+        (files.folder / "registry").mkdir(mode=0o700, exist_ok=True)
+        given.supervisor.start(
+            "registry", registry.command(Path(binaries["registry"]) / "registry", files, port)
+        )
+        wait_until(
+            lambda: processes.listens(port), given.supervisor, "the registry", READY_SECONDS
+        )
+        here = Registry(f"{processes.LOOPBACK}:{port}", files.authority)
+        pause = Path(binaries["pause"]) / "pause"
+        return here.push_program("falaj/pause", {"pause": pause}, ["/pause"])
+
+    def start(self) -> None:
+        """Start the registry and all machines; returns when all are ready.
+
+        Raises:
+            EngineError: one doesn't get ready.
+        """
+        given, files = self.given, self.given.files
+        digest = self.start_registry()
+        objects = Objects.of(str(files.kubeconfig))
+        try:
+            _allow_policies(objects)
+            names = machine_names(given.settings.real)
+            for number, name in enumerate(names, 1):
+                self._write(number, name, f"falaj/pause@{digest}")
+                self._start(number, name)
+
+            def all_ready() -> bool:
+                ended = [each for each in names if self.supervisor.has_ended(each)]
+                if ended:
+                    raise EngineError(
+                        f"{ended[0]} did not get ready:\n{self.supervisor.last_words(ended[0])}"
+                    )
+                return all(_is_ready(objects.get("v1", "Node", each)) for each in names)
+
+            wait_for(all_ready, f"{', '.join(names)} are ready", READY_SECONDS)
+        except TimeoutError as error:
+            raise EngineError(f"{error}; logs: {files.machines}/*/log") from error
+        finally:
+            objects.close()
+
+    def keep(self) -> None:
+        """End machines that are to be off, start those that aren't any more."""
+        for number, name in enumerate(machine_names(self.given.settings.real), 1):
+            off = (self.given.files.machine(name) / "off").exists()
+            running = name in self.supervisor.processes
+            if running and (off or self.supervisor.has_ended(name)):
+                self.supervisor.kill(name)
+            elif not running and not off:
+                self._start(number, name)
+
+    def _start(self, number: int, name: str) -> None:
+        """As after a power cut: nothing is left of its network."""
+        self.network.remove_machine(number)
+        others = range(1, self.given.settings.real + 1)
+        self.network.add_machine(number, [each for each in others if each != number])
+        self.supervisor.start(name, machine.command(Machine.read(self.given.files.machine(name))))
+
+    def _write(self, number: int, name: str, pause: str) -> None:
+        """Write a machine's folder."""
+        given, files, network = self.given, self.given.files, self.network
+        folder = files.machine(name)
+        folder.mkdir(parents=True, mode=0o700)
+        address = network.address(number)
+        registry_address = f"{network.gateway}:{given.ports.registry}"
+        made = Machine(
+            name=name,
+            folder=str(folder),
+            namespace=network.machine_namespace(number),
+            group=f"{network.namespace}/{name}",
+            address=address,
+            pods=network.pods(number),
+            cluster=str(PODS),
+            gateway=network.gateway,
+            binaries=given.settings.binaries,
+            sandbox_image=f"{registry_address}/{pause}",
+            registry=registry_address,
+            labels=given.settings.real_labels,
+            taints=[],
+        )
+        made.write()
+        machine.prepare(made)
+        authority = Authority(files.certificates)
+        server = authority.server(f"{name}-kubelet", (name, address))
+        shutil.copyfile(server.certificate, folder / "kubelet-server.crt")
+        shutil.copyfile(server.key, folder / "kubelet-server.key")
+        shutil.copyfile(files.authority, folder / "ca.crt")
+        kubelet = authority.client(f"system:node:{name}", ("system:nodes",), file=f"{name}-node")
+        for file, pair in (
+            ("kubelet", kubelet),
+            ("kube-proxy", files.pair("kube-proxy-client")),
+            ("network-policies", files.pair("network-policies-client")),
+        ):
+            text = processes.kubeconfig(
+                given.ports.server_at(network.gateway), files.authority, pair
+            )
+            processes.write_private(folder / f"{file}.kubeconfig", text)
+
+
+def remove(files: Files, network: Network) -> None:
+    """Remove what machines leave, after their processes have ended."""
+    remove_network(network)
+    shutil.rmtree(files.machines, ignore_errors=True)
+    shutil.rmtree(files.folder / "registry", ignore_errors=True)
+
+
+def remove_network(network: Network) -> None:
+    """Remove namespaces and control groups, after their processes have ended."""
+    network.remove()
+    machine.remove_group(network.namespace)
+
+
+def _is_ready(node: dict[str, Any] | None) -> bool:
+    conditions = node["status"].get("conditions") or [] if node else []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _allow_policies(objects: Objects) -> None:
+    """Let who enforces network policies read what they name."""
+    about = {"name": _POLICIES_USER}
+    objects.apply(
+        [
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+             "metadata": about,
+             "rules": [
+                 {"apiGroups": [""],
+                  "resources": ["pods", "nodes", "namespaces", "services", "endpoints"],
+                  "verbs": ["get", "list", "watch"]},
+                 {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"],
+                  "verbs": ["get", "list", "watch"]},
+                 {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"],
+                  "verbs": ["list", "watch"]},
+             ]},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+             "metadata": about,
+             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                         "name": _POLICIES_USER},
+             "subjects": [{"kind": "User", "name": _POLICIES_USER,
+                           "apiGroup": "rbac.authorization.k8s.io"}]},
+        ]
+    )  # fmt: skip
