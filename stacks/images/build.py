@@ -120,6 +120,22 @@ class Recipe:
     """Packages and modules below ``workloads`` that are copied."""
     run_base: str
     """Short name of the image that it runs on."""
+    has_gpus: bool = True
+    """Whether it may run on GPUs; else what only they need is left out."""
+
+    def wheels(self, machine: str) -> list[Wheel]:
+        """What is installed in it on a machine, ``amd64`` or ``arm64``.
+
+        Raises:
+            StackError: the requirements can't be read.
+        """
+        found = pinned(ROOT / "requirements" / self.requirements, machine)
+        return found if self.has_gpus else [each for each in found if not _of_gpus(each.name)]
+
+
+def _of_gpus(package: str) -> bool:
+    """Whether a package is of CUDA; what reads GPUs' metrics is plain Python, and finds none."""
+    return package != "nvidia-ml-py" and package.startswith(("cuda-", "nvidia-", "triton"))
 
 
 #: What every workload may import: all modules at the top but the client of the demonstration.
@@ -144,7 +160,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         ),
         Recipe(
             "falaj-training-cpu", "training-cpu.Containerfile", "image-training.txt", _TRAINING,
-            "base-distroless",
+            "base-distroless", has_gpus=False,
         ),
         Recipe(
             "falaj-workspace", "workspace.Containerfile", "image-workspace.txt",
@@ -197,7 +213,8 @@ def stage(
         StackError: wheels can't be had, or a source is missing.
     """
     shutil.copyfile(FOLDER / recipe.containerfile, folder / "Containerfile")
-    shutil.copyfile(FOLDER / "finish.py", folder / "finish.py")
+    for script in ("finish.py", *(() if recipe.has_gpus else ("without_cuda.py",))):
+        shutil.copyfile(FOLDER / script, folder / script)
     (folder / "requirements.txt").write_text(as_requirements(wheels), encoding="utf-8")
     (folder / "sbom.cdx.json").write_text(bom, encoding="utf-8")
     copy_sources(recipe, folder)
@@ -312,7 +329,7 @@ def build_image(
     """
     target = out / recipe.name
     target.mkdir(parents=True, exist_ok=True)
-    installed = pinned(ROOT / "requirements" / recipe.requirements, machine)
+    installed = recipe.wheels(machine)
     bom = sbom(image, bases[recipe.run_base], installed, epoch=epoch)
     (target / "sbom.cdx.json").write_text(bom, encoding="utf-8")
     layout = target / "layout"
