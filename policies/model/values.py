@@ -13,6 +13,8 @@ from typing import Any, Final
 Path = tuple[str | int, ...]
 #: Letters of a value that a reason repeats.
 _LONGEST: Final = 100
+#: What is neither a mapping nor a list, and is told at once: most values are.
+_SCALARS: Final = (str, bytes, int, float, type(None))
 
 
 class Unknown:
@@ -54,6 +56,8 @@ def is_unknown(value: object) -> bool:
 
 def holds_unknown(value: Any) -> bool:
     """Whether a value can't be seen, or has such a value at any depth."""
+    if isinstance(value, _SCALARS):
+        return False
     if isinstance(value, Mapping):
         return any(holds_unknown(each) for each in value.values())
     if is_list(value):
@@ -63,7 +67,7 @@ def holds_unknown(value: Any) -> bool:
 
 def is_list(value: object) -> bool:
     """Whether a value is a list, which a text is not."""
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return not isinstance(value, _SCALARS) and isinstance(value, Sequence)
 
 
 def is_true(value: object) -> bool:

@@ -126,7 +126,7 @@ def read(value: object, path: str | Path = ()) -> Document:
 def _of(value: Any, at: Path, *, in_text: bool) -> Document:
     if not isinstance(value, Mapping):
         return Document(())
-    given = _element(value, "statement", "statements")
+    given = _element(_elements(value), "statement")
     if is_unknown(given):
         return Document((), _spell((*at, "Statement")), "can't be known yet")
     one = isinstance(given, Mapping)
@@ -144,19 +144,27 @@ def _spell(path: Path) -> str:
     return f"{head}{'.' if head and rest and rest[0] != '[' else ''}{rest}"
 
 
-def _element(value: Mapping[Any, Any], *names: str) -> Any:
-    for key, found in value.items():
-        if str(key).lower() in names and found is not None:
-            return found
-    return ABSENT
+def _elements(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """What a mapping says, by its keys in small letters; of two such keys the first."""
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        if each is not None:
+            found.setdefault(str(key).lower(), each)
+    return found
+
+
+def _element(elements: Mapping[str, Any], name: str) -> Any:
+    """An element by its name, or by the plural that SDKs' own types have."""
+    return elements.get(name, elements.get(f"{name}s", ABSENT))
 
 
 def _statement(given: Any, path: str) -> Statement:
     hidden: set[str] = set()
     if not isinstance(given, Mapping):
         given, hidden = {}, {"*"}
+    elements = _elements(given)
     named = {
-        name: _element(given, name, name + "s")
+        name: _element(elements, name)
         for name in (
             "action", "notaction", "resource", "notresource", "principal", "notprincipal",
             "condition", "effect",
@@ -165,7 +173,7 @@ def _statement(given: Any, path: str) -> Statement:
     hidden |= {name for name, each in named.items() if holds_unknown(each)}
     return Statement(
         path=path,
-        sid=text(_element(given, "sid")),
+        sid=text(elements.get("sid")),
         # What nobody can see may allow.
         is_allow=is_unknown(named["effect"])
         or text(named["effect"]).lower() == "allow"

@@ -143,9 +143,7 @@ def decoded(leaf: Leaf) -> str:
     if not isinstance(leaf.value, str):
         return ""
     given: str = leaf.value
-    if re.search(r"userdata|base64|customdata", leaf.key, re.IGNORECASE) and _BASE64.fullmatch(
-        given
-    ):
+    if _ENCODED.search(leaf.key) and _BASE64.fullmatch(given):
         try:
             return base64.b64decode(given, validate=False).decode("utf-8", "replace")
         except (binascii.Error, ValueError):

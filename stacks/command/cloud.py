@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from falaj.engine.files import data_home, replace_file
-from falaj.stacks.command import operation, project
+from falaj.stacks.command import operation, project, testplane
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
@@ -67,6 +67,8 @@ def _prepare_in_cluster(stack: StackFile, settings: InClusterSettings, *, sandbo
 def closing(outputs: Mapping[str, Any], stack: StackFile, *, sandbox: bool) -> str:
     """The closing text of ``up``: where it is, what its machines cost, how to go on."""
     where = "the sandbox's stand-in for " if sandbox else ""
+    if sandbox and testplane.is_used():
+        where = "the test control plane in place of "
     lines = [f"Stack {stack.name} is in {where}{outputs.get('place', 'its place')}"]
     rows = _machines(outputs)
     if len(rows) > 1:

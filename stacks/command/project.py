@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from falaj.engine.files import replace_file, stack_home
-from falaj.stacks.command import installation
+from falaj.stacks.command import installation, testplane
 from falaj.stacks.command.installation import ROOT
 from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
@@ -236,15 +236,18 @@ def command(verb: str, stack: StackFile, *, sandbox: bool = False, quiet: bool =
         quiet: what it prints is read by another program.
     """
     project = stack.project
-    if project.root == installation.ROOT and installation.is_clone():
+    plane = testplane.options(make=True) if sandbox else ""
+    by_make = not plane.startswith(" --")
+    if by_make and project.root == installation.ROOT and installation.is_clone():
         arguments = ["make", *(["-s"] if quiet else [])]
         if Path.cwd() != project.root:
             arguments += ["-C", str(project.root)]
         arguments.append(verb)
         if stack.name != _DEFAULT:
             arguments.append(f"STACK={stack.name}")
-        return shlex.join(arguments) + (" SANDBOX=1" if sandbox else "")
-    return falaj(verb, stack) + (" --sandbox" if sandbox else "")
+        return shlex.join(arguments) + (f" SANDBOX=1{plane}" if sandbox else "")
+    plane = testplane.options(make=False)
+    return falaj(verb, stack) + (f" --sandbox{plane}" if sandbox else "")
 
 
 def falaj(arguments: str, stack: StackFile) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from falaj.engine.files import data_home
@@ -26,6 +27,26 @@ def use_cluster(kubeconfig: str, *, sandbox: bool) -> None:
             "control planes\n  a real cluster is named in the stack's file: falaj:context"
         )
     os.environ[CLUSTER_VARIABLE] = kubeconfig or str(_running())
+
+
+def is_used() -> bool:
+    """Whether the sandbox applies objects to a test control plane."""
+    return CLUSTER_VARIABLE in os.environ
+
+
+def options(*, make: bool) -> str:
+    """What a command needs to go to the same control plane; nothing where none is used.
+
+    Args:
+        make: whether it is for ``make``, which knows the one of ``falaj cluster up`` alone.
+    """
+    given = os.environ.get(CLUSTER_VARIABLE)
+    if given is None:
+        return ""
+    usual = given == str((data_home() / "cluster" / "kubeconfig").absolute())
+    if make and usual:
+        return " CLUSTER=1"
+    return " --cluster" if usual else f" --cluster {shlex.quote(given)}"
 
 
 def _running() -> Path:

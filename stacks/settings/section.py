@@ -24,6 +24,7 @@ class Section(BaseModel):
     """A group of keys: unknown ones are refused, names are written in camelCase."""
 
     model_config = ConfigDict(
+        defer_build=True,
         extra="forbid",
         frozen=True,
         alias_generator=to_camel,

@@ -74,7 +74,9 @@ def test_platform_and_workloads_from_nothing_to_nothing(
         return done.stdout
 
     before = inventory(bare.objects)
-    assert counts(run("up", CLUSTER))["created"] > 500
+    printed = run("up", CLUSTER)
+    assert counts(printed)["created"] > 500
+    assert f"--sandbox --cluster {bare.kubeconfig}" in printed, "how to go on, with this cluster"
     namespaces = {each["metadata"]["name"] for each in bare.objects.list("v1", "Namespace")}
     assert {"kueue-system", "cert-manager", "acme-training", "acme-serving"} <= namespaces
     # The quota controller looks for kinds that are new, and counts them, every half minute.

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from falaj.engine.files import data_home
+from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.command import __main__ as command
+from falaj.stacks.command import installation, project
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
@@ -112,3 +114,21 @@ def test_settings_reference_lists_nested_keys(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     assert "falaj:training.epochs" in printed
     assert "a whole number from 1024 to 65535" in printed
+
+
+def test_commands_that_are_told_go_where_this_one_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next command of a stack on a test control plane names it as well."""
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
+    stack = StackFile("onprem-cluster", Project.find(installation.ROOT))
+    monkeypatch.delenv(CLUSTER_VARIABLE, raising=False)
+    assert "CLUSTER" not in project.command("up", stack, sandbox=True)
+    monkeypatch.setenv(CLUSTER_VARIABLE, str(tmp_path / "cluster" / "kubeconfig"))
+    told = project.command("up", stack, sandbox=True)
+    assert told.endswith("STACK=onprem-cluster SANDBOX=1 CLUSTER=1")
+    assert "luster" not in project.command("up", stack).replace("onprem-cluster", "")
+    monkeypatch.setenv(CLUSTER_VARIABLE, "/srv/a plane/kubeconfig")
+    told = project.command("up", stack, sandbox=True)
+    assert told.endswith("--sandbox --cluster '/srv/a plane/kubeconfig'")
+    assert "make" not in told
