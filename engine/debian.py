@@ -33,48 +33,61 @@ def program(name: str) -> Path:
         return Path(found)
     package = PACKAGES[name]
     try:
-        folder = _unpacked(package)
+        [folder] = unpacked([package])
     except OSError as error:
         raise explain_os_error(error, f"unpacking Debian's package {package}") from error
     return folder / "usr/bin" / name
 
 
-def _unpacked(package: str) -> Path:
+def unpacked(packages: Sequence[str]) -> list[Path]:
+    """The folders of packages' contents, in that order; what is missing is fetched.
+
+    Raises EngineError: one can't be had.
+    """
+    named = ", ".join(packages)
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise EngineError(
-            f"{package} isn't on the PATH, and this machine has no packages of Debian: install it "
-            "so that its programs are"
+            f"{named}: this machine has no packages of Debian; install what is missing so that "
+            "its programs are on the PATH"
         )
     above = cache_home() / "debian"
     above.mkdir(parents=True, exist_ok=True)
-    with exclusive(above / f"{package}.lock", to_stderr, package):
-        file = _file(package)
-        folder = above / file.removesuffix(".deb")
-        if not folder.is_dir():
+    with exclusive(above / "packages.lock", to_stderr, named):
+        files = _files(packages, above)
+        folders = {package: above / files[package].removesuffix(".deb") for package in packages}
+        missing = [package for package, folder in folders.items() if not folder.is_dir()]
+        if missing:
             with tempfile.TemporaryDirectory(prefix="unfinished-", dir=above) as scratch:
                 # As root, apt would have another user fetch, who may not write here.
-                _run(["apt-get", "-o", "APT::Sandbox::User=root", "download", package], scratch)
-                [fetched] = Path(scratch).glob("*.deb")
-                _run(["dpkg-deb", "-x", fetched.name, "content"], scratch)
-                (Path(scratch) / "content").rename(folder)
-    return folder
+                fetch = ["apt-get", "-o", "APT::Sandbox::User=root", "download", *missing]
+                _run(fetch, scratch)
+                for package in missing:
+                    name = folders[package].name
+                    _run(["dpkg-deb", "-x", f"{name}.deb", name], scratch)
+                    (Path(scratch) / name).rename(folders[package])
+    return list(folders.values())
 
 
-def _file(package: str) -> str:
-    """The name of the file that apt would fetch, with the version in it."""
-    ask = ["apt-get", "download", "--print-uris", package]
+def _files(packages: Sequence[str], folder: Path) -> dict[str, str]:
+    """The name of the file that apt would fetch into a folder, by package: a version is in it."""
+    ask = ["apt-get", "download", "--print-uris", *packages]
     try:
-        answer = _run(ask)
+        answer = _run(ask, folder)
     except EngineError:
         # A new machine has no lists of packages; who isn't root can't get them.
         if os.geteuid() != 0:
             raise
         _run(["apt-get", "update"])
-        answer = _run(ask)
-    return answer.split()[1]
+        answer = _run(ask, folder)
+    # Each line: the address, the name, the size, and a hash; in an order of apt's own.
+    names = (line.split()[1] for line in answer.splitlines())
+    found = {name.partition("_")[0]: name for name in names}
+    if missing := [each for each in packages if each not in found]:
+        raise EngineError(f"apt knows no file of {', '.join(missing)}")
+    return found
 
 
-def _run(command: Sequence[str], folder: str | None = None) -> str:
+def _run(command: Sequence[str], folder: str | Path | None = None) -> str:
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=_SECONDS
     )

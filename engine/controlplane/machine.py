@@ -278,6 +278,16 @@ def command(machine: Machine) -> list[str]:
     return [sys.executable, "-P", "-m", PROGRAM, machine.folder]
 
 
+def is_first(line: Sequence[str]) -> bool:
+    """Whether a command line is of a machine's first process."""
+    return PROGRAM in line and line[-1] == _INSIDE
+
+
+def program_of(executable: str) -> str:
+    """What a machine calls the program that runs a file of that name."""
+    return {"kube-router": "network-policies"}.get(executable, executable)
+
+
 def _enter(machine: Machine) -> None:
     make_group(machine.group)
     for hierarchy in hierarchies():

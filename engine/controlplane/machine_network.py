@@ -13,11 +13,14 @@ from __future__ import annotations
 import ipaddress
 import json
 import secrets
+import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from falaj.engine.errors import EngineError
 
@@ -30,6 +33,8 @@ PODS: Final = ipaddress.ip_network("10.244.0.0/16")
 """Ranges of pods, one of 256 addresses for each machine."""
 #: Between this computer and a control plane, four addresses each: on this computer they are seen.
 _UPLINKS: Final = ipaddress.ip_network("10.251.0.0/20")
+_OUTER: Final = "fj-"
+"""Beginning of the names of this computer's interfaces to them."""
 _BRIDGE: Final = "machines"
 _SECONDS: Final = 60
 
@@ -65,7 +70,7 @@ class Network:
 
     @property
     def _interface(self) -> str:
-        return f"fj-{self.key}"
+        return f"{_OUTER}{self.key}"
 
     def machine_namespace(self, number: int) -> str:
         """Of the machine of that number, from 1."""
@@ -148,6 +153,20 @@ def new_network() -> Network:
         if not any(candidate.overlaps(each) for each in taken if each.version == 4):
             return Network(secrets.token_hex(3), str(candidate))
     raise EngineError(f"no range of {_UPLINKS} is free: end other clusters of this computer")
+
+
+def leads_to(host: str) -> bool:
+    """Whether an address is a control plane's of this computer: by an uplink that ends here."""
+    try:
+        wanted = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return wanted in _UPLINKS and any(
+        wanted in ipaddress.ip_network(f"{each.address}/{each.netmask}", strict=False)
+        for name, found in psutil.net_if_addrs().items()
+        for each in found
+        if name.startswith(_OUTER) and each.family == socket.AF_INET
+    )
 
 
 def _routes() -> list[str]:

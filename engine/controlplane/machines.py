@@ -401,8 +401,10 @@ class Machines:
         return names
 
 
-def is_ready(found: dict[str, Any]) -> bool:
-    """Whether a node is ready and takes pods."""
+def is_ready(found: dict[str, Any] | None) -> bool:
+    """Whether a node is there, ready, and takes pods."""
+    if found is None:
+        return False
     conditions = found["status"].get("conditions") or []
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     held = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}

@@ -25,6 +25,7 @@ from falaj.engine.controlplane.machine_network import NAMESPACES, new_network
 from falaj.engine.controlplane.machines import Machines, Site, parse_pools
 from falaj.engine.controlplane.objects import Manifest, Objects, wait_for
 from falaj.engine.controlplane.processes import Files
+from falaj.engine.controlplane.real_machines import RealMachines
 from falaj.engine.controlplane.record import HOST, Record, Settings, State
 from falaj.engine.errors import EngineError
 from falaj.engine.files import cache_home, exclusive
@@ -71,6 +72,12 @@ class ControlPlane:
     ) -> list[dict[str, Any]]:
         """Apply manifests server-side and strictly, as the administrator. Raises ApiException."""
         return self.objects.apply(manifests, dry_run=dry_run)
+
+    @cached_property
+    def real(self) -> RealMachines:
+        """The real machines, where it has some."""
+        settings = Settings.read(self.files)
+        return RealMachines(self.objects, self.files, settings.real, self.record.registry)
 
     @cached_property
     def machines(self) -> Machines:

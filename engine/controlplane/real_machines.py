@@ -12,14 +12,16 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import psutil
 
 from falaj.engine.controlplane import machine, processes, registry
 from falaj.engine.controlplane.bringup import READY_SECONDS, Given
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, Machine
 from falaj.engine.controlplane.machine_network import PODS, Network
-from falaj.engine.controlplane.machines import Pool, Site, machines
+from falaj.engine.controlplane.machines import Pool, Site, is_ready, machines
 from falaj.engine.controlplane.machines import labels as node_labels
 from falaj.engine.controlplane.objects import Objects, wait_for
 from falaj.engine.controlplane.processes import Files, Supervisor, wait_until
@@ -100,8 +102,72 @@ def machine_names(number: int) -> list[str]:
     return [f"real-{each}" for each in range(1, number + 1)]
 
 
-@dataclass
 class RealMachines:
+    """The real machines of a control plane that runs, for whoever uses it."""
+
+    def __init__(self, objects: Objects, files: Files, number: int, registry: str) -> None:
+        self._objects = objects
+        self._files = files
+        self.names = machine_names(number)
+        self.registry = Registry(registry, files.authority)
+        """Where they get images from."""
+
+    def log(self, name: str, program: str) -> Path:
+        """The log of a machine's program, one of `PROGRAMS`."""
+        return self._files.machine(name) / "log" / f"{program}.log"
+
+    def cut_power(self, name: str) -> None:
+        """End a machine at once: everything on it is gone, and the cluster isn't told."""
+        (self._files.machine(name) / "off").touch(mode=0o600)
+        wait_for(lambda: not self._runs(name), f"{name} is off")
+
+    def give_power(self, name: str) -> None:
+        """Start a machine that was off: with its disk, as after a power cut."""
+        (self._files.machine(name) / "off").unlink(missing_ok=True)
+        self._wait_until_ready(name)
+
+    def hold(self, name: str, program: str) -> None:
+        """Kill a program of a machine, and keep it from starting again."""
+        held = self._files.machine(name) / "held"
+        held.mkdir(mode=0o700, exist_ok=True)
+        (held / program).touch(mode=0o600)
+        wait_for(lambda: program not in self._programs(name), f"{program} of {name} is held")
+
+    def release(self, name: str, program: str) -> None:
+        """Let a program of a machine start again."""
+        (self._files.machine(name) / "held" / program).unlink(missing_ok=True)
+        wait_for(lambda: program in self._programs(name), f"{program} of {name} runs")
+
+    def _process(self, name: str) -> psutil.Process | None:
+        """A machine's first process, by its number outside of it."""
+        folder = str(self._files.machine(name))
+        for each in psutil.process_iter():
+            try:
+                line = each.cmdline()
+            except psutil.Error:
+                continue
+            if machine.is_first(line) and folder in line:
+                return each
+        return None
+
+    def _runs(self, name: str) -> bool:
+        return self._process(name) is not None
+
+    def _programs(self, name: str) -> set[str]:
+        first = self._process(name)
+        found = [Path(each.exe()).name for each in first.children()] if first is not None else []
+        return {machine.program_of(each) for each in found}
+
+    def _wait_until_ready(self, name: str) -> None:
+        wait_for(
+            lambda: self._runs(name) and is_ready(self._objects.get("v1", "Node", name)),
+            f"{name} is ready",
+            READY_SECONDS,
+        )
+
+
+@dataclass
+class MachineKeeper:
     """The machines of one control plane, as its keeper has them."""
 
     given: Given
@@ -150,7 +216,7 @@ class RealMachines:
                     raise EngineError(
                         f"{ended[0]} did not get ready:\n{self.supervisor.last_words(ended[0])}"
                     )
-                return all(_is_ready(objects.get("v1", "Node", each)) for each in names)
+                return all(is_ready(objects.get("v1", "Node", each)) for each in names)
 
             wait_for(all_ready, f"{', '.join(names)} are ready", READY_SECONDS)
         except TimeoutError as error:
@@ -227,11 +293,6 @@ def remove_network(network: Network) -> None:
     """Remove namespaces and control groups, after their processes have ended."""
     network.remove()
     machine.remove_group(network.namespace)
-
-
-def _is_ready(node: dict[str, Any] | None) -> bool:
-    conditions = node["status"].get("conditions") or [] if node else []
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _allow_policies(objects: Objects) -> None:

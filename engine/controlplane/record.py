@@ -65,6 +65,8 @@ class Record:
     state: State
     reason: str = ""
     processes: dict[str, int] = field(default_factory=dict[str, int])
+    registry: str = ""
+    """Address of the registry that real machines get images from, as it is reached from here."""
 
     @staticmethod
     def path(files: Files) -> Path:

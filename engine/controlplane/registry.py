@@ -65,12 +65,24 @@ class Registry:
         Raises:
             EngineError: the registry refuses it, or can't be reached.
         """
-        layer = _layer(files)
+        return self.push(repository, _layer(files), {"Entrypoint": list(start), "User": user})
+
+    def push(self, repository: str, layer: bytes, settings: Mapping[str, Any]) -> str:
+        """Push an image of one layer, an uncompressed archive; returns its digest.
+
+        Args:
+            repository: below the registry.
+            layer: its files.
+            settings: how a container of it starts, in the form of an image's configuration.
+
+        Raises:
+            EngineError: the registry refuses it, or can't be reached.
+        """
         config = json.dumps(
             {
                 "architecture": "amd64",
                 "os": "linux",
-                "config": {"Entrypoint": list(start), "User": user},
+                "config": settings,
                 "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
             },
             sort_keys=True,

@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 import yaml
 
+from falaj.engine.controlplane.machine_network import leads_to
 from falaj.engine.errors import EngineError
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.sandbox.errors import PartialError
@@ -153,7 +154,7 @@ class Connection:
         kubeconfig: its current context is used.
 
     Raises:
-        EngineError: the file can't be read, its server isn't on the loopback or isn't a test
+        EngineError: the file can't be read, its server isn't on this machine or isn't a test
             control plane, or the extra ``kubernetes`` isn't installed.
     """
 
@@ -161,7 +162,7 @@ class Connection:
         self.cancelled = threading.Event()
         self._client = _client(kubeconfig)
         self.server: str = self._client.configuration.host.rstrip("/")
-        if not _is_loopback(self.server):
+        if not _is_here(self.server):
             raise EngineError(
                 f"{CLUSTER_VARIABLE} names the cluster {self.server}, which isn't on this "
                 "machine; the sandbox only ever uses the test control plane (`falaj cluster up`)"
@@ -280,9 +281,9 @@ def _refuse_programs(config: Any, kubeconfig: Path) -> None:
                 )
 
 
-def _is_loopback(server: str) -> bool:
+def _is_here(server: str) -> bool:
     host = urlsplit(server).hostname or ""
-    if host == "localhost":
+    if host == "localhost" or leads_to(host):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
