@@ -26,7 +26,10 @@ func main() {
 			registry.WithReferrersSupport(true),
 			registry.Logger(log.New(os.Stderr, "", log.LstdFlags)),
 		),
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13},
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13},
+		// No HTTP/2: the handler reads one upload at a time, and those that wait would use up what a
+		// connection may have under way.
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	log.Fatal(server.ListenAndServeTLS(*certificate, *key))
