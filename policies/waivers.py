@@ -16,6 +16,7 @@ that may not be waived, and residency of restricted data, are never covered.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Iterable, Mapping
@@ -133,7 +134,7 @@ def read_waivers(path: Path, rules: Iterable[Rule], today: datetime.date | None 
         wrong = _problems(entry, known, day)
         problems += [f"waiver {number}: {each}" for each in wrong]
         if not wrong:
-            waivers.append(Waiver(**{key: _value(entry[key]) for key in KEYS}))
+            waivers.append(Waiver(**{key: _value(key, entry[key]) for key in KEYS}))
     ids = [each.id for each in waivers]
     problems += [
         f"id {each} is given twice" for each in sorted({i for i in ids if ids.count(i) > 1})
@@ -147,8 +148,16 @@ def _today() -> datetime.date:
     return datetime.datetime.now(datetime.UTC).date()
 
 
-def _value(given: Any) -> Any:
-    return given if isinstance(given, datetime.date) else str(given).strip()
+def _value(key: str, given: Any) -> Any:
+    return _date(given) if key == "expires" else str(given).strip()
+
+
+def _date(given: Any) -> Any:
+    """A date, which programs that write YAML put into quotation marks; else what was given."""
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError):
+            return datetime.date.fromisoformat(given.strip())
+    return given
 
 
 def _problems(entry: Any, known: set[str], today: datetime.date) -> list[str]:
@@ -166,7 +175,7 @@ def _problems(entry: Any, known: set[str], today: datetime.date) -> list[str]:
         problems.append(f"rule: given {given['rule']!r}, which is no rule; one rule a waiver")
     if not re.search(r"[A-Za-z0-9]", given["urn"].rpartition("::")[2]):
         problems.append(f"urn: given {given['urn']!r}, expected a pattern that names resources")
-    expires = given["expires"]
+    expires = _date(given["expires"])
     if type(expires) is not datetime.date:
         problems.append(f"expires: given {expires!r}, expected a date as 2027-03-31")
     elif (expires - today).days > MOST_DAYS:

@@ -81,6 +81,7 @@ def read(tmp_path: Path, *entries: Any, today: datetime.date = TODAY) -> Waivers
         ({"expires": "soon"}, "expected a date"),
         ({"expires": datetime.datetime(2027, 1, 1)}, "expected a date"),
         ({"expires": datetime.date(2028, 1, 1)}, "at most 366 days"),
+        ({"expires": "2028-01-01"}, "at most 366 days"),
         ({"more": 1}, "exactly the keys"),
     ],
 )
@@ -88,6 +89,12 @@ def test_waiver_that_is_refused(tmp_path: Path, changes: dict[str, Any], said: s
     with pytest.raises(PolicyError, match="waiver 1") as caught:
         read(tmp_path, entry(**changes))
     assert said in str(caught.value)
+
+
+def test_a_date_in_quotation_marks_is_a_date(tmp_path: Path) -> None:
+    """As programs write it that keep texts apart from dates."""
+    quoted, plain = read(tmp_path, entry(expires="2027-03-31")), read(tmp_path, entry())
+    assert quoted == plain
 
 
 @pytest.mark.parametrize("text", ["", "waivers: 5", "- a", "waivers: [x]", "\x00", "{"])
