@@ -24,9 +24,9 @@ from falaj.engine.versions import Version
 MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"
 #: What real machines need.
-REAL = ("kubelet", "containerd", "network-policies", "registry", "pause")
+REAL = ("kubelet", "containerd", "network-policies", "registry", "pause", "coredns")
 #: What tests run beside a control plane or ask.
-OF_TESTS = ("coredns", "prometheus-operator", "alertmanager")
+OF_TESTS = ("prometheus-operator", "alertmanager", *REAL)
 #: The Go release that the modules' `go` lines ask for.
 TOOLCHAIN = Version(1, 26, 0)
 _TEMPORARY = "unfinished-"

@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -92,11 +92,13 @@ def network_of(settings: Settings) -> Network | None:
     return Network(**settings.network) if settings.network is not None else None
 
 
-def pick_ports() -> Ports:
-    """Free loopback ports for every listener."""
+def pick_ports(network: Network | None = None) -> Ports:
+    """Free ports for every listener; those that machines know are the usual ones."""
     found = free_ports(_CORE_PORTS + controllers.PORTS + _REGISTRY_PORTS)
     core, *rest = found[:_CORE_PORTS], *found[_CORE_PORTS:]
-    return Ports(*core, controllers=tuple(rest[:-1]), registry=rest[-1])
+    ports = Ports(*core, controllers=tuple(rest[:-1]), registry=rest[-1])
+    # In a network of their own both are free; policies of networks name the API server's.
+    return ports if network is None else replace(ports, api=6443, registry=443)
 
 
 def prepare(files: Files, ports: Ports, network: Network | None = None) -> None:

@@ -80,7 +80,7 @@ def _bring_up(
 ) -> tuple[bringup.Given, MachineKeeper | None]:
     network = bringup.network_of(settings)
     for left in reversed(range(TRIES)):
-        ports = bringup.pick_ports()
+        ports = bringup.pick_ports(network)
         bringup.prepare(files, ports, network)
         given = bringup.Given(settings, files, ports, supervisor)
         try:

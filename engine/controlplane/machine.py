@@ -224,6 +224,8 @@ def kubelet_configuration(machine: Machine) -> dict[str, Any]:
         "serializeImagePulls": False,
         "nodeLeaseDurationSeconds": NODE_LEASE_SECONDS,
         "nodeStatusUpdateFrequency": "5s",
+        # Certificates that controllers make themselves reach their pods within this time.
+        "syncFrequency": "5s",
         # All machines share one disk, which isn't theirs to clean up.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
@@ -275,12 +277,13 @@ def prepare(machine: Machine) -> None:
 
 def command(machine: Machine) -> list[str]:
     """Starts a machine."""
-    return [sys.executable, "-P", "-m", PROGRAM, machine.folder]
+    # The package knows this module already, which runpy warns of.
+    return [sys.executable, "-P", "-W", "ignore::RuntimeWarning", "-m", PROGRAM, machine.folder]
 
 
 def is_first(line: Sequence[str]) -> bool:
-    """Whether a command line is of a machine's first process."""
-    return PROGRAM in line and line[-1] == _INSIDE
+    """Whether a command line is of a machine's first process, and not of what started it."""
+    return line[:1] == [sys.executable] and PROGRAM in line and line[-1] == _INSIDE
 
 
 def program_of(executable: str) -> str:

@@ -35,6 +35,7 @@ PODS: Final = ipaddress.ip_network("10.244.0.0/16")
 _UPLINKS: Final = ipaddress.ip_network("10.251.0.0/20")
 _OUTER: Final = "fj-"
 """Beginning of the names of this computer's interfaces to them."""
+_UPLINK: Final = "uplink"
 _BRIDGE: Final = "machines"
 _SECONDS: Final = 60
 
@@ -68,10 +69,6 @@ class Network:
         """The control plane's address, for machines and pods."""
         return str(MACHINES[1])
 
-    @property
-    def _interface(self) -> str:
-        return f"{_OUTER}{self.key}"
-
     def machine_namespace(self, number: int) -> str:
         """Of the machine of that number, from 1."""
         return f"{self.namespace}-{number}"
@@ -93,7 +90,7 @@ class Network:
             EngineError: a command failed.
         """
         size = ipaddress.ip_network(self.uplink).prefixlen
-        own, peer = self._interface, "uplink"
+        own, peer = f"{_OUTER}{self.key}", _UPLINK
         _ip(["netns", "add", self.namespace])
         _ip(["link", "add", own, "type", "veth", "peer", "name", peer, "netns", self.namespace])
         _ip(["addr", "add", f"{self.outer}/{size}", "dev", own])
@@ -136,10 +133,10 @@ class Network:
 
     def remove(self) -> None:
         """Remove every namespace; interfaces go with theirs."""
+        # The one to this computer now: its namespace stays until the last process in it ended.
+        _ip(["link", "del", _UPLINK], self.namespace, missing_ok=True)
         for path in sorted(NAMESPACES.glob(f"{self.namespace}*"), reverse=True):
             _ip(["netns", "del", path.name], missing_ok=True)
-        # Gone with its peer, once the last process in there has ended.
-        _ip(["link", "del", self._interface], missing_ok=True)
 
 
 def new_network() -> Network:

@@ -224,6 +224,7 @@ def start(
         controller_settings=dict(controller_settings or {}),
         real=real,
         real_labels=real_machines.labels(site or Site()) if real else {},
+        real_registry=f"registry.{(site or Site()).region}.example.ae",
         network=_network() if real else None,
     )
     settings.write(files)

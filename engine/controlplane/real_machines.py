@@ -6,6 +6,7 @@ while a file asks for it. What runs in one says `machine`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from typing import Final
 
 import psutil
 
-from falaj.engine.controlplane import machine, processes, registry
+from falaj.engine.controlplane import machine, names, processes, registry
 from falaj.engine.controlplane.bringup import READY_SECONDS, Given
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, Machine
@@ -35,6 +36,8 @@ PROGRAMS: Final = ("containerd", "kubelet", "kube-proxy", "network-policies")
 #: Hierarchies of control groups that a kubelet and runc need.
 _CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
 _POLICIES_USER: Final = "falaj-network-policies"
+_PAUSE: Final = "pause"
+_MANAGER: Final = "falaj-control-plane"
 
 
 def lacking() -> list[str]:
@@ -155,8 +158,11 @@ class RealMachines:
 
     def _programs(self, name: str) -> set[str]:
         first = self._process(name)
-        found = [Path(each.exe()).name for each in first.children()] if first is not None else []
-        return {machine.program_of(each) for each in found}
+        found: set[str] = set()
+        for each in first.children() if first is not None else ():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                found.add(machine.program_of(Path(each.exe()).name))
+        return found
 
     def _wait_until_ready(self, name: str) -> None:
         wait_for(
@@ -175,8 +181,8 @@ class MachineKeeper:
     supervisor: Supervisor
     """Of the machines alone: one that ends doesn't end the control plane."""
 
-    def start_registry(self) -> str:
-        """Start the registry; the digest of what holds pods' namespaces, which is in it.
+    def start_registry(self) -> dict[str, str]:
+        """Start the registry; references below it of what each machine and the cluster need.
 
         Raises:
             EngineError: it ended, or doesn't get ready.
@@ -191,8 +197,12 @@ class MachineKeeper:
             lambda: processes.listens(port), given.supervisor, "the registry", READY_SECONDS
         )
         here = Registry(f"{processes.LOOPBACK}:{port}", files.authority)
-        pause = Path(binaries["pause"]) / "pause"
-        return here.push_program("falaj/pause", {"pause": pause}, ["/pause"])
+        found: dict[str, str] = {}
+        for name in (_PAUSE, names.NAME):
+            content = registry.with_libraries(f"/{name}", Path(binaries[name]) / name)
+            digest = here.push_program(f"falaj/{name}", content, [f"/{name}"])
+            found[name] = f"falaj/{name}@{digest}"
+        return found
 
     def start(self) -> None:
         """Start the registry and all machines; returns when all are ready.
@@ -201,24 +211,31 @@ class MachineKeeper:
             EngineError: one doesn't get ready.
         """
         given, files = self.given, self.given.files
-        digest = self.start_registry()
+        settings = given.settings
+        images = self.start_registry()
         objects = Objects.of(str(files.kubeconfig))
         try:
             _allow_policies(objects)
-            names = machine_names(given.settings.real)
-            for number, name in enumerate(names, 1):
-                self._write(number, name, f"falaj/pause@{digest}")
+            machines = machine_names(settings.real)
+            for number, name in enumerate(machines, 1):
+                self._write(number, name, images[_PAUSE])
                 self._start(number, name)
+            objects.apply(names.manifests(f"{settings.real_registry}/{images[names.NAME]}"), _MANAGER)
 
             def all_ready() -> bool:
-                ended = [each for each in names if self.supervisor.has_ended(each)]
+                ended = [each for each in machines if self.supervisor.has_ended(each)]
                 if ended:
                     raise EngineError(
                         f"{ended[0]} did not get ready:\n{self.supervisor.last_words(ended[0])}"
                     )
-                return all(is_ready(objects.get("v1", "Node", each)) for each in names)
+                return all(is_ready(objects.get("v1", "Node", each)) for each in machines)
 
-            wait_for(all_ready, f"{', '.join(names)} are ready", READY_SECONDS)
+            def resolver_runs() -> bool:
+                found = objects.get("apps/v1", "Deployment", names.NAME, "kube-system") or {}
+                return bool(found.get("status", {}).get("readyReplicas"))
+
+            wait_for(all_ready, f"{', '.join(machines)} are ready", READY_SECONDS)
+            wait_for(resolver_runs, "the cluster's resolver is ready", READY_SECONDS)
         except TimeoutError as error:
             raise EngineError(f"{error}; logs: {files.machines}/*/log") from error
         finally:

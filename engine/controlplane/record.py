@@ -36,6 +36,8 @@ class Settings:
     """How many real machines."""
     real_labels: dict[str, str] = field(default_factory=dict[str, str])
     """Of their nodes."""
+    real_registry: str = ""
+    """What the registry is called by images of the cluster's own; it answers to every name."""
     network: dict[str, str] | None = None
     """Names and addresses of the network that real machines need."""
 

@@ -10,7 +10,9 @@ import hashlib
 import http.client
 import io
 import json
+import re
 import ssl
+import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -125,6 +127,19 @@ class Registry:
                 f"the registry {self.address} answers {answer.status} to {method} {path}: "
                 f"{said.decode(errors='replace')}"
             )
+
+
+def with_libraries(path: str, program: Path) -> dict[str, Path]:
+    """A program at a path in an image, and the libraries of this computer that it is linked to.
+
+    Raises:
+        EngineError: it can't be told which.
+    """
+    told = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+    if told.returncode and "not a dynamic" not in told.stderr:
+        raise EngineError(f"`ldd {program}` failed: {told.stderr.strip()}")
+    found = re.findall(r"(/\S+) \(0x", told.stdout)
+    return {path.lstrip("/"): program, **{each.lstrip("/"): Path(each) for each in found}}
 
 
 def _digest(data: bytes) -> str:
