@@ -41,8 +41,10 @@ class Together(LoadFileScheduling):
     """The tests of a file to one worker, and so those of files that belong together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return TOGETHER.get(Path(file).name, file)
+        file = Path(super()._split_scope(nodeid))
+        if file.parent.name == "real":  # on the same real machines
+            return "realm"
+        return TOGETHER.get(file.name, str(file))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:

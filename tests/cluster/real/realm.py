@@ -126,15 +126,16 @@ class Realm:
 
 
 def probe(
-    name: str, namespace: str, image: str, program: str, *, labels: Mapping[str, str] | None = None,
-    command: Sequence[str] = (PYTHON, "-u", "-c"), **spec: Any,
+    name: str, namespace: str, image: str, program: str, *,
+    labels: Mapping[str, str] | None = None, command: Sequence[str] = (PYTHON, "-u", "-c"),
+    **spec: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """A pod with a program in Python that may do nothing else."""
     container = {
         "name": "main", "image": image, "command": [*command, program],
         "securityContext": dict(UNPRIVILEGED),
         "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
         **spec.pop("container", {}),
     }  # fmt: skip
     return {
@@ -151,22 +152,30 @@ def probe(
     }  # fmt: skip
 
 
-SERVE = """
-import http.server, sys
+_SERVE = """
+import http.server, threading
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.end_headers(); self.wfile.write(b"served")
     def log_message(self, *_): pass
-http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
+for port in PORTS:
+    server = http.server.ThreadingHTTPServer(("", port), Handler)
+    threading.Thread(target=server.serve_forever).start()
 """
 WAIT = "import signal; signal.pause()"
 
 
+def serving(*ports: int) -> str:
+    """A program that answers HTTP at each port."""
+    return f"PORTS = {ports!r}\n{_SERVE}"
+
+
+SERVE = serving(8080)
+
+
 def is_reached(realm: Realm, pod: str, namespace: str, host: str, port: int = 8080) -> bool:
     """Whether a pod gets a connection to a host."""
-    program = (
-        f"import socket; socket.create_connection(({host!r}, {port}), 2).close()"
-    )
+    program = f"import socket; socket.create_connection(({host!r}, {port}), 2).close()"
     return realm.run(pod, namespace, PYTHON, "-c", program)[0] == 0
 
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -94,9 +95,7 @@ print(json.dumps({
 """
 
 
-def test_a_pod_is_from_within_what_was_asked_for(
-    realm: Realm, namespace: str, image: str
-) -> None:
+def test_a_pod_is_from_within_what_was_asked_for(realm: Realm, namespace: str, image: str) -> None:
     realm.plane.apply([probe("inside", namespace, image, INSIDE, restartPolicy="Never")])
     wait_for(
         lambda: realm.pod("inside", namespace).get("status", {}).get("phase") == "Succeeded",
@@ -124,7 +123,8 @@ def test_pods_talk_across_machines_by_name_and_service(
     realm.plane.apply([
         probe("web", namespace, image, SERVE, labels={"app": "web"}, nodeName=SECOND),
         probe("caller", namespace, image, WAIT, nodeName=FIRST),
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": namespace},
+        {"apiVersion": "v1", "kind": "Service",
+         "metadata": {"name": "web", "namespace": namespace},
          "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}},
     ])  # fmt: skip
     realm.wait_ready("web", "caller", namespace=namespace)
@@ -137,9 +137,7 @@ def test_pods_talk_across_machines_by_name_and_service(
     assert not is_reached(realm, "caller", namespace, address, 8081)
 
 
-def test_a_command_s_status_and_output_come_back(
-    realm: Realm, namespace: str, image: str
-) -> None:
+def test_a_command_s_status_and_output_come_back(realm: Realm, namespace: str, image: str) -> None:
     realm.plane.apply([probe("exec", namespace, image, WAIT)])
     realm.wait_ready("exec", namespace=namespace)
     assert realm.run("exec", namespace, PYTHON, "-c", "print(6 * 7)") == (0, "42\n")
@@ -200,7 +198,7 @@ def test_pods_of_a_machine_without_power_come_back_elsewhere(
         },
     }])  # fmt: skip
 
-    def serving() -> list[dict[str, object]]:
+    def serving() -> list[dict[str, Any]]:
         pods = realm.plane.objects.list("v1", "Pod", namespace, labels="app=moved")
         return [
             each for each in pods
@@ -261,9 +259,7 @@ def _left(name: str) -> list[str]:
     """Namespaces, control groups, interfaces and processes of a control plane."""
     found = [str(each) for each in NAMESPACES.glob(f"{name}*")]
     found += [
-        str(path)
-        for each in hierarchies()
-        if (path := CONTROL_GROUPS / each / name).exists()
+        str(path) for each in hierarchies() if (path := CONTROL_GROUPS / each / name).exists()
     ]
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     found += [line for line in links.splitlines() if f"fj-{name.removeprefix('falaj-')}" in line]
