@@ -11,11 +11,15 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import psutil
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
 
 from falaj.engine.controlplane import machine, names, processes, registry
 from falaj.engine.controlplane.bringup import READY_SECONDS, Given
@@ -27,6 +31,7 @@ from falaj.engine.controlplane.machines import labels as node_labels
 from falaj.engine.controlplane.objects import Objects, wait_for
 from falaj.engine.controlplane.processes import Files, Supervisor, wait_until
 from falaj.engine.controlplane.registry import Registry
+from falaj.engine.controlplane.volumes import Volumes
 from falaj.engine.errors import EngineError
 
 MOST: Final = 8
@@ -37,6 +42,7 @@ PROGRAMS: Final = ("containerd", "kubelet", "kube-proxy", "network-policies")
 _CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
 _POLICIES_USER: Final = "falaj-network-policies"
 _PAUSE: Final = "pause"
+_CLAIMS_SECONDS: Final = 1.0
 _MANAGER: Final = "falaj-control-plane"
 
 
@@ -180,6 +186,13 @@ class MachineKeeper:
     network: Network
     supervisor: Supervisor
     """Of the machines alone: one that ends doesn't end the control plane."""
+    _look_at_claims: float = 0.0
+
+    @cached_property
+    def volumes(self) -> Volumes:
+        """What claims get."""
+        files = self.given.files
+        return Volumes(files.folder / "volumes", Objects.of(str(files.kubeconfig)))
 
     def start_registry(self) -> dict[str, str]:
         """Start the registry; references below it of what each machine and the cluster need.
@@ -252,6 +265,13 @@ class MachineKeeper:
                 self.supervisor.kill(name)
             elif not running and not off:
                 self._start(number, name)
+        if time.monotonic() >= self._look_at_claims:
+            self._look_at_claims = time.monotonic() + _CLAIMS_SECONDS
+            try:
+                self.volumes.keep()
+            except (ApiException, HTTPError, EngineError) as error:
+                # An API server that is away, or refuses: claims wait.
+                sys.stderr.write(f"claims wait: {error}\n")
 
     def _start(self, number: int, name: str) -> None:
         """As after a power cut: nothing is left of its network."""
@@ -305,6 +325,7 @@ def remove(files: Files, network: Network) -> None:
     """Remove what machines leave, after their processes have ended."""
     remove_network(network)
     shutil.rmtree(files.machines, ignore_errors=True)
+    shutil.rmtree(files.folder / "volumes", ignore_errors=True)
     shutil.rmtree(files.folder / "registry", ignore_errors=True)
 
 
