@@ -40,12 +40,7 @@ from falaj.engine.errors import EngineError
 PROGRAM: Final = "falaj.engine.controlplane.machine"
 CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 SOCKET: Final = "/run/containerd/containerd.sock"
-PROCESSORS: Final = 8
-"""That a machine says it has. All machines share those of this computer: what pods ask for is a
-share of time, and a platform's controllers ask for more than two."""
 _MOST_PODS: Final = 60
-_NODES: Final = Path("/sys/devices/system/node")
-_ONLINE: Final = Path("/sys/devices/system/cpu/online")
 _READY_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.2
 _RESTART_SECONDS: Final = 1.0
@@ -344,27 +339,6 @@ def _mount_own(machine: Machine) -> None:
         _mount("--bind", str(here / name), f"/etc/{name}")
 
 
-def _claim_processors(machine: Machine) -> None:
-    """Show the kubelet `PROCESSORS`, which it counts where the kernel tells of them.
-
-    https://www.kernel.org/doc/Documentation/ABI/stable/sysfs-devices-node
-    """
-    kept = {name: (_NODES / "node0" / name).read_bytes() for name in ("meminfo", "distance")}
-    _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(_NODES))
-    node = _NODES / "node0"
-    (node / "hugepages").mkdir(parents=True)
-    for name, content in kept.items():
-        (node / name).write_bytes(content)
-    for number in range(PROCESSORS):
-        topology = node / f"cpu{number}" / "topology"
-        topology.mkdir(parents=True)
-        (topology / "core_id").write_text(f"{number}\n", encoding="utf-8")
-        (topology / "physical_package_id").write_text("0\n", encoding="utf-8")
-    online = machine.here / "online"
-    online.write_text(f"0-{PROCESSORS - 1}\n", encoding="utf-8")
-    _mount("--bind", str(online), str(_ONLINE))
-
-
 def _set_kernel() -> None:
     for name, value in (
         ("net/ipv4/ip_forward", "1"),
@@ -423,7 +397,6 @@ def _programs(machine: Machine) -> dict[str, tuple[list[str], dict[str, str]]]:
 def _run(machine: Machine) -> None:
     socket.sethostname(machine.name)
     _mount_own(machine)
-    _claim_processors(machine)
     _set_kernel()
     supervisor = Supervisor(Path("/var/log"))
     programs = _programs(machine)

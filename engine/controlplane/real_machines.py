@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 from kubernetes.client.exceptions import ApiException
@@ -38,9 +39,13 @@ MOST: Final = 8
 """Of one control plane: each kubelet takes about 100 MB, and its containers."""
 PROGRAMS: Final = ("containerd", "kubelet", "kube-proxy", "network-policies")
 """What runs on each."""
+PROCESSORS: Final = 8
+"""That each says it has. All share those of this computer: what pods ask for is a share of time,
+and a platform's controllers ask for more than the two of a small one."""
 #: Hierarchies of control groups that a kubelet and runc need.
 _CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
 _POLICIES_USER: Final = "falaj-network-policies"
+_OVERCOMMITMENT: Final = "falaj-real-machines"
 _PAUSE: Final = "pause"
 _CLAIMS_SECONDS: Final = 1.0
 _MANAGER: Final = "falaj-control-plane"
@@ -229,6 +234,7 @@ class MachineKeeper:
         objects = Objects.of(str(files.kubeconfig))
         try:
             _allow_policies(objects)
+            objects.apply(_overcommitment(machine_names(settings.real)), _MANAGER)
             machines = machine_names(settings.real)
             for number, name in enumerate(machines, 1):
                 self._write(number, name, images[_PAUSE])
@@ -333,6 +339,36 @@ def remove_network(network: Network) -> None:
     """Remove namespaces and control groups, after their processes have ended."""
     network.remove()
     machine.remove_group(network.namespace)
+
+
+def _overcommitment(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Let machines say that they have `PROCESSORS`, whatever their kubelets count.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/
+    """
+    about = {"name": _OVERCOMMITMENT}
+    kind = "admissionregistration.k8s.io/v1"
+    patches = ", ".join(
+        f'JSONPatch{{op: "add", path: "/status/{each}/cpu", value: "{PROCESSORS}"}}'
+        for each in ("capacity", "allocatable")
+    )
+    return [
+        {"apiVersion": kind, "kind": "MutatingAdmissionPolicy", "metadata": about,
+         "spec": {
+             "failurePolicy": "Ignore",
+             "reinvocationPolicy": "Never",
+             "matchConstraints": {"resourceRules": [
+                 {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes/status", "nodes"],
+                  "operations": ["CREATE", "UPDATE"], "resourceNames": list(names)}]},
+             "matchConditions": [
+                 {"name": "counted",
+                  "expression": "has(object.status.capacity) && has(object.status.allocatable)"}],
+             "mutations": [
+                 {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{patches}]"}}],
+         }},
+        {"apiVersion": kind, "kind": "MutatingAdmissionPolicyBinding", "metadata": about,
+         "spec": {"policyName": _OVERCOMMITMENT}},
+    ]  # fmt: skip
 
 
 def _allow_policies(objects: Objects) -> None:
