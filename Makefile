@@ -77,8 +77,8 @@ environment:
 environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev docs,--extra $(extra))
 
-cluster: environment ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms)
-	@$(FALAJ) cluster up --nodes "$(NODES)" $(if $(filter 1 true yes,$(BARE)),--bare)
+cluster: environment ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; REAL=2 for kubelets; BARE=1 for whole platforms)
+	@$(FALAJ) cluster up --nodes "$(NODES)" $(if $(REAL),--real $(REAL)) $(if $(filter 1 true yes,$(BARE)),--bare)
 
 cluster-down: environment ## End it and remove its files
 	@$(FALAJ) cluster down

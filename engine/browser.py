@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
+
+from falaj.engine import debian
+from falaj.engine.errors import EngineError
 
 #: All speak the same protocol; the first that is there is used.
 NAMES: Final = (
@@ -45,26 +46,13 @@ def ensure() -> Path:
     """
     if found := find():
         return found
-    if not shutil.which("apt-get") or os.geteuid() != 0:
+    try:
+        debian.install([_PACKAGE])
+    except EngineError as error:
         raise BrowserError(
             "no browser is on this machine: install Chromium, Google Chrome or Microsoft Edge "
-            f"so that one of {', '.join(NAMES)} is on the PATH; on Debian, as root: "
-            f"apt-get install {_PACKAGE}"
-        )
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update"],
-        ["apt-get", "install", "-y", "--no-install-recommends", _PACKAGE],
-    ):
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
-        )
-        # Package lists that can't be fetched may still be there from before.
-        if done.returncode and command[1] == "install":
-            raise BrowserError(
-                f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}; install "
-                "Chromium, Google Chrome or Microsoft Edge by other means"
-            )
+            f"so that one of {', '.join(NAMES)} is on the PATH; {error}"
+        ) from error
     if found := find():
         return found
     raise BrowserError(f"the package {_PACKAGE} is installed, but none of {', '.join(NAMES)} is")

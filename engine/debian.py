@@ -1,17 +1,18 @@
-"""Programs that tests ask for a judgement, from Debian's packages.
+"""Debian's packages: unpacked into the user's cache, or installed where only that will do.
 
-``python -m falaj.engine.debian ensure`` finds them on the PATH, else unpacks the packages into the
-user's cache: nothing of them is installed, and no service is started.
+``python -m falaj.engine.debian ensure`` finds the programs that tests ask for a judgement on the
+PATH, else unpacks theirs: nothing of them is installed, and no service is started.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +69,21 @@ def unpacked(packages: Sequence[str]) -> list[Path]:
     return list(folders.values())
 
 
+def install(packages: Sequence[str]) -> None:
+    """Install packages into the system, without what they merely recommend.
+
+    Raises EngineError: this machine has no packages of Debian, we aren't root, or apt fails.
+    """
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    if not shutil.which("apt-get") or os.geteuid() != 0:
+        raise EngineError(f"on Debian, as root: apt-get install {' '.join(packages)}")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # Lists that can't be fetched may still be there from before.
+    with contextlib.suppress(EngineError):
+        _run(["apt-get", "update"], environment=quiet)
+    _run(command, environment=quiet)
+
+
 def _files(packages: Sequence[str], folder: Path) -> dict[str, str]:
     """The name of the file that apt would fetch into a folder, by package: a version is in it."""
     ask = ["apt-get", "download", "--print-uris", *packages]
@@ -87,9 +103,19 @@ def _files(packages: Sequence[str], folder: Path) -> dict[str, str]:
     return found
 
 
-def _run(command: Sequence[str], folder: str | Path | None = None) -> str:
+def _run(
+    command: Sequence[str],
+    folder: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=_SECONDS
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
     )
     if done.returncode:
         raise EngineError(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")

@@ -17,7 +17,14 @@ from typing import Any, Self
 import psutil
 from kubernetes.client import ApiClient
 
-from falaj.engine.controlplane import addons, binaries, host, processes, real_machines
+from falaj.engine.controlplane import (
+    addons,
+    binaries,
+    host,
+    prerequisites,
+    processes,
+    real_machines,
+)
 from falaj.engine.controlplane.addons import install_definitions
 from falaj.engine.controlplane.bringup import network_of
 from falaj.engine.controlplane.certificates import Authority
@@ -203,7 +210,7 @@ def start(
         EngineError: one runs there already, the folder holds other things, or it doesn't start.
     """
     pools = parse_pools(nodes)
-    if real and (lacking := real_machines.lacking()):
+    if real and (lacking := prerequisites.lacking()):
         raise EngineError("this computer can't run real machines; it lacks " + "; ".join(lacking))
     folder = Path(tempfile.mkdtemp(prefix="falaj-cluster-")) if folder is None else folder
     files = Files(folder.absolute())

@@ -7,9 +7,7 @@ while a file asks for it. What runs in one says `machine`.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -25,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from falaj.engine.controlplane import machine, names, processes, registry
 from falaj.engine.controlplane.bringup import READY_SECONDS, Given
 from falaj.engine.controlplane.certificates import Authority
-from falaj.engine.controlplane.machine import CONTROL_GROUPS, Machine
+from falaj.engine.controlplane.machine import Machine
 from falaj.engine.controlplane.machine_network import PODS, Network
 from falaj.engine.controlplane.machines import Pool, Site, is_ready, machines
 from falaj.engine.controlplane.machines import labels as node_labels
@@ -42,63 +40,11 @@ PROGRAMS: Final = ("containerd", "kubelet", "kube-proxy", "network-policies")
 PROCESSORS: Final = 8
 """That each says it has. All share those of this computer: what pods ask for is a share of time,
 and a platform's controllers ask for more than the two of a small one."""
-#: Hierarchies of control groups that a kubelet and runc need.
-_CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
 _POLICIES_USER: Final = "falaj-network-policies"
 _OVERCOMMITMENT: Final = "falaj-real-machines"
 _PAUSE: Final = "pause"
 _CLAIMS_SECONDS: Final = 1.0
 _MANAGER: Final = "falaj-control-plane"
-
-
-def lacking() -> list[str]:
-    """What this computer lacks to run real machines, each with what to do; nothing: it can."""
-    if sys.platform != "linux":
-        return [f"Linux: this is {sys.platform}"]
-    found: list[str] = []
-    if os.geteuid() != 0:
-        found.append("root, who makes namespaces, mounts and control groups: run it as root")
-    found += [
-        f"the command {each}: on Debian, as root, apt-get install {package}"
-        for each, package in (
-            ("ip", "iproute2"), ("nsenter", "util-linux"), ("unshare", "util-linux"),
-            ("mount", "mount"), ("nft", "nftables"), ("runc", "runc"), ("conntrack", "conntrack"),
-            ("iptables", "iptables"), ("ipset", "ipset"),
-        )
-        if shutil.which(each) is None
-    ]  # fmt: skip
-    filesystems = Path("/proc/filesystems").read_text(encoding="utf-8").split()
-    if "overlay" not in filesystems:
-        found.append("the file system overlay, in which containers have theirs: load its module")
-    missing = [each for each in _CONTROLLERS if not (CONTROL_GROUPS / each).is_dir()]
-    if missing:
-        found.append(
-            f"control groups of version 1 ({', '.join(missing)}) below {CONTROL_GROUPS}: machines "
-            "with version 2 alone aren't known yet"
-        )
-    if not found and (said := _kernel()):
-        found.append(said)
-    return found
-
-
-def _kernel() -> str:
-    """What the kernel refuses of what policies need; empty where it has all."""
-    wanted = (
-        "nft add table ip t",
-        "ipset create t hash:ip",
-        "iptables -A FORWARD -m comment --comment t -m set --match-set t src -j ACCEPT",
-    )
-    tried = subprocess.run(
-        ["unshare", "--net", "sh", "-ec", "\n".join(wanted)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    if tried.returncode == 0:
-        return ""
-    said = tried.stderr.strip().splitlines()
-    return f"nf_tables and sets of addresses in the kernel: {said[0] if said else 'none'}"
 
 
 def labels(site: Site) -> dict[str, str]:

@@ -9,11 +9,12 @@ from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from falaj.engine.controlplane import addons, binaries
+from falaj.engine.controlplane import addons, binaries, prerequisites, real_machines
 from falaj.engine.controlplane.machines import Distribution, Site
 from falaj.engine.controlplane.plane import start, stop
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record
+from falaj.engine.errors import EngineError
 from falaj.engine.files import data_home
 from falaj.sandbox.charts import library
 
@@ -21,6 +22,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 CONTROLLERS: Final = ("kueue", "jobset")
 """What `make test` needs beside Kubernetes itself."""
+
+_SIMULATED: Final = "cpu"
+"""The pool of machines that stand for real ones which this computer can't run."""
 
 
 class _Names(click.ParamType[tuple[str, ...]]):
@@ -65,8 +69,15 @@ def cluster() -> None:
 @_controllers
 @click.option("--crds", is_flag=True, help="What tests need beside them, too.")
 def ensure(controllers: tuple[str, ...], crds: bool) -> None:
-    """Build what isn't there yet."""
+    """Build what isn't there yet, and install what real machines need where we may."""
     more = (addons.DEFINITIONS, *binaries.OF_TESTS) if crds else ()
+    if crds:
+        try:
+            for each in prerequisites.install_missing():
+                click.echo(f"{each}: installed, for real machines")
+        except EngineError as error:
+            # Tests of real machines say at their end that they were left out.
+            click.echo(f"real machines: {error}", err=True)
     names = (binaries.CORE, *controllers, *more)
     for name, folder in binaries.ensure(names).items():
         click.echo(f"{name} {binaries.built()[name].version}: {folder}")
@@ -76,6 +87,15 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
 @_folder
 @_controllers
 @click.option("--nodes", metavar="POOL=COUNT,…", default="", help="Such as h200=64,cpu=20.")
+@click.option(
+    "--real",
+    metavar="COUNT",
+    type=click.IntRange(0, real_machines.MOST),
+    default=0,
+    help="Real machines beside the simulated ones, with kubelets and containers of their own "
+    f"(at most {real_machines.MOST}; as root, on Linux). Where this computer can't run them, it "
+    "says why, and they are simulated.",
+)
 @click.option(
     "--bare",
     is_flag=True,
@@ -102,6 +122,7 @@ def up(
     folder: Path,
     controllers: tuple[str, ...],
     nodes: str,
+    real: int,
     bare: bool,
     distribution: Distribution,
     region: str,
@@ -115,6 +136,9 @@ def up(
     if bare:
         found = library.add((), library.folder())
         click.echo(f"charts for stacks of the sandbox: {', '.join(each.name for each in found)}")
+    if real and not _can_be_real():
+        nodes = ",".join(filter(None, (nodes, f"{_SIMULATED}={real}")))
+        real = 0
     plane = start(
         folder,
         nodes,
@@ -122,9 +146,28 @@ def up(
         crds=crds or (addons.BARE_DEFINITIONS if bare else ()),
         site=Site(region, zones or (f"{region}-1",), distribution),
         webhooks=not bare,
+        real=real,
         detached=True,
     )
+    if real:
+        click.echo(
+            f"real machines: {', '.join(plane.real.names)}; they get images from "
+            f"{plane.real.registry.address}, whose authority is {plane.files.authority}"
+        )
     click.echo(f"ready: export KUBECONFIG={plane.kubeconfig}")
+
+
+def _can_be_real() -> bool:
+    """Install what real machines need where we may, and say what this computer still lacks."""
+    try:
+        for each in prerequisites.install_missing():
+            click.echo(f"{each}: installed, for real machines")
+    except EngineError as error:
+        click.echo(f"warning: {error}", err=True)
+    lacking = prerequisites.lacking()
+    for each in lacking:
+        click.echo(f"warning: machines are simulated: this computer lacks {each}", err=True)
+    return not lacking
 
 
 @cluster.command()

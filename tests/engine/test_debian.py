@@ -59,7 +59,9 @@ def test_the_one_on_the_path_is_taken(machine: Path) -> None:
 def test_elsewhere_it_is_said_what_to_install(
     machine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(EngineError, match="prometheus: this machine has no packages of Debian; install"):
+    with pytest.raises(
+        EngineError, match="prometheus: this machine has no packages of Debian; install"
+    ):
         debian.program("promtool")
     assert debian.main(["ensure"]) == 1
     assert "install what is missing" in capsys.readouterr().err

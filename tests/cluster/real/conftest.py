@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from falaj.engine.controlplane import real_machines
+from falaj.engine.controlplane import prerequisites
 from tests.cluster.real.realm import Realm, realm_with
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     own = [each for each in items if each.path.is_relative_to(HERE)]
-    if not own or not (lacking := real_machines.lacking()):
+    if not own or not (lacking := prerequisites.lacking()):
         return
     config.stash[LACKING] = lacking
     if not os.environ.get("CI"):
