@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from falaj.engine.controlplane import stop
+from falaj.engine.controlplane import stop, volumes
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, hierarchies
 from falaj.engine.controlplane.machine_network import NAMESPACES
 from falaj.engine.controlplane.machines import is_ready
@@ -135,6 +135,55 @@ def test_pods_talk_across_machines_by_name_and_service(
         "the service is reached by its name",
     )
     assert not is_reached(realm, "caller", namespace, address, 8081)
+
+
+def test_a_claim_is_a_folder_for_all_until_nobody_claims_it(
+    realm: Realm, namespace: str, image: str
+) -> None:
+    kind = ("v1", "PersistentVolumeClaim", "shared", namespace)
+    realm.plane.apply(
+        [
+            {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+             "metadata": {"name": "folders"}, "provisioner": volumes.PROVISIONER},
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+             "metadata": {"name": "shared", "namespace": namespace},
+             "spec": {"storageClassName": "folders", "accessModes": ["ReadWriteMany"],
+                      "resources": {"requests": {"storage": "1Gi"}}}},
+        ]
+    )  # fmt: skip
+    programs = {
+        FIRST: f"open('/shared/note', 'w').write('kept')\n{WAIT}",
+        SECOND: WAIT,
+    }
+    for node, program in programs.items():
+        pod = probe(f"claims-{node}", namespace, image, program, nodeName=node)
+        pod["spec"]["volumes"].append(
+            {"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}
+        )
+        pod["spec"]["containers"][0]["volumeMounts"].append(
+            {"name": "shared", "mountPath": "/shared"}
+        )
+        realm.plane.apply([pod])
+    realm.wait_ready(*(f"claims-{node}" for node in programs), namespace=namespace)
+    read = ("-c", "print(open('/shared/note').read())")
+    wait_for(
+        lambda: realm.run(f"claims-{SECOND}", namespace, PYTHON, *read) == (0, "kept\n"),
+        "the other machine reads what was written",
+    )
+    claim = realm.plane.objects.get(*kind)
+    assert claim is not None
+    volume = claim["spec"]["volumeName"]
+    folder = realm.plane.files.folder / "volumes" / volume
+    assert (folder / "note").read_text() == "kept"
+    for node in programs:
+        realm.plane.objects.delete("v1", "Pod", f"claims-{node}", namespace)
+    realm.plane.objects.delete(*kind)
+    wait_for(
+        lambda: realm.plane.objects.get("v1", "PersistentVolume", volume) is None,
+        "the volume is gone",
+        60,
+    )
+    wait_for(lambda: not folder.exists(), "its folder is gone")
 
 
 def test_a_command_s_status_and_output_come_back(realm: Realm, namespace: str, image: str) -> None:

@@ -13,6 +13,7 @@ import json
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -239,12 +240,31 @@ def test_keys_that_can_not_sign_are_refused(tmp_path: Path) -> None:
         build.sign(b"", key)
 
 
-def test_the_last_step_compiles_the_same_bytes_whatever_the_time(tmp_path: Path) -> None:
+@pytest.fixture
+def finish() -> ModuleType:
     spec = importlib.util.spec_from_file_location("finish", FOLDER / "finish.py")
     assert spec is not None
     assert spec.loader is not None
-    finish = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(finish)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("part", "status"), [("lib", 0), ("app", 1)])
+def test_wheels_may_be_of_a_later_language_but_not_our_own_code(
+    finish: ModuleType, tmp_path: Path, part: str, status: int
+) -> None:
+    for each in ("lib", "app"):
+        (tmp_path / each).mkdir()
+        (tmp_path / each / "good.py").write_text("VALUE = 1\n")
+    (tmp_path / part / "later.py").write_text("match = case = {\n")
+    assert finish.main(tmp_path, "/usr/bin/python3") == status
+    assert len(list(tmp_path.rglob("good.*.pyc"))) == 2
+
+
+def test_the_last_step_compiles_the_same_bytes_whatever_the_time(
+    finish: ModuleType, tmp_path: Path
+) -> None:
     trees = []
     for number in range(2):
         tree = tmp_path / str(number)

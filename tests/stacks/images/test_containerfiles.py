@@ -17,7 +17,9 @@ from falaj.components.kubernetes.bill_of_materials import images
 from falaj.stacks.images.build import BUILD_BASE, FOLDER, RECIPES, ROOT, Recipe, copy_sources
 from falaj.stacks.images.wheels import pinned
 
-STAGED = {"requirements.txt", "falaj", "finish.py", "sbom.cdx.json", "wheels"}
+STAGED = {
+    "requirements.txt", "falaj", "finish.py", "sbom.cdx.json", "wheels", "without_cuda.py",
+}  # fmt: skip
 PACKAGES = metadata.packages_distributions()
 
 
