@@ -11,6 +11,7 @@ import difflib
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from falaj.engine.files import make_private
 from falaj.sandbox.clouds.model import Made
 
 _BUSY_TIMEOUT_MS: Final = 30_000
+_RETRY_SECONDS: Final = 0.01
 _FORMAT: Final = 1
 
 _TABLES: Final = """
@@ -71,7 +73,7 @@ class Store:
                 self._path, isolation_level=None, check_same_thread=False
             )
             self.connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-            self.connection.execute("PRAGMA journal_mode = WAL")
+            self._write_ahead()
             # The file may lose its last moments when the machine loses power, never its order.
             self.connection.execute("PRAGMA synchronous = OFF")
             with self.transaction():
@@ -81,6 +83,23 @@ class Store:
                 f"the sandbox's cloud in {self._path} can't be used: {error}; remove the file to "
                 "start with an empty one (`pulumi refresh` then drops what was in it)"
             ) from error
+
+    def _write_ahead(self) -> None:
+        """Keep a log of what is written, which readers don't wait for.
+
+        Who is first changes the file for that, and SQLite lets nobody wait meanwhile, whatever the
+        timeout: https://www.sqlite.org/wal.html#activating_and_configuring_wal_mode
+        """
+        deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return
 
     def close(self) -> None:
         """Close the file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,7 @@ def test_two_processes_see_each_others_resources(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
+import threading
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.store import Store
 sys.stdin.read()  # until all are there
@@ -340,6 +342,18 @@ for number in range(20):
         seen = len(store.all("t"))
         store.add(Made("u", "t", f"{sys.argv[2]}-{number}", {}, {"seen": seen}, "", "p/s"), 0)
 """
+
+
+def test_who_comes_while_another_begins_the_file_waits(tmp_path: Path) -> None:
+    file = tmp_path / "it.sqlite"
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    later = threading.Timer(0.3, other.close)
+    later.start()
+    store = Store(file)
+    later.join()
+    assert store.all() == []
+    assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
