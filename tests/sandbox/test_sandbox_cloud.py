@@ -332,7 +332,6 @@ def test_two_processes_see_each_others_resources(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-import threading
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.store import Store
 sys.stdin.read()  # until all are there
