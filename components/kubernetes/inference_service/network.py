@@ -17,8 +17,10 @@ from falaj.components.kubernetes.inference_service.arguments import (
 
 
 def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
-    """The network policy; in the mesh also strict mutual TLS and who is authorised."""
+    """The network policies; in the mesh also strict mutual TLS and who is authorised."""
     found = [_network_policy(spec)]
+    if any(caller.namespace == spec.namespace for caller in spec.access.callers):
+        found.append(_callers_policy(spec))
     if spec.access.mesh:
         found += [_mutual_tls(spec), _authorisation(spec)]
     return found
@@ -26,7 +28,7 @@ def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
 
 def _network_policy(spec: InferenceServiceSpec) -> Manifest:
     access = spec.access
-    ports = [_port(PORT)] + ([_port(HBONE)] if access.mesh else [])
+    ports = _ports(spec)
     spaces = _open_to(spec) | {caller.namespace for caller in access.callers}
     ingress: list[dict[str, Any]] = [
         {"from": [in_namespace(space) for space in sorted(spaces)], "ports": ports}
@@ -54,6 +56,27 @@ def _network_policy(spec: InferenceServiceSpec) -> Manifest:
             **({"egress": egress} if egress else {}),
         },
     }
+
+
+def _callers_policy(spec: InferenceServiceSpec) -> Manifest:
+    """Lets callers of the service's own namespace out to it: nothing there may get out else.
+
+    Policies know no service accounts, so it is all pods there; whom it answers the server decides.
+    """
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": spec.metadata(f"{spec.name}-callers"),
+        "spec": {
+            "podSelector": {},
+            "policyTypes": ["Egress"],
+            "egress": [{"to": [_pods(spec.name)], "ports": _ports(spec)}],
+        },
+    }
+
+
+def _ports(spec: InferenceServiceSpec) -> list[dict[str, Any]]:
+    return [_port(PORT)] + ([_port(HBONE)] if spec.access.mesh else [])
 
 
 def _open_to(spec: InferenceServiceSpec) -> set[str]:
