@@ -245,6 +245,22 @@ def test_only_the_gateway_prometheus_and_named_callers_get_in() -> None:
     assert "15008" not in str(bare["NetworkPolicy/credit-risk"])
 
 
+@pytest.mark.parametrize("mesh", [True, False])
+def test_callers_of_its_own_namespace_are_let_out_to_it(mesh: bool) -> None:
+    neighbours = [{"namespace": "acme-serving", "service_account": "scoring"}]
+    objects = by_key(service(callers=neighbours, mesh=mesh))
+    policy = objects["NetworkPolicy/credit-risk-callers"]["spec"]
+    assert policy["policyTypes"] == ["Egress"]
+    assert policy["podSelector"] == {}
+    (rule,) = policy["egress"]
+    assert rule["ports"] == objects["NetworkPolicy/credit-risk"]["spec"]["ingress"][0]["ports"]
+    (to,) = rule["to"]
+    assert set(to) == {"podSelector"}
+    selected = to["podSelector"]["matchLabels"].items()
+    assert selected <= objects["Deployment/credit-risk-v7"]["metadata"]["labels"].items()
+    assert "NetworkPolicy/credit-risk-callers" not in by_key(service())
+
+
 def test_a_tier_that_overflows_reaches_the_other_and_nothing_else() -> None:
     here = by_key(service(overflow=OVERFLOW))["NetworkPolicy/credit-risk"]["spec"]["egress"]
     assert [each["port"] for each in here[0]["ports"]] == [53, 53]

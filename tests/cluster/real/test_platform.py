@@ -1,0 +1,300 @@
+"""A platform whose controllers, trainings and services are containers on real machines.
+
+`onprem-cluster` in a small size, with Kueue and JobSet as pods under the platform's policies. The
+images are those that `falaj images build` makes; everything is pulled by digest from the registry
+beside the control plane.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falaj.engine.controlplane.addons import BARE_DEFINITIONS
+from falaj.engine.controlplane.objects import wait_for
+from tests.cluster.real.platform import (
+    DEFINITIONS,
+    FLAVOR,
+    Platform,
+    claims,
+    cluster_settings,
+    mount,
+    packed,
+    push_images,
+    shipped,
+    tenants_pod,
+    token,
+    trusting,
+    working,
+    write_waivers,
+)
+from tests.cluster.real.realm import probe, realm_with
+from tests.ports import free_port
+from tests.stacks.conftest import Project, copy_project
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
+TRAINING, SERVING, OTHERS = "acme-training", "acme-serving", "bank-serving"
+ISSUER = "https://login.example.ae"
+EPOCHS = 60
+
+
+@pytest.fixture(scope="module")
+def platform(
+    tmp_path_factory: pytest.TempPathFactory, charts_of_modules: Path
+) -> Generator[Platform]:
+    folder = tmp_path_factory.mktemp("platform")
+    (folder / "home").mkdir()
+    project = Project(copy_project(folder / "project"), folder / "home", "local", free_port())
+    with (
+        realm_with(folder / "plane", machines=2, crds=BARE_DEFINITIONS) as realm,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        made = Platform(realm, project, folder)
+        for name, value in trusting(folder, realm.plane).items():
+            patched.setenv(name, value)
+        patched.setenv("FALAJ_CHARTS", str(charts_of_modules))
+        patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+        settings = cluster_settings()
+        settings["falaj:policies"]["allowedRegistries"].append(realm.plane.real.registry.address)
+        write_waivers(project.root)
+        made.write("real-cluster", settings)
+        push_images(realm, project, folder / "images")
+        made.up("real-cluster")
+        yield made
+        project.sweep()
+        shutil.rmtree(folder / "images", ignore_errors=True)
+
+
+def workloads(platform: Platform, **sections: Any) -> dict[str, Any]:
+    config = shipped("onprem-workloads")
+    for name in ("trainingJobs", "inferenceServices"):
+        config.pop(f"falaj:{name}")
+    config["falaj:policies"]["allowedRegistries"].append(platform.plane.real.registry.address)
+    return {**config, **{f"falaj:{name}": section for name, section in sections.items()}}
+
+
+def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> None:
+    for namespace in ("kueue-system", "jobset-system"):
+        pods = platform.plane.objects.list("v1", "Pod", namespace)
+        assert len(pods) == 2
+        platform.realm.wait_ready(
+            *(each["metadata"]["name"] for each in pods), namespace=namespace
+        )
+        for each in pods:
+            [container] = each["spec"]["containers"]
+            assert "@sha256:" in container["image"]
+            assert not container["securityContext"]["allowPrivilegeEscalation"]
+    assert "created" not in platform.up("real-cluster").partition("resources: ")[2].split("\n")[0]
+
+
+@pytest.fixture(scope="module")
+def dataset(platform: Platform) -> str:
+    """A snapshot in the claim `data`, made by a pod; its folder's name."""
+    platform.plane.apply(claims(TRAINING, ("data", "runs")))
+    pod = probe(
+        "dataset", TRAINING, platform.image("falaj-training-cpu"), "/data",
+        command=("python", "-m", "falaj.workloads.training", "dataset", "--source", "digits",
+                 "--json", "--output"),
+    )  # fmt: skip
+    platform.plane.apply([mount(tenants_pod(pod, memory="1Gi"), "data", "/data")])
+    ended(platform, "dataset", TRAINING, seconds=300)
+    return Path(json.loads(platform.realm.log("dataset", TRAINING))["path"]).name
+
+
+def ended(platform: Platform, pod: str, namespace: str, seconds: float = 120) -> None:
+    """Wait until a pod has succeeded."""
+
+    def phase() -> str:
+        return str(platform.realm.pod(pod, namespace).get("status", {}).get("phase"))
+
+    try:
+        wait_for(lambda: phase() in ("Succeeded", "Failed"), f"{pod} has ended", seconds)
+    except TimeoutError as error:
+        state = platform.realm.state(pod, namespace)
+        raise AssertionError(f"{error}: {state}\n{platform.realm.events(namespace)}") from error
+    assert phase() == "Succeeded", platform.realm.log(pod, namespace)
+
+
+def gang(platform: Platform, attempt: int) -> dict[str, str]:
+    """Machines of the pods of an attempt, by the pods' names."""
+    key = "jobset.sigs.k8s.io/restart-attempt"
+    return {
+        each["metadata"]["name"]: each["spec"].get("nodeName", "")
+        for each in platform.plane.objects.list("v1", "Pod", TRAINING)
+        if each["metadata"].get("labels", {}).get(key) == str(attempt)
+    }
+
+
+def events(platform: Platform, pods: dict[str, str]) -> list[dict[str, Any]]:
+    """What the first process of a gang has told so far."""
+    [first] = [each for each in pods if each.startswith("digits-node-0-0-")] or [""]
+    lines = platform.realm.log(first, TRAINING).splitlines() if first else []
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def test_a_gang_on_two_machines_goes_on_where_it_was_killed(
+    platform: Platform, dataset: str
+) -> None:
+    job = {
+        "dataset": dataset, "data": "data", "checkpoints": "runs", "flavor": FLAVOR, "nodes": 2,
+        "cpus": 0.5, "memoryGib": 2, "sharedMemoryGib": 0.5, "scratchGib": 1,
+        "arguments": ["--epochs", str(EPOCHS), "--patience", str(EPOCHS), "--threads", "1"],
+    }  # fmt: skip
+    platform.write("real-training", workloads(platform, trainingJobs={"digits": job}))
+    platform.up("real-training")
+
+    def epoch(attempt: int) -> int:
+        return max(
+            (each["epoch"] for each in events(platform, gang(platform, attempt))), default=0
+        )
+
+    wait_for(lambda: epoch(0) >= 3, "three epochs are done", 240)
+    pods = gang(platform, 0)
+    assert len(set(pods.values())) == 2, pods
+    [second] = [each for each in pods if each.startswith("digits-node-0-1-")]
+    reached = epoch(0)
+    platform.realm.api.delete_namespaced_pod(second, TRAINING, grace_period_seconds=0)
+
+    def finished() -> bool:
+        told = events(platform, gang(platform, 1))
+        return bool(told) and told[-1]["event"] == "finished"
+
+    wait_for(finished, "the gang is done", 300)
+    told = events(platform, gang(platform, 1))
+    assert told[0]["event"] == "resume"
+    assert reached - 2 <= told[0]["epoch"] < EPOCHS, told[0]
+    assert told[0]["epoch"] > 0
+    assert told[-1]["epoch"] == EPOCHS
+    assert told[-1]["accuracy"] > 0.9
+    platform.down("real-training")
+
+
+_ASK = """
+import json, signal, socket, ssl, sys, time, urllib.error, urllib.request
+context = ssl.create_default_context(cadata=CA)
+context.minimum_version = ssl.TLSVersion.TLSv1_3
+headers = {"Authorization": "Bearer " + TOKEN} if TOKEN else {}
+inputs = [{"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}]
+def ask():
+    request = urllib.request.Request(
+        "https://digits.acme-serving.svc:8443/v2/models/digits/infer",
+        json.dumps({"inputs": inputs}).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=5) as answer:
+            return [answer.status, json.load(answer)["model_version"]]
+    except urllib.error.HTTPError as error:
+        return [error.code, ""]
+    except OSError as error:
+        return [0, repr(error)]
+"""
+_ONCE = "print(json.dumps(ask()))"
+_ALWAYS = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+while True:
+    print(json.dumps(ask()))
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture(scope="module")
+def served(platform: Platform) -> Generator[dict[str, Any]]:
+    """Version 1 of a model of this machine, published and served; its service's settings."""
+    platform.project.configure(training={"epochs": 4})
+    platform.project.up()
+    service = {
+        "model": "digits", "packageName": "models/digits", "keySecret": "acme/model-keys",
+        "tokenIssuer": ISSUER, "cpus": 0.5, "memoryMib": 512, "minReplicas": 1,
+        "callers": [{"namespace": SERVING, "serviceAccount": "scoring"}],
+        "versions": [{"version": 1, "weight": 100, "packageDigest": f"sha256:{'0' * 64}",
+                      "keysDigest": f"sha256:{'0' * 64}"}],
+    }  # fmt: skip
+    platform.write("real-serving", workloads(platform, inferenceServices={"digits": service}))
+    publish(platform)
+    platform.plane.define(*DEFINITIONS)
+    account = {"name": "scoring", "namespace": SERVING}
+    platform.plane.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
+    with working(platform, {"acme/model-keys": packed(platform.project)}):
+        platform.up("real-serving")
+        yield service
+
+
+def publish(platform: Platform) -> None:
+    platform.falaj("publish", platform.registry, "--for", "real-serving", "--pin")
+
+
+def caller(platform: Platform, name: str, namespace: str, token: str, program: str) -> None:
+    authority = platform.plane.files.authority.read_text()
+    text = f"CA = {authority!r}\nTOKEN = {token!r}\n{_ASK}\n{program}"
+    account = {"serviceAccountName": "scoring"} if namespace == SERVING else {}
+    pod = probe(
+        name, namespace, platform.image("falaj-inference"), text, command=("python", "-c"),
+        **account,
+    )  # fmt: skip
+    platform.plane.apply([tenants_pod(pod)])
+
+
+def answers(platform: Platform, name: str, namespace: str) -> list[list[Any]]:
+    return [json.loads(line) for line in platform.realm.log(name, namespace).splitlines()]
+
+
+def valid(platform: Platform) -> str:
+    return token(platform.project, ISSUER, "falaj:acme:digits")
+
+
+def test_who_may_call_gets_answers_and_nobody_else(
+    platform: Platform, served: dict[str, Any]
+) -> None:
+    right = valid(platform)
+    wrong = token(platform.project, ISSUER, "falaj:bank:digits")
+    for name, namespace, given in (
+        ("scoring", SERVING, right),
+        ("nameless", SERVING, ""),
+        ("astray", SERVING, wrong),
+        ("foreign", OTHERS, right),
+    ):
+        caller(platform, name, namespace, given, _ONCE)
+        ended(platform, name, namespace)
+    assert answers(platform, "scoring", SERVING) == [[200, "1"]]
+    assert answers(platform, "nameless", SERVING) == [[401, ""]]
+    assert answers(platform, "astray", SERVING) == [[401, ""]]
+    # By the network: it doesn't even get a connection.
+    [[status, said]] = answers(platform, "foreign", OTHERS)
+    assert status == 0
+    assert "refused" in said or "timed out" in said
+
+
+def test_another_version_takes_over_without_a_failed_request(
+    platform: Platform, served: dict[str, Any]
+) -> None:
+    caller(platform, "always", SERVING, valid(platform), _ALWAYS)
+    wait_for(lambda: answers(platform, "always", SERVING), "the first is answered", 60)
+    platform.project.configure(training={"epochs": 6})
+    platform.project.up()
+    publish(platform)
+    platform.up("real-serving")
+    wait_for(
+        lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers", 60
+    )
+    time.sleep(3)
+    told = answers(platform, "always", SERVING)
+    counted = Counter((status, said) for status, said in told)
+    assert set(counted) == {(200, "1"), (200, "2")}, counted
+    assert told == sorted(told), "nobody goes back to the older version"
+    platform.realm.api.delete_namespaced_pod("always", SERVING, grace_period_seconds=1)
+
+
+def test_nothing_of_it_is_left_but_what_is_the_teams(
+    platform: Platform, served: dict[str, Any]
+) -> None:
+    platform.down("real-serving")
+    left = platform.plane.objects.list("apps/v1", "Deployment", SERVING)
+    assert left == []
+    pods = platform.plane.objects.list("v1", "Pod", SERVING)
+    assert not [each for each in pods if each["metadata"]["name"].startswith("digits-")]
