@@ -51,6 +51,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
     "make lock": "asks the package index for newer versions",
     "kubectl --namespace kube-system rollout restart deployment coredns": "a cluster on Azure",
+    "falaj cluster up --real 2": "what `make cluster REAL=2` runs",
     "falaj preflight": "the block of the scenario preflight has it with its stack",
     "kubectl --namespace monitoring port-forward service/monitoring-alertmanager 9093": (
         "a kubelet, and pods of a chart that can't be had here"

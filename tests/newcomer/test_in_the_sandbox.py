@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from falaj.engine.controlplane import prerequisites
 from tests.newcomer import documents
 from tests.newcomer.machine import Machine
 from tests.newcomer.scenarios import MENTIONED
@@ -172,5 +173,17 @@ def test_a_platform_on_a_control_plane_of_this_machine(machine: Machine) -> None
     assert "ready: export KUBECONFIG=" in machine.run(start)
     assert re.search(r"\d{3} created", machine.run(up))
     assert "is down" in machine.run(down)
+    assert "ended" in machine.run(end)
+    assert machine.processes() == []
+
+
+def test_real_machines_where_this_one_can_have_them(machine: Machine) -> None:
+    start, end = documents.commands("real")
+    printed = machine.run(start)
+    if prerequisites.lacking():
+        assert "machines are simulated: this computer lacks" in printed
+    else:
+        assert "real machines: real-1, real-2" in printed
+    assert "ready: export KUBECONFIG=" in printed
     assert "ended" in machine.run(end)
     assert machine.processes() == []
