@@ -24,6 +24,8 @@ _PACKAGES: Final = {
     "iptables": "iptables",
     "ipset": "ipset",
 }
+#: What builds the images that tests run there.
+BUILDER: Final = "buildah"
 #: Hierarchies of control groups that a kubelet and runc need.
 _CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
 _SECONDS: Final = 60
@@ -54,12 +56,19 @@ def lacking() -> list[str]:
     return found
 
 
-def install_missing() -> list[str]:
+def install_missing(*more: str) -> list[str]:
     """Install the packages whose commands are missing; their names.
 
-    Raises EngineError: they can't be installed from here.
+    Args:
+        more: further commands that are wanted, each called as its package is.
+
+    Raises:
+        EngineError: they can't be installed from here.
     """
-    packages = sorted({_PACKAGES[each] for each in _missing()})
+    packages = sorted(
+        {_PACKAGES[each] for each in _missing()}
+        | {each for each in more if shutil.which(each) is None}
+    )
     if packages:
         debian.install(packages)
     return packages

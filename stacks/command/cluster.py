@@ -73,7 +73,7 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     more = (addons.DEFINITIONS, *binaries.OF_TESTS) if crds else ()
     if crds:
         try:
-            for each in prerequisites.install_missing():
+            for each in prerequisites.install_missing(prerequisites.BUILDER):
                 click.echo(f"{each}: installed, for real machines")
         except EngineError as error:
             # Tests of real machines say at their end that they were left out.

@@ -72,6 +72,7 @@ def test_each_package_is_installed_once(bare: Path, monkeypatch: pytest.MonkeyPa
     give(bare, "nsenter", "unshare", "runc")
     assert prerequisites.install_missing() == []
     assert len(asked) == 1
+    assert prerequisites.install_missing("buildah") == ["buildah"]
 
 
 def test_apt_is_asked_for_packages_alone(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
