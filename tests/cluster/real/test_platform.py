@@ -136,7 +136,7 @@ def events(platform: Platform, pods: dict[str, str]) -> list[dict[str, Any]]:
     """What the first process of a gang has told so far."""
     [first] = [each for each in pods if each.startswith("digits-node-0-0-")] or [""]
     lines = platform.realm.log(first, TRAINING).splitlines() if first else []
-    return [json.loads(line) for line in lines if line.startswith("{")]
+    return [json.loads(each) for each in lines if each.startswith("{") and each.endswith("}")]
 
 
 def test_a_gang_on_two_machines_goes_on_where_it_was_killed(
@@ -241,7 +241,8 @@ def caller(platform: Platform, name: str, namespace: str, token: str, program: s
 
 
 def answers(platform: Platform, name: str, namespace: str) -> list[list[Any]]:
-    return [json.loads(line) for line in platform.realm.log(name, namespace).splitlines()]
+    lines = platform.realm.log(name, namespace).splitlines()
+    return [json.loads(each) for each in lines if each.startswith("[") and each.endswith("]")]
 
 
 def valid(platform: Platform) -> str:
