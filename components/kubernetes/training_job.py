@@ -13,6 +13,7 @@ from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,
     check_in_cluster,
+    check_secret_entry,
     checked_image,
     checked_regions,
 )
@@ -22,6 +23,7 @@ from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, 
 from falaj.components.kubernetes.training.arguments import (
     Elastic,
     ElasticArgs,
+    KeyRing,
     Placement,
     PodSize,
     Run,
@@ -36,6 +38,7 @@ from falaj.components.kubernetes.training.jobs import (
     job_set,
     network_policy,
     pod_monitor,
+    ring_secret,
 )
 from falaj.components.kubernetes.training.placement import (
     checked_topology,
@@ -280,13 +283,14 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     launcher = ""
     if framework == "horovod":
         launcher = _launcher(given, nodes, run.size.processes if run else 1, errors)
+    ring = _key_ring(given, run, errors)
     restarts = errors.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
     ttl = _ttl(given, program, errors)
     errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
     return TrainingJobSpec(
-        run, program, framework, nodes, servers, elastic, restarts, ttl, launcher
+        run, program, framework, nodes, servers, elastic, restarts, ttl, launcher, ring
     )
 
 
@@ -312,8 +316,33 @@ def check_arguments(
         elif _KEY_RING.startswith(option):
             errors.add(
                 "arguments", argument, "options of training such as --epochs",
-                "pods have no key ring: what they keep is encrypted by the class of its volume",
+                "pods have no key ring but that of key_secret, an argument of TrainingJob",
             )  # fmt: skip
+
+
+def _key_ring(given: Mapping[str, Any], run: Run | None, errors: ArgumentErrors) -> KeyRing | None:
+    store = object_name("secret_store", given.get("secret_store", "falaj"), errors)
+    if given.get("key_secret") is None:
+        if "secret_store" in given:
+            errors.say("secret_store", "is where key_secret is; name that as well")
+        return None
+    entry = errors.text(given, "key_secret")
+    if run is None:
+        return None
+    check_secret_entry("key_secret", entry, run.placed, errors)
+    if run.queue == BURST_QUEUE:
+        errors.say(
+            "key_secret",
+            f"can't be had in queue {BURST_QUEUE!r}: the cluster that the job is sent to has no "
+            "secret of it, and the keys stay where they are",
+        )
+    # A team's own image needn't have what unpacks it; Falaj's are on the node already.
+    image = run.image
+    if "image" in given:
+        image = resolve(run.placed, [LAUNCHER_IMAGE], given.get("images"), errors).get(
+            LAUNCHER_IMAGE, ""
+        )
+    return KeyRing(entry, store, image)
 
 
 def _check_program(
@@ -405,6 +434,8 @@ def manifests(spec: TrainingJobSpec) -> list[Manifest]:
     run = spec.run
     peers = spec.nodes > 1 or spec.elastic is not None
     found = [network_policy(run, peers=peers)]
+    if spec.key_ring is not None:
+        found.append(ring_secret(run, spec.key_ring))
     found += elastic_job(spec) if spec.elastic is not None else [job_set(spec)]
     if run.telemetry:
         found.append(pod_monitor(run))

@@ -520,7 +520,12 @@ class InferenceService(pulumi.ComponentResource):
     ) -> None:
         spec = check(name, args)
         super().__init__(token("InferenceService"), name, engine_inputs(args), opts)
-        declare(self, name, manifests(spec))
+        routes = routing(spec)
+        others = [each for each in manifests(spec) if each not in routes]
+        replicas = declare(self, name, others)
+        deployments = [each for key, each in replicas.items() if key.startswith("Deployment/")]
+        # Requests go to another version, or by other shares, once what is to answer them is ready.
+        declare(self, name, routes, depends_on=deployments)
         self.url = f"https://{spec.host}:{PORT}"
         self.namespace = spec.namespace
         self.register_outputs({"url": self.url, "namespace": self.namespace})

@@ -5,6 +5,15 @@ In the GPU tier Triton runs the model and answers nobody but the proxy beside it
 
 from typing import Any, Final
 
+from falaj.components.kubernetes._key_ring import (
+    BASE,
+    KEY_RING,
+    KEYS,
+    PACKED,
+    SECRET,
+    unpack_command,
+    volumes,
+)
 from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._placed import PROTECTED, ZONE_LABEL
 from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
@@ -17,13 +26,6 @@ from falaj.components.kubernetes.inference_service.arguments import (
 )
 from falaj.components.specification.node_pools import FLAVOR, GPU_TAINT
 
-BASE: Final = "/run/falaj"
-SECRET: Final = f"{BASE}/secret"
-"""The packed key ring, as the cluster hands it over; for the first container only."""
-PACKED_KEYS: Final = "keyring.tar"
-KEYS: Final = f"{BASE}/keys"
-"""In memory: the key ring, with the file modes that it insists on."""
-KEY_RING: Final = f"{KEYS}/keyring"
 TLS: Final = f"{BASE}/tls"
 TOKENS: Final = f"{BASE}/tokens"
 TOKEN_KEYS: Final = "tokens.jwks.json"  # noqa: S105 - public keys, and a file name
@@ -144,7 +146,7 @@ def preparing(spec: InferenceServiceSpec, version: Version) -> list[dict[str, An
     checked = resources(1, _PREPARE_MIB + 2 * mib, 64 + mib)
     steps = [
         container(
-            "keys", image, keys_command(),
+            "keys", image, unpack_command(),
             {SECRET: "secret:ro", KEYS: "keys", "/tmp": "tmp"}, small,  # noqa: S108
         ),
         container(
@@ -184,14 +186,6 @@ def _keys_mount(version: Version) -> dict[str, str]:
 def token_mount(spec: InferenceServiceSpec) -> dict[str, str]:
     """The mount of the issuer's public keys, where they aren't the key ring's."""
     return {TOKENS: "tokens:ro"} if spec.access.token_keys else {}
-
-
-def keys_command() -> list[str]:
-    """Lay the key ring out in memory."""
-    return _python(
-        "registry", "keyring", "unpack", "--path", KEY_RING,
-        "--from", f"{SECRET}/{PACKED_KEYS}",
-    )  # fmt: skip
 
 
 def package_command(spec: InferenceServiceSpec, version: Version) -> list[str]:
@@ -401,11 +395,12 @@ def _spread(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any]
 
 def _volumes(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any]]:
     mib = spec.package.model_mib
+    secret, keys = volumes(f"{spec.name}-keys")
     found: list[dict[str, Any]] = [
         # The kubelet keeps secrets in memory.
-        {"name": "secret", "secret": {"secretName": f"{spec.name}-keys", "defaultMode": 0o440}},
+        secret,
         {"name": "tls", "secret": {"secretName": f"{spec.name}-tls", "defaultMode": 0o440}},
-        _memory("keys", 4),
+        keys,
         _memory("tmp", 32),
         {"name": "work", "emptyDir": {"sizeLimit": f"{64 + mib}Mi"}},
         {"name": "package", **_package(spec, version)},
@@ -453,7 +448,7 @@ def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
             _protected(spec, f"{spec.name}-keys"),
             spec.access.secret_store,
             spec.access.key_secret,
-            PACKED_KEYS,
+            PACKED,
             decoding="Base64",
         ),
     ]

@@ -70,7 +70,7 @@ class RunArgs(SizedArgs):
     names it. Needed unless ``program`` is given."""
     arguments: NotRequired[list[str]]
     """Further arguments of ``python -m falaj.workloads.training run``, such as ``--epochs 20``;
-    none that the component sets, and no ``--keyring``, which pods haven't. Default: none."""
+    none that the component sets. Default: none."""
     gpus_per_node: NotRequired[int]
     """GPUs of each pod, 0 to 16; one fraction where the flavor is shared. Default: 1, and 0 for a
     flavor without GPUs."""
@@ -103,6 +103,15 @@ class RunArgs(SizedArgs):
 class TrainingJobArgs(RunArgs):
     """Arguments of `TrainingJob`."""
 
+    key_secret: NotRequired[str]
+    """Entry of the secret store that holds a key ring, named after the tenant
+    (``<tenant>/training-keys``; on AKS ``<tenant>--training-keys``): the text that ``python -m
+    falaj.workloads.registry keyring pack`` writes, which has no key that signs. Pods have the ring
+    in memory: they read datasets that were sealed with it, and seal checkpoints and model. A
+    program of the team's own finds the ring's folder in ``FALAJ_KEYRING``. Default: no ring; what
+    pods keep is encrypted by the class of its volume alone."""
+    secret_store: NotRequired[str]
+    """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
     telemetry: NotRequired[bool]
     """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
     monitoring_namespace: NotRequired[str]
@@ -198,6 +207,17 @@ class Elastic:
 
 
 @dataclass(frozen=True)
+class KeyRing:
+    """The key ring of a job's pods."""
+
+    entry: str
+    """Of the secret store."""
+    store: str
+    image: str
+    """Of the container that lays it out: one of Falaj's."""
+
+
+@dataclass(frozen=True)
 class TrainingJobSpec:
     """The arguments of `TrainingJob`, checked."""
 
@@ -211,3 +231,4 @@ class TrainingJobSpec:
     ttl_seconds: int | None
     launcher_image: str = ""
     """Falaj's, which brings Horovod's launcher; empty for other frameworks."""
+    key_ring: KeyRing | None = None

@@ -21,10 +21,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.kubernetes._key_ring import (
+    KEY_RING,
+    KEYS,
+    PACKED,
+    SECRET,
+    unpack_command,
+    volumes,
+)
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import in_namespace, resolver_egress
-from falaj.components.kubernetes._placed import COMPONENT_LABEL
-from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
+from falaj.components.kubernetes._placed import COMPONENT_LABEL, PROTECTED
+from falaj.components.kubernetes._secrets import external_secret
+from falaj.components.kubernetes.training.arguments import KeyRing, Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import topology_annotations
 from falaj.components.kubernetes.training.pods import (
     RENDEZVOUS_PORT,
@@ -102,6 +111,8 @@ def queue_labels(run: Run) -> Mapping[str, str]:
 
 LAUNCHER_IMAGE: Final = "falaj-inference"
 """The smallest of Falaj's images: torch isn't needed to copy a file."""
+RING_VARIABLE: Final = "FALAJ_KEYRING"
+"""Where programs of a team's own find the key ring."""
 MOST_PROCESSES: Final = 256
 """As workloads/horovod/world.py has it: each process talks to every other one."""
 _FOLDER: Final = "/launcher"
@@ -136,22 +147,68 @@ def add_launcher(pod: dict[str, Any], image: str) -> None:
         pod: the template, which is changed.
         image: Falaj's, with its digest.
     """
+    command = ["python", "-m", "falaj.workloads.horovod", "pack", _FILE]
+    _add_first(pod, "launcher", image, command, [{"name": "launcher", "mountPath": _FOLDER}])
+    (container,) = pod["spec"]["containers"]
+    container["volumeMounts"].append({"name": "launcher", "mountPath": _FOLDER, "readOnly": True})
+    pod["spec"]["volumes"].append({"name": "launcher", "emptyDir": {"sizeLimit": "8Mi"}})
+
+
+def _add_first(
+    pod: dict[str, Any],
+    name: str,
+    image: str,
+    command: Sequence[str],
+    mounts: Sequence[Mapping[str, Any]],
+) -> None:
+    """Add to a pod's template a container that ends before the others start."""
     spec = pod["spec"]
     (container,) = spec["containers"]
     size = {"cpu": "250m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
-    spec["initContainers"] = [
+    spec.setdefault("initContainers", []).append(
         {
-            "name": "launcher",
+            "name": name,
             "image": image,
-            "command": ["python", "-m", "falaj.workloads.horovod", "pack", _FILE],
+            "command": list(command),
             "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
             "resources": {"requests": dict(size), "limits": dict(size)},
             "securityContext": dict(container["securityContext"]),
-            "volumeMounts": [{"name": "launcher", "mountPath": _FOLDER}],
+            "volumeMounts": [dict(each) for each in mounts],
         }
+    )
+
+
+def key_secret(run: Run) -> str:
+    """Name of the Secret with a job's packed key ring."""
+    return f"{run.name}-keys"
+
+
+def ring_secret(run: Run, ring: KeyRing) -> Manifest:
+    """External Secrets brings the key ring; who can't read secrets doesn't change what it is."""
+    about = metadata(run.placed, run.name, key_secret(run), run.namespace, labels=PROTECTED)
+    return external_secret(about, ring.store, ring.entry, PACKED, decoding="Base64")
+
+
+def add_key_ring(pod: dict[str, Any], run: Run, ring: KeyRing) -> None:
+    """Add to a pod's template the key ring, in memory, and what lays it out there.
+
+    The packed ring is mounted into that container alone.
+
+    Args:
+        pod: the template, which is changed.
+        run: what it is for.
+        ring: where it comes from.
+    """
+    mounts = [
+        {"name": "secret", "mountPath": SECRET, "readOnly": True},
+        {"name": "keys", "mountPath": KEYS},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
     ]
-    container["volumeMounts"].append({"name": "launcher", "mountPath": _FOLDER, "readOnly": True})
-    spec["volumes"].append({"name": "launcher", "emptyDir": {"sizeLimit": "8Mi"}})
+    _add_first(pod, "keys", ring.image, unpack_command(), mounts)
+    (container,) = pod["spec"]["containers"]
+    container["volumeMounts"].append({"name": "keys", "mountPath": KEYS, "readOnly": True})
+    container["env"].append({"name": RING_VARIABLE, "value": KEY_RING})
+    pod["spec"]["volumes"] += volumes(key_secret(run))
 
 
 def indexed_job(
@@ -200,6 +257,8 @@ def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:
     most = elastic.most if elastic else spec.nodes
     pod = template(run, command(spec), torch(spec, f"{run.name}-0.{run.name}"), {})
     pod["spec"]["subdomain"] = run.name
+    if spec.key_ring is not None:
+        add_key_ring(pod, run, spec.key_ring)
     counts = {
         "parallelism": spec.nodes,
         "completions": spec.nodes,
@@ -280,6 +339,8 @@ def _job(spec: TrainingJobSpec, role: str, count: int) -> dict[str, Any]:
     )
     if spec.framework == "horovod":
         add_launcher(pod, spec.launcher_image)
+    if spec.key_ring is not None:
+        add_key_ring(pod, spec.run, spec.key_ring)
     return {
         "completionMode": "Indexed",
         "parallelism": count,
@@ -294,7 +355,10 @@ def command(spec: TrainingJobSpec) -> list[str]:
     """What each pod runs."""
     if spec.framework == "horovod":
         return horovod_command(spec, host(spec), spec.program)
-    return list(spec.program) or training_command(spec.run)
+    if spec.program:
+        return list(spec.program)
+    ring = ("--keyring", KEY_RING) if spec.key_ring is not None else ()
+    return training_command(spec.run, *ring)
 
 
 def _environment(spec: TrainingJobSpec, role: str) -> list[dict[str, Any]]:

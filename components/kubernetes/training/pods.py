@@ -26,7 +26,7 @@ RESERVED: Final = frozenset(
     {
         "POD_IP", "POD_NAME", "HOME", "TMPDIR", "NODE_RANK", "RESTART_ATTEMPT", "TF_CONFIG",
         "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "FALAJ_GRACE_SECONDS",
-        "USER", "LOGNAME", "FALAJ_FABRIC",
+        "USER", "LOGNAME", "FALAJ_FABRIC", "FALAJ_KEYRING",
         # The launcher's (workloads/horovod/world.py); others of Horovod's are the user's to set.
         "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
         "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_CONTROLLER",

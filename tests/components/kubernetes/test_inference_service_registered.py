@@ -40,3 +40,21 @@ def test_every_object_is_registered_below_the_component(
     assert all(each.parent for each in custom.values())
     assert made[0].url == f"https://{name}.acme-serving.svc:8443"
     assert made[0].namespace == "acme-serving"
+
+
+def test_requests_are_sent_elsewhere_only_once_that_is_ready(requests: list[Any]) -> None:
+    @pulumi.runtime.test
+    def run() -> None:
+        InferenceService("credit-risk", cast("InferenceServiceArgs", arguments()))
+
+    run()
+    waits = {each.name: list(each.dependencies) for each in requests if each.custom}
+    replicas = [name for name in waits if "-deployment-" in name]
+    kinds = ("-service-", "-httproute-", "-backendtlspolicy-")
+    routed = [name for name in waits if any(kind in name for kind in kinds)]
+    assert len(routed) >= 3
+    for name in routed:
+        for each in replicas:
+            assert any(found.endswith(f"::{each}") for found in waits[name]), name
+    # What replicas start with waits for none of them.
+    assert not [name for name in waits if name not in routed and waits[name]]

@@ -69,7 +69,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"arguments": ["--output", "/tmp/x"]}, "set by the component"),
     ({"arguments": ["--resume=never"]}, "set by the component"),
     ({"arguments": ["--res", "never"]}, "set by the component"),
-    ({"arguments": ["--keyring", "/keys"]}, "pods have no key ring"),
+    ({"arguments": ["--keyring", "/keys"]}, "pods have no key ring but that of key_secret"),
+    ({"key_secret": "bank/training-keys"}, "key_secret: given 'bank/training-keys'; allowed: "),
+    ({"key_secret": "acme/../bank/keys"}, "entries of the tenant: acme/"),
+    ({"key_secret": ""}, "key_secret: "),
+    ({"key_secret": 3}, "key_secret: "),
+    ({"secret_store": "falaj"}, "is where key_secret is"),
+    ({"key_secret": "acme/keys", "secret_store": "No Store"}, "secret_store"),
+    ({"key_secret": "acme/keys", **AWAY}, "the keys stay where they are"),
+    ({"key_secret": "acme/keys", "env": {"FALAJ_KEYRING": "/x"}}, "is set by the component"),
     ({"arguments": ["--keyr=/keys"]}, "pods have no key ring"),
     ({"arguments": "--epochs 3"}, "one for each word"),
     ({"framework": "tensorflow"}, "a team brings its own"),
@@ -402,3 +410,57 @@ def _entries(path: Path, what: str) -> Iterator[Any]:
             yield entry.contents
     finally:
         library.fclose(stream)
+
+
+def test_pods_have_the_key_ring_in_memory_and_seal_with_it() -> None:
+    objects = job(key_secret="acme/training-keys")
+    ring = the("ExternalSecret", objects)
+    assert ring["metadata"]["labels"]["falaj.io/protected"] == "true"
+    [data] = ring["spec"]["data"]
+    assert (data["secretKey"], data["remoteRef"]["key"]) == ("keyring.tar", "acme/training-keys")
+    pod = pod_of(objects)["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["secret"]["secret"]["secretName"] == ring["spec"]["target"]["name"]
+    assert volumes["keys"]["emptyDir"]["medium"] == "Memory"
+    [first] = pod["initContainers"]
+    container = container_of(objects)
+    assert first["image"] == container["image"]
+    assert first["command"][-4:] == [
+        "--path", "/run/falaj/keys/keyring", "--from", "/run/falaj/secret/keyring.tar"
+    ]  # fmt: skip
+    mounted = {each["mountPath"]: each for each in container["volumeMounts"]}
+    assert mounted["/run/falaj/keys"]["readOnly"]
+    assert "/run/falaj/secret" not in mounted
+    command = container["command"]
+    assert command[command.index("--keyring") + 1] == "/run/falaj/keys/keyring"
+
+
+def test_a_program_of_the_team_s_own_finds_the_key_ring_by_a_variable() -> None:
+    own = {
+        "program": ["python", "train.py"],
+        "image": f"team/train@{DIGEST}",
+        "dataset": None,
+        "images": HOROVOD["images"],
+    }
+    objects = job(key_secret="acme/training-keys", **own)
+    container = container_of(objects)
+    assert container["command"] == own["program"]
+    assert env_of(objects)["FALAJ_KEYRING"] == "/run/falaj/keys/keyring"
+    [first] = pod_of(objects)["spec"]["initContainers"]
+    assert first["image"] != container["image"]
+    assert "/inference" in first["image"]
+
+
+def test_elastic_and_horovod_s_pods_have_it_as_well() -> None:
+    elastic = {"nodes": 2, "elastic": {"min_nodes": 1, "max_nodes": 4}}
+    for changes, names in ((elastic, ["keys"]), (HOROVOD, ["launcher", "keys"])):
+        objects = job(key_secret="acme/training-keys", **changes)
+        assert [each["name"] for each in pod_of(objects)["spec"]["initContainers"]] == names
+        assert "--keyring" in container_of(objects)["command"] or changes is HOROVOD
+
+
+def test_without_a_key_secret_nothing_of_it_is_there() -> None:
+    objects = job()
+    assert "initContainers" not in pod_of(objects)["spec"]
+    assert "--keyring" not in container_of(objects)["command"]
+    assert not [each for each in objects if each["kind"] == "ExternalSecret"]

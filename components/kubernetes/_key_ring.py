@@ -1,0 +1,40 @@
+"""A key ring in the memory of pods: where it comes from, and how it gets there.
+
+A ring insists on the modes of its files, which no volume of a secret has. So External Secrets
+brings it packed, and the first container lays it out in memory, where the others find it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+BASE: Final = "/run/falaj"
+SECRET: Final = f"{BASE}/secret"
+"""The packed key ring, as the cluster hands it over; for the first container only."""
+PACKED: Final = "keyring.tar"
+"""The file there, and the key of the Secret."""
+KEYS: Final = f"{BASE}/keys"
+"""In memory: the key ring, with the file modes that it insists on."""
+KEY_RING: Final = f"{KEYS}/keyring"
+_MIB: Final = 4
+
+
+def unpack_command() -> list[str]:
+    """Lay the key ring out in memory."""
+    return [
+        "python", "-m", "falaj.workloads.registry", "keyring", "unpack",
+        "--path", KEY_RING, "--from", f"{SECRET}/{PACKED}",
+    ]  # fmt: skip
+
+
+def volumes(secret: str) -> list[dict[str, Any]]:
+    """The volumes ``secret`` and ``keys``, the latter in memory.
+
+    Args:
+        secret: name of the Secret with the packed ring.
+    """
+    memory = {"medium": "Memory", "sizeLimit": f"{_MIB}Mi"}
+    return [
+        {"name": "secret", "secret": {"secretName": secret, "defaultMode": 0o440}},
+        {"name": "keys", "emptyDir": memory},
+    ]
