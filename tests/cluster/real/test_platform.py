@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -195,12 +193,6 @@ def ask():
         return [0, repr(error)]
 """
 _ONCE = "print(json.dumps(ask()))"
-_ALWAYS = """
-signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-while True:
-    print(json.dumps(ask()))
-    time.sleep(0.02)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -269,26 +261,6 @@ def test_who_may_call_gets_answers_and_nobody_else(
     [[status, said]] = answers(platform, "foreign", OTHERS)
     assert status == 0
     assert "refused" in said or "timed out" in said
-
-
-def test_another_version_takes_over_without_a_failed_request(
-    platform: Platform, served: dict[str, Any]
-) -> None:
-    caller(platform, "always", SERVING, valid(platform), _ALWAYS)
-    wait_for(lambda: answers(platform, "always", SERVING), "the first is answered", 60)
-    platform.project.configure(training={"epochs": 6})
-    platform.project.up()
-    publish(platform)
-    platform.up("real-serving")
-    wait_for(
-        lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers", 60
-    )
-    time.sleep(3)
-    told = answers(platform, "always", SERVING)
-    counted = Counter((status, said) for status, said in told)
-    assert set(counted) == {(200, "1"), (200, "2")}, counted
-    assert told == sorted(told), "nobody goes back to the older version"
-    platform.realm.api.delete_namespaced_pod("always", SERVING, grace_period_seconds=1)
 
 
 def test_nothing_of_it_is_left_but_what_is_the_teams(
