@@ -268,9 +268,9 @@ class Operators:
         }
 
 
-def packed(project: Project) -> str:
-    """The key ring of the project's own stack, as its entry in the secret store has it."""
-    return module(project, "registry", "keyring", "pack", "--path", str(project.site / "keyring"))
+def packed(project: Project, ring: Path) -> str:
+    """A key ring, as its entry in the secret store has it."""
+    return module(project, "registry", "keyring", "pack", "--path", str(ring))
 
 
 def token(project: Project, issuer: str, audience: str) -> str:
@@ -313,13 +313,6 @@ def tenants_pod(
     for volume in spec["volumes"]:
         if "emptyDir" in volume:
             volume["emptyDir"]["sizeLimit"] = "64Mi"
-    return pod
-
-
-def mount(pod: dict[str, Any], claim: str, path: str) -> dict[str, Any]:
-    """Mount a claim in a pod's container."""
-    pod["spec"]["volumes"].append({"name": claim, "persistentVolumeClaim": {"claimName": claim}})
-    pod["spec"]["containers"][0]["volumeMounts"].append({"name": claim, "mountPath": path})
     return pod
 
 

@@ -8,7 +8,10 @@ beside the control plane.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from tests.cluster.real.platform import (
     Platform,
     claims,
     cluster_settings,
-    mount,
+    module,
     packed,
     push_images,
     shipped,
@@ -65,6 +68,7 @@ def platform(
         made.write("real-cluster", settings)
         push_images(realm, project, folder / "images")
         made.up("real-cluster")
+        realm.plane.define(*DEFINITIONS)
         yield made
         project.sweep()
         shutil.rmtree(folder / "images", ignore_errors=True)
@@ -93,17 +97,39 @@ def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> No
 
 
 @pytest.fixture(scope="module")
-def dataset(platform: Platform) -> str:
-    """A snapshot in the claim `data`, made by a pod; its folder's name."""
+def ring(platform: Platform) -> Path:
+    """A key ring of the team's, outside of the cluster."""
+    path = platform.folder / "ring"
+    module(platform.project, "registry", "keyring", "create", "--path", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def dataset(platform: Platform, ring: Path) -> str:
+    """A sealed snapshot in the claim `data`; its folder's name."""
     platform.plane.apply(claims(TRAINING, ("data", "runs")))
-    pod = probe(
-        "dataset", TRAINING, platform.image("falaj-training-cpu"), "/data",
-        command=("python", "-m", "falaj.workloads.training", "dataset", "--source", "digits",
-                 "--json", "--output"),
+    told = module(
+        platform.project, "training", "dataset", "--source", "digits", "--json",
+        "--keyring", str(ring), "--output", str(platform.folder / "snapshots"),
     )  # fmt: skip
-    platform.plane.apply([mount(tenants_pod(pod, memory="1Gi"), "data", "/data")])
-    ended(platform, "dataset", TRAINING, seconds=300)
-    return Path(json.loads(platform.realm.log("dataset", TRAINING))["path"]).name
+    snapshot = Path(json.loads(told)["path"])
+    assert list(snapshot.glob("*.sealed"))
+    held = volume(platform, "data")
+    shutil.copytree(snapshot, held / snapshot.name)
+    for path in (held / snapshot.name, *(held / snapshot.name).iterdir()):
+        os.chown(path, 65532, 65532)
+    return snapshot.name
+
+
+def volume(platform: Platform, claim: str) -> Path:
+    """The folder behind a claim."""
+
+    def name() -> str | None:
+        found = platform.plane.objects.get("v1", "PersistentVolumeClaim", claim, TRAINING)
+        return found and found["spec"].get("volumeName")
+
+    wait_for(lambda: name() is not None, f"the claim {claim} has a volume")
+    return platform.plane.files.folder / "volumes" / str(name())
 
 
 def ended(platform: Platform, pod: str, namespace: str, seconds: float = 120) -> None:
@@ -138,9 +164,19 @@ def events(platform: Platform, pods: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def test_a_gang_on_two_machines_goes_on_where_it_was_killed(
-    platform: Platform, dataset: str
+    platform: Platform, ring: Path, dataset: str
 ) -> None:
+    with working(platform, {"acme/training-keys": packed(platform.project, ring)}):
+        train(platform, dataset)
+    run = volume(platform, "runs") / "digits"
+    assert {path.name for path in run.glob("*.sealed")} == {"checkpoint.sealed", "model.sealed"}
+    assert not list(run.glob("*.pt*"))
+
+
+def train(platform: Platform, dataset: str) -> None:
+    """Two pods train; one of them is taken away, and the gang goes on."""
     job = {
+        "keySecret": "acme/training-keys",
         "dataset": dataset, "data": "data", "checkpoints": "runs", "flavor": FLAVOR, "nodes": 2,
         "cpus": 0.5, "memoryGib": 2, "sharedMemoryGib": 0.5, "scratchGib": 1,
         "arguments": ["--epochs", str(EPOCHS), "--patience", str(EPOCHS), "--threads", "1"],
@@ -193,6 +229,12 @@ def ask():
         return [0, repr(error)]
 """
 _ONCE = "print(json.dumps(ask()))"
+_ALWAYS = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+while True:
+    print(json.dumps(ask()))
+    time.sleep(0.02)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -209,10 +251,10 @@ def served(platform: Platform) -> Generator[dict[str, Any]]:
     }  # fmt: skip
     platform.write("real-serving", workloads(platform, inferenceServices={"digits": service}))
     publish(platform)
-    platform.plane.define(*DEFINITIONS)
     account = {"name": "scoring", "namespace": SERVING}
     platform.plane.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
-    with working(platform, {"acme/model-keys": packed(platform.project)}):
+    own = platform.project.site / "keyring"
+    with working(platform, {"acme/model-keys": packed(platform.project, own)}):
         platform.up("real-serving")
         yield service
 
@@ -261,6 +303,26 @@ def test_who_may_call_gets_answers_and_nobody_else(
     [[status, said]] = answers(platform, "foreign", OTHERS)
     assert status == 0
     assert "refused" in said or "timed out" in said
+
+
+def test_another_version_takes_over_without_a_failed_request(
+    platform: Platform, served: dict[str, Any]
+) -> None:
+    caller(platform, "always", SERVING, valid(platform), _ALWAYS)
+    wait_for(lambda: answers(platform, "always", SERVING), "the first is answered", 60)
+    platform.project.configure(training={"epochs": 6})
+    platform.project.up()
+    publish(platform)
+    platform.up("real-serving")
+    wait_for(
+        lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers", 60
+    )
+    time.sleep(3)
+    told = answers(platform, "always", SERVING)
+    counted = Counter((status, said) for status, said in told)
+    assert set(counted) == {(200, "1"), (200, "2")}, counted
+    assert told == sorted(told), "nobody goes back to the older version"
+    platform.realm.api.delete_namespaced_pod("always", SERVING, grace_period_seconds=1)
 
 
 def test_nothing_of_it_is_left_but_what_is_the_teams(
