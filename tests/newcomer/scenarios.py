@@ -52,6 +52,9 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make lock": "asks the package index for newer versions",
     "kubectl --namespace kube-system rollout restart deployment coredns": "a cluster on Azure",
     "falaj cluster up --real 2": "what `make cluster REAL=2` runs",
+    "python -m falaj.workloads.registry keyring pack --path RING": (
+        "tests/components/kubernetes/test_serving_pods_run.py runs it, as a replica's pods have it"
+    ),
     "falaj preflight": "the block of the scenario preflight has it with its stack",
     "kubectl --namespace monitoring port-forward service/monitoring-alertmanager 9093": (
         "a kubelet, and pods of a chart that can't be had here"
