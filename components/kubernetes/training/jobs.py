@@ -206,7 +206,8 @@ def add_key_ring(pod: dict[str, Any], run: Run, ring: KeyRing) -> None:
     ]
     _add_first(pod, "keys", ring.image, unpack_command(), mounts)
     (container,) = pod["spec"]["containers"]
-    container["volumeMounts"].append({"name": "keys", "mountPath": KEYS, "readOnly": True})
+    # Not read-only: who opens a ring locks it.
+    container["volumeMounts"].append({"name": "keys", "mountPath": KEYS})
     container["env"].append({"name": RING_VARIABLE, "value": KEY_RING})
     pod["spec"]["volumes"] += volumes(key_secret(run))
 

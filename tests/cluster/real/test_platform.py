@@ -189,7 +189,12 @@ def train(platform: Platform, dataset: str) -> None:
             (each["epoch"] for each in events(platform, gang(platform, attempt))), default=0
         )
 
-    wait_for(lambda: epoch(0) >= 3, "three epochs are done", 240)
+    def trained() -> bool:
+        states = [platform.realm.pod(each, TRAINING)["status"] for each in gang(platform, 0)]
+        assert not [each for each in states if each.get("phase") == "Failed"], states
+        return epoch(0) >= 3
+
+    wait_for(trained, "three epochs are done", 240)
     pods = gang(platform, 0)
     assert len(set(pods.values())) == 2, pods
     [second] = [each for each in pods if each.startswith("digits-node-0-1-")]
