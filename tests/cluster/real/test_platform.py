@@ -190,7 +190,9 @@ def train(platform: Platform, dataset: str) -> None:
         )
 
     def trained() -> bool:
-        states = [platform.realm.pod(each, TRAINING)["status"] for each in gang(platform, 0)]
+        states = [
+            platform.realm.pod(each, TRAINING).get("status", {}) for each in gang(platform, 0)
+        ]
         assert not [each for each in states if each.get("phase") == "Failed"], states
         return epoch(0) >= 3
 
