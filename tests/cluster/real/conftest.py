@@ -1,7 +1,7 @@
 """Real machines: kubelets with containers of our own images, in namespaces of this computer.
 
-Where the computer can't run them, these tests are left out, which the run says at its end; where
-``CI`` is set, that is a failure.
+Where the computer can't run them, these tests are left out, which the run says at its end with what
+is lacking (pytest's ``-rs``); where ``CI`` is set, that is a failure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,33 +17,19 @@ from falaj.engine.controlplane import prerequisites
 from tests.cluster.real.realm import Realm, realm_with
 
 HERE = Path(__file__).parent
-LACKING = pytest.StashKey[list[str]]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[LACKING] = []
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     own = [each for each in items if each.path.is_relative_to(HERE)]
-    if not own:
+    if not own or os.environ.get("CI"):
         return
     lacking = prerequisites.lacking()
     left_out = own if lacking else []
     if shutil.which(prerequisites.BUILDER) is None:
         lacking.append(f"the command {prerequisites.BUILDER}, which builds images for them")
         left_out = left_out or [each for each in own if each.path.name == "test_platform.py"]
-    config.stash[LACKING] = lacking if left_out else []
-    if not os.environ.get("CI"):
-        for each in left_out:
-            each.add_marker(pytest.mark.skip(reason="no real machines: " + "; ".join(lacking)))
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if lacking := config.stash[LACKING]:
-        terminalreporter.section("real machines were left out")
-        for each in lacking:
-            terminalreporter.line(f"this computer lacks {each}")
+    for each in left_out:
+        each.add_marker(pytest.mark.skip(reason="no real machines: " + "; ".join(lacking)))
 
 
 @pytest.fixture(scope="session")
