@@ -1,7 +1,7 @@
 """Real machines: kubelets with containers of our own images, in namespaces of this computer.
 
-Where the computer can't run them, these tests are left out, which the run says at its end with what
-is lacking (pytest's ``-rs``); where ``CI`` is set, that is a failure.
+Where the computer can't run them, these tests are left out, and the run says at its end what it
+lacks (pytest's ``-rs``); where ``CI`` is set, that is a failure.
 """
 
 from __future__ import annotations
