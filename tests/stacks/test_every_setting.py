@@ -216,7 +216,7 @@ def _rich_workloads() -> dict[str, Any]:
     jobs, services = config["falaj:trainingJobs"], config["falaj:inferenceServices"]
     jobs["grows"] = {
         **{key: each for key, each in jobs["credit"].items() if key != "topology"},
-        "elastic": {"minNodes": 1, "maxNodes": 3},
+        "elastic": {"minNodes": 1, "maxNodes": 3}, "keySecret": "acme/training-keys",
     }  # fmt: skip
     jobs["own"] = {
         "program": ["python", "train.py"], "image": "falaj/own@sha256:" + "3" * 64,
