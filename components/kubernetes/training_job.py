@@ -283,7 +283,7 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     launcher = ""
     if framework == "horovod":
         launcher = _launcher(given, nodes, run.size.processes if run else 1, errors)
-    ring = _key_ring(given, run, errors)
+    ring = _key_ring(given, run, launcher, errors)
     restarts = errors.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
     ttl = _ttl(given, program, errors)
     errors.raise_if_any()
@@ -320,7 +320,10 @@ def check_arguments(
             )  # fmt: skip
 
 
-def _key_ring(given: Mapping[str, Any], run: Run | None, errors: ArgumentErrors) -> KeyRing | None:
+def _key_ring(
+    given: Mapping[str, Any], run: Run | None, launcher: str, errors: ArgumentErrors
+) -> KeyRing | None:
+    """The key ring; ``launcher`` is Falaj's image where Horovod's pods have it already."""
     store = object_name("secret_store", given.get("secret_store", "falaj"), errors)
     if given.get("key_secret") is None:
         if "secret_store" in given:
@@ -337,8 +340,8 @@ def _key_ring(given: Mapping[str, Any], run: Run | None, errors: ArgumentErrors)
             "secret of it, and the keys stay where they are",
         )
     # A team's own image needn't have what unpacks it; Falaj's are on the node already.
-    image = run.image
-    if "image" in given:
+    image = launcher or run.image
+    if "image" in given and not launcher:
         image = resolve(run.placed, [LAUNCHER_IMAGE], given.get("images"), errors).get(
             LAUNCHER_IMAGE, ""
         )

@@ -520,12 +520,11 @@ class InferenceService(pulumi.ComponentResource):
     ) -> None:
         spec = check(name, args)
         super().__init__(token("InferenceService"), name, engine_inputs(args), opts)
-        routes = routing(spec)
-        others = [each for each in manifests(spec) if each not in routes]
-        replicas = declare(self, name, others)
-        deployments = [each for key, each in replicas.items() if key.startswith("Deployment/")]
+        made = declare(self, name, _replicas(spec))
+        deployments = [each for key, each in made.items() if key.startswith("Deployment/")]
         # Requests go to another version, or by other shares, once what is to answer them is ready.
-        declare(self, name, routes, depends_on=deployments)
+        declare(self, name, routing(spec), depends_on=deployments)
+        declare(self, name, scaling(spec))
         self.url = f"https://{spec.host}:{PORT}"
         self.namespace = spec.namespace
         self.register_outputs({"url": self.url, "namespace": self.namespace})
@@ -533,10 +532,13 @@ class InferenceService(pulumi.ComponentResource):
 
 def manifests(spec: InferenceServiceSpec) -> list[Manifest]:
     """The objects, what shuts the doors first."""
+    return [*_replicas(spec), *routing(spec), *scaling(spec)]
+
+
+def _replicas(spec: InferenceServiceSpec) -> list[Manifest]:
+    """The replicas, and what they need to start."""
     return [
         *isolation(spec),
         *secrets(spec),
         *(deployment(spec, version) for version in spec.versions),
-        *routing(spec),
-        *scaling(spec),
     ]

@@ -9,15 +9,15 @@ from falaj.components.kubernetes._key_ring import (
     BASE,
     KEY_RING,
     KEYS,
-    PACKED,
     SECRET,
+    packed_secret,
     unpack_command,
     volumes,
 )
 from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._placed import PROTECTED, ZONE_LABEL
 from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
-from falaj.components.kubernetes._secrets import certificate, external_secret
+from falaj.components.kubernetes._secrets import certificate
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
     SCRAPER,
@@ -444,12 +444,10 @@ def secrets(spec: InferenceServiceSpec) -> list[Manifest]:
     found = [
         _certificate(spec, "tls", spec.name, _names(spec), ["server auth", "client auth"]),
         _certificate(spec, "scraper", SCRAPER, [], ["client auth"]),
-        external_secret(
+        packed_secret(
             _protected(spec, f"{spec.name}-keys"),
             spec.access.secret_store,
             spec.access.key_secret,
-            PACKED,
-            decoding="Base64",
         ),
     ]
     if spec.access.token_keys:

@@ -24,15 +24,15 @@ from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._key_ring import (
     KEY_RING,
     KEYS,
-    PACKED,
     SECRET,
+    VARIABLE,
+    packed_secret,
     unpack_command,
     volumes,
 )
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import in_namespace, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, PROTECTED
-from falaj.components.kubernetes._secrets import external_secret
 from falaj.components.kubernetes.training.arguments import KeyRing, Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import topology_annotations
 from falaj.components.kubernetes.training.pods import (
@@ -111,8 +111,6 @@ def queue_labels(run: Run) -> Mapping[str, str]:
 
 LAUNCHER_IMAGE: Final = "falaj-inference"
 """The smallest of Falaj's images: torch isn't needed to copy a file."""
-RING_VARIABLE: Final = "FALAJ_KEYRING"
-"""Where programs of a team's own find the key ring."""
 MOST_PROCESSES: Final = 256
 """As workloads/horovod/world.py has it: each process talks to every other one."""
 _FOLDER: Final = "/launcher"
@@ -186,7 +184,7 @@ def key_secret(run: Run) -> str:
 def ring_secret(run: Run, ring: KeyRing) -> Manifest:
     """External Secrets brings the key ring; who can't read secrets doesn't change what it is."""
     about = metadata(run.placed, run.name, key_secret(run), run.namespace, labels=PROTECTED)
-    return external_secret(about, ring.store, ring.entry, PACKED, decoding="Base64")
+    return packed_secret(about, ring.store, ring.entry)
 
 
 def add_key_ring(pod: dict[str, Any], run: Run, ring: KeyRing) -> None:
@@ -208,7 +206,7 @@ def add_key_ring(pod: dict[str, Any], run: Run, ring: KeyRing) -> None:
     (container,) = pod["spec"]["containers"]
     # Not read-only: who opens a ring locks it.
     container["volumeMounts"].append({"name": "keys", "mountPath": KEYS})
-    container["env"].append({"name": RING_VARIABLE, "value": KEY_RING})
+    container["env"].append({"name": VARIABLE, "value": KEY_RING})
     pod["spec"]["volumes"] += volumes(key_secret(run))
 
 
@@ -256,10 +254,8 @@ def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:
     """The Job, and the headless Service that gives its pods names."""
     run, elastic = spec.run, spec.elastic
     most = elastic.most if elastic else spec.nodes
-    pod = template(run, command(spec), torch(spec, f"{run.name}-0.{run.name}"), {})
+    pod = _pod(spec, torch(spec, f"{run.name}-0.{run.name}"))
     pod["spec"]["subdomain"] = run.name
-    if spec.key_ring is not None:
-        add_key_ring(pod, run, spec.key_ring)
     counts = {
         "parallelism": spec.nodes,
         "completions": spec.nodes,
@@ -331,25 +327,29 @@ def host(spec: TrainingJobSpec, role: str = NODE, index: int = 0) -> str:
 
 
 def _job(spec: TrainingJobSpec, role: str, count: int) -> dict[str, Any]:
-    pod = template(
-        spec.run,
-        command(spec),
-        _environment(spec, role),
-        {},
-        annotations=topology_annotations(spec.run.placement),
-    )
-    if spec.framework == "horovod":
-        add_launcher(pod, spec.launcher_image)
-    if spec.key_ring is not None:
-        add_key_ring(pod, spec.run, spec.key_ring)
+    notes = topology_annotations(spec.run.placement)
     return {
         "completionMode": "Indexed",
         "parallelism": count,
         "completions": count,
         "backoffLimit": 0,
         "podFailurePolicy": gang_pods(),
-        "template": pod,
+        "template": _pod(spec, _environment(spec, role), notes),
     }
+
+
+def _pod(
+    spec: TrainingJobSpec,
+    env: Sequence[Mapping[str, Any]],
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The template of a pod, with what its containers need to be brought first."""
+    pod = template(spec.run, command(spec), env, {}, annotations=annotations)
+    if spec.framework == "horovod":
+        add_launcher(pod, spec.launcher_image)
+    if spec.key_ring is not None:
+        add_key_ring(pod, spec.run, spec.key_ring)
+    return pod
 
 
 def command(spec: TrainingJobSpec) -> list[str]:

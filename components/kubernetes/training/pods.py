@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from falaj.components.kubernetes._key_ring import VARIABLE
 from falaj.components.kubernetes._pods import USER, USER_NAME, unprivileged, unprivileged_pod
 from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import pod_placement
@@ -26,7 +27,7 @@ RESERVED: Final = frozenset(
     {
         "POD_IP", "POD_NAME", "HOME", "TMPDIR", "NODE_RANK", "RESTART_ATTEMPT", "TF_CONFIG",
         "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "FALAJ_GRACE_SECONDS",
-        "USER", "LOGNAME", "FALAJ_FABRIC", "FALAJ_KEYRING",
+        "USER", "LOGNAME", "FALAJ_FABRIC", VARIABLE,
         # The launcher's (workloads/horovod/world.py); others of Horovod's are the user's to set.
         "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
         "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_CONTROLLER",
