@@ -180,8 +180,8 @@ class MachineKeeper:
         objects = Objects.of(str(files.kubeconfig))
         try:
             _allow_policies(objects)
-            objects.apply(_overcommitment(machine_names(settings.real)), _MANAGER)
             machines = machine_names(settings.real)
+            objects.apply(_overcommitment(machines), _MANAGER)
             for number, name in enumerate(machines, 1):
                 self._write(number, name, images[_PAUSE])
                 self._start(number, name)

@@ -72,12 +72,8 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     """Build what isn't there yet, and install what real machines need where we may."""
     more = (addons.DEFINITIONS, *binaries.OF_TESTS) if crds else ()
     if crds:
-        try:
-            for each in prerequisites.install_missing(prerequisites.BUILDER):
-                click.echo(f"{each}: installed, for real machines")
-        except EngineError as error:
-            # Tests of real machines say at their end that they were left out.
-            click.echo(f"real machines: {error}", err=True)
+        # Tests of real machines say at their end that they were left out.
+        _install_missing("real machines", prerequisites.BUILDER)
     names = (binaries.CORE, *controllers, *more)
     for name, folder in binaries.ensure(names).items():
         click.echo(f"{name} {binaries.built()[name].version}: {folder}")
@@ -157,13 +153,18 @@ def up(
     click.echo(f"ready: export KUBECONFIG={plane.kubeconfig}")
 
 
-def _can_be_real() -> bool:
-    """Install what real machines need where we may, and say what this computer still lacks."""
+def _install_missing(concern: str, *more: str) -> None:
+    """Install what real machines need; what keeps from it is said after ``concern``."""
     try:
-        for each in prerequisites.install_missing():
+        for each in prerequisites.install_missing(*more):
             click.echo(f"{each}: installed, for real machines")
     except EngineError as error:
-        click.echo(f"warning: {error}", err=True)
+        click.echo(f"{concern}: {error}", err=True)
+
+
+def _can_be_real() -> bool:
+    """Install what real machines need where we may, and say what this computer still lacks."""
+    _install_missing("warning")
     lacking = prerequisites.lacking()
     for each in lacking:
         click.echo(f"warning: machines are simulated: this computer lacks {each}", err=True)
