@@ -12,8 +12,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -163,7 +162,7 @@ def push_images(realm: Realm, project: Project, folder: Path) -> None:
             "--tool", "buildah", "--out", str(folder / "out"),
             "--push", f"{registry.address}/falaj", "--stack", "real-cluster",
         ],
-        cwd=project.root, env={**project.environment, **_builder(folder, realm.plane)},
+        cwd=project.root, env={**project.environment, **_builder(folder)},
         capture_output=True, text=True, check=False, timeout=_BUILD_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -182,8 +181,8 @@ def push_images(realm: Realm, project: Project, folder: Path) -> None:
     (project.root / "images.lock.yaml").write_text(text)
 
 
-def _builder(folder: Path, plane: ControlPlane) -> dict[str, str]:
-    """Variables of a builder that keeps all it has in a folder, and knows the registry."""
+def _builder(folder: Path) -> dict[str, str]:
+    """Variables of a builder that keeps all it has in a folder."""
     storage = folder / "storage.conf"
     storage.write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
@@ -191,7 +190,6 @@ def _builder(folder: Path, plane: ControlPlane) -> dict[str, str]:
     return {
         "CONTAINERS_STORAGE_CONF": str(storage),
         "BUILDAH_ISOLATION": "chroot",
-        **trusting(folder, plane),
     }
 
 
@@ -214,7 +212,6 @@ class Operators:
         self._authority = Authority(plane.files.certificates)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.said: list[str] = []
 
     def __enter__(self) -> Operators:
         self._thread.start()
@@ -241,7 +238,6 @@ class Operators:
             secret = {"apiVersion": "v1", "kind": "Secret", **make(of, name)}
             secret["metadata"] = {**about, "labels": secret.pop("labels")}
             self._plane.apply([secret])
-            self.said.append(f"{namespace}/{name}")
 
     def _certificate(self, of: dict[str, Any], name: str) -> dict[str, Any]:
         spec = of["spec"]
@@ -291,13 +287,6 @@ def module(project: Project, name: str, *words: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-@contextmanager
-def working(platform: Platform, entries: Mapping[str, str]) -> Generator[Operators]:
-    """Operators at work, as long as something needs them."""
-    with Operators(platform.plane, entries) as found:
-        yield found
 
 
 def tenants_pod(

@@ -23,6 +23,7 @@ from falaj.engine.controlplane.objects import wait_for
 from tests.cluster.real.platform import (
     DEFINITIONS,
     FLAVOR,
+    Operators,
     Platform,
     claims,
     cluster_settings,
@@ -33,7 +34,6 @@ from tests.cluster.real.platform import (
     tenants_pod,
     token,
     trusting,
-    working,
     write_waivers,
 )
 from tests.cluster.real.realm import probe, realm_with
@@ -166,7 +166,7 @@ def events(platform: Platform, pods: dict[str, str]) -> list[dict[str, Any]]:
 def test_a_gang_on_two_machines_goes_on_where_it_was_killed(
     platform: Platform, ring: Path, dataset: str
 ) -> None:
-    with working(platform, {"acme/training-keys": packed(platform.project, ring)}):
+    with Operators(platform.plane, {"acme/training-keys": packed(platform.project, ring)}):
         train(platform, dataset)
     run = volume(platform, "runs") / "digits"
     assert {path.name for path in run.glob("*.sealed")} == {"checkpoint.sealed", "model.sealed"}
@@ -261,7 +261,7 @@ def served(platform: Platform) -> Generator[dict[str, Any]]:
     account = {"name": "scoring", "namespace": SERVING}
     platform.plane.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
     own = platform.project.site / "keyring"
-    with working(platform, {"acme/model-keys": packed(platform.project, own)}):
+    with Operators(platform.plane, {"acme/model-keys": packed(platform.project, own)}):
         platform.up("real-serving")
         yield service
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import json
 import sys
 import zipfile
@@ -23,7 +22,6 @@ from falaj.stacks.command.images import push_image
 from falaj.stacks.errors import StackError
 from falaj.stacks.images import build
 from falaj.stacks.images.build import (
-    FOLDER,
     Built,
     Recipe,
     build_image,
@@ -35,6 +33,7 @@ from falaj.stacks.images.crane import Crane
 from falaj.stacks.images.items import Item
 from falaj.stacks.images.wheels import Wheel, pinned
 from tests.stacks.images.registries import Registry
+from tests.stacks.images.scripts import script
 
 BASE = "registry.example.ae/base@sha256:" + "b" * 64
 IMAGE = Item("images", "falaj-inference", "", "0.1.0", "falaj/inference", None, "MIT", ())
@@ -242,12 +241,7 @@ def test_keys_that_can_not_sign_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def finish() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("finish", FOLDER / "finish.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("finish")
 
 
 @pytest.mark.parametrize(("part", "status"), [("lib", 0), ("app", 1)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import json
 import os
 import platform
@@ -15,7 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from falaj.stacks.images.build import FOLDER, RECIPES, ROOT
+from falaj.stacks.images.build import RECIPES, ROOT
+from tests.stacks.images.scripts import script
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"),
@@ -34,13 +34,16 @@ print(json.dumps([torch.cuda.is_available(), float(made.weight.grad.sum()), torc
 
 @pytest.fixture(scope="module")
 def without_cuda() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("without_cuda", FOLDER / "without_cuda.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return script("without_cuda")
+
+
+def has(library: ctypes.CDLL, name: str, version: str) -> bool:
+    """Whether a library has a name of a version, as glibc tells."""
+    find = ctypes.CDLL(None).dlvsym
+    find.restype, find.argtypes = ctypes.c_void_p, [
+        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p,
+    ]  # fmt: skip
+    return bool(find(library._handle, name.encode(), version.encode()))
 
 
 def test_every_function_says_that_there_is_no_device(
@@ -55,12 +58,8 @@ def test_every_function_says_that_there_is_no_device(
     path.write_bytes(without_cuda.written(path.name, names, MACHINE))
     library = ctypes.CDLL(str(path))
     assert [library[each.name]() for each in names] == [100, 100, 100]
-    versioned = ctypes.CDLL(None).dlvsym
-    versioned.restype, versioned.argtypes = ctypes.c_void_p, (
-        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p,
-    )  # fmt: skip
-    assert versioned(library._handle, b"cudaFree", b"libcudart.so.13")
-    assert not versioned(library._handle, b"cudaFree", b"libcudart.so.12")
+    assert has(library, "cudaFree", "libcudart.so.13")
+    assert not has(library, "cudaFree", "libcudart.so.12")
     with pytest.raises(AttributeError):
         library.nothing  # noqa: B018  the look-up is what is tried
 
@@ -89,16 +88,11 @@ def test_what_a_library_asks_for_is_what_the_loader_finds(without_cuda: ModuleTy
     found = without_cuda.read(path.read_bytes())
     assert found.machine == MACHINE
     assert "PyInit__ctypes" in found.defined
-    versioned = ctypes.CDLL(None).dlvsym
-    versioned.restype, versioned.argtypes = ctypes.c_void_p, (
-        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p,
-    )  # fmt: skip
     asked = [each for each in found.asked if each.version]
     assert asked
     for each in asked:
         assert each.library in found.needed
-        handle = ctypes.CDLL(each.library)._handle
-        assert versioned(handle, each.name.encode(), each.version.encode()), each
+        assert has(ctypes.CDLL(each.library), each.name, each.version), each
 
 
 @pytest.mark.thorough
