@@ -13,15 +13,13 @@ from __future__ import annotations
 import ipaddress
 import json
 import secrets
-import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
+from falaj.engine import uplinks
 from falaj.engine.errors import EngineError
 
 PREFIX: Final = "falaj-"
@@ -31,10 +29,6 @@ MACHINES: Final = ipaddress.ip_network("172.31.0.0/24")
 """Addresses of machines, within the control plane's namespace: others don't see them."""
 PODS: Final = ipaddress.ip_network("10.244.0.0/16")
 """Ranges of pods, one of 256 addresses for each machine."""
-#: Between this computer and a control plane, four addresses each: on this computer they are seen.
-_UPLINKS: Final = ipaddress.ip_network("10.251.0.0/20")
-_OUTER: Final = "fj-"
-"""Beginning of the names of this computer's interfaces to them."""
 _UPLINK: Final = "uplink"
 _BRIDGE: Final = "machines"
 _SECONDS: Final = 60
@@ -90,7 +84,7 @@ class Network:
             EngineError: a command failed.
         """
         size = ipaddress.ip_network(self.uplink).prefixlen
-        own, peer = f"{_OUTER}{self.key}", _UPLINK
+        own, peer = f"{uplinks.INTERFACE}{self.key}", _UPLINK
         _ip(["netns", "add", self.namespace])
         _ip(["link", "add", own, "type", "veth", "peer", "name", peer, "netns", self.namespace])
         _ip(["addr", "add", f"{self.outer}/{size}", "dev", own])
@@ -146,24 +140,10 @@ def new_network() -> Network:
         EngineError: all ranges of uplinks are taken.
     """
     taken = [ipaddress.ip_network(each) for each in _routes()]
-    for candidate in _UPLINKS.subnets(new_prefix=30):
+    for candidate in uplinks.RANGE.subnets(new_prefix=30):
         if not any(candidate.overlaps(each) for each in taken if each.version == 4):
             return Network(secrets.token_hex(3), str(candidate))
-    raise EngineError(f"no range of {_UPLINKS} is free: end other clusters of this computer")
-
-
-def leads_to(host: str) -> bool:
-    """Whether an address is a control plane's of this computer: by an uplink that ends here."""
-    try:
-        wanted = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return wanted in _UPLINKS and any(
-        wanted in ipaddress.ip_network(f"{each.address}/{each.netmask}", strict=False)
-        for name, found in psutil.net_if_addrs().items()
-        for each in found
-        if name.startswith(_OUTER) and each.family == socket.AF_INET
-    )
+    raise EngineError(f"no range of {uplinks.RANGE} is free: end other clusters of this computer")
 
 
 def _routes() -> list[str]:

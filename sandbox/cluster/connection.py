@@ -13,8 +13,8 @@ from urllib.parse import urlencode, urlsplit
 
 import yaml
 
-from falaj.engine.controlplane.machine_network import leads_to
 from falaj.engine.errors import EngineError
+from falaj.engine.uplinks import leads_to
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.sandbox.errors import PartialError
 
