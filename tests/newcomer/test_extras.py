@@ -208,14 +208,12 @@ def wanting(extra: str, *, without: str = "") -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("extra", ["", *names()])
 def test_the_locks_of_one_extra_are_enough_for_its_modules(extra: str) -> None:
     """As in an environment that has nothing else; `make up` in a fresh one is another test."""
     assert wanting(extra) == ""
 
 
-@pytest.mark.thorough
 def test_a_distribution_that_no_lock_names_is_found_missing() -> None:
     assert "falaj.components.aws.network: No module named 'pulumi_aws'" in wanting(
         "aws", without="pulumi-aws"
