@@ -21,6 +21,14 @@ class IntegrityError(WorkloadError):
     """What was read isn't what was written: changed, cut short, swapped, or of another key."""
 
 
+class RegistryError(WorkloadError):
+    """A registry of images that couldn't be asked or didn't do what was asked, with what to do."""
+
+
+class NotThereError(RegistryError):
+    """The registry has no such image."""
+
+
 # Exit statuses tell a scheduler whether starting the run again can help; `falaj.workloads.exits`
 # says what becomes of each. From 71 on, names and numbers are those of sysexits.h.
 

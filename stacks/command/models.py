@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.stacks.command.console import complain, say, table
 from falaj.stacks.command.options import (
     JUDGING_STACK,
@@ -24,22 +25,17 @@ from falaj.stacks.command.options import (
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane, packs_settings, require_in_country
-from falaj.stacks.models import aliases, transfer
-from falaj.stacks.models.aliases import (
-    DAYS,
-    Entry,
-    Signer,
-    read,
-    records_of,
-    resolve,
-)
+from falaj.stacks.models import transfer
 from falaj.stacks.models.copying import LEFT, Copied, CopiedModel, copy_models
 from falaj.stacks.models.pinning import SECTION, Pin, pinned, service_of
-from falaj.stacks.models.shelf import Shelf, tag_of, tags_beside
-from falaj.stacks.models.transfer import Trust
+from falaj.stacks.models.seen import SeenHere
+from falaj.workloads.registry import aliases, sending
 from falaj.workloads.registry.alias_record import MAX_DAYS
+from falaj.workloads.registry.aliases import DAYS, Entry, Signer, read, records_of, resolve
 from falaj.workloads.registry.keyring import KeyRing, read_public_key
 from falaj.workloads.registry.oci_layout import ImageManifest
+from falaj.workloads.registry.sending import Trust
+from falaj.workloads.registry.shelf import Shelf, tag_of, tags_beside
 from falaj.workloads.registry.store import PRODUCTION, Store
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -120,19 +116,22 @@ class Where:
     stack: str | None
     project: Path | None
 
-    def shelf(self, registry: str) -> Shelf:
+    def shelf(self, registry: str) -> Shelf[Crane]:
         """Its packages, if it is in the country."""
         judged = packs_settings(the_project(self.project), self.stack)
-        return Shelf(require_in_country(registry, *judged), Crane())
+        return Shelf(require_in_country(registry, *judged), MODEL_REPOSITORIES, Crane())
 
-    def shelves(self, source: str, destination: str) -> tuple[Shelf, Shelf]:
+    def shelves(self, source: str, destination: str) -> tuple[Shelf[Crane], Shelf[Crane]]:
         """Those of two; both are judged before either is asked."""
         judged = packs_settings(the_project(self.project), self.stack)
         addresses = [require_in_country(each, *judged) for each in (source, destination)]
         if addresses[0] == addresses[1]:
             raise StackError(f"DESTINATION: given {destination!r}, which is SOURCE as well")
         crane = Crane()
-        return Shelf(addresses[0], crane), Shelf(addresses[1], crane)
+        source_shelf, destination_shelf = (
+            Shelf(each, MODEL_REPOSITORIES, crane) for each in addresses
+        )
+        return source_shelf, destination_shelf
 
 
 def _trusted(verify_key: Path | None, keyring: Path | None) -> Trust:
@@ -149,7 +148,7 @@ def _trusted(verify_key: Path | None, keyring: Path | None) -> Trust:
 
 
 def _image(
-    shelf: Shelf, model: str, which: tuple[int | None, str | None, str | None],
+    shelf: Shelf[Crane], model: str, which: tuple[int | None, str | None, str | None],
     key: Ed25519PublicKey | None, *, older: bool,
 ) -> ImageManifest:  # fmt: skip
     """A package's image by version, digest or alias. Raises StackError where two are given."""
@@ -162,7 +161,7 @@ def _image(
         raise StackError("--alias: given with --version or --digest; give one of them")
     if key is None:
         raise StackError("--alias: needs --verify-key FILE: who says what it stands for?")
-    record = resolve(shelf, model, alias, key, older=older).record
+    record = resolve(shelf, model, alias, key, SeenHere(), older=older).record
     return shelf.package(model, record.version, record.image)
 
 
@@ -227,7 +226,7 @@ def push(
     shelf = Where(stack, project).shelf(registry)
     trust = _trusted(verify_key, keyring)
     which: int | str = alias if version is None else version
-    done = transfer.push(shelf, Store(source), model, which, trust, say=progress(as_json))
+    done = sending.push(shelf, Store(source), model, which, trust, say=progress(as_json))
     reference = f"{shelf.repository(model)}@{done.package.itself.digest}"
     answer: dict[str, Any] = {
         "model": model,
@@ -342,7 +341,7 @@ def show(
     return 0
 
 
-def _described(shelf: Shelf, image: ImageManifest) -> dict[str, Any]:
+def _described(shelf: Shelf[Crane], image: ImageManifest) -> dict[str, Any]:
     return {
         "model": image.model,
         "version": image.version,
@@ -482,7 +481,7 @@ def promote(
     Have one place do it: of two that sign the same number, one is refused or overwritten.
     """
     shelf = Where(stack, project).shelf(registry)
-    signer = Signer(KeyRing.open(keyring), days)
+    signer = Signer(KeyRing.open(keyring), SeenHere(), days)
     entry, is_new = aliases.promote(shelf, (model, version), alias, signer, renew=renew)
     _print_entry(as_json, entry, "stands for" if is_new else "stood for")
     return 0
@@ -510,7 +509,7 @@ def rollback(
     Versions that were removed since are passed over.
     """
     shelf = Where(stack, project).shelf(registry)
-    signer = Signer(KeyRing.open(keyring), days)
+    signer = Signer(KeyRing.open(keyring), SeenHere(), days)
     _print_entry(as_json, aliases.roll_back(shelf, model, alias, signer), "stands for")
     return 0
 
@@ -547,7 +546,7 @@ def list_aliases(
     shelf = Where(stack, project).shelf(registry)
     key = _trusted(verify_key, keyring).verify_key
     shelf.known(model)
-    found = records_of(shelf.crane.tags(shelf.repository(model)))
+    found = records_of(shelf.client.tags(shelf.repository(model)))
     entries = [
         read(shelf, model, alias, number, key)
         for alias, numbers in found.items()

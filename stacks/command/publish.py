@@ -15,10 +15,11 @@ from falaj.stacks.command.models import Where, pin_into, progress, service_in
 from falaj.stacks.command.options import WITHOUT_STACK, stack_option, the_project, the_stack
 from falaj.stacks.command.project import StackFile, command
 from falaj.stacks.errors import StackError
-from falaj.stacks.models import aliases, transfer
-from falaj.stacks.models.aliases import Signer
 from falaj.stacks.models.pinning import Pin
+from falaj.stacks.models.seen import SeenHere
+from falaj.workloads.registry import aliases, sending
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sending import Trust
 from falaj.workloads.registry.store import Store
 
 
@@ -72,12 +73,14 @@ def publish(
         service_in(file, model, service_name)
     ring = KeyRing.open(Path(config["keyring"]))
     shelf = Where(target, project).shelf(registry)
-    sent = transfer.push(
+    sent = sending.push(
         shelf, Store(Path(config["registry"])), model, alias,
-        transfer.Trust(ring.verify_key(), ring), say=progress(as_json),
+        Trust(ring.verify_key(), ring), say=progress(as_json),
     )  # fmt: skip
     version, digest = sent.package.version, sent.package.itself.digest
-    entry, is_new = aliases.promote(shelf, (model, version), alias, Signer(ring))
+    entry, is_new = aliases.promote(
+        shelf, (model, version), alias, aliases.Signer(ring, SeenHere())
+    )
     answer: dict[str, Any] = {
         "model": model,
         "version": version,

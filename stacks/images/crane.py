@@ -25,6 +25,7 @@ from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.items import Item
 from falaj.stacks.settings import CloudSettings
+from falaj.workloads import errors
 
 QUESTION_SECONDS: Final = 120
 #: Images of training are some gigabytes; over a slow line that is hours.
@@ -51,11 +52,11 @@ _TROUBLE: Final[Mapping[tuple[str, ...], str]] = {
 }  # fmt: skip
 
 
-class RegistryError(StackError):
+class RegistryError(StackError, errors.RegistryError):
     """A registry that could not be asked or did not do what was asked, with what to do."""
 
 
-class NotThereError(RegistryError):
+class NotThereError(RegistryError, errors.NotThereError):
     """The registry has no such image."""
 
 

@@ -7,18 +7,19 @@ wholly: what would be missing if the source were lost now (recovery point object
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from falaj.stacks.errors import StackError
-from falaj.stacks.models.aliases import record_tags
-from falaj.stacks.models.shelf import Shelf, check_repository, keys_number, tag_of
+from falaj.stacks.images.crane import Crane
 from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.aliases import record_tags
 from falaj.workloads.registry.oci_layout import ALIAS_TYPE, PACKAGE_TYPE
+from falaj.workloads.registry.sending import Say
+from falaj.workloads.registry.shelf import Shelf, check_repository, keys_number, tag_of
 
-Say = Callable[[str], None]
 LEFT: Final = 3
 """Exit status where the source has something that the destination hasn't."""
 
@@ -116,7 +117,12 @@ class Copied:
 
 
 def copy_models(
-    source: Shelf, destination: Shelf, models: Sequence[str], say: Say, *, dry_run: bool = False
+    source: Shelf[Crane],
+    destination: Shelf[Crane],
+    models: Sequence[str],
+    say: Say,
+    *,
+    dry_run: bool = False,
 ) -> Copied:
     """Copy what is missing, oldest versions first; a repeat goes on where the last one ended.
 
@@ -161,8 +167,8 @@ def copy_models(
 class _Version:
     """A version at the source, on its way."""
 
-    source: Shelf
-    destination: Shelf
+    source: Shelf[Crane]
+    destination: Shelf[Crane]
     model: str
     number: int
     tags: Sequence[str]
@@ -216,11 +222,16 @@ def _copy_version(
 
 
 def _copy_records(
-    source: Shelf, destination: Shelf, outcome: CopiedModel, say: Say, *, dry_run: bool
+    source: Shelf[Crane],
+    destination: Shelf[Crane],
+    outcome: CopiedModel,
+    say: Say,
+    *,
+    dry_run: bool,
 ) -> None:
     model, waits = outcome.model, bool(outcome.left)
     try:
-        tags = record_tags(source.crane.tags(source.repository(model)))
+        tags = record_tags(source.client.tags(source.repository(model)))
         wanted = source.digests(model, tags)
         have = destination.digests(model, tags)
     except StackError as error:
@@ -245,7 +256,7 @@ def _copy_records(
                 outcome.leave(tag, why, created)
                 say(f"{model}: {tag} {why}")
             else:
-                source.crane.copy(
+                source.client.copy(
                     f"{source.repository(model)}@{wanted[tag]}", destination.at(model, tag)
                 )
                 destination.require(model, tag, str(wanted[tag]))
@@ -277,5 +288,5 @@ def _checked(
 def _copy_tag(version: _Version, tag: str, digest: str, say: Say) -> None:
     source = f"{version.source.repository(version.model)}@{digest}"
     say(f"copying {tag}")
-    version.source.crane.copy(source, version.destination.at(version.model, tag))
+    version.source.client.copy(source, version.destination.at(version.model, tag))
     version.destination.require(version.model, tag, digest)

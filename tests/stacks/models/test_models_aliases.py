@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from falaj.stacks.models import aliases
+from falaj.workloads.registry import aliases
 from falaj.workloads.registry.keyring import KeyRing
 from tests.stacks.images.registries import Registry, crane
 from tests.stacks.models.published import MODEL, Publisher, answer, run

@@ -1,27 +1,22 @@
 """The aliases of a registry's models: signed records under tags that are never moved.
 
 ``models/NAME:alias.production.0000000042`` is the 42nd record of ``production``. The highest one
-counts. Which one this machine has seen is kept, so that a registry can't go back behind it.
+counts. Who asks more than once keeps which one it has seen, so that a registry can't go back
+behind it.
 """
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from falaj.engine.files import data_home
-from falaj.stacks.errors import StackError
-from falaj.stacks.models.shelf import Shelf, check_repository, tag_of
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import locked, make_private_folder, read_json, write_json_atomic
 from falaj.workloads.registry.alias_record import AliasRecord, Before, new_record, read_record
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.oci_layout import (
@@ -31,11 +26,44 @@ from falaj.workloads.registry.oci_layout import (
     write_alias_image,
 )
 from falaj.workloads.registry.package import check_alias
+from falaj.workloads.registry.shelf import Client, Shelf, check_repository, tag_of
 
 DAYS: Final = 30
 """For which a record is valid, if nothing else is said."""
 
 _TAG: Final = re.compile(r"alias\.([a-z][a-z0-9-]{0,63})\.(\d{10})")
+
+
+class Seen(Protocol):
+    """The highest numbers of records that somebody has seen, by who signs, model and alias."""
+
+    def highest(self, signer: str, model: str, alias: str) -> int:
+        """The highest number of an alias's records; 0 for none."""
+        ...
+
+    def note(self, repository: str, record: AliasRecord, *, older: bool = False) -> None:
+        """Hold a record's number against the highest, and keep it.
+
+        Args:
+            repository: where it is, for the error.
+            record: the record.
+            older: whether one behind the highest is taken.
+
+        Raises:
+            WorkloadError: it is behind the highest.
+        """
+        ...
+
+
+class NothingSeen:
+    """Who asks once, as a pod does: what the registry has is all that is known."""
+
+    def highest(self, signer: str, model: str, alias: str) -> int:
+        """None."""
+        return 0
+
+    def note(self, repository: str, record: AliasRecord, *, older: bool = False) -> None:
+        """Nothing is kept."""
 
 
 def alias_tag(alias: str, number: int) -> str:
@@ -76,18 +104,20 @@ class Entry:
         }  # fmt: skip
 
 
-def read(shelf: Shelf, model: str, alias: str, number: int, key: Ed25519PublicKey) -> Entry:
+def read(
+    shelf: Shelf[Client], model: str, alias: str, number: int, key: Ed25519PublicKey
+) -> Entry:
     """One record, verified.
 
     Raises:
-        StackError: it isn't there, or the registry can't be asked.
+        WorkloadError: it isn't there, or the registry can't be asked.
         IntegrityError: it isn't what the trusted key signed under this name.
     """
     tag = alias_tag(alias, number)
     what = shelf.at(model, tag)
     image = shelf.image(model, tag, ALIAS_TYPE)
     layer = image.layers[0]
-    data = shelf.crane.blob(f"{shelf.repository(model)}@{layer.digest}", layer.size)
+    data = shelf.client.blob(f"{shelf.repository(model)}@{layer.digest}", layer.size)
     record = read_record(*read_alias_layer(data, image), key, what)
     if (record.model, record.alias, record.number) != (model, alias, number):
         raise IntegrityError(
@@ -99,104 +129,71 @@ def read(shelf: Shelf, model: str, alias: str, number: int, key: Ed25519PublicKe
     return Entry(record, image)
 
 
-def newest(shelf: Shelf, model: str, alias: str, key: Ed25519PublicKey) -> Entry | None:
+def newest(shelf: Shelf[Client], model: str, alias: str, key: Ed25519PublicKey) -> Entry | None:
     """The record that counts, verified; None where there is none.
 
     Raises:
-        StackError: the registry can't be asked.
+        WorkloadError: the registry can't be asked.
         IntegrityError: it isn't what the trusted key signed. Older ones aren't taken instead.
     """
-    tags = shelf.crane.tags(shelf.repository(check_repository(model)))
+    tags = shelf.client.tags(shelf.repository(check_repository(model)))
     numbers = records_of(tags).get(check_alias(alias))
     return read(shelf, model, alias, numbers[-1], key) if numbers else None
 
 
 def resolve(
-    shelf: Shelf, model: str, alias: str, key: Ed25519PublicKey, *, older: bool = False
-) -> Entry:
-    """What an alias stands for now, held against what this machine has seen before.
+    shelf: Shelf[Client], model: str, alias: str, key: Ed25519PublicKey, seen: Seen, *,
+    older: bool = False,
+) -> Entry:  # fmt: skip
+    """What an alias stands for now, held against what was seen before.
 
     Args:
         shelf: where to look.
         model: name of the model.
         alias: such as ``production``.
         key: who is trusted to say so.
+        seen: what was seen before.
         older: take a record behind the newest that was seen, as after the loss of the registry
             that had it.
 
     Raises:
-        StackError: there is none, it isn't valid any more, or the registry is behind.
+        WorkloadError: there is none, it isn't valid any more, or the registry is behind.
         IntegrityError: it isn't what the trusted key signed.
     """
     found = newest(shelf, model, alias, key)
     if found is None:
-        have = ", ".join(records_of(shelf.crane.tags(shelf.repository(model)))) or "none"
-        raise StackError(
+        have = ", ".join(records_of(shelf.client.tags(shelf.repository(model)))) or "none"
+        raise WorkloadError(
             f"{shelf.repository(model)} has no alias {alias!r}; it has: {have}\n"
             "  falaj models promote makes one"
         )
     record = found.record
     if found.expired(datetime.now(UTC)):
-        raise StackError(
+        raise WorkloadError(
             f"{shelf.at(model, alias_tag(alias, record.number))} was valid until "
             f"{record.expires.isoformat()}: whether a newer one is kept back can't be known; who "
             "signs it says so again with `falaj models promote --renew`"
         )
-    _note_seen(shelf, record, older=older)
+    seen.note(shelf.repository(model), record, older=older)
     return found
-
-
-@contextmanager
-def _marks() -> Generator[tuple[Path, dict[str, int]]]:
-    """The file of the highest numbers that this machine has seen, and what is in it."""
-    folder = make_private_folder(data_home() / "models")
-    path = folder / "seen.json"
-    with locked(folder / ".lock"):
-        seen: Any = read_json(path, "the records that were seen") if path.exists() else {}
-        if not isinstance(seen, dict) or not all(
-            isinstance(each, int) for each in cast("dict[str, Any]", seen).values()
-        ):
-            raise WorkloadError(f"{path} is damaged: remove it, then run again")
-        yield path, cast("dict[str, int]", seen)
-
-
-def _name(signer: str, model: str, alias: str) -> str:
-    # By who signs, not by registry: a copy that is behind is behind wherever it stands.
-    return f"{signer} {model} {alias}"
-
-
-def highest_seen(signer: str, model: str, alias: str) -> int:
-    """The highest number of an alias's records that this machine has seen; 0 for none."""
-    with _marks() as (_, seen):
-        return seen.get(_name(signer, model, alias), 0)
-
-
-def _note_seen(shelf: Shelf, record: AliasRecord, *, older: bool) -> None:
-    """Hold a record's number against the highest that was seen, and keep it."""
-    name = _name(record.signer, record.model, record.alias)
-    with _marks() as (path, seen):
-        highest = seen.get(name, 0)
-        if record.number < highest and not older:
-            raise StackError(
-                f"{shelf.repository(record.model)} has record {record.number} of {record.alias}, "
-                f"this machine has seen {highest}: the registry is behind, or somebody went back\n"
-                "  ask the registry that is ahead, or copy from it with `falaj models copy`; if "
-                "it is lost, take this one with --older"
-            )
-        if record.number > highest:
-            write_json_atomic(path, {**seen, name: record.number})
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Who makes records, and for how long they are valid."""
+    """Who makes records, for how long they are valid, and what it has seen of others."""
 
     keyring: KeyRing
+    seen: Seen
     days: int = DAYS
 
 
 def promote(
-    shelf: Shelf, package: tuple[str, int], alias: str, signer: Signer, *, renew: bool = False
+    shelf: Shelf[Client],
+    package: tuple[str, int],
+    alias: str,
+    signer: Signer,
+    *,
+    renew: bool = False,
 ) -> tuple[Entry, bool]:
     """Let an alias stand for a version of the registry.
 
@@ -211,7 +208,7 @@ def promote(
         The record that counts now, and whether it is new.
 
     Raises:
-        StackError: there is no such version, the registry can't be asked, or somebody else made
+        WorkloadError: there is no such version, the registry can't be asked, or somebody else made
             a record meanwhile.
         IntegrityError: the version, or the record before, isn't what the key ring signed.
     """
@@ -224,26 +221,26 @@ def promote(
         same = (record.version, record.image) == (version, image.itself.digest)
         history = record.history if same else (*record.history, record.version)
         if same and not renew and not before.expired(datetime.now(UTC)):
-            _note_seen(shelf, record, older=False)
+            signer.seen.note(shelf.repository(model), record)
             return before, False
     return _push(shelf, image, alias, signer, (before, history)), True
 
 
-def roll_back(shelf: Shelf, model: str, alias: str, signer: Signer) -> Entry:
+def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> Entry:
     """Let an alias stand for the version before, past those that the registry hasn't any more.
 
     Raises:
-        StackError: there is no such alias, nothing to go back to, a registry that is behind what
+        WorkloadError: there is no such alias, nothing to go back to, a registry that is behind what
             this machine has seen, or see `promote`.
         IntegrityError: see `promote`.
     """
     before = newest(shelf, model, alias, signer.keyring.verify_key())
     if before is None:
-        raise StackError(
+        raise WorkloadError(
             f"{shelf.repository(model)} has no alias {alias!r}: make it with falaj models promote"
         )
     # What comes before is the record's word: an older record would have another.
-    _note_seen(shelf, before.record, older=False)
+    signer.seen.note(shelf.repository(model), before.record)
     have = {version for version, tags in shelf.tags(model).items() if tag_of(version) in tags}
     history = [each for each in before.record.history if each in have]
     while history:
@@ -251,24 +248,26 @@ def roll_back(shelf: Shelf, model: str, alias: str, signer: Signer) -> Entry:
         if version != before.record.version:
             image = _signed_package(shelf, model, version, signer)
             return _push(shelf, image, alias, signer, (before, tuple(history)))
-    raise StackError(
+    raise WorkloadError(
         f"{alias} of {model} stands for version {before.record.version}, and there is no earlier "
         "one to go back to"
     )
 
 
-def _signed_package(shelf: Shelf, model: str, version: int, signer: Signer) -> ImageManifest:
+def _signed_package(
+    shelf: Shelf[Client], model: str, version: int, signer: Signer
+) -> ImageManifest:
     package = shelf.package(model, version)
     shelf.contents(package, signer.keyring.verify_key())
     return package
 
 
 def _push(
-    shelf: Shelf, package: ImageManifest, alias: str, signer: Signer,
+    shelf: Shelf[Client], package: ImageManifest, alias: str, signer: Signer,
     follows: tuple[Entry | None, tuple[int, ...]],
 ) -> Entry:  # fmt: skip
     keyring, (before, history) = signer.keyring, follows
-    seen = highest_seen(keyring.signing_key_id, package.model, alias)
+    seen = signer.seen.highest(keyring.signing_key_id, package.model, alias)
     record = new_record(
         Before(before.record, before.image.itself.digest, seen) if before else Before(seen=seen),
         (package.model, alias, package.version, package.itself.digest), history,
@@ -280,12 +279,12 @@ def _push(
         signature = record.signed(keyring.signing_key())
         issued = str(record.to_json()["issued"])
         image = write_alias_image(record.to_bytes(), signature, package, issued, layout)
-        if shelf.crane.digest(reference) is not None:
-            raise StackError(
+        if shelf.client.digest(reference) is not None:
+            raise WorkloadError(
                 f"{reference} was made meanwhile by somebody else: look at it with `falaj models "
                 "aliases`, then run again"
             )
-        shelf.crane.push(layout, reference)
+        shelf.client.push(layout, reference)
     shelf.require(package.model, alias_tag(alias, record.number), image.itself.digest)
-    _note_seen(shelf, record, older=False)
+    signer.seen.note(shelf.repository(package.model), record)
     return Entry(record, image)

@@ -10,15 +10,12 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Generic, Protocol, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
-from falaj.stacks.errors import StackError
-from falaj.stacks.images.crane import Crane, NotThereError, RegistryError, host_of
-from falaj.stacks.images.mirror import AT_ONCE
-from falaj.workloads.errors import IntegrityError
+from falaj.workloads.errors import IntegrityError, NotThereError, RegistryError, WorkloadError
 from falaj.workloads.registry.keyring import verify
 from falaj.workloads.registry.oci_layout import (
     KEYS_TYPE,
@@ -35,6 +32,38 @@ from falaj.workloads.registry.package import (
     check_model_name,
     is_model,
 )
+
+_AT_ONCE: Final = 6
+"""Questions to one registry at the same time."""
+
+
+class Client(Protocol):
+    """Who asks registries, and sends to them. All raise RegistryError."""
+
+    def digest(self, reference: str) -> str | None:
+        """The digest that a reference stands for; None where there is no such image."""
+        ...
+
+    def manifest_bytes(self, reference: str, most: int) -> bytes:
+        """The manifest of an image, byte for byte; one of more than ``most`` is refused."""
+        ...
+
+    def blob(self, reference: str, size: int) -> bytes:
+        """A layer of ``size`` bytes by its digest, ``repository@sha256:…``."""
+        ...
+
+    def tags(self, repository: str) -> list[str]:
+        """The tags of a repository; none where there is no such repository."""
+        ...
+
+    def repositories(self, host: str) -> list[str]:
+        """The repositories of a registry. NotThereError: it keeps its catalogue to itself."""
+        ...
+
+    def push(self, folder: Path, reference: str) -> None:
+        """Send the one image of an OCI layout."""
+        ...
+
 
 _TAG: Final = re.compile(r"v([1-9]\d{0,8})(\.[A-Za-z0-9_.-]{1,100})?")
 _KEYS: Final = re.compile(r"v[1-9]\d{0,8}\.keys\.([1-9]\d{0,8})")
@@ -68,11 +97,11 @@ def check_repository(model: str) -> str:
     """Return a model's name if registries take it for a repository's, too.
 
     Raises:
-        StackError: they don't.
+        WorkloadError: they don't.
         WorkloadError: it is no model's.
     """
     if not _REPOSITORY.fullmatch(check_model_name(model)):
-        raise StackError(
+        raise WorkloadError(
             f"model: given {model!r}; registries allow small letters and digits, with single '.', "
             "'_' or '-' between them: publish it under such a name"
         )
@@ -84,16 +113,22 @@ def tags_beside(version: int, tags: Iterable[str]) -> list[str]:
     return [tag for tag in tags if tag != tag_of(version)]
 
 
+ClientT_co = TypeVar("ClientT_co", bound=Client, covariant=True)
+
+
 @dataclass(frozen=True)
-class Shelf:
-    """The packages of one registry, whose address `require_in_country` has let through."""
+class Shelf(Generic[ClientT_co]):
+    """The packages of one registry, whose address somebody has let through."""
 
     address: str
-    crane: Crane
+    """Host with port and path."""
+    folder: str
+    """Of all models, below ``address``."""
+    client: ClientT_co
 
     def repository(self, model: str) -> str:
         """Where a model's versions are."""
-        return f"{self.address}/{MODEL_REPOSITORIES}/{model}"
+        return f"{self.address}/{self.folder}/{model}"
 
     def at(self, model: str, tag: str) -> str:
         """The reference of a tag."""
@@ -103,14 +138,14 @@ class Shelf:
         """The models that the registry says it has, sorted.
 
         Raises:
-            StackError: it can't be reached, or doesn't say what it has.
+            WorkloadError: it can't be reached, or doesn't say what it has.
         """
         host, _, path = self.address.partition("/")
-        folder = f"{path}/{MODEL_REPOSITORIES}/" if path else f"{MODEL_REPOSITORIES}/"
+        folder = f"{path}/{self.folder}/" if path else f"{self.folder}/"
         try:
-            found = self.crane.repositories(host)
+            found = self.client.repositories(host)
         except NotThereError as error:
-            raise StackError(
+            raise RegistryError(
                 f"{host} doesn't say which repositories it has; name the models\n  {error}"
             ) from None
         names = (each.removeprefix(folder) for each in found if each.startswith(folder))
@@ -123,7 +158,7 @@ class Shelf:
             RegistryError: the registry can't be asked.
         """
         found: dict[int, list[str]] = {}
-        for tag in self.crane.tags(self.repository(model)):
+        for tag in self.client.tags(self.repository(model)):
             if version := version_of(tag):
                 found.setdefault(version, []).append(tag)
         return {
@@ -135,15 +170,15 @@ class Shelf:
         """As `tags`, of a model that has to be there.
 
         Raises:
-            StackError: it isn't; the registry's models are named, if it says them.
+            WorkloadError: it isn't; the registry's models are named, if it says them.
         """
         if found := self.tags(check_repository(model)):
             return found
         try:
             have = ", ".join(self.models()) or "none"
-        except StackError:
+        except RegistryError:
             have = "it doesn't say"
-        raise StackError(f"{self.address} has no model {model!r}; it has: {have}")
+        raise WorkloadError(f"{self.address} has no model {model!r}; it has: {have}")
 
     def digests(self, model: str, tags: Iterable[str]) -> dict[str, str | None]:
         """What each tag stands for; None for one that isn't there.
@@ -152,24 +187,22 @@ class Shelf:
             RegistryError: the registry can't be asked.
         """
         asked = list(tags)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = pool.map(lambda tag: self.crane.digest(self.at(model, tag)), asked)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            answers = pool.map(lambda tag: self.client.digest(self.at(model, tag)), asked)
             return dict(zip(asked, answers, strict=True))
 
     def image(self, model: str, which: str, kind: str) -> ImageManifest:
         """The manifest of a tag or a digest, held against the model's name and the digest.
 
         Raises:
-            StackError: it isn't there, or the registry can't be asked.
+            WorkloadError: it isn't there, or the registry can't be asked.
             IntegrityError: it isn't of that kind or model, or of another digest.
         """
         is_digest = which.startswith("sha256:")
         reference = f"{self.repository(model)}@{which}" if is_digest else self.at(model, which)
-        data = self.crane.manifest_bytes(reference, MAX_DOCUMENT_BYTES)
+        data = self.client.manifest_bytes(reference, MAX_DOCUMENT_BYTES)
         if is_digest and described(data).digest != which:
-            raise IntegrityError(
-                f"{host_of(reference)} gave {described(data).digest} for {reference}"
-            )
+            raise IntegrityError(f"{self.address} gave {described(data).digest} for {reference}")
         found = parse_image_manifest(data, reference)
         if found.kind != kind:
             raise IntegrityError(f"{reference} is {found.kind!r}; needed: {kind!r}")
@@ -187,13 +220,13 @@ class Shelf:
         """The image of a package: by its digest, its version, or the newest.
 
         Raises:
-            StackError: there is none such, or the registry can't be asked.
+            WorkloadError: there is none such, or the registry can't be asked.
             IntegrityError: it is no package, or another's.
         """
         if digest is not None:
             found = self.image(check_repository(model), digest, PACKAGE_TYPE)
             if version not in (None, found.version):
-                raise StackError(
+                raise WorkloadError(
                     f"--digest: {digest} is version {found.version} of {model}, not {version}; "
                     "give one of both"
                 )
@@ -202,7 +235,9 @@ class Shelf:
         number = max(tags) if version is None else version
         if tag_of(number) not in tags.get(number, []):
             have = ", ".join(str(each) for each in tags)
-            raise StackError(f"{self.repository(model)} has no version {number}; it has: {have}")
+            raise WorkloadError(
+                f"{self.repository(model)} has no version {number}; it has: {have}"
+            )
         return self.image(model, tag_of(number), PACKAGE_TYPE)
 
     def contents(self, package: ImageManifest, key: Ed25519PublicKey | None) -> Manifest:
@@ -213,11 +248,11 @@ class Shelf:
             key: the trusted public key, which has to have signed it; None to read it unchecked.
 
         Raises:
-            StackError: the registry can't be asked.
+            WorkloadError: the registry can't be asked.
             IntegrityError: it isn't what the trusted key signed, or no manifest.
         """
         first = package.layers[0]
-        layer = self.crane.blob(f"{self.repository(package.model)}@{first.digest}", first.size)
+        layer = self.client.blob(f"{self.repository(package.model)}@{first.digest}", first.size)
         payload, signature = read_sealed_manifest(layer, package)
         what = f"the manifest of {package.model} version {package.version}"
         if key is not None:
@@ -228,13 +263,13 @@ class Shelf:
         """The newest wrapped keys of a package, and their tag.
 
         Raises:
-            StackError: there are none.
+            WorkloadError: there are none.
             IntegrityError: they are another package's.
         """
         model, version = package.model, package.version
         tags = [tag for tag in self.tags(model).get(version, []) if keys_number(tag)]
         if not tags:
-            raise StackError(
+            raise WorkloadError(
                 f"{self.repository(model)} has no keys of version {version} "
                 f"({keys_tag(version, 1)} …): push them with `falaj models push`, or copy them "
                 "with `falaj models copy`"
@@ -246,7 +281,7 @@ class Shelf:
         """The wrapped keys of a package that a tag stands for.
 
         Raises:
-            StackError: they aren't there, or the registry can't be asked.
+            WorkloadError: they aren't there, or the registry can't be asked.
             IntegrityError: they are another package's.
         """
         found = self.image(package.model, tag, KEYS_TYPE)
@@ -263,7 +298,7 @@ class Shelf:
         Raises:
             RegistryError: it doesn't.
         """
-        have = self.crane.digest(self.at(model, tag))
+        have = self.client.digest(self.at(model, tag))
         if have != digest:
             raise RegistryError(
                 f"{self.at(model, tag)} is {have or 'missing'} after it was sent, not {digest}: "
