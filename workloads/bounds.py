@@ -66,8 +66,13 @@ TRAINING = {
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
-OPTIMIZATION = {"max_accuracy_drop": Bound(0, 100, whole=False)}
-"""Of ``python -m falaj.workloads.optimization``, in percentage points."""
+OPTIMIZATION = {
+    "max_accuracy_drop": Bound(0, 100, whole=False),
+    "least_accuracy": Bound(0, 1, whole=False),
+    "most_rmse": Bound(0, 1e12, whole=False),
+}
+"""Of ``python -m falaj.workloads.optimization``: percentage points, a share, and the unit of what
+is predicted."""
 
 SERVICE = {
     "workers": Bound(1, 256),

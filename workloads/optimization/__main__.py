@@ -59,6 +59,19 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("public", "internal", "confidential", "restricted"),
         help="of the data that the model was made from (default internal)",
     )
+    add(
+        "--least-accuracy",
+        type=float,
+        metavar="SHARE",
+        help="held-out accuracy, 0 to 1, below which nothing is written (default: any will do)",
+    )
+    add(
+        "--most-rmse",
+        type=float,
+        metavar="ERROR",
+        help="of a regression: held-out error above which nothing is written (default: any will "
+        "do)",
+    )
     add("--json", action="store_true", help="print the record and the paths as one JSON object")
     return parser
 
@@ -81,6 +94,7 @@ def summary(result: dict[str, Any]) -> str:
 
 def _optimise(options: argparse.Namespace) -> dict[str, Any]:
     # Imported late: torch takes seconds, and --help and wrong options should not.
+    from falaj.workloads.optimization.comparison import Gate  # noqa: PLC0415
     from falaj.workloads.optimization.pipeline import Request, optimise  # noqa: PLC0415
     from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415
 
@@ -93,6 +107,7 @@ def _optimise(options: argparse.Namespace) -> dict[str, Any]:
         quantise=options.quantise,
         threads=options.threads,
         data_class=options.data_class,
+        gate=Gate(options.least_accuracy, options.most_rmse),
     )
     return optimise(request, lambda message: print(message, file=sys.stderr))
 

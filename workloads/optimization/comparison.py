@@ -150,6 +150,56 @@ def check_bound(points: float) -> float:
     return points
 
 
+@dataclass(frozen=True)
+class Gate:
+    """What the model that would be served has to be worth, on held-out rows.
+
+    Attributes:
+        least_accuracy: 0 to 1, of a classification.
+        most_rmse: in the unit of what is predicted, of a regression.
+    """
+
+    least_accuracy: float | None = None
+    most_rmse: float | None = None
+
+    def check_options(self) -> None:
+        """Raises WorkloadError: a bound is out of its range."""
+        for name, value in (
+            ("least_accuracy", self.least_accuracy),
+            ("most_rmse", self.most_rmse),
+        ):
+            if value is not None and not OPTIMIZATION[name].allows(value):
+                raise WorkloadError(
+                    f"--{name.replace('_', '-')} is {value:g}: allowed is "
+                    f"{OPTIMIZATION[name].description}"
+                )
+
+    def check(self, metric: Metric, score: float) -> None:
+        """Let a score through, or refuse it.
+
+        Raises:
+            WorkloadError: it is worse than the bound, or the bound is of the other metric.
+        """
+        bound, other = self.least_accuracy, self.most_rmse
+        if metric == "rmse":
+            bound, other = other, bound
+        if other is not None:
+            wrong, right = "--most-rmse", "--least-accuracy"
+            if metric == "rmse":
+                wrong, right = right, wrong
+            raise WorkloadError(f"{wrong} was given, but the model's metric is {metric}: {right}")
+        if bound is None:
+            return
+        # Written so that NaN, from a broken model, is refused.
+        passes = score >= bound - _ROUNDING if metric == "accuracy" else score <= bound + _ROUNDING
+        if not passes:
+            demand = "at least" if metric == "accuracy" else "at most"
+            raise WorkloadError(
+                f"the model doesn't pass the gate: held-out {metric} {_shown(metric, score)}, "
+                f"{demand} {_shown(metric, bound)} is demanded; train it better, or lower the gate"
+            )
+
+
 def loss_points(metric: Metric, before: float, after: float) -> float:
     """Return how much worse ``after`` is than ``before``; negative where it is better.
 

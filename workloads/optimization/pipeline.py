@@ -16,6 +16,7 @@ from falaj.workloads.files import make_private_folder, read_json, storage_errors
 from falaj.workloads.optimization.comparison import (
     Decision,
     Feed,
+    Gate,
     Measured,
     Metric,
     check_bound,
@@ -101,6 +102,12 @@ class Outcome:
     calibration_rows: int
     reduced_range: bool
     parity: float
+
+    @property
+    def served(self) -> Measured:
+        """The figures of the model that was chosen."""
+        chosen = self.quantised if self.decision.accepted == "int8" else None
+        return chosen or self.original
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the plain JSON values of optimization.json, without places and files."""
@@ -255,6 +262,7 @@ class Request:
         quantise: ``auto`` tries 8 bits; ``never`` keeps float.
         threads: inside an operator, while latency is measured.
         data_class: of the data that the model was made from.
+        gate: what the model has to be worth.
     """
 
     run: Path
@@ -265,6 +273,7 @@ class Request:
     quantise: str = "auto"
     threads: int = 1
     data_class: str = "internal"
+    gate: Gate = Gate()
 
 
 def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
@@ -279,7 +288,8 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
 
     Raises:
         WorkloadError: run or dataset are missing, unfinished, damaged or don't belong together,
-            an option is out of range, or the output can't be written.
+            an option is out of range, the model doesn't pass the gate, or the output can't be
+            written. What doesn't pass isn't written.
     """
     _check_options(request)
     description = _description(request.dataset)
@@ -290,6 +300,8 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     key = _key(request, trained)
     existing = finished(request.output, key, run, request.keyring)
     if existing is not None:
+        metric = existing["metric_name"]
+        request.gate.check(metric, existing[existing["accepted"]][metric])
         report(f"done before with the same inputs: {existing['reason']}")
         return {**existing, **paths(request.output, request.keyring)}
 
@@ -304,6 +316,7 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     )
     outcome = replace(outcome, key=key, parity=parity)
     accepted = quantised if outcome.decision.accepted == "int8" and quantised else original
+    request.gate.check(outcome.metric, outcome.served.score)
     models = {MODEL: accepted, FLOAT_MODEL: original}
     record = {
         **outcome.to_json(),
@@ -407,6 +420,7 @@ def _measure(
 
 def _check_options(request: Request) -> None:
     check_bound(request.bound_points)
+    request.gate.check_options()
     if request.quantise not in QUANTISE:
         raise WorkloadError(
             f"--quantise is {request.quantise!r}: allowed are {', '.join(QUANTISE)}"

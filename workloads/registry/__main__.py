@@ -6,13 +6,17 @@ import argparse
 import base64
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import LOST, REFUSED, RegistryError, WorkloadError
 from falaj.workloads.files import require_memory, write_atomic
 from falaj.workloads.registry import rotation
+from falaj.workloads.registry.aliases import DAYS, NothingSeen, Signer
+from falaj.workloads.registry.delivery import Content, deliver
+from falaj.workloads.registry.distribution import RegistryClient, read_logins
 from falaj.workloads.registry.keyring import KeyRing, pack, read_public_key, shred_keyring, unpack
 from falaj.workloads.registry.publishing import (
     DEFAULT_CONTEXT,
@@ -21,6 +25,7 @@ from falaj.workloads.registry.publishing import (
     read_fields,
     read_files,
 )
+from falaj.workloads.registry.shelf import Shelf
 from falaj.workloads.registry.store import (
     PRODUCTION,
     Moved,
@@ -33,8 +38,8 @@ from falaj.workloads.registry.store import (
 _DESCRIPTION = """\
 Signed and encrypted model packages, the keys that protect them, and their versions.
 
-Exit codes: 0 done; 2 refused, the reason is on stderr; 75 interrupted, run it again;
-1 an error in the program."""
+Exit codes: 0 done; 2 refused, the reason is on stderr; 74 a registry of images couldn't be asked
+or refused, try again; 75 interrupted, run it again; 1 an error in the program."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,9 +51,15 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _keyring(commands.add_parser("keyring", help="make, show, rotate or shred a key ring"))
-    _publish_options(
+    _files_options(
         _of_model(commands.add_parser("publish", help="encrypt, sign and add a version"))
     )
+    deliver = commands.add_parser(
+        "deliver", help="encrypt, sign and send the next version to a registry of images"
+    )
+    deliver.add_argument("--model", required=True, help="the model's name")
+    _json(deliver)
+    _deliver_options(_files_options(deliver))
     verify = commands.add_parser("verify", help="check a version, reading every file of it")
     _which(_of_model(verify))
     _keys(verify, required=True)
@@ -96,7 +107,7 @@ def _keyring(command: argparse.ArgumentParser) -> None:
         ("show", "print versions and key ids"),
         ("rotate", "make a new primary key"),
         ("shred", "overwrite and remove every key: all that they protect is lost"),
-        ("pack", "write what opens packages, without the keys that sign, as one file"),
+        ("pack", "write what opens packages as one file, without the keys that sign"),
         ("unpack", "lay out such a file as a key ring"),
     ):
         action = actions.add_parser(name, help=text, description=text)
@@ -111,6 +122,12 @@ def _keyring(command: argparse.ArgumentParser) -> None:
                 "--from", dest="source", type=Path, required=True, metavar="FILE",
                 help="the packed key ring",
             )  # fmt: skip
+        if name in {"pack", "unpack"}:
+            action.add_argument(
+                "--signs", action="store_true",
+                help="with the private key that signs packages, for who publishes; default: "
+                "without it",
+            )  # fmt: skip
         if name == "rotate":
             action.add_argument(
                 "--rewrap",
@@ -124,7 +141,7 @@ def _keyring(command: argparse.ArgumentParser) -> None:
             )
 
 
-def _publish_options(command: argparse.ArgumentParser) -> None:
+def _files_options(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
     _keys(command, required=True, verify_key=False)
     command.add_argument(
         "--from",
@@ -150,6 +167,23 @@ def _publish_options(command: argparse.ArgumentParser) -> None:
         help="what sealed files were sealed for; {run} is lineage.run of the fields, {name} the "
         "file's name; default: %(default)s",
     )
+    return command
+
+
+def _deliver_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--to", required=True, metavar="HOST/PATH",
+        help="the registry, and in it the folder of all models",
+    )  # fmt: skip
+    command.add_argument("--alias", help="that is to stand for it; default: none")
+    command.add_argument(
+        "--days", type=int, default=DAYS,
+        help="for which the alias's record is valid; default: %(default)s",
+    )  # fmt: skip
+    command.add_argument(
+        "--credentials", type=Path, metavar="FILE",
+        help="logins of registries, as ~/.docker/config.json has them; default: none",
+    )  # fmt: skip
 
 
 def _import_options(command: argparse.ArgumentParser) -> None:
@@ -237,7 +271,7 @@ def _keys(command: argparse.ArgumentParser, *, required: bool, verify_key: bool 
 Answer = tuple[dict[str, Any], str]
 """What a command did: for machines, and for people."""
 
-DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 75
+DONE, FAILED, INTERRUPTED = 0, 1, 75
 MAX_BATCH = 4096
 
 
@@ -248,6 +282,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         answer, text = _COMMANDS[name](options)
         print(json.dumps(answer, ensure_ascii=False) if options.json else text, flush=True)
+    except RegistryError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return LOST
     except WorkloadError as error:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED
@@ -288,7 +325,7 @@ def _keyring_shred(options: argparse.Namespace) -> Answer:
 
 
 def _keyring_pack(options: argparse.Namespace) -> Answer:
-    data = pack(KeyRing.open(options.path))
+    data = pack(KeyRing.open(options.path), signs=options.signs)
     encoded = base64.b64encode(data).decode()
     if options.to is None:
         return {"path": str(options.path), "keyring": encoded}, encoded
@@ -297,7 +334,7 @@ def _keyring_pack(options: argparse.Namespace) -> Answer:
 
 
 def _keyring_unpack(options: argparse.Namespace) -> Answer:
-    keyring = unpack(options.source, options.path)
+    keyring = unpack(options.source, options.path, signs=options.signs)
     answer = {"path": str(keyring.path), "versions": keyring.versions}
     return answer, f"key ring {keyring.path}: versions {', '.join(keyring.versions)}"
 
@@ -333,6 +370,35 @@ def _publish(options: argparse.Namespace) -> Answer:
     }
     verb = "published" if done.created else "was published already:"
     return answer, f"{verb} {done.model} version {done.version} ({done.path})"
+
+
+def _deliver(options: argparse.Namespace) -> Answer:
+    address, slash, folder = str(options.to).rpartition("/")
+    if not slash or not address or not folder:
+        raise WorkloadError(f"--to: given {options.to!r}; allowed: HOST[:PORT]/PATH/FOLDER")
+    keyring = KeyRing.open(options.keyring)
+    fields = read_fields(options.fields)
+    names: list[str] = options.files or list(DEFAULT_FILES)
+    files = read_files(options.source, names, fields, keyring, options.context)
+    logins = read_logins(options.credentials) if options.credentials else {}
+    shelf = Shelf(address, folder, RegistryClient(logins))
+    with tempfile.TemporaryDirectory(prefix="falaj-delivery-") as staging:
+        done = deliver(
+            shelf, Content(options.model, files, fields),
+            Signer(keyring, NothingSeen(), options.days), alias=options.alias,
+            staging=Path(staging), say=lambda line: print(line, file=sys.stderr, flush=True),
+        )  # fmt: skip
+    answer: dict[str, Any] = {
+        "model": options.model,
+        "version": done.package.version,
+        "reference": f"{shelf.repository(options.model)}@{done.package.itself.digest}",
+        "packageDigest": done.package.itself.digest,
+        "keysDigest": done.keys.itself.digest,
+        "created": done.created,
+        "alias": options.alias,
+    }
+    verb = "delivered" if done.created else "was delivered already:"
+    return answer, f"{verb} {options.model} version {answer['version']} ({answer['reference']})"
 
 
 def _verify(options: argparse.Namespace) -> Answer:
@@ -464,6 +530,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
     "import": _import,
     "unseal": _unseal,
     "publish": _publish,
+    "deliver": _deliver,
     "verify": _verify,
     "show": _show,
     "list": _list,

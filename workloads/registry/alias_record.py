@@ -106,6 +106,17 @@ class Before:
     seen: int = 0
 
 
+def check_days(days: int) -> int:
+    """Return for how many days a record may be valid.
+
+    Raises:
+        WorkloadError: it is none of 1 to `MAX_DAYS`.
+    """
+    if not 1 <= days <= MAX_DAYS:
+        raise WorkloadError(f"days: given {days}; allowed: 1 to {MAX_DAYS}")
+    return days
+
+
 def new_record(
     before: Before, says: tuple[str, str, int, str], history: tuple[int, ...], *,
     signer: Ed25519PublicKey, days: int, now: datetime,
@@ -124,8 +135,7 @@ def new_record(
         WorkloadError: the names or the days aren't allowed, or no number is left.
     """
     model, alias, version, image = says
-    if not 1 <= days <= MAX_DAYS:
-        raise WorkloadError(f"days: given {days}; allowed: 1 to {MAX_DAYS}")
+    check_days(days)
     number = max(before.record.number if before.record else 0, before.seen) + 1
     if number > MAX_NUMBER:
         raise WorkloadError(f"{alias} of {model} has {MAX_NUMBER} records: take another alias")

@@ -230,8 +230,8 @@ def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> E
     """Let an alias stand for the version before, past those that the registry hasn't any more.
 
     Raises:
-        WorkloadError: there is no such alias, nothing to go back to, a registry that is behind what
-            this machine has seen, or see `promote`.
+        WorkloadError: there is no such alias, nothing to go back to, a registry that is behind
+            what was seen, or see `promote`.
         IntegrityError: see `promote`.
     """
     before = newest(shelf, model, alias, signer.keyring.verify_key())

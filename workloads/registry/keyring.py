@@ -519,8 +519,15 @@ _NAME = re.compile(r"keyring\.json|kek-[1-9][0-9]{0,8}\.key|signing\.pub\.pem|to
 _ARCHIVE_INDEX = "keyring.json"
 
 
-def pack(keyring: KeyRing) -> bytes:
+_SIGNS = "signing.pem"
+
+
+def pack(keyring: KeyRing, *, signs: bool = False) -> bytes:
     """Return the archive: a tar file, the same bytes for the same keys.
+
+    Args:
+        keyring: what is packed.
+        signs: with the private key that signs packages and records, for who publishes.
 
     Raises:
         WorkloadError: a file of the key ring is missing.
@@ -528,7 +535,7 @@ def pack(keyring: KeyRing) -> bytes:
     buffer = io.BytesIO()
     with keyring.steady(), tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(keyring.path.iterdir()):
-            if _NAME.fullmatch(path.name):
+            if _belongs(path.name, signs=signs):
                 data = read_bytes(path, "the key ring")
                 member = tarfile.TarInfo(path.name)
                 member.size, member.mode = len(data), 0o600
@@ -536,23 +543,35 @@ def pack(keyring: KeyRing) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(source: Path, target: Path) -> KeyRing:
+def _belongs(name: str, *, signs: bool) -> bool:
+    return bool(_NAME.fullmatch(name)) or (signs and name == _SIGNS)
+
+
+def unpack(source: Path, target: Path, *, signs: bool = False) -> KeyRing:
     """Lay out an archive as a key ring in ``target``, a private folder; what is there is replaced.
 
+    Args:
+        source: the archive.
+        target: the folder.
+        signs: whether it has to have the private key that signs; else it may not have it.
+
     Raises:
-        WorkloadError: it is no such archive, or what it holds is no key ring.
+        WorkloadError: it is no such archive, or what it holds is no key ring, or one that signs
+            where it mustn't, or doesn't where it must.
     """
-    files = _read(source)
+    files = _read(source, signs=signs)
     make_private_folder(target)
     # The index comes last: until then there is no key ring.
     for name in sorted(files, key=lambda each: (each == _ARCHIVE_INDEX, each)):
         write_atomic(target / name, files[name])
     keyring = KeyRing.open(target)
-    keyring.verify_key()
+    public = keyring.verify_key()
+    if signs and keyring.signing_key().public_key() != public:
+        raise WorkloadError(f"{source}: its signing.pem isn't the key of its signing.pub.pem")
     return keyring
 
 
-def _read(source: Path) -> dict[str, bytes]:
+def _read(source: Path, *, signs: bool) -> dict[str, bytes]:
     data = read_bytes(source, "the packed key ring")
     if len(data) > MAX_BYTES:
         raise WorkloadError(f"{source} has {len(data)} bytes; a packed key ring has at most "
@@ -562,7 +581,8 @@ def _read(source: Path) -> dict[str, bytes]:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.isreg() else None
-                if content is None or not _NAME.fullmatch(member.name) or member.name in files:
+                belongs = _belongs(member.name, signs=signs) and member.name not in files
+                if content is None or not belongs:
                     raise WorkloadError(
                         f"{source} holds {member.name!r}, which belongs to no packed key ring; "
                         "make it with: python -m falaj.workloads.registry keyring pack"
@@ -575,4 +595,9 @@ def _read(source: Path) -> dict[str, bytes]:
         ) from error
     if _ARCHIVE_INDEX not in files:
         raise WorkloadError(f"{source} holds no {_ARCHIVE_INDEX}: it is no packed key ring")
+    if signs and _SIGNS not in files:
+        raise WorkloadError(
+            f"{source} holds no {_SIGNS}: it can't sign; make it with: "
+            "python -m falaj.workloads.registry keyring pack --signs"
+        )
     return files

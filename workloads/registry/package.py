@@ -201,6 +201,12 @@ class Manifest:
         """SHA-256 of each file's content, by name."""
         return {name: entry.sha256 for name, entry in self.files.items()}
 
+    def says_the_same(self, files: Mapping[str, bytes], fields: Mapping[str, Any]) -> bool:
+        """Whether it is of the same run, and of files of these names and contents."""
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        same_run = self.fields["lineage"].get("run") == fields["lineage"].get("run")
+        return bool(same_run) and self.plain_digests == digests
+
     @classmethod
     def from_bytes(cls, data: bytes, what: str) -> Manifest:
         """Parse a manifest; the caller has verified its signature.

@@ -380,6 +380,7 @@ class Store:
         keyring: KeyRing,
         *,
         chunk_bytes: int = CHUNK_BYTES,
+        after: int = 0,
     ) -> Published:
         """Encrypt, sign and add a version; the same content is published once.
 
@@ -392,6 +393,7 @@ class Store:
             manifest_fields: see :data:`falaj.workloads.registry.package.FIELDS`.
             keyring: signs, and wraps the data keys.
             chunk_bytes: plaintext bytes per encrypted chunk; 1 MiB by default.
+            after: a number that was used elsewhere: the version is a higher one.
 
         Raises:
             StorageFullError: no space; the registry is as it was.
@@ -409,7 +411,7 @@ class Store:
             existing = self._find(model, files, manifest_fields, keyring)
             if existing is not None:
                 return existing
-            version = next_version(folder, self.versions(model))
+            version = next_version(folder, [after, *self.versions(model)])
             now = datetime.now(UTC).isoformat(timespec="seconds")
             draft = Manifest(model, version, now, keyring.signing_key_id, {}, manifest_fields)
             stage = make_staging(folder)
@@ -531,13 +533,10 @@ class Store:
         self, model: str, files: Mapping[str, bytes], fields: Mapping[str, Any], keyring: KeyRing
     ) -> Published | None:
         """Return the newest whole version with the same content."""
-        digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         for version in reversed(self.versions(model)):
             with contextlib.suppress(WorkloadError):
                 package = self.load(model, version, keyring, keyring.verify_key())
-                contents = package.contents
-                same_run = contents.fields["lineage"].get("run") == fields["lineage"].get("run")
-                if not same_run or contents.plain_digests != digests:
+                if not package.contents.says_the_same(files, fields):
                     continue
                 package.verify()
                 return Published(model, version, package.path, package.digest, created=False)

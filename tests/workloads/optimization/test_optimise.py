@@ -47,6 +47,18 @@ def test_a_missing_run(digits: Any, tmp_path: Path, capsys: Any) -> None:
     assert "finished run" in error
 
 
+def test_a_model_that_does_not_pass_its_gate(digits: Any, tmp_path: Path, capsys: Any) -> None:
+    output, command = tmp_path / "out", ["--run", str(digits.path), "--dataset"]
+    command += [str(digits.dataset), "--output", str(output), "--quantise", "never"]
+    assert main([*command, "--least-accuracy", "1"]) == 2
+    assert "error: the model doesn't pass the gate: held-out accuracy" in capsys.readouterr().err
+    assert not output.exists()
+    assert main([*command, "--least-accuracy", "0.5"]) == 0
+    # What was made before is judged again.
+    assert main([*command, "--least-accuracy", "1"]) == 2
+    assert "doesn't pass the gate" in capsys.readouterr().err
+
+
 def test_an_unfinished_run(digits: Any, copy: Path, capsys: Any) -> None:
     record = json.loads((copy / "record.json").read_text())
     (copy / "record.json").write_text(json.dumps({**record, "status": "running"}))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.comparison import (
     CLEAR_GAIN,
+    Gate,
     Measured,
     check_bound,
     decide,
@@ -98,3 +99,48 @@ def test_any_error_is_infinitely_more_than_none() -> None:
 def test_an_impossible_bound_is_refused(points: float) -> None:
     with pytest.raises(WorkloadError, match=r"--max-accuracy-drop is .*allowed is 0 to 100"):
         check_bound(points)
+
+
+# -- what the model has to be worth --------------------------------------------------------------
+
+
+@given(accuracies, accuracies)
+def test_a_model_passes_with_the_accuracy_that_is_demanded(score: float, least: float) -> None:
+    if score >= least:
+        Gate(least_accuracy=least).check("accuracy", score)
+    elif score < least - 1e-6:
+        with pytest.raises(WorkloadError, match="doesn't pass the gate"):
+            Gate(least_accuracy=least).check("accuracy", score)
+
+
+@given(errors, errors)
+def test_a_model_passes_with_the_error_that_is_allowed(score: float, most: float) -> None:
+    if score <= most:
+        Gate(most_rmse=most).check("rmse", score)
+    elif score > most + 1e-6:
+        with pytest.raises(WorkloadError, match="doesn't pass the gate"):
+            Gate(most_rmse=most).check("rmse", score)
+
+
+def test_a_broken_model_passes_no_gate() -> None:
+    with pytest.raises(WorkloadError, match="doesn't pass the gate"):
+        Gate(least_accuracy=0).check("accuracy", math.nan)
+    with pytest.raises(WorkloadError, match="doesn't pass the gate"):
+        Gate(most_rmse=1e12).check("rmse", math.inf)
+
+
+def test_a_gate_of_the_other_metric_is_refused() -> None:
+    with pytest.raises(
+        WorkloadError, match=r"--most-rmse was given, but .* is accuracy: --least-"
+    ):
+        Gate(most_rmse=1).check("accuracy", 1.0)
+    with pytest.raises(
+        WorkloadError, match=r"--least-accuracy was given, but .* is rmse: --most-"
+    ):
+        Gate(least_accuracy=0.1).check("rmse", 0.0)
+
+
+@pytest.mark.parametrize("gate", [Gate(least_accuracy=90), Gate(most_rmse=-1), Gate(math.nan)])
+def test_an_impossible_gate_is_refused(gate: Gate) -> None:
+    with pytest.raises(WorkloadError, match="allowed is 0 to"):
+        gate.check_options()
