@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -273,7 +273,7 @@ class Request:
     quantise: str = "auto"
     threads: int = 1
     data_class: str = "internal"
-    gate: Gate = Gate()
+    gate: Gate = field(default_factory=Gate)
 
 
 def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:

@@ -130,13 +130,9 @@ def test_a_broken_model_passes_no_gate() -> None:
 
 
 def test_a_gate_of_the_other_metric_is_refused() -> None:
-    with pytest.raises(
-        WorkloadError, match=r"--most-rmse was given, but .* is accuracy: --least-"
-    ):
+    with pytest.raises(WorkloadError, match=r"--most-rmse was given, but .* is accuracy"):
         Gate(most_rmse=1).check("accuracy", 1.0)
-    with pytest.raises(
-        WorkloadError, match=r"--least-accuracy was given, but .* is rmse: --most-"
-    ):
+    with pytest.raises(WorkloadError, match=r"--least-accuracy was given, but .* is rmse"):
         Gate(least_accuracy=0.1).check("rmse", 0.0)
 
 

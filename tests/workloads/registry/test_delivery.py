@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from falaj.workloads.errors import IntegrityError, RegistryError
+from falaj.workloads.errors import LOST, REFUSED, IntegrityError, RegistryError
 from falaj.workloads.registry import delivery, sending
 from falaj.workloads.registry.__main__ import main
 from falaj.workloads.registry.aliases import NothingSeen, Signer, newest
@@ -113,11 +113,6 @@ def test_no_alias_is_made_where_none_is_asked_for(
 def test_a_version_without_keys_is_not_taken_for_one(
     publisher: Publisher, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = sending.write_keys_image
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
     sent = sending._send  # pyright: ignore[reportPrivateUsage]
 
     def half(shelf: Any, tag: str, *rest: Any) -> None:
@@ -129,7 +124,6 @@ def test_a_version_without_keys_is_not_taken_for_one(
     with pytest.raises(KeyboardInterrupt):
         publisher(fields)
     monkeypatch.undo()
-    assert sending.write_keys_image is whole
     done = publisher(fields)
     assert done.created
     assert done.package.version == 2
@@ -174,28 +168,33 @@ def test_a_ring_that_only_opens_delivers_nothing(
 # -- as pods run it ------------------------------------------------------------------------------
 
 
-def command(
-    registry: str, keyring: KeyRing, tmp_path: Path, fields: dict[str, Any], *more: str
-) -> int:
+Pod = Callable[..., int]
+
+
+@pytest.fixture
+def pod(keyring: KeyRing, tmp_path: Path, fields: dict[str, Any]) -> Pod:
+    """The command as pods run it, with the files that optimisation left; its exit status."""
     folder = tmp_path / "optimised"
-    if not folder.exists():
-        folder.mkdir(mode=0o700)
-        context = f"optimization:{fields['lineage']['run']}:model.onnx".encode()
-        write_artifact(folder / "model.onnx", b"sealed weights", keyring, context)
-        (folder / "fields.json").write_text(json.dumps(fields))
-    return main([
-        "deliver", "--model", MODEL, "--from", str(folder), "--fields",
-        str(folder / "fields.json"), "--keyring", str(keyring.path), "--to", registry, "--json",
-        *more,
-    ])  # fmt: skip
+    folder.mkdir(mode=0o700)
+    context = f"optimization:{fields['lineage']['run']}:model.onnx".encode()
+    write_artifact(folder / "model.onnx", b"sealed weights", keyring, context)
+    (folder / "fields.json").write_text(json.dumps(fields))
+
+    def run(to: str, *more: str) -> int:
+        return main([
+            "deliver", "--model", MODEL, "--from", str(folder), "--fields",
+            str(folder / "fields.json"), "--keyring", str(keyring.path), "--to", to, "--json",
+            *more,
+        ])  # fmt: skip
+
+    return run
 
 
 def test_a_pod_delivers_what_was_sealed_for_it(
-    registry: Registry, keyring: KeyRing, tmp_path: Path, fields: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    registry: Registry, pod: Pod, capsys: pytest.CaptureFixture[str]
+) -> None:
     to = f"{registry.address}/falaj/models"
-    assert command(to, keyring, tmp_path, fields, "--alias", "candidate") == 0
+    assert pod(to, "--alias", "candidate") == 0
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert told["created"]
@@ -204,22 +203,21 @@ def test_a_pod_delivers_what_was_sealed_for_it(
     assert crane("digest", f"{to}/{MODEL}:v1") == told["packageDigest"]
     assert crane("digest", f"{to}/{MODEL}:v1.keys.1") == told["keysDigest"]
     assert "candidate stands for version 1" in said.err
-    assert command(to, keyring, tmp_path, fields, "--alias", "candidate") == 0
+    assert pod(to, "--alias", "candidate") == 0
     assert not json.loads(capsys.readouterr().out)["created"]
 
 
 def test_a_pod_logs_in_with_the_file_that_it_was_given(
-    registry: Registry, keyring: KeyRing, tmp_path: Path, fields: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    registry: Registry, pod: Pod, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with standing(registry.address, answer=basic) as front:
         to = f"{front.address}/models"
-        assert command(to, keyring, tmp_path, fields) == 74
+        assert pod(to) == LOST
         assert "refused access" in capsys.readouterr().err
         login = {"username": USER, "password": PASSWORD}
         path = tmp_path / "config.json"
         path.write_text(json.dumps({"auths": {front.address: login}}))
-        assert command(to, keyring, tmp_path, fields, "--credentials", str(path)) == 0
+        assert pod(to, "--credentials", str(path)) == 0
         said = capsys.readouterr()
         assert PASSWORD not in said.out + said.err
 
@@ -230,19 +228,24 @@ def test_a_pod_logs_in_with_the_file_that_it_was_given(
         ("models", (), "--to: given 'models'; allowed: HOST"),
         ("registry.example.ae/", (), "--to: given"),
         ("{registry}/models", ("--alias", "Not An Alias"), "alias"),
-        ("{registry}/models", ("--days", "0"), "days: given 0"),
+        ("{registry}/models", ("--alias", "candidate", "--days", "0"), "days: given 0"),
         ("{registry}/models", ("--file", "other.onnx"), "other.onnx"),
         ("{registry}/models", ("--credentials", "/nowhere/config.json"), "credentials"),
         ("https://{registry}/models", (), "allowed: HOST"),
     ],
 )
 def test_what_a_pod_can_t_use_is_said(
-    registry: Registry, keyring: KeyRing, tmp_path: Path, fields: dict[str, Any],
-    capsys: pytest.CaptureFixture[str], to: str, more: tuple[str, ...], words: str,
-) -> None:  # fmt: skip
-    more = (*more, "--alias", "candidate") if "--days" in more else more
-    assert command(to.format(registry=registry.address), keyring, tmp_path, fields, *more) == 2
+    pod: Pod,
+    registry: Registry,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    to: str,
+    more: tuple[str, ...],
+    words: str,
+) -> None:
+    assert pod(to.format(registry=registry.address), *more) == REFUSED
     assert words in capsys.readouterr().err
+    assert RegistryClient().tags(f"{registry.address}/models/{MODEL}") == []
 
 
 # -- key rings that sign -------------------------------------------------------------------------
