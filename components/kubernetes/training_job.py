@@ -20,12 +20,15 @@ from falaj.components.kubernetes._placed import (
 from falaj.components.kubernetes._validation import amount, object_name, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
+from falaj.components.kubernetes.training import publication
 from falaj.components.kubernetes.training.arguments import (
     Elastic,
     ElasticArgs,
     KeyRing,
     Placement,
     PodSize,
+    Publication,
+    PublishArgs,
     Run,
     TopologyArgs,
     TrainingJobArgs,
@@ -50,7 +53,8 @@ from falaj.components.kubernetes.training.pods import RESERVED
 from falaj.components.specification.argument_errors import ArgumentErrors
 
 __all__ = [
-    "ElasticArgs", "TopologyArgs", "TrainingJob", "TrainingJobArgs", "check", "manifests",
+    "ElasticArgs", "PublishArgs", "TopologyArgs", "TrainingJob", "TrainingJobArgs", "check",
+    "manifests",
 ]  # fmt: skip
 
 
@@ -90,6 +94,10 @@ def checked_run(
     before = errors.count
     if not NAME.match(name):
         errors.add("name", name, "1 to 36 of a-z, 0-9 and '-', first a letter, last no '-'")
+    elif name.endswith(publication.ENDING):
+        errors.say(
+            "name", f"may not end in {publication.ENDING!r}: objects of publications are called so"
+        )
     placed = check_in_cluster(given, errors)
     flavor = checked_flavor(given, errors)
     size = checked_size(given, flavor, processes, errors)
@@ -286,11 +294,12 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     ring = _key_ring(given, run, launcher, errors)
     restarts = errors.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
     ttl = _ttl(given, program, errors)
+    published = _publication(given, run, ring, errors)
     errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
     return TrainingJobSpec(
-        run, program, framework, nodes, servers, elastic, restarts, ttl, launcher, ring
+        run, program, framework, nodes, servers, elastic, restarts, ttl, launcher, ring, published
     )
 
 
@@ -346,6 +355,29 @@ def _key_ring(
             LAUNCHER_IMAGE, ""
         )
     return KeyRing(entry, store, image)
+
+
+def _publication(
+    given: Mapping[str, Any], run: Run | None, ring: KeyRing | None, errors: ArgumentErrors
+) -> Publication | None:
+    if given.get("publish") is None:
+        return None
+    for argument in ("program", "image", "elastic"):
+        if given.get(argument) is not None:
+            errors.say("publish", f"is for Falaj's own training in a gang; leave out {argument!r}")
+    if given.get("key_secret") is None:
+        errors.say("publish", "needs key_secret: a model that is served is sealed from the start")
+    if run is None:
+        return None
+    images = resolve(run.placed, [_PUBLISHING_IMAGE], given.get("images"), errors)
+    store = ring.store if ring is not None else ""
+    return publication.checked(
+        given["publish"], run, store, images.get(_PUBLISHING_IMAGE, ""), errors
+    )
+
+
+_PUBLISHING_IMAGE: Final = "falaj-training-cpu"
+"""Falaj's that has what exports, quantises and measures models: GPUs aren't needed for it."""
 
 
 def _check_program(
@@ -439,6 +471,8 @@ def manifests(spec: TrainingJobSpec) -> list[Manifest]:
     found = [network_policy(run, peers=peers)]
     if spec.key_ring is not None:
         found.append(ring_secret(run, spec.key_ring))
+    if spec.publication is not None:
+        found += publication.manifests(run, spec.publication)
     found += elastic_job(spec) if spec.elastic is not None else [job_set(spec)]
     if run.telemetry:
         found.append(pod_monitor(run))

@@ -223,6 +223,15 @@ def _rich_workloads() -> dict[str, Any]:
         "flavor": "h200", "nodes": 2, "gpusPerNode": 8, "processesPerNode": 8,
         "fabric": "infiniband", "checkpoints": "falaj-files",
     }  # fmt: skip
+    jobs["published"] = {
+        **{key: each for key, each in jobs["credit"].items() if key != "topology"},
+        "keySecret": "acme/training-keys",
+        "publish": {
+            "model": "credit", "keySecret": "acme/publishing-keys", "flavor": "cpu-x86-64",
+            "registryCidrs": ["10.20.0.5/32"],
+            "registryAuthority": "-----BEGIN CERTIFICATE-----\nMII1\n-----END CERTIFICATE-----\n",
+        },
+    }  # fmt: skip
     service = services["credit"]
     services["night"] = {
         **service, "tier": "gpu", "flavor": "l4", "overflowFrom": "credit", "scaleToZero": True,
@@ -236,7 +245,7 @@ def _rich_workloads() -> dict[str, Any]:
         **service, "packageSource": "claim", "packageName": "models", "packagePath": "a",
         "versions": [{"version": 7, "weight": 100}],
     }  # fmt: skip
-    config["falaj:trainingJobs"] = {name: jobs[name] for name in ("own", "grows", "credit")}
+    config["falaj:trainingJobs"] = {name: jobs[name] for name in ("own", "grows", "published", "credit")}
     config["falaj:inferenceServices"] = {
         name: services[name] for name in ("night", "kept", "credit")
     }

@@ -99,6 +99,47 @@ class RunArgs(SizedArgs):
     """Service account of the pods. Default: ``trainer``."""
 
 
+class PublishArgs(TypedDict):
+    """What a job does with its model: judge, optimise, sign, and send it to the registry."""
+
+    model: str
+    """Name of the model, whose versions are ``models/<name>`` below ``registry``. Small letters
+    and digits, with single ``.``, ``_`` or ``-`` between them."""
+    key_secret: str
+    """Entry of the secret store with the job's key ring and the key that signs: the text that
+    ``python -m falaj.workloads.registry keyring pack --signs`` writes. Only the container that
+    publishes has it."""
+    registry_cidrs: list[str]
+    """Addresses of the registry, private ranges: the publishing pod reaches nothing else."""
+    registry_secret: NotRequired[str]
+    """Entry of the secret store with logins for the registry, in the form of
+    ``~/.docker/config.json``. Default: the registry asks for none."""
+    registry_authority: NotRequired[str]
+    """Certificates (PEM) of who signed the registry's. Default: those that the image trusts."""
+    alias: NotRequired[str]
+    """Which alias stands for the new version. Default: ``candidate``."""
+    least_accuracy: NotRequired[float]
+    """Accuracy on held-out rows, 0 to 1, below which nothing is published. Default: any."""
+    most_rmse: NotRequired[float]
+    """Of a regression: the error on held-out rows above which nothing is published. Default:
+    any."""
+    max_accuracy_drop: NotRequired[float]
+    """Percentage points of accuracy (per cent of a regression's error) that 8 bits may cost.
+    Default: 0.5."""
+    quantise: NotRequired[str]
+    """``auto`` (8 bits where they are faster and accurate enough) or ``never``. Default:
+    ``auto``."""
+    flavor: NotRequired[str]
+    """Which nodes, without GPUs: those of the kind that is to serve it, as 8 bits are measured
+    there. Default: the job's own; needed where these have GPUs."""
+    cpus: NotRequired[float]
+    """Cores of the pod. Default: 1."""
+    memory_gib: NotRequired[float]
+    """Memory of the pod. Default: 4."""
+    scratch_gib: NotRequired[int]
+    """Disk of the pod, for the model and its package. Default: 10."""
+
+
 @described
 class TrainingJobArgs(RunArgs):
     """Arguments of `TrainingJob`."""
@@ -144,6 +185,11 @@ class TrainingJobArgs(RunArgs):
     """How often a job is started again after faults of machines and of unknown cause: all exit
     statuses but 0, 2 (refused, which ends the job) and 75 (stopped with a checkpoint). What evicts
     pods (spot, drains, pre-emption) doesn't count. Default: 3."""
+    publish: NotRequired[PublishArgs]
+    """What becomes of the model: a pod after the gang judges and optimises it, signs it with a key
+    that no other pod has, and sends it to the registry, where an alias stands for it. Needs
+    ``key_secret``; for Falaj's own training in a gang. Default: the model stays in its run's
+    folder."""
     ttl_hours: NotRequired[int]
     """Hours after which a job that ended is removed. Only for Falaj's own training, which, made
     once more, sees that it is done. Default: kept."""
@@ -218,6 +264,28 @@ class KeyRing:
 
 
 @dataclass(frozen=True)
+class Publication:
+    """The arguments of `PublishArgs`, checked."""
+
+    model: str
+    signing_entry: str
+    store: str
+    image: str
+    registry_cidrs: tuple[str, ...]
+    registry_port: int
+    registry_entry: str
+    """Empty: the registry asks for no login."""
+    authority: str
+    """PEM; empty for those that the image trusts."""
+    alias: str
+    gate: Mapping[str, float]
+    """Options of optimisation that are numbers."""
+    quantise: str
+    flavor: str
+    size: PodSize
+
+
+@dataclass(frozen=True)
 class TrainingJobSpec:
     """The arguments of `TrainingJob`, checked."""
 
@@ -232,3 +300,4 @@ class TrainingJobSpec:
     launcher_image: str = ""
     """Falaj's, which brings Horovod's launcher; empty for other frameworks."""
     key_ring: KeyRing | None = None
+    publication: Publication | None = None

@@ -33,12 +33,14 @@ from falaj.components.kubernetes._key_ring import (
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import in_namespace, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, PROTECTED
+from falaj.components.kubernetes.training import publication
 from falaj.components.kubernetes.training.arguments import KeyRing, Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import topology_annotations
 from falaj.components.kubernetes.training.pods import (
     RENDEZVOUS_PORT,
     TENSORFLOW_PORT,
     elastic_pods,
+    first,
     gang,
     gang_pods,
     horovod,
@@ -160,20 +162,7 @@ def _add_first(
     mounts: Sequence[Mapping[str, Any]],
 ) -> None:
     """Add to a pod's template a container that ends before the others start."""
-    spec = pod["spec"]
-    (container,) = spec["containers"]
-    size = {"cpu": "250m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
-    spec.setdefault("initContainers", []).append(
-        {
-            "name": name,
-            "image": image,
-            "command": list(command),
-            "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
-            "resources": {"requests": dict(size), "limits": dict(size)},
-            "securityContext": dict(container["securityContext"]),
-            "volumeMounts": [dict(each) for each in mounts],
-        }
-    )
+    pod["spec"].setdefault("initContainers", []).append(first(name, image, command, mounts))
 
 
 def key_secret(run: Run) -> str:
@@ -301,6 +290,15 @@ def job_set(spec: TrainingJobSpec) -> Manifest:
     if spec.framework == "parameter-server":
         # Parameter servers wait for ever: the chief's end is the job's.
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["chief"]}
+    if spec.publication is not None:
+        body["failurePolicy"]["rules"].insert(0, publication.failure_rule())
+        body["replicatedJobs"].append({
+            "name": publication.ROLE,
+            "replicas": 1,
+            # https://jobset.sigs.k8s.io/docs/concepts/, "DependsOn"
+            "dependsOn": [{"name": NODE, "status": "Complete"}],
+            "template": {"spec": publication.job(run, spec.publication, key_secret(run))},
+        })  # fmt: skip
     if spec.ttl_seconds is not None:
         body["ttlSecondsAfterFinished"] = spec.ttl_seconds
     return {
