@@ -101,10 +101,13 @@ def pick_ports(network: Network | None = None) -> Ports:
     return ports if network is None else replace(ports, api=6443, registry=443)
 
 
-def prepare(files: Files, ports: Ports, network: Network | None = None) -> None:
+def prepare(
+    files: Files, ports: Ports, network: Network | None = None, registry: str = ""
+) -> None:
     """Write everything that the processes read.
 
-    ``network`` is the control plane's own, where it has real machines.
+    ``network`` is the control plane's own, and ``registry`` the name by which pods know the
+    registry beside it, where it has real machines.
     """
     for folder in (files.folder, files.configuration("").parent / "configuration", files.logs):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,7 +123,7 @@ def prepare(files: Files, ports: Ports, network: Network | None = None) -> None:
     for name in ("kube-scheduler", "kube-controller-manager", "kwok-server"):
         authority.server(name, local)
     if network is not None:
-        authority.server("registry", (*local, *reached))
+        authority.server("registry", (*local, *reached, registry))
         authority.client("kube-apiserver-kubelet-client", (MASTERS,), file="kubelet-client")
         authority.client("system:kube-proxy", (), file="kube-proxy-client")
         authority.client("falaj-network-policies", (), file="network-policies-client")

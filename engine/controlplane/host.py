@@ -81,7 +81,7 @@ def _bring_up(
     network = bringup.network_of(settings)
     for left in reversed(range(TRIES)):
         ports = bringup.pick_ports(network)
-        bringup.prepare(files, ports, network)
+        bringup.prepare(files, ports, network, settings.real_registry)
         given = bringup.Given(settings, files, ports, supervisor)
         try:
             bringup.run(given)

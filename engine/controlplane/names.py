@@ -1,11 +1,12 @@
 """The resolver of a cluster with real machines: CoreDNS in a pod, as clusters by kubeadm have it.
 
-https://kubernetes.io/docs/tasks/administer-cluster/coredns/. It answers names of the cluster; what
-else there is, nobody knows here.
+https://kubernetes.io/docs/tasks/administer-cluster/coredns/. It answers names of the cluster and
+that of the registry beside it; what else there is, nobody knows here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from falaj.engine.controlplane.processes import CLUSTER_DOMAIN, RESOLVER
@@ -13,13 +14,21 @@ from falaj.engine.controlplane.processes import CLUSTER_DOMAIN, RESOLVER
 NAME: Final = "coredns"
 _NAMESPACE: Final = "kube-system"
 _LABELS: Final = {"k8s-app": "kube-dns"}
-_CONFIGURATION: Final = f"""\
+
+
+def _configuration(hosts: Mapping[str, str]) -> str:
+    known = "\n".join(f"        {address} {name}" for name, address in hosts.items())
+    return f"""\
 .:53 {{
     errors
     health {{
         lameduck 1s
     }}
     ready
+    hosts {{
+{known}
+        fallthrough
+    }}
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
         pods insecure
         ttl 5
@@ -32,11 +41,12 @@ _CONFIGURATION: Final = f"""\
 """
 
 
-def manifests(image: str) -> list[dict[str, Any]]:
+def manifests(image: str, hosts: Mapping[str, str]) -> list[dict[str, Any]]:
     """The resolver's objects.
 
     Args:
         image: of CoreDNS, whose program is ``/coredns``.
+        hosts: addresses of further names that it knows.
     """
     about = {"name": NAME, "namespace": _NAMESPACE}
     group = "rbac.authorization.k8s.io"
@@ -98,7 +108,7 @@ def manifests(image: str) -> list[dict[str, Any]]:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": about,
-            "data": {"Corefile": _CONFIGURATION},
+            "data": {"Corefile": _configuration(hosts)},
         },
         {
             "apiVersion": "apps/v1",

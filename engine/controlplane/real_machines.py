@@ -185,9 +185,9 @@ class MachineKeeper:
             for number, name in enumerate(machines, 1):
                 self._write(number, name, images[_PAUSE])
                 self._start(number, name)
-            objects.apply(
-                names.manifests(f"{settings.real_registry}/{images[names.NAME]}"), _MANAGER
-            )
+            resolver = f"{settings.real_registry}/{images[names.NAME]}"
+            known = {settings.real_registry: self.network.gateway}
+            objects.apply(names.manifests(resolver, known), _MANAGER)
 
             def all_ready() -> bool:
                 ended = [each for each in machines if self.supervisor.has_ended(each)]
