@@ -207,6 +207,9 @@ def outcomes(config: dict[str, Any], blueprint: str, stack: str) -> dict[str, se
     return found
 
 
+_JOBS = ("own", "grows", "published", "credit")
+
+
 def _rich_workloads() -> dict[str, Any]:
     """The shipped stack with what it leaves out, in each section the odd ones first.
 
@@ -245,7 +248,7 @@ def _rich_workloads() -> dict[str, Any]:
         **service, "packageSource": "claim", "packageName": "models", "packagePath": "a",
         "versions": [{"version": 7, "weight": 100}],
     }  # fmt: skip
-    config["falaj:trainingJobs"] = {name: jobs[name] for name in ("own", "grows", "published", "credit")}
+    config["falaj:trainingJobs"] = {name: jobs[name] for name in _JOBS}
     config["falaj:inferenceServices"] = {
         name: services[name] for name in ("night", "kept", "credit")
     }
