@@ -14,13 +14,16 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import require_memory, write_atomic
 from falaj.workloads.registry import rotation
 from falaj.workloads.registry.keyring import KeyRing, pack, read_public_key, shred_keyring, unpack
+from falaj.workloads.registry.oci_layout import Image
 from falaj.workloads.registry.publishing import (
     DEFAULT_CONTEXT,
     DEFAULT_FILES,
+    import_images,
     import_package,
     read_fields,
     read_files,
 )
+from falaj.workloads.registry.remote import Repository
 from falaj.workloads.registry.store import (
     PRODUCTION,
     Moved,
@@ -157,16 +160,27 @@ def _import_options(command: argparse.ArgumentParser) -> None:
     _alias(command)
     command.add_argument("--version", type=int, required=True, help="the version that it is")
     command.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        required=True,
-        metavar="DIR",
+        "--from", dest="source", type=Path, metavar="DIR",
         help="the package's folder; it is copied, and the copy checked byte by byte",
-    )
+    )  # fmt: skip
     command.add_argument(
         "--keys", type=Path, metavar="FILE",
         help="the package's wrapped keys; default: keys.json in DIR",
+    )  # fmt: skip
+    command.add_argument(
+        "--repository", metavar="HOST/NAME",
+        help="instead of --from: a repository in a registry of images, with both digests",
+    )  # fmt: skip
+    command.add_argument(
+        "--package-digest", metavar="sha256:…", help="with --repository: the package's image"
+    )
+    command.add_argument(
+        "--keys-digest", metavar="sha256:…", help="with --repository: that of its wrapped keys"
+    )
+    command.add_argument(
+        "--login", type=Path, metavar="FILE",
+        help="with --repository: the registry's login, as Docker's config.json has it; default: "
+        "none",
     )  # fmt: skip
 
 
@@ -356,13 +370,19 @@ def _verify(options: argparse.Namespace) -> Answer:
 
 
 def _import(options: argparse.Namespace) -> Answer:
+    images = _images(options)
     keyring = KeyRing.open(options.keyring)
     trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
     store = Store(options.registry)
-    package = import_package(
-        store, options.model, options.version, options.source, keys=keyring, verify_key=trusted,
-        wrapped_keys=options.keys,
-    )  # fmt: skip
+    if images is None:
+        package = import_package(
+            store, options.model, options.version, options.source, keys=keyring,
+            verify_key=trusted, wrapped_keys=options.keys,
+        )  # fmt: skip
+    else:
+        package = import_images(
+            store, options.model, options.version, images, keys=keyring, verify_key=trusted
+        )
     store.promote(options.model, options.version, options.alias)
     answer: dict[str, Any] = {
         "model": package.model,
@@ -372,6 +392,44 @@ def _import(options: argparse.Namespace) -> Answer:
     }
     text = f"{package.model} version {package.version} is {options.alias}, as signed by"
     return answer, f"{text} {package.contents.signer}"
+
+
+def _images(options: argparse.Namespace) -> tuple[Image, Image] | None:
+    """The package's image and that of its keys in a registry of images; None: it is in a folder.
+
+    Raises WorkloadError where the options don't say one of both, wholly.
+    """
+    here = {"--from": options.source, "--keys": options.keys}
+    there = {
+        "--repository": options.repository,
+        "--package-digest": options.package_digest,
+        "--keys-digest": options.keys_digest,
+        "--login": options.login,
+    }
+    mine, theirs = (
+        [n for n, value in each.items() if value is not None] for each in (here, there)
+    )
+    if mine and theirs:
+        raise WorkloadError(
+            f"{mine[0]} and {theirs[0]}: given together; a package comes from a folder (--from) "
+            "or from a registry of images (--repository): give one of both"
+        )
+    if theirs:
+        missing = [name for name in there if name not in (*theirs, "--login")]
+    else:
+        missing = [] if "--from" in mine else ["--from"]
+    if missing:
+        raise WorkloadError(
+            f"{', '.join(missing)}: missing; a package comes from --from DIR, or from "
+            "--repository with --package-digest and --keys-digest"
+        )
+    if not theirs:
+        return None
+    kept = Repository(options.repository, options.login)
+    return (
+        kept.image(options.package_digest, "--package-digest"),
+        kept.image(options.keys_digest, "--keys-digest"),
+    )
 
 
 def _unseal(options: argparse.Namespace) -> Answer:
