@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -18,12 +19,24 @@ _MADE_UP_VAULT = (
 _MADE_UP_DIGEST = "sha256:" + "0" * 64
 
 
-def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool) -> None:
+PHASE_VARIABLE = "FALAJ_PHASE"
+STORES = "stores"
+"""The phase in which a tier's stack makes what it stands on, its registry among it, and no more:
+what its machines serve is published into that afterwards."""
+
+
+def is_stores_phase() -> bool:
+    """Whether the program is asked for that phase alone."""
+    return os.environ.get(PHASE_VARIABLE) == STORES
+
+
+def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool, stores: bool = False) -> None:
     """Refuse a stack that is not meant for where it is about to be deployed.
 
     Args:
         settings: the stack's settings.
         sandboxed: whether the providers are the sandbox's.
+        stores: whether this is the phase `STORES`, before anything was published.
 
     Raises:
         SettingsError: names the key and what to do.
@@ -53,7 +66,7 @@ def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool) -> None:
                 (Put(path, "deployment"),),
             )
         )
-    if isinstance(settings, SmbSettings):
+    if isinstance(settings, SmbSettings) and not stores:
         found += _unpublished(settings)
     if found:
         raise RefusedSettingsError.of(settings.provenance, found)

@@ -521,16 +521,17 @@ def check_package(settings: CloudSettings, root: Path) -> list[Finding]:
     given = {each: getattr(settings.inference, each) for each in PACKAGE_PINS}
     if None not in given.values() or not any(given.values()):
         return []
-    keys = ", ".join(to_camel(each) for each in PACKAGE_PINS)
-    return [
-        Finding(
-            ("inference", to_camel(each)),
-            f"missing; {keys} are of one package, and go together: `falaj publish --pin` "
-            "writes them",
-        )
-        for each, value in given.items()
-        if value is None
-    ]
+    lacking = ", ".join(to_camel(each) for each, value in given.items() if value is None)
+    found: list[Finding] = []
+    for each, value in given.items():
+        if value is not None:
+            path = ("inference", to_camel(each))
+            message = (
+                f"given {format_value(value)}, without {lacking}, which are of the same package; "
+                "`falaj publish --pin` writes all of them"
+            )
+            found.append(Finding(path, message, (Drop(path),)))
+    return found
 
 
 def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
