@@ -88,9 +88,9 @@ def _unpublished(settings: SmbSettings) -> list[Finding]:
         found.append(
             Finding(
                 ("inference", to_camel(PACKAGE_PINS[0])),
-                f"missing; allowed: a version of {model} that was published; `falaj publish "
-                f"REGISTRY --for {settings.provenance.stack} --pin` sends it to your registry and "
-                "writes this key",
+                f"missing; allowed: a version of {model} that was published: `falaj up` makes the "
+                "registry first, where this stack makes its own; then `falaj publish REGISTRY "
+                f"--for {settings.provenance.stack} --pin` sends it there and writes this key",
             )
         )
     return found

@@ -376,8 +376,17 @@ def before_machines(run: Updating, settings: SmbSettings, source: str | None) ->
 
 def _in_the_sandbox(run: Updating, tier: phases.Tier) -> int | None:
     """As `before_machines`; where nobody serves the model, digests are made up."""
-    served = None if tier.is_published else tier.served()
-    if served is None or not phases.has_registry():
+    if tier.is_published:
+        return None
+    served = tier.served()
+    if served is None:
+        make = project.command("up", tier.stack.sibling(tier.source))
+        say(
+            f"SANDBOX: stack {tier.source} serves no model {tier.model}, and its digests are made "
+            f"up; for a package that is really sent and taken, first: {make}"
+        )
+        return None
+    if not phases.has_registry():
         return None
     if tier.settings.foundation is None and "endpoint" not in run.pulumi.outputs():
         status = run.update(tier.settings, _STORES, STORES)
