@@ -306,7 +306,8 @@ class Updating:
         """One update, judged by the packs; returns the exit status."""
         name = self.call.stack.name
         say(title)
-        asked = {PHASE_VARIABLE: phase} if phase else {}
+        # Always said, so that the caller's own environment chooses no phase.
+        asked = {PHASE_VARIABLE: phase}
 
         def update() -> operation.Outcome:
             with judged(self.call.stack, settings, self.pulumi) as (packs, variables):
@@ -356,7 +357,7 @@ def before_machines(run: Updating, settings: SmbSettings, source: str | None) ->
         return _in_the_sandbox(run, tier)
     if not tier.lacking:
         return None
-    if settings.foundation is not None or "endpoint" in run.pulumi.outputs():
+    if settings.foundation is not None or _has_machines(run.pulumi):
         # Its registry is there, and what runs would be destroyed: say what its file has to name.
         prepare_cloud(run.call.stack, settings, sandbox=False)
     status = run.update(settings, _STORES, STORES)
@@ -374,6 +375,11 @@ def before_machines(run: Updating, settings: SmbSettings, source: str | None) ->
     return phases.LEFT
 
 
+def _has_machines(pulumi: Pulumi) -> bool:
+    """Whether any of a tier's machines was made: a phase without them would take them down."""
+    return any(_kind(each) == "CpuInferenceTier" for each in pulumi.resources())
+
+
 def _in_the_sandbox(run: Updating, tier: phases.Tier) -> int | None:
     """As `before_machines`; where nobody serves the model, digests are made up."""
     if tier.is_published:
@@ -388,7 +394,7 @@ def _in_the_sandbox(run: Updating, tier: phases.Tier) -> int | None:
         return None
     if not phases.has_registry():
         return None
-    if tier.settings.foundation is None and "endpoint" not in run.pulumi.outputs():
+    if tier.settings.foundation is None and not _has_machines(run.pulumi):
         status = run.update(tier.settings, _STORES, STORES)
         if status != 0:
             return status

@@ -85,9 +85,13 @@ class Engine:
     sandbox: bool = False
     there: dict[str, Any] = field(default_factory=dict[str, Any])
     asked: list[str] = field(default_factory=list[str])
+    state: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def outputs(self) -> Mapping[str, Any]:
         return self.there
+
+    def resources(self) -> list[dict[str, Any]]:
+        return self.state
 
     def update(self, settings: object, title: str, phase: str = "") -> int:
         del settings, title
@@ -104,9 +108,9 @@ def begin(
     """Runs the phases before the machines of a tier outside of the sandbox."""
 
     def start(
-        registry: str = "registry.example.ae", source: str | None = None, **there: Any
+        registry: str = "registry.example.ae", source: str | None = None, *types: str
     ) -> tuple[Engine, int | None]:
-        engine = Engine(registry, there=dict(there))
+        engine = Engine(registry, state=[{"type": each} for each in types])
         monkeypatch.setattr(Updating, "update", lambda _self, *given: engine.update(*given))
         stack = StackFile("azure-smb", ProjectFolder.find(folder))
         updating = Updating(Call(stack, False), cast(Pulumi, engine), False)
@@ -170,7 +174,7 @@ def test_what_runs_is_never_taken_down_for_a_phase(
     begin: Callable[..., tuple[Engine, int | None]],
 ) -> None:
     with pytest.raises(SettingsError, match=r"falaj:inference\.imageDigest: missing"):
-        begin(endpoint="https://inference.souq.internal")
+        begin("registry.example.ae", None, "falaj-azure:index:CpuInferenceTier")
 
 
 def test_a_registry_in_a_foundation_of_another_stack_is_there_already(
