@@ -18,7 +18,7 @@ from falaj.stacks.blueprints.cloud import (
 )
 from falaj.stacks.errors import StackError
 from falaj.stacks.placement import choose
-from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
+from falaj.stacks.sandbox_guard import check_sandbox_guard, is_stores_phase, made_up
 from falaj.stacks.settings import (
     CloudSettings,
     ClusterSettings,
@@ -54,39 +54,41 @@ def main(root: Path | None = None) -> None:
             if isinstance(settings, InClusterSettings):
                 declare_in_cluster(settings, folder, sandboxed=sandboxed)
             else:
-                declare_in_cloud(settings, sandboxed=sandboxed)
+                declare_in_cloud(settings, sandboxed=sandboxed, stores=is_stores_phase())
     except (StackError, EngineError, pulumi.InputPropertiesError) as error:
         raise pulumi.RunError(str(error)) from None
 
 
-def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool) -> None:
+def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool, stores: bool = False) -> None:
     """Declare a stack in the first of its places that fits.
 
     Args:
         settings: the stack's settings.
         sandboxed: whether the providers are the sandbox's.
+        stores: of a tier, only what it stands on.
 
     Raises:
         StackError: the stack isn't meant for this, or no place sells what it asks for.
         pulumi.InputPropertiesError: a component refused its arguments.
     """
-    check_sandbox_guard(settings, sandboxed=sandboxed)
+    stores = stores and isinstance(settings, SmbSettings)
+    check_sandbox_guard(settings, sandboxed=sandboxed, stores=stores)
     choice = choose(settings)
     for reason in choice.reasons:
         pulumi.log.info(reason)
-    stand_ins = made_up(settings, choice.place.cloud) if sandboxed else {}
+    stand_ins = made_up(settings, choice.place.cloud) if sandboxed or stores else {}
     validate_in_cloud(settings, choice.place, stand_ins)
     cloud = open_cloud(settings, choice.place)
     pulumi.export("place", choice.place.name)
     pulumi.export("sandbox", sandboxed)
     if isinstance(settings, ClusterSettings):
         declare_cluster(settings, cloud)
+    elif isinstance(settings, OwnFoundation) and (stores or not isinstance(settings, SmbSettings)):
+        declare_foundation(settings, cloud)
     elif isinstance(settings, SmbSettings):
         for name in stand_ins:
             pulumi.log.warn(f"SANDBOX: falaj:inference.{to_camel(name)} is missing; made up here")
         declare_smb(settings, cloud, stand_ins)
-    elif isinstance(settings, OwnFoundation):
-        declare_foundation(settings, cloud)
 
 
 def declare_in_cluster(settings: InClusterSettings, root: Path, *, sandboxed: bool) -> None:

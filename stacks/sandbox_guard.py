@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
 from falaj.stacks.settings import CloudSettings, SmbSettings
+from falaj.stacks.settings.cloud import PACKAGE_PINS
 from falaj.stacks.settings.problems import Drop, Finding, Put, RefusedSettingsError
 
 #: What stands for things that only a real account has: no subscription has this id.
@@ -13,12 +19,24 @@ _MADE_UP_VAULT = (
 _MADE_UP_DIGEST = "sha256:" + "0" * 64
 
 
-def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool) -> None:
+PHASE_VARIABLE = "FALAJ_PHASE"
+STORES = "stores"
+"""The phase in which a tier's stack makes what it stands on, its registry among it, and no more:
+what its machines serve is published into that afterwards."""
+
+
+def is_stores_phase() -> bool:
+    """Whether the program is asked for that phase alone."""
+    return os.environ.get(PHASE_VARIABLE) == STORES
+
+
+def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool, stores: bool = False) -> None:
     """Refuse a stack that is not meant for where it is about to be deployed.
 
     Args:
         settings: the stack's settings.
         sandboxed: whether the providers are the sandbox's.
+        stores: whether this is the phase `STORES`, before anything was published.
 
     Raises:
         SettingsError: names the key and what to do.
@@ -48,7 +66,17 @@ def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool) -> None:
                 (Put(path, "deployment"),),
             )
         )
-    if isinstance(settings, SmbSettings) and settings.inference.image_digest is None:
+    if isinstance(settings, SmbSettings) and not stores:
+        found += _unpublished(settings)
+    if found:
+        raise RefusedSettingsError.of(settings.provenance, found)
+
+
+def _unpublished(settings: SmbSettings) -> list[Finding]:
+    """What only somebody who published can say; the sandbox makes it up."""
+    model = settings.inference.model_dump()["model"]
+    found: list[Finding] = []
+    if settings.inference.image_digest is None:
         found.append(
             Finding(
                 ("inference", "imageDigest"),
@@ -56,11 +84,19 @@ def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool) -> None:
                 "inference image to the repository `inference` and set what was printed",
             )
         )
-    if found:
-        raise RefusedSettingsError.of(settings.provenance, found)
+    if getattr(settings.inference, PACKAGE_PINS[0]) is None:
+        found.append(
+            Finding(
+                ("inference", to_camel(PACKAGE_PINS[0])),
+                f"missing; allowed: a version of {model} that was published: `falaj up` makes the "
+                "registry first, where this stack makes its own; then `falaj publish REGISTRY "
+                f"--for {settings.provenance.stack} --pin` sends it there and writes this key",
+            )
+        )
+    return found
 
 
-def made_up(settings: CloudSettings, cloud: str) -> dict[str, str]:
+def made_up(settings: CloudSettings, cloud: str) -> dict[str, Any]:
     """What the sandbox makes up for a tier that leaves out what only a real account has.
 
     Args:
@@ -69,7 +105,12 @@ def made_up(settings: CloudSettings, cloud: str) -> dict[str, str]:
     """
     if not isinstance(settings, SmbSettings):
         return {}
-    wanted = {"image_digest": _MADE_UP_DIGEST}
+    wanted: dict[str, Any] = {
+        "image_digest": _MADE_UP_DIGEST,
+        "version": 1,
+        "package_digest": _MADE_UP_DIGEST,
+        "keys_digest": _MADE_UP_DIGEST,
+    }
     if cloud == "azure":
         wanted["certificate_id"] = f"{_MADE_UP_VAULT}/certificate"
         wanted["keyring_secret_id"] = f"{_MADE_UP_VAULT}/keyring"

@@ -298,7 +298,7 @@ def validate_in_cluster(settings: InClusterSettings, digests: Mapping[str, str])
 
 
 def validate_in_cloud(
-    settings: CloudSettings, place: catalogue.Place, made_up: Mapping[str, str]
+    settings: CloudSettings, place: catalogue.Place, made_up: Mapping[str, Any]
 ) -> None:
     """Check the arguments of every component of a stack.
 

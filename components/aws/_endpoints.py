@@ -17,7 +17,7 @@ from falaj.components.aws._component import child
 from falaj.components.aws._iam import Statement, arn, bucket_arn, document, iam_arn
 from falaj.components.specification.network import CLUSTER, SERVING
 
-#: By what stands in the network. The inference tier reads its model from S3 alone.
+#: By what stands in the network. What the inference tier pulls, ECR keeps in S3.
 GATEWAYS = {CLUSTER: ("s3", "dynamodb"), SERVING: ("s3",)}
 #: Services that private nodes, pods and machines call, with the prefix of their actions:
 #: https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html
@@ -92,8 +92,11 @@ class Owner:
         return {"StringEquals": {"aws:PrincipalAccount": self.account}}
 
 
-def endpoint_policy(service: str, owner: Owner) -> pulumi.Output[str]:
+def endpoint_policy(service: str, owner: Owner, purpose: str) -> pulumi.Output[str]:
     """The policy of a service's endpoint; ``service`` as in `GATEWAYS` and `INTERFACES`."""
+    if service == "s3" and purpose == SERVING:
+        # The tier has nothing in buckets: what it serves comes from the registry.
+        return document(*_owned_by_aws(service, owner))
     prefix = INTERFACES.get(service, service)
     own = Statement(
         "OwnResources",
@@ -197,7 +200,7 @@ class Place:
 
         def of(known: dict[str, str]) -> pulumi.Output[str]:
             owner = Owner(known["account"], self.region, known["vpc"], self.organization)
-            return endpoint_policy(service, owner)
+            return endpoint_policy(service, owner, self.purpose)
 
         return pulumi.Output.all(account=self.account, vpc=self.vpc_id).apply(of)
 

@@ -1,8 +1,8 @@
 """What an inference tier may reach on AWS, and how it is reached itself.
 
-Its roles read its package and key ring, pull its image and log. In front of it stands an internal
-load balancer: TLS 1.3 to callers, TLS to the machines, with a private name and a certificate from
-an authority of its own in the region.
+Its roles pull its image and its package, read its key ring and log. In front of it stands an
+internal load balancer: TLS 1.3 to callers, TLS to the machines, with a private name and a
+certificate from an authority of its own in the region.
 """
 
 from __future__ import annotations
@@ -23,48 +23,37 @@ from falaj.components.specification.cpu_inference_tier import (
 )
 from falaj.components.specification.machine_choice import subnets_of
 
+#: docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policy-examples.html
+_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+
 
 @dataclass(frozen=True)
 class Needs:
     """ARNs of what the tier uses."""
 
-    bucket: pulumi.Input[str]
-    repository: pulumi.Input[str]
+    packages: pulumi.Input[str]
+    images: pulumi.Input[str]
     data_key: pulumi.Input[str]
     keyring: pulumi.Output[str]
     log_group: pulumi.Output[str]
 
-    def read_package(self, prefix: str) -> list[Statement]:
-        """Read one package and the key ring; nothing else in the bucket or the vault."""
-        bucket = pulumi.Output.from_input(self.bucket)
+    def log_in(self) -> Statement:
+        """Ask for a login to the account's registry; it names no resource, and lets nothing be
+        pulled that another statement doesn't."""
+        return Statement("RegistryLogin", ["ecr:GetAuthorizationToken"], ["*"])
+
+    def read_package(self) -> list[Statement]:
+        """Pull from the repository of the model's packages, and read the key ring."""
         return [
-            Statement(
-                "ReadPackage", ["s3:GetObject"], [bucket.apply(lambda arn: f"{arn}/{prefix}/*")]
-            ),
-            Statement(
-                "ListPackage",
-                ["s3:ListBucket"],
-                [bucket],
-                conditions={"StringLike": {"s3:prefix": f"{prefix}/*"}},
-            ),
+            Statement("PullPackage", list(_PULL), [self.packages]),
             Statement("ReadKeyRing", ["secretsmanager:GetSecretValue"], [self.keyring]),
             Statement("Decrypt", ["kms:Decrypt"], [self.data_key]),
         ]
 
     def pull_and_log(self) -> list[Statement]:
-        """Pull from one repository and write to one log group."""
+        """Pull from the repository of the image and write to one log group."""
         return [
-            # The login is to the account's registry; it names no resource.
-            Statement("RegistryLogin", ["ecr:GetAuthorizationToken"], ["*"]),
-            Statement(
-                "PullImage",
-                [
-                    "ecr:BatchCheckLayerAvailability",
-                    "ecr:BatchGetImage",
-                    "ecr:GetDownloadUrlForLayer",
-                ],
-                [self.repository],
-            ),
+            Statement("PullImage", list(_PULL), [self.images]),
             Statement(
                 "WriteLog",
                 ["logs:CreateLogStream", "logs:PutLogEvents"],
@@ -83,7 +72,7 @@ def keyring_secret(
     secret = aws.secretsmanager.Secret(
         f"{spec.name}-keyring",
         name=named(spec.placed, spec.name, "keyring", limit=512),
-        description=f"Key ring of {spec.model}: a tar archive in base64",
+        description=f"Key ring of {spec.args['model']}: a tar archive in base64",
         kms_key_id=args["data_key_id"],
         # Zero: a test's secret is gone at once, and its name free.
         recovery_window_in_days=30 if spec.placed.retained else 0,

@@ -231,7 +231,7 @@ def container(
 ) -> dict[str, Any]:
     """The container's definition; it holds no secrets."""
     environment = {
-        "FALAJ_SERVING": json.dumps(serving.settings(secrets=_SECRETS, user=None, login=None)),
+        "FALAJ_SERVING": json.dumps(serving.settings(secrets=_SECRETS, user=None)),
         "FALAJ_FETCH": program("fetch.py"),
         "FALAJ_START": program("start_server.py"),
     }

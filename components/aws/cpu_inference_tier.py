@@ -34,15 +34,18 @@ class CpuInferenceTier(pulumi.ComponentResource):
             "security_group_id": network.security_group_ids["serving"],
             "disk_encryption_id": keys.disk_encryption_id,
             "data_key_id": keys.key_ids["data"], "log_key_id": keys.key_ids["logs"],
-            "model_bucket_id": store.bucket_ids["models"],
             "registry_id": registry.registry_id,
             "repository_id": registry.repository_ids["inference"],
-            "image": "…/inference@sha256:…", "model_package": "packages/churn/3",
+            "image": "…/inference@sha256:…",
+            "package_repository": registry.repository_urls["models/churn"],
+            "package_repository_id": registry.repository_ids["models/churn"],
+            "model": "churn", "version": 3,
+            "package_digest": "sha256:…", "keys_digest": "sha256:…",
         }, pulumi.ResourceOptions(providers=[provider]))
 
     Makes an internal `lb.LoadBalancer` with a TLS listener, its `lb.TargetGroup`, a security group
     for callers, a `route53.Zone` of the private name with its record, a log group with the logs'
-    key, and a role that may read this one package and its key ring, pull the image and log.
+    key, and a role that may pull the image and the model's packages, read its key ring and log.
     Without ``certificate_id`` also an `acmpca.CertificateAuthority` and an `acm.Certificate` (an
     authority is billed by the month). Without ``keyring_secret_id`` also an empty
     `secretsmanager.Secret`, which a deployer fills before a server can start::
@@ -91,7 +94,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
             key_id=args["log_key_id"],
         )
         needs = access.Needs(
-            args["model_bucket_id"],
+            args.get("package_repository_id", ""),
             args.get("repository_id", ""),
             args["data_key_id"],
             keyring,
@@ -104,7 +107,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
             args,
             access.private_certificate(self, spec) if certificate is None else certificate,
         )
-        serving = pulumi.Output.all(args["model_bucket_id"], keyring).apply(
+        serving = pulumi.Output.all(args["package_repository"], keyring).apply(
             lambda known: _serving(spec, str(known[0]), str(known[1]))
         )
         tier = access.Tier(self, spec, args, balancer, log, serving)
@@ -133,7 +136,8 @@ class CpuInferenceTier(pulumi.ComponentResource):
             self,
             tier.spec,
             "server",
-            *needs.read_package(tier.spec.args["model_package"]),
+            needs.log_in(),
+            *needs.read_package(),
             *needs.pull_and_log(),
             trusted=access.machine_trust(),
             boundary=tier.args.get("boundary_id"),
@@ -148,24 +152,32 @@ class CpuInferenceTier(pulumi.ComponentResource):
             self,
             tier.spec,
             "server",
-            *needs.read_package(tier.spec.args["model_package"]),
+            needs.log_in(),
+            *needs.read_package(),
             trusted=trusted,
             boundary=boundary,
         )
         agent, pulls = access.tier_role(
-            self, tier.spec, "agent", *needs.pull_and_log(), trusted=trusted, boundary=boundary
+            self,
+            tier.spec,
+            "agent",
+            needs.log_in(),
+            *needs.pull_and_log(),
+            trusted=trusted,
+            boundary=boundary,
         )
         service(tier, TaskRoles(server, agent, (reads, pulls)))
         return server
 
 
-def _serving(spec: CpuInferenceTierSpec, bucket_arn: str, keyring: str) -> Serving:
+def _serving(spec: CpuInferenceTierSpec, repository: str, keyring: str) -> Serving:
     return Serving(
         spec.placed.region,
-        bucket_arn.rpartition(":")[2],
-        spec.args["model_package"],
-        spec.model,
-        spec.version,
+        repository,
+        spec.args["package_digest"],
+        spec.args["keys_digest"],
+        spec.args["model"],
+        spec.args["version"],
         keyring,
         spec.host_name,
         spec.vcpu if spec.machine is None else spec.machine.vcpu or spec.vcpu,

@@ -1,6 +1,6 @@
 """What an inference tier may reach on Azure, and how it is reached itself.
 
-Its identity pulls its image and reads its package and two secrets. Callers find it by a private
+Its identity pulls its image and its package and reads two secrets. Callers find it by a private
 name; in front of machines stands an internal load balancer, with rules of who may come in.
 """
 
@@ -24,9 +24,9 @@ from falaj.components.specification.cpu_inference_tier import (
     is_by_digest,
 )
 
-_CONTAINER = "Microsoft.Storage/storageAccounts/blobServices/containers"
 _SECRET = "Microsoft.KeyVault/vaults/secrets"  # noqa: S105 - a kind of resource
 _REGISTRY = "Microsoft.ContainerRegistry/registries"
+_PACKAGE = ("model", "version", "package_digest", "keys_digest")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def give_access(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> Access:
-    """Make the tier's identity: it pulls images, reads the models' container and two secrets."""
+    """Make the tier's identity: it pulls from the registry, and reads two secrets."""
     identity = azure_native.managedidentity.UserAssignedIdentity(
         name,
         resource_group_name=group.name,
@@ -56,7 +56,6 @@ def give_access(
     who = identity.principal_id
     wanted = {
         "images": Grant("AcrPull", args["registry_id"], who),
-        "models": Grant("Storage Blob Data Reader", args["model_bucket_id"], who),
         "keyring": Grant("Key Vault Secrets User", args.get("keyring_secret_id", ""), who),
         "certificate": Grant("Key Vault Secrets User", args.get("certificate_id", ""), who),
     }
@@ -75,17 +74,14 @@ def serving_settings(
     """What `start_server.py` reads; no secrets, only where they are."""
     found = pulumi.Output.all(
         client=client,
-        package=pulumi.Output.from_input(args["model_bucket_id"]).apply(
-            lambda text: f"{container_url(text)}/{spec.args['model_package']}"
-        ),
+        repository=args["package_repository"],
         keyring=pulumi.Output.from_input(args.get("keyring_secret_id", "")).apply(secret_url),
         certificate=pulumi.Output.from_input(args.get("certificate_id", "")).apply(secret_url),
     )
     return found.apply(
         lambda known: {
             **known,
-            "model": spec.model,
-            "version": spec.version,
+            **{each: spec.args[each] for each in _PACKAGE},
             "folder": FOLDER,
             "secrets": SECRETS[spec.args["mode"]],
             "port": spec.port,
@@ -93,12 +89,6 @@ def serving_settings(
             "workers": workers,
         }
     )
-
-
-def container_url(text: str) -> str:
-    """Address of a container, out of its resource id."""
-    found = resource_id(text, _CONTAINER)
-    return f"https://{found.names[0]}.blob.core.windows.net/{found.name}"
 
 
 def secret_url(text: str) -> str:

@@ -39,9 +39,9 @@ class CpuInferenceTier(pulumi.ComponentResource):
     added when busy. With ``mode: serverless`` the same image runs as a container app in an
     internal environment, its TLS just as untouched.
 
-    The server's image comes from the registry by digest, the package from the models' container,
-    key ring and certificate from Key Vault, all by the tier's own identity over private endpoints;
-    keys stay in memory, and no secret is in the machines' configuration.
+    The server's image and its package come from the registry by digest, key ring and certificate
+    from Key Vault, all by the tier's own identity over private endpoints; keys stay in memory, and
+    no secret is in the machines' configuration.
 
     Example::
 
@@ -53,14 +53,16 @@ class CpuInferenceTier(pulumi.ComponentResource):
             "security_group_id": network.security_group_ids["serving"],
             "disk_encryption_id": keys.disk_encryption_id,
             "data_key_id": keys.key_ids["data"], "log_key_id": keys.key_ids["logs"],
-            "model_bucket_id": store.bucket_ids["models"], "registry_id": registry.registry_id,
-            "log_destination_id": audit.log_destination_id,
-            "image": "acme.azurecr.io/inference@sha256:…", "model_package": "packages/churn/3",
+            "registry_id": registry.registry_id, "log_destination_id": audit.log_destination_id,
+            "image": "acme.azurecr.io/inference@sha256:…",
+            "package_repository": registry.repository_urls["models/churn"],
+            "model": "churn", "version": 3,
+            "package_digest": "sha256:…", "keys_digest": "sha256:…",
             "keyring_secret_id": "/subscriptions/…/vaults/acme/secrets/churn-keyring",
             "certificate_id": "/subscriptions/…/vaults/acme/secrets/inference",
         })
 
-    Makes: a resource group, an identity with four role assignments, and a private DNS zone with
+    Makes: a resource group, an identity with three role assignments, and a private DNS zone with
     the service's name; with ``instances`` also a load balancer with a diagnostic setting, rules on
     the machines' interfaces, the scale set and its autoscaling; with ``serverless`` the
     environment, its diagnostic setting and the app, in the network's ``containers`` subnet.

@@ -12,7 +12,7 @@ from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between, OneOf, TextRule
+from falaj.components.specification.limits import DIGEST, Between, OneOf, TextRule
 from falaj.components.specification.machine_choice import (
     INT8,
     MEMORY_GIB,
@@ -34,7 +34,7 @@ from falaj.components.specification.placed import (
 )
 
 _INSTANCES_ONLY = ("int8", "machine", "machine_image")
-_AWS_NEEDS = ("repository_id",)
+_AWS_NEEDS = ("repository_id", "package_repository_id")
 _AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
 _AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
 _VAULT_SECRET = re.compile(
@@ -122,11 +122,14 @@ MODES = OneOf(("instances", "serverless"))
 INSTANCES = Between(1, 100)
 CPU_TARGET_PERCENT = Between(10, 90)
 PORT = Between(1, 65_535)
-PACKAGE = TextRule(
-    r"^(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[1-9][0-9]{0,8}$",
-    "…/MODEL/VERSION with a number as the version",
-    "packages/churn/3",
+#: Names of models that registries take as well: https://github.com/opencontainers/
+#: distribution-spec/blob/main/spec.md#pulling-manifests
+MODEL = TextRule(
+    r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
+    "1 to 64 lower-case letters and digits, with single '.', '_' or '-' between them",
+    "churn",
 )
+VERSION = Between(1, 999_999_999)
 HOST = TextRule(
     r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$",
     "a full name in lower case",
@@ -155,12 +158,16 @@ class CpuInferenceTierArgs(PlacedArgs):
     """``KeyRing.key_ids["logs"]``."""
     key_identity_id: NotRequired[pulumi.Input[str]]
     """``KeyRing.key_identity_id``. Not needed: the tier has an identity of its own."""
-    model_bucket_id: pulumi.Input[str]
-    """``ObjectStore.bucket_ids["models"]``."""
     registry_id: pulumi.Input[str]
     """``Registry.registry_id``."""
     repository_id: NotRequired[pulumi.Input[str]]
     """``Registry.repository_ids["inference"]``. Needed on AWS."""
+    package_repository: pulumi.Input[str]
+    """Repository of the model's packages in the registry: ``Registry.repository_urls``
+    of ``models/MODEL``."""
+    package_repository_id: NotRequired[pulumi.Input[str]]
+    """``Registry.repository_ids`` of the same. Needed on AWS; on Azure the tier may pull from
+    the whole registry."""
     log_destination_id: NotRequired[pulumi.Input[str]]
     """``AuditTrail.log_destination_id``. Needed on Azure."""
     image: pulumi.Input[str]
@@ -170,9 +177,15 @@ class CpuInferenceTierArgs(PlacedArgs):
     ``keyring.json``, ``kek-*.key``, ``signing.pub.pem`` and ``tokens.jwks.json``. Default on AWS:
     a secret is made under ``data_key_id``, empty until a deployer fills it; needed on
     Azure: resource id of a Key Vault secret (``…/vaults/NAME/secrets/NAME``)."""
-    model_package: Annotated[str, PACKAGE]
-    """Key of the signed model package in the bucket; the last two parts are the model and its
-    version: ``packages/churn/3``."""
+    model: Annotated[str, MODEL]
+    """Name of the model in its packages."""
+    version: Annotated[int, VERSION]
+    """Number of the version that is served."""
+    package_digest: Annotated[str, DIGEST]
+    """``sha256:…`` of the version's package in its repository, as ``falaj publish`` prints it."""
+    keys_digest: Annotated[str, DIGEST]
+    """``sha256:…`` of the package's wrapped keys in the same repository, which ``falaj publish``
+    prints beside the package's; another one after a rotation."""
     certificate_id: NotRequired[pulumi.Input[str]]
     """Certificate of the listener: ACM ARN, or resource id of the Key Vault secret of a
     certificate with the content type ``application/x-pem-file``. Default on AWS: a private
@@ -227,8 +240,6 @@ class CpuInferenceTierSpec:
     memory_gib: int
     """Asked for; of a serverless container, what it gets."""
     zones: tuple[str, ...]
-    model: str
-    version: int
     host_name: str
     min_instances: int
     max_instances: int
@@ -321,7 +332,6 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
     errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
-    model, version = model_and_version(checked["model_package"])
     return CpuInferenceTierSpec(
         args=checked,
         placed=placed,
@@ -330,8 +340,6 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         vcpu=size[0],
         memory_gib=size[1],
         zones=zones,
-        model=model,
-        version=version,
         host_name=checked["host_name"] or f"inference.{tenant}.internal",
         min_instances=low,
         max_instances=high,
@@ -339,12 +347,6 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         allowed_cidrs=cidrs,
         notes=tuple(machine_notes(machine, placed, zones)) if machine else (),
     )
-
-
-def model_and_version(package: str) -> tuple[str, int]:
-    """The last two parts of a package's key, which is of the form `PACKAGE`."""
-    model, version = package.split("/")[-2:]
-    return model, int(version)
 
 
 def is_by_digest(image: str) -> bool:

@@ -11,10 +11,12 @@ import pulumi
 from pydantic import BaseModel
 
 from falaj.components import catalogue
+from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.components.specification.cluster import ClusterArgs
 from falaj.components.specification.network import NetworkArgs
 from falaj.components.specification.placed import PlacedArgs
 from falaj.components.specification.property_names import camel
+from falaj.components.specification.registry import REPOSITORIES
 from falaj.components.specification.resolver import domain_of
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
@@ -141,6 +143,23 @@ class Foundation:
             cloud.export(camel(field.name), getattr(self, field.name))
 
 
+def repositories_of(settings: OwnFoundation) -> list[str] | None:
+    """Repositories of a stack's own registry: what it says, and that of a model that it serves.
+
+    None: the component's default.
+    """
+    given: list[str] | None = settings.registry.model_dump()["repositories"]
+    if not isinstance(settings, SmbSettings):
+        return given
+    wanted = [*(REPOSITORIES if given is None else given), packages_of(settings)]
+    return list(dict.fromkeys(wanted))
+
+
+def packages_of(settings: SmbSettings) -> str:
+    """The repository of the packages of the model that a tier serves."""
+    return f"{MODEL_REPOSITORIES}/{settings.inference.model_dump()['model']}"
+
+
 def make_foundation(settings: OwnFoundation, cloud: Cloud) -> Foundation:
     """Make a foundation in this stack."""
     parts, options = cloud.components, cloud.options
@@ -189,6 +208,7 @@ def make_foundation(settings: OwnFoundation, cloud: Cloud) -> Foundation:
         "registry",
         cloud.args(
             settings.registry,
+            repositories=repositories_of(settings),
             registry_key_id=keys.key_ids["registry"],
             key_identity_id=keys.key_identity_id,
             log_destination_id=trail.log_destination_id,
@@ -394,7 +414,26 @@ def declare_cluster(settings: ClusterSettings, cloud: Cloud) -> None:
 _REPOSITORY = "inference"
 
 
-def declare_smb(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, str]) -> None:
+def repository(found: pulumi.Output[Mapping[str, str]], name: str) -> pulumi.Output[str]:
+    """Address or id of one of the registry's repositories.
+
+    Raises:
+        pulumi.RunError: (in an output) the registry has no such repository.
+    """
+
+    def chosen(known: Mapping[str, str]) -> str:
+        if name not in known:
+            raise pulumi.RunError(
+                f"the registry has no repository {name!r}; it has: {', '.join(sorted(known))}\n"
+                "  add it to falaj:registry.repositories of the stack that makes it, and "
+                "bring that up first"
+            )
+        return known[name]
+
+    return found.apply(chosen)
+
+
+def declare_smb(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, Any]) -> None:
     """Register the resources of an inference tier and export its endpoint.
 
     Args:
@@ -405,6 +444,7 @@ def declare_smb(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, str])
     base = foundation_of(settings, settings.foundation, cloud)
     given = {**settings.inference.model_dump(exclude_none=True), **made_up}
     digest = given.pop("image_digest")
+    packages = packages_of(settings)
     tier = cloud.components.CpuInferenceTier(
         "inference",
         cloud.args(
@@ -416,12 +456,15 @@ def declare_smb(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, str])
             data_key_id=base.key_ids["data"],
             log_key_id=base.key_ids["logs"],
             key_identity_id=base.key_identity_id,
-            model_bucket_id=base.bucket_ids["models"],
             registry_id=base.registry_id,
-            repository_id=base.repository_ids[_REPOSITORY],
+            repository_id=repository(base.repository_ids, _REPOSITORY),
+            package_repository=repository(base.repository_urls, packages),
+            package_repository_id=repository(base.repository_ids, packages),
             log_destination_id=base.log_destination_id,
             boundary_id=cloud.on("aws", base.boundary_id),
-            image=base.repository_urls[_REPOSITORY].apply(lambda url: f"{url}@{digest}"),
+            image=repository(base.repository_urls, _REPOSITORY).apply(
+                lambda url: f"{url}@{digest}"
+            ),
         ),
         cloud.options,
     )

@@ -20,8 +20,16 @@ from falaj.stacks.settings import CloudSettings, InClusterSettings
 from falaj.stacks.validation import validate_in_cloud, validate_in_cluster
 
 
-def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -> str:
+def prepare_cloud(
+    stack: StackFile, settings: CloudSettings, *, sandbox: bool, stores: bool = False
+) -> str:
     """Check all that can be known before the engine starts, and say where the stack goes.
+
+    Args:
+        stack: the stack.
+        settings: what its file says.
+        sandbox: whether it goes to the sandbox.
+        stores: whether what its machines need may still be missing.
 
     Returns:
         The place, such as ``aws/me-central-1``.
@@ -29,13 +37,14 @@ def prepare_cloud(stack: StackFile, settings: CloudSettings, *, sandbox: bool) -
     Raises:
         StackError: the stack isn't meant for this, or no place sells what it asks for.
     """
-    check_sandbox_guard(settings, sandboxed=sandbox)
+    check_sandbox_guard(settings, sandboxed=sandbox, stores=stores)
     if isinstance(settings, InClusterSettings):
         _prepare_in_cluster(stack, settings, sandbox=sandbox)
         return settings.places[0]
     choice = choose(settings)
     cloud = choice.place.cloud
-    validate_in_cloud(settings, choice.place, made_up(settings, cloud) if sandbox else {})
+    stand_ins = made_up(settings, cloud) if sandbox or stores else {}
+    validate_in_cloud(settings, choice.place, stand_ins)
     if sandbox:
         say(f"SANDBOX: nothing real is read or made; stack {stack.name} goes to stand-ins")
     for reason in choice.reasons:

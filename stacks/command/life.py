@@ -25,15 +25,31 @@ _details = click.option(
 @stack_option
 @sandbox_options
 @_details
+@click.option(
+    "--model-from",
+    metavar="STACK",
+    help="Of a tier in a cloud that names no package yet: the stack of one machine whose model it "
+    "is to serve (default: local, if that serves the model).",
+)
 def up(
-    stack: str | None, project: Path | None, sandbox: bool, cluster: str | None, details: bool
+    *,
+    stack: str | None,
+    project: Path | None,
+    sandbox: bool,
+    cluster: str | None,
+    details: bool,
+    model_from: str | None,
 ) -> int:
     """Bring a stack to what its file says.
 
     Validates the settings, has the policy packs judge what would be made, and makes it. Run it
     again after an interruption: it goes on from what is there.
+
+    A tier that serves a model comes in phases: what it stands on, the model's package, machines.
+    Exit status 3: the first is there, and what is left to do was said.
     """
-    return lifecycle.up(_call(stack, project, sandbox, cluster), details=details)
+    call = _call(stack, project, sandbox, cluster)
+    return lifecycle.up(call, details=details, source=model_from)
 
 
 @click.command()

@@ -9,14 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.files import data_home
 from falaj.sandbox import activation
-from falaj.stacks.command import cloud, installation, operation, project, service, stand_in
+from falaj.stacks.command import (
+    cloud,
+    installation,
+    operation,
+    phases,
+    project,
+    service,
+    stand_in,
+)
 from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
 from falaj.stacks.command.console import confirmed, is_terminal, say, step
 from falaj.stacks.command.judged import judged
@@ -26,7 +34,9 @@ from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.summary import summary
 from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
+from falaj.stacks.placement import choose
+from falaj.stacks.sandbox_guard import PHASE_VARIABLE, STORES
+from falaj.stacks.settings import CloudSettings, LocalSettings, Settings, SmbSettings
 from falaj.stacks.settings.source import from_project_and_stack
 
 # What ``falaj down`` is about to destroy, in words.
@@ -227,12 +237,32 @@ class Call:
         return project.command(verb, self.stack, sandbox=self.sandbox)
 
 
-def up(call: Call, *, details: bool) -> int:
-    """Validate the settings, get the engine, and bring the stack to what its file says."""
+_STORES: Final = "[3/3] phase 1 of 3: stores"
+_PUBLISH: Final = "[3/3] phase 2 of 3: the model's package"
+
+
+def up(call: Call, *, details: bool, source: str | None = None) -> int:
+    """Validate the settings, get the engine, and bring the stack to what its file says.
+
+    Args:
+        call: the stack.
+        details: show what the engine shows.
+        source: the stack of one machine whose model a tier in a cloud serves first.
+
+    Raises:
+        StackError: the settings were refused, or a source was named for another kind of stack.
+    """
     settings = call.settings()
     stack = call.stack
+    if source is not None and not isinstance(settings, SmbSettings):
+        raise StackError(
+            f"--model-from: given {source!r}, but stack {stack.name} serves no model of its own; "
+            "allowed: for a stack of the blueprint smb"
+        )
     if isinstance(settings, CloudSettings):
-        prepare_cloud(call.stack, settings, sandbox=call.sandboxed(settings))
+        prepare_cloud(
+            stack, settings, sandbox=call.sandboxed(settings), stores=_may_lack(call, settings)
+        )
     with step(1, 3, "engine"):
         pulumi = call.engine(settings)
         say(f"      pulumi {pulumi.engine.version} ({pulumi.engine.source}): {pulumi.engine.path}")
@@ -247,25 +277,130 @@ def up(call: Call, *, details: bool) -> int:
         bring_up_upstream(pulumi, settings)
     if pulumi.sandbox:
         cloud.forget(stack)
-    say(f"[3/3] pulumi up of stack {stack.name}")
-
-    def update() -> operation.Outcome:
-        with judged(call.stack, settings, pulumi) as (packs, environment):
-            arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", stack.name]
-            return _run(pulumi, arguments, "updating", environment, details=details)
-
-    outcome = until_counted(update)
-    if outcome.status != 0:
-        return not_finished(call, "up", outcome)
-    if outcome.changes:
-        say(f"      resources: {operation.counted(outcome.changes, planned=False)}")
-    say(f"[3/3] pulumi up of stack {stack.name}: done in {outcome.seconds:.1f} s")
+    run, title = Updating(call, pulumi, details), f"[3/3] pulumi up of stack {stack.name}"
+    if isinstance(settings, SmbSettings):
+        status = before_machines(run, settings, source)
+        if status is not None:
+            return status
+        settings = call.settings()
+    status = run.update(settings, title)
+    if status != 0:
+        return status
     say()
     if isinstance(settings, LocalSettings):
         say(summary(pulumi.outputs(), stack))
     else:
         say(closing(pulumi.outputs(), stack, sandbox=pulumi.sandbox))
     return 0
+
+
+@dataclass(frozen=True)
+class Updating:
+    """Updates of a stack by the engine, one after the other."""
+
+    call: Call
+    pulumi: Pulumi
+    details: bool
+
+    def update(self, settings: Settings, title: str, phase: str = "") -> int:
+        """One update, judged by the packs; returns the exit status."""
+        name = self.call.stack.name
+        say(title)
+        # Always said, so that the caller's own environment chooses no phase.
+        asked = {PHASE_VARIABLE: phase}
+
+        def update() -> operation.Outcome:
+            with judged(self.call.stack, settings, self.pulumi) as (packs, variables):
+                arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", name]
+                return _run(
+                    self.pulumi,
+                    arguments,
+                    "updating",
+                    {**variables, **asked},
+                    details=self.details,
+                )
+
+        outcome = until_counted(update)
+        if outcome.status != 0:
+            return not_finished(self.call, "up", outcome)
+        if outcome.changes:
+            say(f"      resources: {operation.counted(outcome.changes, planned=False)}")
+        say(f"{title}: done in {outcome.seconds:.1f} s")
+        return 0
+
+
+def _may_lack(call: Call, settings: Settings) -> bool:
+    """Whether a stack can begin without what its machines need: it makes its own registry."""
+    if call.sandboxed(settings) or not isinstance(settings, SmbSettings):
+        return False
+    return settings.foundation is None
+
+
+def before_machines(run: Updating, settings: SmbSettings, source: str | None) -> int | None:
+    """The phases before a tier's machines: its stores, and the package that they serve.
+
+    Args:
+        run: updates of its stack.
+        settings: what its file says.
+        source: the stack of one machine that a package comes from, if somebody named one.
+
+    Returns:
+        The exit status where it ends here; None: its machines can come.
+
+    Raises:
+        StackError: its file lacks what it needs, though its registry is there; the source serves
+            something else; or the registry can't be reached.
+    """
+    cloud_name = choose(settings).place.cloud
+    tier = phases.Tier(run.call.stack, settings, cloud_name, source or phases.DEFAULT_SOURCE)
+    if run.pulumi.sandbox:
+        return _in_the_sandbox(run, tier)
+    if not tier.lacking:
+        return None
+    if settings.foundation is not None or _has_machines(run.pulumi):
+        # Its registry is there, and what runs would be destroyed: say what its file has to name.
+        prepare_cloud(run.call.stack, settings, sandbox=False)
+    status = run.update(settings, _STORES, STORES)
+    if status != 0:
+        return status
+    outputs = run.pulumi.outputs()
+    if not tier.is_published:
+        say(_PUBLISH)
+        tier.publish(outputs)
+        found = run.call.settings()
+        tier = replace(tier, settings=found) if isinstance(found, SmbSettings) else tier
+    if not tier.lacking:
+        return None
+    say(tier.told(outputs))
+    return phases.LEFT
+
+
+def _has_machines(pulumi: Pulumi) -> bool:
+    """Whether any of a tier's machines was made: a phase without them would take them down."""
+    return any(_kind(each) == "CpuInferenceTier" for each in pulumi.resources())
+
+
+def _in_the_sandbox(run: Updating, tier: phases.Tier) -> int | None:
+    """As `before_machines`; where nobody serves the model, digests are made up."""
+    if tier.is_published:
+        return None
+    served = tier.served()
+    if served is None:
+        make = project.command("up", tier.stack.sibling(tier.source))
+        say(
+            f"SANDBOX: stack {tier.source} serves no model {tier.model}, and its digests are made "
+            f"up; for a package that is really sent and taken, first: {make}"
+        )
+        return None
+    if not phases.has_registry():
+        return None
+    if tier.settings.foundation is None and not _has_machines(run.pulumi):
+        status = run.update(tier.settings, _STORES, STORES)
+        if status != 0:
+            return status
+    say(_PUBLISH)
+    tier.publish_in_sandbox(served)
+    return None
 
 
 def refresh(call: Call, *, details: bool) -> int:

@@ -27,7 +27,15 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane, packs_settings, require_in_country
 from falaj.stacks.models import transfer
 from falaj.stacks.models.copying import LEFT, Copied, CopiedModel, copy_models
-from falaj.stacks.models.pinning import SECTION, Pin, pinned, service_of
+from falaj.stacks.models.pinning import (
+    SECTION,
+    TIER,
+    Pin,
+    pinned,
+    require_tier,
+    service_of,
+    tier_pinned,
+)
 from falaj.stacks.models.seen import SeenHere
 from falaj.workloads.registry import aliases, sending
 from falaj.workloads.registry.alias_record import MAX_DAYS
@@ -607,7 +615,7 @@ def pin(
     stack: str | None,
     project: Path | None,
 ) -> int:
-    """Write a version's digests into a stack's file, for its inference service.
+    """Write a version's digests into a stack's file, for its inference service or its tier.
 
     An alias is resolved here, once, and not while the stack is previewed: what is reviewed is
     what is deployed. Commit the file, then bring the stack up.
@@ -649,15 +657,27 @@ def service_in(file: StackFile, model: str, service: str | None) -> tuple[str, d
     """
     from falaj.stacks.settings import edit  # noqa: PLC0415 - the models: not for `--help`
 
+    if _is_tier(file):
+        tier = edit.value_of(file.path, file.project.root, TIER)
+        require_tier(tier, model, service)
+        return TIER, tier
     services = edit.value_of(file.path, file.project.root, SECTION)
     name = service_of(services, model, service)
     return name, services[name]
 
 
+def _is_tier(file: StackFile) -> bool:
+    """Whether a stack's file is of a tier that serves one model."""
+    from falaj.stacks.settings import edit  # noqa: PLC0415 - the models: not for `--help`
+
+    given = edit.values_of(file.path, file.project.root)
+    return ("blueprint", "smb") in ((key.removeprefix("falaj:"), each) for key, each in given)
+
+
 def pin_into(
     file: StackFile, model: str, service: str | None, wanted: Pin, *, dry_run: bool
 ) -> Pinned:
-    """Write a version into a stack's file, for the service that has the model.
+    """Write a version into a stack's file, for the service or the tier that has the model.
 
     Raises:
         StackError: the file has no such service, or its versions leave no room for this one.
@@ -665,11 +685,16 @@ def pin_into(
     from falaj.stacks.settings import edit  # noqa: PLC0415 - the models: not for `--help`
 
     name, entry = service_in(file, model, service)
-    versions = pinned(entry.get("versions") or [], wanted)
-    key = f"{SECTION}.{name}.versions"
+    if name == TIER and _is_tier(file):
+        said = tier_pinned(wanted)
+        versions, values = [said], {f"{TIER}.{key}": value for key, value in said.items()}
+    else:
+        versions = pinned(entry.get("versions") or [], wanted)
+        values = {f"{SECTION}.{name}.versions": versions}
     if dry_run:
-        return Pinned(name, versions, f"{key} would be {json.dumps(versions)}")
-    change = edit.set_values(file.path, file.project.root, {key: versions})
+        told = "\n".join(f"{key} would be {json.dumps(value)}" for key, value in values.items())
+        return Pinned(name, versions, told)
+    change = edit.set_values(file.path, file.project.root, values)
     lines = [f"{change.label}:{number}: {line}" for number, line in change.come]
     text = "\n".join(lines) or f"{change.label} says so already; nothing was changed"
     return Pinned(name, versions, text)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,96 @@ from falaj.stacks.models.pinning import Pin
 from falaj.stacks.models.seen import SeenHere
 from falaj.workloads.registry import aliases, sending
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.sending import Trust
+from falaj.workloads.registry.sending import Say, Trust
+from falaj.workloads.registry.shelf import Client, Shelf
 from falaj.workloads.registry.store import Store
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a stack of one machine serves."""
+
+    config: Mapping[str, Any]
+    """What its server was told."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return str(self.config["model"])
+
+    @property
+    def alias(self) -> str:
+        """What the served version is called."""
+        return str(self.config["alias"])
+
+    @property
+    def store(self) -> Store:
+        """The stack's folder of models."""
+        return Store(Path(self.config["registry"]))
+
+    @cached_property
+    def keyring(self) -> KeyRing:
+        """The stack's key ring.
+
+        Raises:
+            WorkloadError: it is gone, or damaged.
+        """
+        return KeyRing.open(Path(self.config["keyring"]))
+
+    @property
+    def trust(self) -> Trust:
+        """Who signs the stack's packages, and what opens them."""
+        return Trust(self.keyring.verify_key(), self.keyring)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What stands in a registry now."""
+
+    version: int
+    package_digest: str
+    keys_digest: str
+    answer: dict[str, Any]
+    """For programs."""
+    lines: list[str]
+    """For people."""
+
+
+def send(served: Served, shelf: Shelf[Client], *, say: Say) -> Sent:
+    """Send a served version to a registry, and let its alias stand for it there.
+
+    Args:
+        served: what a stack serves.
+        shelf: where to.
+        say: gets lines about what is sent.
+
+    Raises:
+        StackError: the registry can't be reached, or refuses.
+        IntegrityError: it isn't what was signed.
+    """
+    model, alias, ring = served.model, served.alias, served.keyring
+    sent = sending.push(shelf, served.store, model, alias, served.trust, say=say)
+    version, digest = sent.package.version, sent.package.itself.digest
+    signer = aliases.Signer(ring, SeenHere())
+    entry, is_new = aliases.promote(shelf, (model, version), alias, signer)
+    answer: dict[str, Any] = {
+        "model": model,
+        "version": version,
+        "reference": f"{shelf.repository(model)}@{digest}",
+        "packageDigest": digest,
+        "keysDigest": sent.keys.itself.digest,
+        "sent": list(sent.sent),
+        "alias": entry.to_json(datetime.now(UTC)),
+        "verifyKey": str(ring.path / "signing.pub.pem"),
+    }
+    lines = [
+        f"{model} version {version} {'is' if sent.sent else 'was'} in {shelf.repository(model)}, "
+        f"and {alias} {'stands' if is_new else 'stood'} for it",
+        f"packageDigest: {digest}",
+        f"keysDigest: {sent.keys.itself.digest}  # {sent.keys_tag}",
+        f"verified with: {answer['verifyKey']}",
+    ]
+    return Sent(version, digest, sent.keys.itself.digest, answer, lines)
 
 
 @click.command()
@@ -66,40 +157,16 @@ def publish(
     if service_name and not is_pinned:
         raise StackError("--service: given without --pin, whose file it is about")
     found = the_stack(stack, project)
-    config = service.require_config(found)
-    model, alias = str(config["model"]), str(config["alias"])
+    served = Served(service.require_config(found))
+    model = served.model
     file = StackFile(target, the_project(project)) if is_pinned and target else None
     if file:
         service_in(file, model, service_name)
-    ring = KeyRing.open(Path(config["keyring"]))
     shelf = Where(target, project).shelf(registry)
-    sent = sending.push(
-        shelf, Store(Path(config["registry"])), model, alias,
-        Trust(ring.verify_key(), ring), say=progress(as_json),
-    )  # fmt: skip
-    version, digest = sent.package.version, sent.package.itself.digest
-    entry, is_new = aliases.promote(
-        shelf, (model, version), alias, aliases.Signer(ring, SeenHere())
-    )
-    answer: dict[str, Any] = {
-        "model": model,
-        "version": version,
-        "reference": f"{shelf.repository(model)}@{digest}",
-        "packageDigest": digest,
-        "keysDigest": sent.keys.itself.digest,
-        "sent": list(sent.sent),
-        "alias": entry.to_json(datetime.now(UTC)),
-        "verifyKey": str(ring.path / "signing.pub.pem"),
-    }
-    lines = [
-        f"{model} version {version} {'is' if sent.sent else 'was'} in {shelf.repository(model)}, "
-        f"and {alias} {'stands' if is_new else 'stood'} for it",
-        f"packageDigest: {digest}",
-        f"keysDigest: {sent.keys.itself.digest}  # {sent.keys_tag}",
-        f"verified with: {answer['verifyKey']}",
-    ]
+    sent = send(served, shelf, say=progress(as_json))
+    answer, lines = sent.answer, sent.lines
     if file:
-        wanted = Pin(version, digest, sent.keys.itself.digest, 100)
+        wanted = Pin(sent.version, sent.package_digest, sent.keys_digest, 100)
         done = pin_into(file, model, service_name, wanted, dry_run=False)
         answer |= {"service": done.service, "versions": done.versions}
         lines += [done.told, f"look at what changes: {command('preview', file)}"]

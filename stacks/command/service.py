@@ -110,6 +110,11 @@ def _config(stack: StackFile) -> dict[str, Any] | None:
     return read_account(path) if path.is_file() else None
 
 
+def serves(stack: StackFile) -> bool:
+    """Whether the stack's server was told to serve something."""
+    return _config(stack) is not None
+
+
 def require_config(stack: StackFile) -> dict[str, Any]:
     """What the stack's server was told. Raises StackError: the stack serves nothing."""
     config = _config(stack)

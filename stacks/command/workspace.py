@@ -6,7 +6,9 @@ its own. What only a real key could decrypt is replaced by a plain stand-in.
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,6 +48,7 @@ def make_workspace(stack: StackFile) -> Path:
     (folder / _ORIGIN).write_text(str(project.root), encoding="utf-8")
     values = from_project_and_stack(stack.path, project.root, namespace=project.name)
     config = {key: _without_secrets(value) for key, value in values.items()}
+    config = _with_published(stack, config)
     target = folder / "stacks" / stack.path.name
     salt: Any = None
     if target.exists():
@@ -53,6 +56,47 @@ def make_workspace(stack: StackFile) -> Path:
         salt = before.get("encryptionsalt")
     _write(target, {"config": config} | ({"encryptionsalt": salt} if salt else {}))
     return folder
+
+
+@dataclass(frozen=True)
+class Published:
+    """The package that was sent to a registry of this machine in place of a stack's own."""
+
+    model: str
+    version: int
+    package_digest: str
+    keys_digest: str
+
+
+def keep_published(stack: StackFile, what: Published) -> None:
+    """Remember what was sent: the stack's copied file, which is there, names it from then on."""
+    replace_file(_published(stack), json.dumps(asdict(what)))
+    renew(stack)
+
+
+def _published(stack: StackFile) -> Path:
+    return _folder(stack.project) / f"{stack.name}.published.json"
+
+
+def _with_published(stack: StackFile, config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with what was published in the sandbox, if it names no package itself."""
+    path = _published(stack)
+    if not path.exists():
+        return config
+    found = Published(**json.loads(path.read_text(encoding="utf-8")))
+    pins = {
+        "version": found.version,
+        "packageDigest": found.package_digest,
+        "keysDigest": found.keys_digest,
+    }
+    section = mapping(config.get("falaj:inference"))
+    flat = {key: config.get(f"falaj:inference.{key}") for key in ("model", *pins)}
+    said = {**{key: value for key, value in flat.items() if value is not None}, **section}
+    if said.get("model") != found.model or any(key in said for key in pins):
+        return config
+    if section:
+        return {**config, "falaj:inference": {**section, **pins}}
+    return {**config, **{f"falaj:inference.{key}": value for key, value in pins.items()}}
 
 
 def origin(folder: Path) -> Path | None:
@@ -92,9 +136,10 @@ def _runtime(project: Project) -> Any:
 
 
 def forget_stack(stack: StackFile, cloud: Path) -> None:
-    """Drop what is left of a destroyed stack in the sandbox: its copied file, and resources that
-    a run which was killed had made before the engine could note them."""
+    """Drop what is left of a destroyed stack in the sandbox: its copied file, what was published
+    for it, and resources that a killed run had made before the engine could note them."""
     (_folder(stack.project) / "stacks" / stack.path.name).unlink(missing_ok=True)
+    _published(stack).unlink(missing_ok=True)
     store = Store(cloud)
     try:
         prefix = f"urn:pulumi:{stack.name}::{stack.project.name}::"

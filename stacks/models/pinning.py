@@ -15,6 +15,8 @@ from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.stacks.errors import StackError
 
 SECTION: Final = "inferenceServices"
+TIER: Final = "inference"
+"""The section of a stack that serves one model on machines of a cloud, without a cluster."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,46 @@ def service_of(services: Mapping[str, Any], model: str, named: str | None) -> st
             f"sent to {MODEL_REPOSITORIES}/{model}; say so in the stack's file first"
         )
     return named
+
+
+def require_tier(tier: Mapping[str, Any], model: str, named: str | None) -> None:
+    """Make sure that a stack's tier serves a model.
+
+    Args:
+        tier: the stack's section `TIER`, as its file has it.
+        model: name of the model.
+        named: the key of an inference service, if somebody said one.
+
+    Raises:
+        StackError: it serves another, or a service was named, of which there are none.
+    """
+    if named is not None:
+        raise StackError(
+            f"--service: given {named!r}; falaj:{TIER} is the one service of this stack: leave it "
+            "out"
+        )
+    if tier.get("model") != model:
+        raise StackError(
+            f"falaj:{TIER}.model: given {tier.get('model')!r}, and the package is of {model!r}; "
+            "say so in the stack's file first"
+        )
+
+
+def tier_pinned(pin: Pin) -> dict[str, Any]:
+    """What a tier's section says of the version that it serves, by the keys of the file.
+
+    Raises:
+        StackError: it would serve a second one beside it.
+    """
+    if pin.weight != 100:
+        raise StackError(
+            f"--weight: given {pin.weight}; falaj:{TIER} serves one version, which takes 100"
+        )
+    return {
+        "version": pin.version,
+        "packageDigest": pin.package_digest,
+        "keysDigest": pin.keys_digest,
+    }
 
 
 def pinned(versions: Sequence[Any], pin: Pin) -> list[dict[str, Any]]:

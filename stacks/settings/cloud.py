@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from falaj.components import catalogue
 from falaj.components.catalogue import PLACES, REGIONS
@@ -321,13 +322,21 @@ class ClusterSettings(OnFoundation):
 
 # A small business's tier: a model served from CPU machines or containers.
 
+#: What says which package of the model is served: all of it is known once one was published.
+PACKAGE_PINS: Final = ("version", "package_digest", "keys_digest")
+
 
 class InferenceSettings(
     cloud_section(
-        cpu_inference_tier.CpuInferenceTierArgs, taking=("certificate_id", "keyring_secret_id")
+        cpu_inference_tier.CpuInferenceTierArgs,
+        taking=("certificate_id", "keyring_secret_id"),
+        optional=PACKAGE_PINS,
     )
 ):
-    """The served model and its machines; a key that is left out takes the component's default."""
+    """The served model and its machines; a key that is left out takes the component's default.
+
+    ``version``, ``packageDigest`` and ``keysDigest`` are written by ``falaj publish --pin``; only
+    the sandbox can do without."""
 
     image_digest: Annotated[str, DIGEST] | None = None
     """Digest of the inference image in the stack's own registry, repository ``inference``. Only
@@ -504,6 +513,27 @@ def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
     return found
 
 
+def check_package(settings: CloudSettings, root: Path) -> list[Finding]:
+    """What says which package is served belongs together: all of it, or nothing yet."""
+    del root
+    if not isinstance(settings, SmbSettings):
+        return []
+    given = {each: getattr(settings.inference, each) for each in PACKAGE_PINS}
+    if None not in given.values() or not any(given.values()):
+        return []
+    lacking = ", ".join(to_camel(each) for each, value in given.items() if value is None)
+    found: list[Finding] = []
+    for each, value in given.items():
+        if value is not None:
+            path = ("inference", to_camel(each))
+            message = (
+                f"given {format_value(value)}, without {lacking}, which are of the same package; "
+                "`falaj publish --pin` writes all of them"
+            )
+            found.append(Finding(path, message, (Drop(path),)))
+    return found
+
+
 def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
     """A team's jobs, sweeps and workspaces are objects of one namespace, called as their keys."""
     jobs: Mapping[str, object] = getattr(settings, "training_jobs", {})
@@ -552,4 +582,6 @@ def _carries(sibling: Sibling, *, in_cluster: bool) -> bool:
     return sibling.blueprint not in _NO_GROUND and not sibling.stands_on
 
 
-CHECKS: Final = (check_places, check_access, check_ground, check_policies, check_names)
+CHECKS: Final = (
+    *(check_places, check_access, check_ground, check_policies, check_package, check_names),
+)

@@ -68,6 +68,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj images mirror --to REGISTRY": "tests/stacks/images run it against a registry of theirs",
     "falaj images pin": "tests/stacks/images run it against a registry of theirs",
     "falaj publish REGISTRY": _MODELS,
+    "falaj publish --pin": _MODELS,
     "falaj publish REGISTRY --stack NAME --for STACK --pin": _MODELS,
     "falaj models push REGISTRY MODEL --from FOLDER --keyring KEYRING": _MODELS,
     "falaj models list REGISTRY": _MODELS,
@@ -86,6 +87,9 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj models push": _MODELS,
     "falaj models pull": _MODELS,
     "python -m falaj.workloads.registry import --from FOLDER": _MODELS,
+    "python -m falaj.workloads.registry import --repository": (
+        "tests/workloads/registry/test_remote.py"
+    ),
     "pulumi stack export": "what `falaj draw --now` calls",
     "pulumi preview --json --show-sames": "what `falaj draw` calls",
     "pulumi up": "what `make up` calls",

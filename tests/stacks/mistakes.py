@@ -80,7 +80,7 @@ config:
   falaj:costCenter: shop
   falaj:network: {purpose: serving}
   falaj:inference:
-    modelPackage: packages/digits/1
+    model: digits
     mode: serverless
     vcpu: 2
     memoryGib: 4
@@ -385,9 +385,12 @@ MISTAKES = [
     Mistake("smb", "mode: serverless", "mode: Serverless", 12,
             "falaj:inference.mode: given 'Serverless'; allowed: instances, serverless",
             "    mode: serverless"),
-    Mistake("smb", "packages/digits/1", "packages/digits", 11,
-            "falaj:inference.modelPackage: given 'packages/digits'; allowed: …/MODEL/VERSION wi",
-            "    modelPackage: packages/churn/3"),
+    Mistake("smb", "model: digits", "model: Digits", 11,
+            "falaj:inference.model: given 'Digits'; allowed: 1 to 64 lower-case letters and dig",
+            "    model: digits"),
+    Mistake("smb", "model: digits", "model: digits\n    version: 3", 12,
+            "falaj:inference.version: given 3, without packageDigest, keysDigest, which are of t",
+            "-"),
     Mistake("smb", "[it@example.ae]", "[it]", 19,
             "falaj:budget.emails[0]: given 'it'; allowed: an e-mail address",
             "    emails: [ops@example.ae]"),

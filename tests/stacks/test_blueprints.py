@@ -269,7 +269,7 @@ def test_mistakes_in_any_resource_of_the_six_stacks_are_caught(
         (
             {
                 "falaj:inference": {
-                    "modelPackage": "packages/a/1",
+                    "model": "a",
                     "mode": "serverless",
                     "int8": "vnni",
                 }

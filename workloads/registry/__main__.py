@@ -16,15 +16,18 @@ from falaj.workloads.files import require_memory, write_atomic
 from falaj.workloads.registry import rotation
 from falaj.workloads.registry.aliases import DAYS, NothingSeen, Signer
 from falaj.workloads.registry.delivery import Content, deliver
-from falaj.workloads.registry.distribution import RegistryClient, read_logins
+from falaj.workloads.registry.distribution import PAUSES, RegistryClient, read_login
 from falaj.workloads.registry.keyring import KeyRing, pack, read_public_key, shred_keyring, unpack
+from falaj.workloads.registry.oci_layout import Image
 from falaj.workloads.registry.publishing import (
     DEFAULT_CONTEXT,
     DEFAULT_FILES,
+    import_images,
     import_package,
     read_fields,
     read_files,
 )
+from falaj.workloads.registry.remote import Repository, check_repository_name
 from falaj.workloads.registry.shelf import Shelf
 from falaj.workloads.registry.store import (
     PRODUCTION,
@@ -181,8 +184,8 @@ def _deliver_options(command: argparse.ArgumentParser) -> None:
         help="for which the alias's record is valid; default: %(default)s",
     )  # fmt: skip
     command.add_argument(
-        "--credentials", type=Path, metavar="FILE",
-        help="logins of registries, as ~/.docker/config.json has them; default: none",
+        "--login", type=Path, metavar="FILE",
+        help="the registry's login, as ~/.docker/config.json has it; default: none is shown",
     )  # fmt: skip
 
 
@@ -191,16 +194,27 @@ def _import_options(command: argparse.ArgumentParser) -> None:
     _alias(command)
     command.add_argument("--version", type=int, required=True, help="the version that it is")
     command.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        required=True,
-        metavar="DIR",
+        "--from", dest="source", type=Path, metavar="DIR",
         help="the package's folder; it is copied, and the copy checked byte by byte",
-    )
+    )  # fmt: skip
     command.add_argument(
         "--keys", type=Path, metavar="FILE",
         help="the package's wrapped keys; default: keys.json in DIR",
+    )  # fmt: skip
+    command.add_argument(
+        "--repository", metavar="HOST/NAME",
+        help="instead of --from: a repository in a registry of images, with both digests",
+    )  # fmt: skip
+    command.add_argument(
+        "--package-digest", metavar="sha256:…", help="with --repository: the package's image"
+    )
+    command.add_argument(
+        "--keys-digest", metavar="sha256:…", help="with --repository: that of its wrapped keys"
+    )
+    command.add_argument(
+        "--login", type=Path, metavar="FILE",
+        help="with --repository: the registry's login, as Docker's config.json has it; default: "
+        "none",
     )  # fmt: skip
 
 
@@ -372,6 +386,10 @@ def _publish(options: argparse.Namespace) -> Answer:
     return answer, f"{verb} {done.model} version {done.version} ({done.path})"
 
 
+def _client(host: str, login: Path | None) -> RegistryClient:
+    return RegistryClient({host: read_login(login, host)} if login else {}, pauses=PAUSES)
+
+
 def _deliver(options: argparse.Namespace) -> Answer:
     address, slash, folder = str(options.to).rpartition("/")
     if not slash or not address or not folder:
@@ -380,8 +398,7 @@ def _deliver(options: argparse.Namespace) -> Answer:
     fields = read_fields(options.fields)
     names: list[str] = options.files or list(DEFAULT_FILES)
     files = read_files(options.source, names, fields, keyring, options.context)
-    logins = read_logins(options.credentials) if options.credentials else {}
-    shelf = Shelf(address, folder, RegistryClient(logins))
+    shelf = Shelf(address, folder, _client(address.partition("/")[0], options.login))
     with tempfile.TemporaryDirectory(prefix="falaj-delivery-") as staging:
         done = deliver(
             shelf, Content(options.model, files, fields),
@@ -422,13 +439,19 @@ def _verify(options: argparse.Namespace) -> Answer:
 
 
 def _import(options: argparse.Namespace) -> Answer:
+    images = _images(options)
     keyring = KeyRing.open(options.keyring)
     trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
     store = Store(options.registry)
-    package = import_package(
-        store, options.model, options.version, options.source, keys=keyring, verify_key=trusted,
-        wrapped_keys=options.keys,
-    )  # fmt: skip
+    if images is None:
+        package = import_package(
+            store, options.model, options.version, options.source, keys=keyring,
+            verify_key=trusted, wrapped_keys=options.keys,
+        )  # fmt: skip
+    else:
+        package = import_images(
+            store, options.model, options.version, images, keys=keyring, verify_key=trusted
+        )
     store.promote(options.model, options.version, options.alias)
     answer: dict[str, Any] = {
         "model": package.model,
@@ -438,6 +461,45 @@ def _import(options: argparse.Namespace) -> Answer:
     }
     text = f"{package.model} version {package.version} is {options.alias}, as signed by"
     return answer, f"{text} {package.contents.signer}"
+
+
+def _images(options: argparse.Namespace) -> tuple[Image, Image] | None:
+    """The package's image and that of its keys in a registry of images; None: it is in a folder.
+
+    Raises WorkloadError where the options don't say one of both, wholly.
+    """
+    here = {"--from": options.source, "--keys": options.keys}
+    there = {
+        "--repository": options.repository,
+        "--package-digest": options.package_digest,
+        "--keys-digest": options.keys_digest,
+        "--login": options.login,
+    }
+    mine, theirs = (
+        [n for n, value in each.items() if value is not None] for each in (here, there)
+    )
+    if mine and theirs:
+        raise WorkloadError(
+            f"{mine[0]} and {theirs[0]}: given together; a package comes from a folder (--from) "
+            "or from a registry of images (--repository): give one of both"
+        )
+    if theirs:
+        missing = [name for name in there if name not in (*theirs, "--login")]
+    else:
+        missing = [] if "--from" in mine else ["--from"]
+    if missing:
+        raise WorkloadError(
+            f"{', '.join(missing)}: missing; a package comes from --from DIR, or from "
+            "--repository with --package-digest and --keys-digest"
+        )
+    if not theirs:
+        return None
+    host = check_repository_name(options.repository)
+    kept = Repository(options.repository, _client(host, options.login), PAUSES)
+    return (
+        kept.image(options.package_digest, "--package-digest"),
+        kept.image(options.keys_digest, "--keys-digest"),
+    )
 
 
 def _unseal(options: argparse.Namespace) -> Answer:

@@ -9,7 +9,7 @@ own host alone: not to a token server or a store of blobs that it names elsewher
 from __future__ import annotations
 
 import base64
-import binascii
+import contextlib
 import hashlib
 import http.client
 import ipaddress
@@ -17,7 +17,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, cast
@@ -29,12 +29,12 @@ from falaj.workloads.registry.oci_layout import MANIFEST_TYPE, MAX_DOCUMENT_BYTE
 
 SECONDS: Final = 120
 """For which an answer, or the next piece of one, is waited for."""
-TRIES: Final = 4
-"""Of a request that found nobody, or a registry in trouble; the last wait is 4 s."""
+PAUSES: Final = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further try of what found nobody, a registry in trouble, or broke off."""
 _PAGE: Final = 1000
 """Tags that are asked for at once; registries may give fewer."""
 _MOST_PAGES: Final = 1000
-_OK, _CREATED, _ACCEPTED = 200, 201, 202
+_OK, _CREATED, _ACCEPTED, _PARTIAL = 200, 201, 202, 206
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _UNAUTHORIZED, _FORBIDDEN, _MISSING, _NOT_ALLOWED, _TOO_MANY = 401, 403, 404, 405, 429
 _TROUBLE: Final = 500
@@ -49,34 +49,44 @@ _CHALLENGE: Final = re.compile(r'([a-z_]+)="([^"]*)"')
 
 @dataclass(frozen=True)
 class Login:
-    """A user and a password for one host."""
+    """What a registry is told of who asks."""
 
-    user: str
-    password: str = field(repr=False)
+    basic: str = field(default="", repr=False)
+    """User and password, joined by a colon, in base64."""
+    refresh: str = field(default="", repr=False)
+    """A token of the registry's, which it exchanges for one for a repository, as ACR's."""
 
     def header(self) -> str:
-        """The value of ``Authorization``."""
-        text = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return f"Basic {text}"
+        """The value of ``Authorization`` for who asks for a token, or is asked for a password."""
+        return f"Basic {self.basic}" if self.basic else ""
 
 
-def read_logins(path: Path) -> dict[str, Login]:
-    """The logins of a file in the form of ``~/.docker/config.json``, by host.
+def read_login(path: Path, host: str) -> Login:
+    """The login for a host in a file in the form of ``~/.docker/config.json``.
 
     Raises:
-        WorkloadError: it can't be read, isn't of that form, or has a host without a password.
+        WorkloadError: it can't be read, isn't of that form, or has no login for this host.
     """
     allowed = (
-        '{"auths": {"HOST": {"auth": "<USER:PASSWORD in base64>"}}}, or "username" and "password" '
-        "in the place of auth"
+        '{"auths": {"HOST": {"auth": "<USER:PASSWORD in base64>"}}}, or "username" and '
+        '"password", or "identitytoken", in the place of auth'
     )
+    data = read_bytes(path, "the file of the registry's login")
     try:
-        document: Any = json.loads(read_bytes(path, "the registry's credentials"))
+        document: Any = json.loads(data)
         entries = cast("dict[str, dict[str, Any]]", document["auths"])
-        return {_host_of_entry(name): _login(entry) for name, entry in entries.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+        by_host = {_host_of_entry(name): entry for name, entry in entries.items()}
+        login = _login(by_host[host]) if host in by_host else None
+    except (ValueError, KeyError, TypeError, AttributeError):
         # What is in the file isn't said: it is secret.
-        raise WorkloadError(f"{path} has no logins of registries; allowed: {allowed}") from None
+        raise WorkloadError(
+            f"{path} has no logins of registries, as config.json of container tools; allowed: "
+            f"{allowed}"
+        ) from None
+    if login is None:
+        have = ", ".join(sorted(by_host)) or "none"
+        raise WorkloadError(f"{path} has no login for {host}; it has: {have}")
+    return login
 
 
 def _host_of_entry(name: str) -> str:
@@ -84,13 +94,15 @@ def _host_of_entry(name: str) -> str:
 
 
 def _login(entry: Mapping[str, Any]) -> Login:
+    if entry.get("identitytoken"):
+        return Login(refresh=str(entry["identitytoken"]))
     if "auth" in entry:
-        text = base64.b64decode(str(entry["auth"]), validate=True).decode()
-        user, colon, password = text.partition(":")
-        if not colon:
+        text = str(entry["auth"])
+        if b":" not in base64.b64decode(text, validate=True):
             raise ValueError("no password")
-        return Login(user, password)
-    return Login(str(entry["username"]), str(entry["password"]))
+        return Login(text)
+    plain = f"{entry['username']}:{entry['password']}"
+    return Login(base64.b64encode(plain.encode()).decode())
 
 
 @dataclass(frozen=True)
@@ -111,7 +123,7 @@ class _Reference:
 
 
 @dataclass
-class _Answer:
+class Answer:
     """An answer whose body is read by whoever asked; its connection ends with it."""
 
     connection: http.client.HTTPConnection
@@ -120,9 +132,11 @@ class _Answer:
 
     @property
     def status(self) -> int:
+        """HTTP's."""
         return self.response.status
 
     def header(self, name: str) -> str:
+        """One of its headers; empty where it has none of the name."""
         return self.response.getheader(name) or ""
 
     def read(self, most: int, what: str) -> bytes:
@@ -136,9 +150,10 @@ class _Answer:
         return found
 
     def close(self) -> None:
+        """End its connection, whatever is left of the body."""
         self.connection.close()
 
-    def __enter__(self) -> _Answer:
+    def __enter__(self) -> Answer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,12 +167,14 @@ class RegistryClient:
     machine's own addresses.
     """
 
-    def __init__(self, logins: Mapping[str, Login] | None = None, *, wait: float = 1.0) -> None:
-        """``logins`` are by host, and ``wait`` is in seconds, before the second try."""
+    def __init__(
+        self, logins: Mapping[str, Login] | None = None, *, pauses: Sequence[float] = PAUSES
+    ) -> None:
+        """``logins`` are by host; ``pauses`` are in seconds, before each further try."""
         self._logins = dict(logins or {})
         self._tokens: dict[tuple[str, str], str] = {}
         self._context = ssl.create_default_context()
-        self._wait = wait
+        self._pauses = tuple(pauses)
 
     def digest(self, reference: str) -> str | None:
         """The digest that a reference stands for; None where there is no such image.
@@ -166,7 +183,7 @@ class RegistryClient:
             RegistryError: the registry can't be asked.
         """
         at = _Reference.of(reference)
-        with self._ask("HEAD", at, f"manifests/{at.which}", accept=_ACCEPT) as answer:
+        with self._ask("HEAD", at, f"manifests/{at.which}", Accept=_ACCEPT) as answer:
             if answer.status == _MISSING:
                 return None
             self._require(answer, reference, _OK)
@@ -184,7 +201,7 @@ class RegistryClient:
                 ``most`` bytes.
         """
         at = _Reference.of(reference)
-        with self._ask("GET", at, f"manifests/{at.which}", accept=_ACCEPT) as answer:
+        with self._ask("GET", at, f"manifests/{at.which}", Accept=_ACCEPT) as answer:
             self._require(answer, reference, _OK)
             return answer.read(most, reference)
 
@@ -195,15 +212,39 @@ class RegistryClient:
             RegistryError: the registry can't be asked, or has another.
         """
         at = _Reference.of(reference)
-        with self._ask("GET", at, f"blobs/{at.which}") as answer:
-            if answer.status in _REDIRECTS:
-                found = self._elsewhere(answer, reference, size)
-            else:
-                self._require(answer, reference, _OK)
-                found = answer.read(size, reference)
+        with self.part(reference) as answer:
+            found = answer.read(size, reference)
         if len(found) != size or f"sha256:{hashlib.sha256(found).hexdigest()}" != at.which:
             raise RegistryError(f"{reference}: the registry gave something else; don't use it")
         return found
+
+    def part(self, reference: str, start: int = 0) -> Answer:
+        """A layer by its digest from a byte on, from wherever the registry keeps it.
+
+        Raises:
+            RegistryError: the registry can't be asked, hasn't it, or can't begin there.
+        """
+        at = _Reference.of(reference)
+        wanted = {"Range": f"bytes={start}-"} if start else {}
+        url = f"{_origin(at.host)}/v2/{at.name}/blobs/{at.which}"
+        answer = self._tried("GET", url, at, headers=wanted)
+        if answer.status in _REDIRECTS:
+            answer.close()
+            url = urljoin(answer.url, answer.header("Location"))
+            if urlsplit(url).scheme != urlsplit(answer.url).scheme:
+                raise RegistryError(f"{reference}: kept at {urlsplit(url).netloc} without TLS")
+            # Whoever keeps it learns nothing of whoever asks.
+            answer = self._sent_until_taken("GET", url, wanted)
+        try:
+            if start and answer.status == _OK:
+                raise RegistryError(
+                    f"{at.host} can't go on with {reference} where it broke off; run again"
+                )
+            self._require(answer, reference, _PARTIAL if start else _OK)
+        except RegistryError:
+            answer.close()
+            raise
+        return answer
 
     def tags(self, repository: str) -> list[str]:
         """The tags of a repository; none where there is no such repository.
@@ -245,7 +286,7 @@ class RegistryClient:
         for part in (parts["config"], *parts["layers"]):
             self._send_blob(at, _blob_of(folder, part["digest"]), part["digest"])
         with self._ask(
-            "PUT", at, f"manifests/{at.which}", body=manifest, content=MANIFEST_TYPE
+            "PUT", at, f"manifests/{at.which}", body=manifest, Content_Type=MANIFEST_TYPE
         ) as answer:
             self._require(answer, reference, _CREATED)
 
@@ -257,7 +298,7 @@ class RegistryClient:
                 return
             if answer.status != _MISSING:
                 self._require(answer, what, _OK)
-        for attempt in range(TRIES):
+        for pause in (*self._pauses, None):
             # A session that was given up isn't gone on with: another one takes its place.
             with self._ask("POST", at, "blobs/uploads/", body=b"") as answer:
                 self._require(answer, what, _ACCEPTED)
@@ -267,13 +308,18 @@ class RegistryClient:
                     f"{at.host} wants {what} sent to {urlsplit(place).netloc}: only the "
                     "registry's own host gets anything"
                 )
-            with path.open("rb") as file:
-                answer = self._once("PUT", _with(place, digest=digest), at, body=file)
-            with answer:
-                if not _may_pass(answer.status) or attempt == TRIES - 1:
-                    self._require(answer, what, _CREATED)
-                    return
-            time.sleep(self._wait * 2**attempt)
+            try:
+                with (
+                    path.open("rb") as file,
+                    self._once("PUT", _with(place, digest=digest), at, body=file) as answer,
+                ):
+                    if pause is None or not _may_pass(answer.status):
+                        self._require(answer, what, _CREATED)
+                        return
+            except _UnreachableError:
+                if pause is None:
+                    raise
+            time.sleep(pause)
 
     def _pages(self, at: _Reference, path: str, what: str) -> Iterator[dict[str, Any]]:
         url: str | None = f"{_origin(at.host)}{path}?n={_PAGE}"
@@ -296,74 +342,80 @@ class RegistryClient:
         raise RegistryError(f"{what}: the list has no end")
 
     def _ask(
-        self, method: str, at: _Reference, path: str, *, body: bytes | None = None,
-        accept: str = "", content: str = "application/octet-stream",
-    ) -> _Answer:  # fmt: skip
+        self, method: str, at: _Reference, path: str, *, body: bytes | None = None, **headers: str
+    ) -> Answer:
+        """Ask about a repository; headers by their names with ``_``."""
         url = f"{_origin(at.host)}/v2/{at.name}/{path}"
-        return self._tried(method, url, at, body=body, accept=accept, content=content)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._tried(method, url, at, body=body, headers=named)
 
     def _tried(
         self, method: str, url: str, at: _Reference, *, body: bytes | None = None,
-        accept: str = "", content: str = "",
-    ) -> _Answer:  # fmt: skip
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:  # fmt: skip
         """Ask again where nobody was found, or the registry was in trouble."""
-        for attempt in range(TRIES):
-            last = attempt == TRIES - 1
-            try:
-                answer = self._once(method, url, at, body=body, accept=accept, content=content)
-            except RegistryError:
-                if last:
-                    raise
-            else:
-                if last or not _may_pass(answer.status):
+        return self._until_taken(lambda: self._once(method, url, at, body=body, headers=headers))
+
+    def _sent_until_taken(self, method: str, url: str, headers: Mapping[str, str]) -> Answer:
+        return self._until_taken(lambda: self._send(method, url, headers, None))
+
+    def _until_taken(self, ask: Callable[[], Answer]) -> Answer:
+        for pause in self._pauses:
+            with contextlib.suppress(_UnreachableError):
+                answer = ask()
+                if not _may_pass(answer.status):
                     return answer
                 answer.close()
-            time.sleep(self._wait * 2**attempt)
-        raise AssertionError("the last try returns or raises")
+            time.sleep(pause)
+        return ask()
 
     def _once(
         self, method: str, url: str, at: _Reference, *, body: bytes | IO[bytes] | None = None,
-        accept: str = "", content: str = "application/octet-stream",
-    ) -> _Answer:  # fmt: skip
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:  # fmt: skip
         """Ask once; again with a token where the registry asks for one."""
-        headers = {"Accept": accept or "*/*", "User-Agent": "falaj"}
+        headers = dict(headers or {})
         if body is not None:
-            headers["Content-Type"] = content
-        scope = f"repository:{at.name}:pull,push" if at.name else "registry:catalog:*"
-        login = self._logins.get(at.host)
+            headers.setdefault("Content-Type", "application/octet-stream")
+        scope = _scope(method, at)
+        login = self._logins.get(at.host, Login())
         token = self._tokens.get((at.host, scope))
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        elif login is not None:
-            headers["Authorization"] = login.header()
-        answer = self._send(method, url, headers, body)
+        shown = f"Bearer {token}" if token is not None else login.header()
+        answer = self._send(method, url, _shown(headers, shown), body)
         challenge = answer.header("WWW-Authenticate")
         if answer.status != _UNAUTHORIZED or not challenge.lower().startswith("bearer "):
             return answer
         answer.close()
         # Also where there is a token: it may have ended since.
         token = self._tokens[at.host, scope] = self._bought(at.host, challenge, scope)
-        if hasattr(body, "seek"):
-            cast("IO[bytes]", body).seek(0)
-        return self._send(method, url, {**headers, "Authorization": f"Bearer {token}"}, body)
+        return self._send(method, url, _shown(headers, f"Bearer {token}"), body)
 
     def _bought(self, host: str, challenge: str, scope: str) -> str:
         """A token for a scope, from the server that the registry names."""
         said = dict(_CHALLENGE.findall(challenge))
-        realm = urlsplit(said.get("realm", ""))
+        place = said.get("realm", "")
+        realm = urlsplit(place)
         origin = urlsplit(_origin(host))
         if (realm.scheme, realm.netloc) != (origin.scheme, origin.netloc):
             raise RegistryError(
                 f"{host} sends its clients to {realm.netloc or 'nowhere'} for tokens: a password "
                 "goes to the registry's own host alone; use a registry that gives tokens itself"
             )
-        url = _with(urlunsplit(realm), service=said.get("service", host), scope=scope)
-        login = self._logins.get(host)
-        headers = {"Accept": "application/json", "User-Agent": "falaj"}
-        if login is not None:
-            headers["Authorization"] = login.header()
-        with self._send("GET", url, headers, None) as answer:
-            self._require(answer, f"{host}: a token for {scope}", _OK)
+        login = self._logins.get(host, Login())
+        wanted = {"service": said.get("service", host), "scope": scope}
+        if login.refresh:
+            # https://distribution.github.io/distribution/spec/auth/oauth/
+            form = urlencode({
+                **wanted, "grant_type": "refresh_token", "client_id": _AGENT,
+                "refresh_token": login.refresh,
+            })  # fmt: skip
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
+            answer = self._send("POST", place, kind, form.encode())
+        else:
+            headers = _shown({}, login.header())
+            answer = self._send("GET", _with(place, **wanted), headers, None)
+        with answer:
+            self._require(answer, f"a token for {scope}", _OK)
             text = answer.read(MAX_DOCUMENT_BYTES, f"the token of {host}")
         try:
             document: Any = json.loads(text)
@@ -371,18 +423,9 @@ class RegistryClient:
         except (ValueError, KeyError, AttributeError):
             raise RegistryError(f"{host} gave no token for {scope}") from None
 
-    def _elsewhere(self, answer: _Answer, what: str, size: int) -> bytes:
-        """A blob from where the registry keeps it, which learns nothing of whoever asks."""
-        url = urljoin(answer.url, answer.header("Location"))
-        if urlsplit(url).scheme != urlsplit(answer.url).scheme:
-            raise RegistryError(f"{what}: kept at {urlsplit(url).netloc}, without TLS")
-        with self._send("GET", url, {"User-Agent": "falaj"}, None) as kept:
-            self._require(kept, what, _OK)
-            return kept.read(size, what)
-
     def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | IO[bytes] | None
-    ) -> _Answer:
+    ) -> Answer:
         parts = urlsplit(url)
         host = parts.netloc
         connection: http.client.HTTPConnection
@@ -390,14 +433,15 @@ class RegistryClient:
             connection = http.client.HTTPSConnection(host, timeout=SECONDS, context=self._context)
         else:
             connection = http.client.HTTPConnection(host, timeout=SECONDS)
+        headers = {"User-Agent": _AGENT, **headers}
         if body is not None and not isinstance(body, bytes):
             # Registries take no chunks without a length.
-            headers = {**headers, "Content-Length": str(body.seek(0, 2))}
+            headers["Content-Length"] = str(body.seek(0, 2))
             body.seek(0)
         target = urlunsplit(("", "", parts.path, parts.query, ""))
         try:
-            connection.request(method, target, body=body, headers=dict(headers))
-            return _Answer(connection, connection.getresponse(), url)
+            connection.request(method, target, body=body, headers=headers)
+            return Answer(connection, connection.getresponse(), url)
         except ssl.SSLCertVerificationError as error:
             connection.close()
             raise RegistryError(
@@ -406,12 +450,12 @@ class RegistryClient:
             ) from error
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise RegistryError(
+            raise _UnreachableError(
                 f"{host} can't be reached ({error or type(error).__name__}); look at the name and "
                 "at what the network lets through, then run again: what was sent stays"
             ) from error
 
-    def _require(self, answer: _Answer, what: str, wanted: int) -> None:
+    def _require(self, answer: Answer, what: str, wanted: int) -> None:
         """Raise what an answer of another status means."""
         if answer.status == wanted:
             return
@@ -419,15 +463,31 @@ class RegistryClient:
         said = _message(answer.response.read(_LONGEST))
         if answer.status in (_UNAUTHORIZED, _FORBIDDEN):
             raise RegistryError(
-                f"{host} refused access to {what}: look at the credentials that were given for "
-                f"{host}, and at what they may do there\n  {said}"
+                f"{host} refused access to {what} (it answers {answer.status}): look at the login "
+                f"that was given for it, and at what that may do there\n  {said}"
             )
         if answer.status == _MISSING:
             raise NotThereError(f"{host} has no {what}\n  {said}")
-        raise RegistryError(f"{what}: {host} answered {answer.status}\n  {said}")
+        raise RegistryError(f"{what}: {host} answers {answer.status}\n  {said}")
 
 
+class _UnreachableError(RegistryError):
+    """Nobody answered: the next try may find somebody."""
+
+
+_AGENT: Final = "falaj"
 _LONGEST: Final = 2_000
+
+
+def _shown(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
+    return {**headers, **({"Authorization": authorization} if authorization else {})}
+
+
+def _scope(method: str, at: _Reference) -> str:
+    """What a token is asked for: no more than is needed."""
+    if not at.name:
+        return "registry:catalog:*"
+    return f"repository:{at.name}:{'pull' if method in {'GET', 'HEAD'} else 'pull,push'}"
 
 
 def _message(text: bytes) -> str:
@@ -468,7 +528,7 @@ def _with(url: str, **more: str) -> str:
     return urlunsplit(parts._replace(query=query))
 
 
-def _next(answer: _Answer) -> str | None:
+def _next(answer: Answer) -> str | None:
     """Where a list goes on: ``Link: <…>; rel="next"``, RFC 8288."""
     found = re.match(r'<([^>]*)>\s*;\s*rel="?next"?', answer.header("Link"))
     return urljoin(answer.url, found[1]) if found else None

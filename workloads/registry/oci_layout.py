@@ -25,11 +25,12 @@ import re
 import stat
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, Protocol, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -436,6 +437,61 @@ def _finish(target: Path, blobs: Path, image: ImageManifest) -> ImageManifest:
 # Reading: nothing that stands in a layout is trusted, and nothing in it chooses where it is put.
 
 
+class Reader(Protocol):
+    """Content that is read once, from its beginning to its end."""
+
+    def read(self, count: int, /) -> bytes:
+        """The next ``count`` bytes, or fewer where it ends."""
+        ...
+
+
+class Image(Protocol):
+    """One image where it is kept: a folder, or a registry. Its text form names it in errors."""
+
+    def manifest(self, kind: str) -> ImageManifest:
+        """Its manifest, of `PACKAGE_TYPE`, `KEYS_TYPE` or `ALIAS_TYPE`.
+
+        Raises:
+            IntegrityError: it is of another kind, or another image than what is named.
+        """
+        ...
+
+    def open(self, blob: Descriptor) -> AbstractContextManager[Reader]:
+        """One of its parts, whose digest whoever reads it compares.
+
+        Raises:
+            IntegrityError: it can't be what the manifest names.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The one image in a folder."""
+
+    folder: Path
+    digest: str | None = None
+    """What it has to be, if that is known."""
+
+    def __str__(self) -> str:
+        """Return the folder."""
+        return str(self.folder)
+
+    def manifest(self, kind: str) -> ImageManifest:
+        """See `read_image_manifest`."""
+        return read_image_manifest(self.folder, kind, self.digest)
+
+    @contextmanager
+    def open(self, blob: Descriptor) -> Generator[Reader]:
+        """A file of the folder, which has as many bytes as it should."""
+        path = _blob_path(self.folder, blob)
+        with _open(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != blob.size:
+                raise IntegrityError(f"{path} has {size} bytes; its image names {blob.size}")
+            yield file
+
+
 def read_package(
     image: Path,
     keys_image: Path,
@@ -460,9 +516,35 @@ def read_package(
         IntegrityError: anything isn't what the trusted key signed, or not in its one form.
         StorageFullError: no space.
     """
-    found = read_image_manifest(image, PACKAGE_TYPE, digest)
+    found = lay_out(Layout(image, digest), Layout(keys_image), target)
+    package = open_package(target, found.model, found.version, keys, verify_key)
+    if keys is None:
+        package.verify_sealed()
+    else:
+        package.verify()
+    return package
+
+
+def lay_out(image: Image, keys_image: Image, target: Path) -> ImageManifest:
+    """Write the files of a package from its image and that of its keys; each is read once.
+
+    Nobody's signature is verified here: who lays a package out opens it next.
+
+    Args:
+        image: of the package.
+        keys_image: of its wrapped keys.
+        target: an empty folder, which the caller removes if this fails.
+
+    Returns:
+        What the package's image says of itself.
+
+    Raises:
+        IntegrityError: one of both isn't in its one form, or the keys are another package's.
+        StorageFullError: no space.
+    """
+    found = image.manifest(PACKAGE_TYPE)
     _check_config(image, found)
-    wrapped = read_image_manifest(keys_image, KEYS_TYPE)
+    wrapped = keys_image.manifest(KEYS_TYPE)
     _check_config(keys_image, wrapped)
     if wrapped.subject != found.itself:
         other = wrapped.subject.digest if wrapped.subject else "none"
@@ -490,12 +572,7 @@ def read_package(
             f"{image} says of itself what isn't in its package: it was changed, or put together "
             "from others"
         )
-    package = open_package(target, found.model, found.version, keys, verify_key)
-    if keys is None:
-        package.verify_sealed()
-    else:
-        package.verify()
-    return package
+    return found
 
 
 def read_image_manifest(layout: Path, kind: str, digest: str | None = None) -> ImageManifest:
@@ -567,16 +644,21 @@ def _two_files(layer: bytes, image: ImageManifest, names: tuple[str, str]) -> tu
     return found[0], found[1]
 
 
-def _check_config(layout: Path, image: ImageManifest) -> None:
-    if _blob(layout, image.config) != _config_bytes(image.layers):
-        raise IntegrityError(
-            f"the configuration in {layout} isn't of its layers: a cluster would refuse to mount "
-            "it, or mount something else"
-        )
+def _check_config(kept: Image, image: ImageManifest) -> None:
+    wanted = _config_bytes(image.layers)
+    # One byte more than is wanted is as wrong as another one.
+    if image.config == described(wanted):
+        with kept.open(image.config) as blob:
+            if blob.read(len(wanted) + 1) == wanted:
+                return
+    raise IntegrityError(
+        f"the configuration in {kept} isn't of its layers: a cluster would refuse to mount "
+        "it, or mount something else"
+    )
 
 
 def _lay_out(
-    layout: Path, layer: Descriptor, names: Sequence[str], target: Path, most: int
+    image: Image, layer: Descriptor, names: Sequence[str], target: Path, most: int
 ) -> None:
     """Write a layer's files to ``target``: these names, in this order, and nothing else.
 
@@ -584,11 +666,8 @@ def _lay_out(
     other names, extended headers or content after the end.
     """
     hashed = hashlib.sha256()
-    path = layout / "blobs" / "sha256" / layer.digest.partition(":")[2]
-    with _open(path) as blob:
-        size = os.fstat(blob.fileno()).st_size
-        if size != layer.size:
-            raise IntegrityError(f"{path} has {size} bytes; its image names {layer.size}")
+    path = f"layer {layer.digest} of {image}"
+    with image.open(layer) as blob:
 
         def take(count: int) -> bytes:
             data = blob.read(count)
@@ -616,7 +695,7 @@ def _lay_out(
         if take(len(_END)) != _END or blob.read(1):
             raise IntegrityError(f"{path} has more in it than {', '.join(names)}")
     if hashed.hexdigest() != layer.digest.partition(":")[2]:
-        raise IntegrityError(f"{path} isn't {layer.digest}: it was changed")
+        raise IntegrityError(f"{path} holds something else: it was changed")
 
 
 def _header(block: bytes, name: str, most: int) -> _Member:
@@ -639,9 +718,13 @@ def _header(block: bytes, name: str, most: int) -> _Member:
     return member
 
 
+def _blob_path(layout: Path, wanted: Descriptor) -> Path:
+    return layout / "blobs" / "sha256" / wanted.digest.partition(":")[2]
+
+
 def _blob(layout: Path, wanted: Descriptor) -> bytes:
     """A small blob whose digest and size are what they should be."""
-    path = layout / "blobs" / "sha256" / wanted.digest.partition(":")[2]
+    path = _blob_path(layout, wanted)
     data = _read(path)
     if described(data) != wanted:
         raise IntegrityError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from falaj.workloads.files import (
     sync_folder,
 )
 from falaj.workloads.registry.keyring import KeyRing, KeyService
+from falaj.workloads.registry.oci_layout import PACKAGE_TYPE, Image, lay_out
 from falaj.workloads.registry.package import (
     FILES,
     KEYS,
@@ -131,6 +132,68 @@ def import_package(
         WorkloadError: ``source`` holds no package.
         StorageFullError: no space; the registry is as it was.
     """
+
+    def copy(stage: Path) -> None:
+        _copy(source, wrapped_keys or source / KEYS, stage)
+
+    return _take_over(store, (model, version), copy, keys, verify_key)
+
+
+def import_images(
+    store: Store,
+    model: str,
+    version: int,
+    images: tuple[Image, Image],
+    *,
+    keys: KeyService,
+    verify_key: Ed25519PublicKey,
+) -> Package:
+    """Fetch a sealed package into the registry as ``version`` of ``model``.
+
+    A version that is there already is checked again and kept, where it is the image's.
+
+    Args:
+        store: the registry.
+        model: name of the model.
+        version: the version that it is.
+        images: the package's image, and that of its wrapped keys.
+        keys: unwraps its data keys.
+        verify_key: the trusted public key.
+
+    Raises:
+        IntegrityError: it isn't what the trusted key signed, or another model or version.
+        WorkloadError: the images can't be had.
+        StorageFullError: no space; the registry is as it was.
+    """
+    package, wrapped = images
+    wanted = package.manifest(PACKAGE_TYPE)
+    if (wanted.model, wanted.version) != (check_model_name(model), version):
+        raise IntegrityError(
+            f"{package} is version {wanted.version} of {wanted.model}, not version {version} of "
+            f"{model}: give the digest of that one"
+        )
+
+    def fetch(stage: Path) -> None:
+        lay_out(package, wrapped, stage)
+
+    found = _take_over(store, (model, version), fetch, keys, verify_key)
+    if found.digest != wanted.package_digest:
+        raise IntegrityError(
+            f"version {version} of {model} is there as {found.digest}, and {package} is "
+            f"{wanted.package_digest}: a version is never replaced; take another folder"
+        )
+    return found
+
+
+def _take_over(
+    store: Store,
+    which: tuple[str, int],
+    fill: Callable[[Path], None],
+    keys: KeyService,
+    verify_key: Ed25519PublicKey,
+) -> Package:
+    """Add a version whose files ``fill`` puts into an empty folder, once they are verified."""
+    model, version = which
     folder = store.root / check_model_name(model)
     if version in store.versions(model):
         return store.verify(model, version, keys, verify_key)
@@ -140,7 +203,7 @@ def import_package(
         remove_leftovers(folder)
         stage = make_staging(folder)
         try:
-            _copy(source, wrapped_keys or source / KEYS, stage)
+            fill(stage)
             package = open_package(stage, model, version, keys, verify_key)
             package.verify()
             details = {"model": model, "version": version, "digest": package.digest}

@@ -17,7 +17,8 @@ _SETTINGS = f"{_PROGRAMS}/serving.json"
 FOLDER = "/var/lib/falaj"
 #: In memory, on machines; keys never reach a disk.
 SECRETS = "/run/falaj/secrets"
-_LOGIN = "/run/falaj/login"
+#: Of the secrets: Docker's configuration with a login to the registry, gone once it was used.
+_LOGIN = "login"
 #: Whom the server runs as: nobody that the machine knows.
 _USER = 65532
 #: docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html: 16 KB before base64.
@@ -29,8 +30,10 @@ class Serving:
     """What is served, and where what it needs lies."""
 
     region: str
-    bucket: str
-    prefix: str
+    repository: str
+    """Of the model's packages: host and name."""
+    package_digest: str
+    keys_digest: str
     model: str
     version: int
     keyring: str
@@ -38,12 +41,13 @@ class Serving:
     host_name: str
     workers: int
 
-    def settings(self, *, secrets: str, user: int | None, login: str | None) -> dict[str, Any]:
+    def settings(self, *, secrets: str, user: int | None) -> dict[str, Any]:
         """What `fetch.py` and `start_server.py` read; no secrets."""
         return {
             "region": self.region,
-            "bucket": self.bucket,
-            "prefix": self.prefix,
+            "repository": self.repository,
+            "package_digest": self.package_digest,
+            "keys_digest": self.keys_digest,
             "model": self.model,
             "version": self.version,
             "keyring": self.keyring,
@@ -52,8 +56,8 @@ class Serving:
             "port": PORT,
             "folder": FOLDER,
             "secrets": secrets,
+            "login": f"{secrets}/{_LOGIN}",
             "user": user,
-            "login": login,
         }
 
 
@@ -81,7 +85,7 @@ def user_data(image: str, log_group: str, serving: Serving) -> str:
 
 def configuration(image: str, log_group: str, serving: Serving) -> str:
     """The cloud-init configuration as text."""
-    settings = serving.settings(secrets=SECRETS, user=_USER, login=_LOGIN)
+    settings = serving.settings(secrets=SECRETS, user=_USER)
     files: Mapping[str, str] = {
         f"{_PROGRAMS}/fetch.py": program("fetch.py"),
         f"{_PROGRAMS}/start_server.py": program("start_server.py"),
@@ -129,7 +133,7 @@ After=docker.service network-online.target
 StartLimitIntervalSec=0
 
 [Service]
-Environment=DOCKER_CONFIG={_LOGIN}
+Environment=DOCKER_CONFIG={SECRETS}/{_LOGIN}
 ExecStartPre=/usr/bin/python3 {_PROGRAMS}/fetch.py {_SETTINGS}
 ExecStartPre=/usr/bin/docker pull --quiet {image}
 ExecStartPre=-/usr/bin/docker rm --force falaj-inference

@@ -1,13 +1,14 @@
-"""Fetches what the inference server needs: the sealed package, the key ring, a registry login.
+"""Fetches what the inference server needs before it starts: its key ring, and a registry login.
 
 Runs with the tier's role, on a machine before the server starts (``fetch.py SETTINGS``, a file) or
 at the start of a container (settings in ``FALAJ_SERVING``). Needs Python 3.9 and its standard
-library: machines reach private endpoints only, so that nothing could be installed first.
+library: machines reach private endpoints only, so that nothing could be installed first. The
+server's container can't have the machine's role; with the login it takes its package from the
+registry by itself.
 
-Settings: ``region``; ``bucket`` and ``prefix`` of the package; ``model``, ``version``; ``keyring``
-(ARN of the secret); ``folder`` for the package; ``secrets`` for keys, in memory; ``user`` that
-shall own both, or null; ``login``, a folder for Docker's configuration with a registry login, or
-null.
+Settings: ``region``; ``keyring`` (ARN of the secret); ``secrets``, a folder in memory; ``login``,
+a folder in it for Docker's configuration with the login; ``folder``, where the server keeps its
+package; ``user`` that shall own both folders, or null.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ import json
 import os
 import sys
 import tarfile
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 _METADATA = "http://169.254.169.254/latest"
 _CONTAINER = "http://169.254.170.2"
 _TIMEOUT_S = 60
-_S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+#: Bytes of a refusal's text that are told: services give reasons in it.
+_SAID = 2048
 
 
 class RefusedError(Exception):
@@ -59,8 +61,13 @@ def _read(
 ) -> bytes:
     # https, but for the two services of the host itself, which never leave it.
     request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-        return answer.read()
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+            return answer.read()
+    except urllib.error.HTTPError as refusal:
+        said = refusal.read(_SAID).decode(errors="replace")
+        host = urllib.parse.urlsplit(url).netloc
+        raise RefusedError(f"{host} answers {refusal.code}: {said}") from None
 
 
 class Service:
@@ -76,38 +83,23 @@ class Service:
         self._role = role
         self._host = host or f"{name}.{region}.amazonaws.com"
 
-    def get(self, path: str, query: dict[str, str] | None = None) -> bytes:
-        """The answer to a GET of ``path``, unencoded."""
-        return self._call("GET", path, query or {}, b"", {})
-
     def ask(self, target: str, document: dict[str, Any]) -> dict[str, Any]:
         """The answer to an action of the JSON protocol."""
-        headers = {"content-type": "application/x-amz-json-1.1", "x-amz-target": target}
-        return json.loads(self._call("POST", "/", {}, json.dumps(document).encode(), headers))
-
-    def _call(
-        self, method: str, path: str, query: dict[str, str], body: bytes, extra: dict[str, str]
-    ) -> bytes:
-        quoted = urllib.parse.quote(path, safe="/-_.~")
-        asked = "&".join(
-            f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}"
-            for k, v in sorted(query.items())
-        )
-        digest = hashlib.sha256(body).hexdigest()
+        body = json.dumps(document).encode()
         now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - Python 3.9
         headers = {
-            **extra,
+            "content-type": "application/x-amz-json-1.1",
             "host": self._host,
-            "x-amz-content-sha256": digest,
             "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ"),
             "x-amz-security-token": self._role["token"],
+            "x-amz-target": target,
         }
         signed = ";".join(sorted(headers))
         listed = "".join(f"{key}:{headers[key]}\n" for key in sorted(headers))
-        canonical = "\n".join((method, quoted, asked, listed, signed, digest))
+        digest = hashlib.sha256(body).hexdigest()
+        canonical = "\n".join(("POST", "/", "", listed, signed, digest))
         headers["authorization"] = self._authorization(canonical, signed, headers["x-amz-date"])
-        url = f"https://{self._host}{quoted}" + (f"?{asked}" if asked else "")
-        return _read(url, headers, body or None, method)
+        return json.loads(_read(f"https://{self._host}/", headers, body, "POST"))
 
     def _authorization(self, canonical: str, signed: str, stamp: str) -> str:
         scope = f"{stamp[:8]}/{self._region}/{self._name}/aws4_request"
@@ -123,29 +115,6 @@ class Service:
         )
 
 
-def fetch_package(bucket: Service, prefix: str, folder: Path) -> None:
-    """Download every object under ``prefix`` into ``folder``."""
-    start = prefix.rstrip("/") + "/"
-    query = {"list-type": "2", "prefix": start}
-    names: list[str] = []
-    while True:
-        page = ET.fromstring(bucket.get("/", query))  # noqa: S314 - the storage service's own
-        names += [key.text or "" for key in page.iterfind(f"{_S3}Contents/{_S3}Key")]
-        following = page.findtext(f"{_S3}NextContinuationToken")
-        if not following:
-            break
-        query["continuation-token"] = following
-    files = [name for name in names if not name.endswith("/")]
-    if not files:
-        raise RefusedError(f"nothing lies under {prefix}; publish the package there first")
-    for name in files:
-        file = (folder / name[len(start) :]).resolve()
-        if folder.resolve() not in file.parents:
-            raise RefusedError(f"the package has a file {name!r} outside of its own folder")
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.write_bytes(bucket.get(f"/{name}"))
-
-
 def unpack_keyring(value: str, folder: Path) -> None:
     """Lay out the key ring: a tar archive in base64, of plain files alone."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -159,7 +128,7 @@ def unpack_keyring(value: str, folder: Path) -> None:
 
 
 def write_login(answer: dict[str, Any], folder: Path) -> None:
-    """Let Docker pull from the account's registry; the login ends after twelve hours."""
+    """Let Docker, and the server, pull from the account's registry; it ends after twelve hours."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     logins = {
         urllib.parse.urlsplit(each["proxyEndpoint"]).netloc: {"auth": each["authorizationToken"]}
@@ -174,23 +143,18 @@ def fetch(settings: dict[str, Any]) -> None:
     """Fetch everything.
 
     Raises:
-        RefusedError: what came can't be served.
+        RefusedError: a service refused, or what came is no key ring.
     """
     region, role = settings["region"], credentials()
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
     for each in (folder, secrets):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if settings["login"]:
-        registry = Service("ecr", region, role, f"api.ecr.{region}.amazonaws.com")
-        target = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
-        write_login(registry.ask(target, {}), Path(settings["login"]))
+    registry = Service("ecr", region, role, f"api.ecr.{region}.amazonaws.com")
+    target = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
+    write_login(registry.ask(target, {}), Path(settings["login"]))
     vault = Service("secretsmanager", region, role)
     secret = vault.ask("secretsmanager.GetSecretValue", {"SecretId": settings["keyring"]})
     unpack_keyring(secret["SecretString"], secrets / "keyring")
-    # The address with the bucket's name in it, so that the private endpoint's rules see it.
-    store = Service("s3", region, role, f"{settings['bucket']}.s3.{region}.amazonaws.com")
-    version = folder / "registry" / settings["model"] / "versions" / str(settings["version"])
-    fetch_package(store, settings["prefix"], version)
     if settings["user"] is not None:
         for top in (folder, secrets):
             for path in (top, *top.rglob("*")):

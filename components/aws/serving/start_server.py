@@ -1,7 +1,9 @@
 """Makes what the inference server starts with out of what was fetched, and becomes the server.
 
 Runs inside the inference image, without privileges; settings come as JSON in ``FALAJ_SERVING``:
-``folder``, ``secrets``, ``model``, ``version``, ``host_name``, ``port``, ``workers``.
+``repository`` (host and name), ``package_digest`` and ``keys_digest`` of what is served, ``model``
+and ``version`` that it is, ``login`` (folder with the registry's login), ``folder``, ``secrets``,
+``host_name``, ``port``, ``workers``.
 
 The certificate is the machine's own, made at each start and gone with it: the load balancer, which
 shows clients the tier's certificate, encrypts to machines without comparing theirs.
@@ -12,6 +14,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +59,10 @@ def make_certificate(host: str, folder: Path) -> tuple[Path, Path]:
 
 
 def commands(settings: dict[str, Any]) -> list[list[str]]:
-    """Promote the package, and write the server's ``service.json``: the image knows its form.
+    """Take the package over, and write the server's ``service.json``: the image knows its form.
 
-    The first reads and verifies the package's signature before an alias stands for it.
+    The first fetches the package by its digests, and verifies its signature before an alias stands
+    for it.
     """
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
     ring = secrets / "keyring"
@@ -66,9 +70,13 @@ def commands(settings: dict[str, Any]) -> list[list[str]]:
         *("--registry", str(folder / "registry"), "--keyring", str(ring)),
         *("--model", settings["model"]),
     ]
-    promote = [
-        *(sys.executable, "-m", "falaj.workloads.registry", "promote", *packages),
+    take = [
+        *(sys.executable, "-m", "falaj.workloads.registry", "import", *packages),
         *("--version", str(settings["version"])),
+        *("--repository", settings["repository"]),
+        *("--package-digest", settings["package_digest"]),
+        *("--keys-digest", settings["keys_digest"]),
+        *("--login", str(Path(settings["login"]) / "config.json")),
     ]
     configure = [
         *(sys.executable, "-m", "falaj.workloads.inference", "configure", *packages),
@@ -81,11 +89,13 @@ def commands(settings: dict[str, Any]) -> list[list[str]]:
         *("--jwks", str(ring / "tokens.jwks.json")),
         *("--logs", str(folder / "logs"), "--state", str(folder / "state.json")),
     ]
-    return [promote, configure]
+    return [take, configure]
 
 
 def prepare(settings: dict[str, Any]) -> Path:
-    """Make the certificate, promote the package, write the configuration; returns its path.
+    """Make the certificate, take the package over, write the configuration; returns its path.
+
+    The login is gone afterwards, so that the server hasn't got it.
 
     Raises:
         subprocess.CalledProcessError: the package isn't what was signed, or the server wouldn't
@@ -93,8 +103,11 @@ def prepare(settings: dict[str, Any]) -> Path:
     """
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
     make_certificate(settings["host_name"], secrets)
-    for command in commands(settings):
-        subprocess.run(command, check=True)
+    try:
+        for command in commands(settings):
+            subprocess.run(command, check=True)
+    finally:
+        shutil.rmtree(settings["login"], ignore_errors=True)
     return folder / "service.json"
 
 

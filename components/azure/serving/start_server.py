@@ -4,10 +4,10 @@ Runs inside the inference image, on a machine of a scale set or as a container a
 identity and without privileges. Keys are written to a folder in memory and never reach a disk; the
 package stays sealed until the server reads it.
 
-Settings come as JSON in ``FALAJ_SERVING``: ``client`` (id of the identity), ``package`` (URL of
-the package's folder in its container), ``model``, ``version``, ``keyring`` and ``certificate``
-(URLs of Key Vault secrets), ``folder``, ``secrets`` (a folder in memory), ``port``, ``host_name``,
-``workers``.
+Settings come as JSON in ``FALAJ_SERVING``: ``client`` (id of the identity), ``repository`` (host
+and name), ``package_digest`` and ``keys_digest`` of what is served, ``model`` and ``version`` that
+it is, ``keyring`` and ``certificate`` (URLs of Key Vault secrets), ``folder``, ``secrets`` (a
+folder in memory), ``port``, ``host_name``, ``workers``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 _METADATA = "http://169.254.169.254/metadata/identity/oauth2/token"
+_SCHEME = "https"
 _TIMEOUT_S = 60
+#: Bytes of a refusal's text that are told: services give reasons in it.
+_SAID = 2048
 _PEM = re.compile(
     r"-----BEGIN ([A-Z ]+)-----\n.+?\n-----END \1-----\n?",
     re.DOTALL,
@@ -55,11 +59,17 @@ def token(resource: str, client: str) -> str:
     return answer["access_token"]
 
 
-def _read(url: str, headers: dict[str, str]) -> bytes:
+def _read(url: str, headers: dict[str, str], form: dict[str, str] | None = None) -> bytes:
+    body = urllib.parse.urlencode(form).encode() if form else None
     # https, but for the machine's own metadata service, which never leaves the host.
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-        return answer.read()
+    request = urllib.request.Request(url, body, headers)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+            return answer.read()
+    except urllib.error.HTTPError as refusal:
+        said = refusal.read(_SAID).decode(errors="replace")
+        host = urllib.parse.urlsplit(url).netloc
+        raise RefusedError(f"{host} answers {refusal.code}: {said}") from None
 
 
 def secret(url: str, client: str) -> dict[str, Any]:
@@ -68,41 +78,22 @@ def secret(url: str, client: str) -> dict[str, Any]:
     return json.loads(_read(f"{url}?api-version=7.4", {"Authorization": f"Bearer {bearer}"}))
 
 
-def fetch_package(url: str, folder: Path, client: str) -> None:
-    """Download every file under ``url``, a folder in a container, into ``folder``."""
-    parts = urllib.parse.urlsplit(url)
-    container, _, prefix = parts.path.lstrip("/").partition("/")
-    base = f"{parts.scheme}://{parts.netloc}/{container}"
-    headers = {
-        "Authorization": f"Bearer {token('https://storage.azure.com/', client)}",
-        "x-ms-version": "2023-11-03",
+def log_in(host: str, client: str, folder: Path) -> Path:
+    """Write a login to the registry in the form of Docker's configuration.
+
+    The identity's own token is exchanged for one of the registry, with which the server asks for
+    one to pull its repository: https://github.com/Azure/acr/blob/main/docs/AAD-OAuth.md
+    """
+    form = {
+        "grant_type": "access_token",
+        "service": host,
+        "access_token": token("https://containerregistry.azure.net/", client),
     }
-    names = list(_blobs(base, f"{prefix.rstrip('/')}/", headers))
-    if not names:
-        raise RefusedError(f"nothing lies under {url}; publish the package there first")
-    for name in names:
-        file = _below(folder, name.removeprefix(f"{prefix.rstrip('/')}/"))
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.write_bytes(_read(f"{base}/{urllib.parse.quote(name)}", headers))
-
-
-def _blobs(base: str, prefix: str, headers: dict[str, str]) -> list[str]:
-    found: list[str] = []
-    marker = ""
-    while True:
-        query = {"restype": "container", "comp": "list", "prefix": prefix, "marker": marker}
-        url = f"{base}?{urllib.parse.urlencode(query)}"
-        page = ET.fromstring(_read(url, headers))  # noqa: S314 - the storage service's own
-        found += [name.text or "" for name in page.iterfind("./Blobs/Blob/Name")]
-        marker = page.findtext("NextMarker") or ""
-        if not marker:
-            return found
-
-
-def _below(folder: Path, name: str) -> Path:
-    file = (folder / name).resolve()
-    if not file.is_relative_to(folder.resolve()):
-        raise RefusedError(f"the package has a file {name!r} outside of its own folder")
+    answer: dict[str, str] = json.loads(_read(f"{_SCHEME}://{host}/oauth2/exchange", {}, form))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / "config.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps({"auths": {host: {"identitytoken": answer["refresh_token"]}}}))
     return file
 
 
@@ -140,10 +131,11 @@ def split_certificate(found: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def commands(settings: dict[str, Any]) -> list[list[str]]:
-    """Promote the package, and write the server's ``service.json``: the image knows its form.
+def commands(settings: dict[str, Any], login: Path) -> list[list[str]]:
+    """Take the package over, and write the server's ``service.json``: the image knows its form.
 
-    The first reads and verifies the package's signature before an alias stands for it.
+    The first fetches the package by its digests, and verifies its signature before an alias stands
+    for it.
     """
     folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
     ring = secrets / "keyring"
@@ -151,9 +143,13 @@ def commands(settings: dict[str, Any]) -> list[list[str]]:
         *("--registry", str(folder / "registry"), "--keyring", str(ring)),
         *("--model", settings["model"]),
     ]
-    promote = [
-        *(sys.executable, "-m", "falaj.workloads.registry", "promote", *packages),
+    take = [
+        *(sys.executable, "-m", "falaj.workloads.registry", "import", *packages),
         *("--version", str(settings["version"])),
+        *("--repository", settings["repository"]),
+        *("--package-digest", settings["package_digest"]),
+        *("--keys-digest", settings["keys_digest"]),
+        *("--login", str(login)),
     ]
     configure = [
         *(sys.executable, "-m", "falaj.workloads.inference", "configure", *packages),
@@ -166,11 +162,13 @@ def commands(settings: dict[str, Any]) -> list[list[str]]:
         *("--jwks", str(ring / "tokens.jwks.json")),
         *("--logs", str(folder / "logs"), "--state", str(folder / "state.json")),
     ]
-    return [promote, configure]
+    return [take, configure]
 
 
 def prepare(settings: dict[str, Any]) -> Path:
     """Fetch everything; the path of the server's configuration.
+
+    The registry's login is gone afterwards, so that the server hasn't got it.
 
     Raises:
         RefusedError: what came can't be served.
@@ -183,10 +181,13 @@ def prepare(settings: dict[str, Any]) -> Path:
     client = settings["client"]
     split_certificate(secret(settings["certificate"], client), secrets)
     unpack_keyring(secret(settings["keyring"], client)["value"], secrets / "keyring")
-    version = folder / "registry" / settings["model"] / "versions" / str(settings["version"])
-    fetch_package(settings["package"], version, client)
-    for command in commands(settings):
-        subprocess.run(command, check=True)
+    host = settings["repository"].partition("/")[0]
+    login = log_in(host, client, secrets / "login")
+    try:
+        for command in commands(settings, login):
+            subprocess.run(command, check=True)
+    finally:
+        shutil.rmtree(login.parent, ignore_errors=True)
     return folder / "service.json"
 
 

@@ -315,7 +315,7 @@ def _optimise_command(run: Run, publication: Publication) -> list[str]:
 
 
 def _publish_command(run: Run, publication: Publication) -> list[str]:
-    login = ["--credentials", f"{_REGISTRY}/{_CONFIG}"] if publication.registry_entry else []
+    login = ["--login", f"{_REGISTRY}/{_CONFIG}"] if publication.registry_entry else []
     return [
         "python", "-m", "falaj.workloads.registry", "deliver",
         "--model", publication.model,

@@ -158,7 +158,7 @@ def test_the_tier_calls_no_service_without_an_endpoint() -> None:
     # Signed calls are made by `Service(name, …)` in the program that machines start with.
     called = set(re.findall(r'Service\("([a-z0-9]+)"', program("fetch.py")))
     prefixes = {INTERFACES[each] for each in interfaces("serving")} | set(GATEWAYS["serving"])
-    assert called == {"ecr", "secretsmanager", "s3"}
+    assert called == {"ecr", "secretsmanager"}
     assert called <= prefixes
 
 
@@ -167,6 +167,17 @@ def test_image_layers_can_be_read_from_here(core: Any) -> None:
     assert layers["Action"] == ["s3:GetObject"]
     assert layers["Resource"] == ["arn:aws:s3:::prod-me-central-1-starport-layer-bucket/*"]
     assert layers["Condition"]["StringEquals"] == {"aws:SourceVpc": core.returned["network_id"]}
+
+
+def test_a_network_for_serving_reaches_no_bucket_but_those_of_layers_and_packages(
+    deploy: Any, args: dict[str, Any]
+) -> None:
+    made = deploy(network({**args, "purpose": "serving"}))
+    statements = made.statements("core-s3")
+    assert set(statements) == {"ImageLayers", "LinuxPackages"}
+    assert {action for each in statements.values() for action in each["Action"]} == {
+        "s3:GetObject"
+    }
 
 
 def test_an_organisation_widens_what_endpoints_reach(deploy: Any, args: dict[str, Any]) -> None:

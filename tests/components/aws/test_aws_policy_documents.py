@@ -154,7 +154,9 @@ def test_no_key_policy_grants_everything(
 def test_endpoints_reach_own_resources_for_own_principals(
     service: str, account: str, organization: str | None
 ) -> None:
-    text = resolved(endpoint_policy(service, Owner(account, REGION, "vpc-1", organization)))
+    text = resolved(
+        endpoint_policy(service, Owner(account, REGION, "vpc-1", organization), CLUSTER)
+    )
     harmless(text)
     own = next(each for each in text["Statement"] if each["Sid"] == "OwnResources")
     tests = own["Condition"]

@@ -13,7 +13,6 @@ from pulumi_azure_native import (
     keyvault,
     network,
     operationalinsights,
-    storage,
 )
 
 from tests.components.azure.conftest import PLACED
@@ -42,7 +41,6 @@ class Foundation:
     disk_encryption_id: pulumi.Output[str]
     registry_id: pulumi.Output[str]
     workspace_id: pulumi.Output[str]
-    container_id: pulumi.Output[str]
     secret_ids: dict[str, pulumi.Output[str]]
 
     def by_zone(self, subnet: str) -> pulumi.Output[dict[str, str]]:
@@ -96,11 +94,14 @@ class Foundation:
                 "disk_encryption_id": self.disk_encryption_id,
                 "data_key_id": "https://acme-keys.vault.azure.net/keys/data",
                 "log_key_id": "https://acme-keys.vault.azure.net/keys/logs",
-                "model_bucket_id": self.container_id,
                 "registry_id": self.registry_id,
                 "log_destination_id": self.workspace_id,
                 "image": IMAGE,
-                "model_package": "packages/churn/3",
+                "package_repository": "acmeregistry.azurecr.io/models/churn",
+                "model": "churn",
+                "version": 3,
+                "package_digest": "sha256:" + "b" * 64,
+                "keys_digest": "sha256:" + "c" * 64,
                 "keyring_secret_id": self.secret_ids["keyring"],
                 "certificate_id": self.secret_ids["certificate"],
             },
@@ -188,21 +189,6 @@ def foundation(provider: pulumi.ResourceOptions, region: str = "uaenorth") -> Fo
     workspace = operationalinsights.Workspace(
         "base", workspace_name="acme-logs", **place, opts=opts
     )
-    account = storage.StorageAccount(
-        "base",
-        account_name="acmestore",
-        kind=storage.Kind.STORAGE_V2,
-        sku=storage.SkuArgs(name=storage.SkuName.STANDARD_LRS),
-        **place,
-        opts=opts,
-    )
-    container = storage.BlobContainer(
-        "base",
-        resource_group_name=group.name,
-        account_name=account.name,
-        container_name="models",
-        opts=opts,
-    )
     secrets = {
         name: keyvault.Secret(
             f"base-{name}",
@@ -225,6 +211,5 @@ def foundation(provider: pulumi.ResourceOptions, region: str = "uaenorth") -> Fo
         disks.id,
         registry.id,
         workspace.id,
-        container.id,
         secrets,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from falaj.components.azure import CpuInferenceTier
 from falaj.components.azure._ids import IdError
-from falaj.components.azure._tier_access import container_url, secret_url
+from falaj.components.azure._tier_access import secret_url
 from tests.components.azure.compute_foundation import IMAGE, ZONES
 from tests.components.azure.conftest import PLACED
 from tests.components.azure.inference_tiers import BASE, make
@@ -23,11 +23,14 @@ PLAIN: dict[str, Any] = {
     "disk_encryption_id": "disks",
     "data_key_id": "data",
     "log_key_id": "logs",
-    "model_bucket_id": "models",
     "registry_id": "registry",
     "log_destination_id": "workspace",
     "image": IMAGE,
-    "model_package": "packages/churn/3",
+    "package_repository": "acmeregistry.azurecr.io/models/churn",
+    "model": "churn",
+    "version": 3,
+    "package_digest": "sha256:" + "b" * 64,
+    "keys_digest": "sha256:" + "c" * 64,
     "keyring_secret_id": SECRET,
     "certificate_id": SECRET,
 }
@@ -44,8 +47,11 @@ PLAIN: dict[str, Any] = {
         ({"boundary_id": "x"}, "boundary_id: .*AWS only"),
         ({"log_days": 30}, "log_days: the workspace decides on Azure"),
         ({"image": "acme.azurecr.io/inference:latest"}, "image: .*by digest"),
-        ({"model_package": "churn"}, "model_package: .*MODEL/VERSION"),
-        ({"model_package": "packages/churn/latest"}, "model_package: .*MODEL/VERSION"),
+        ({"model": "models/churn"}, "model: .*lower-case letters"),
+        ({"version": "latest"}, "version: .*1 to 999999999"),
+        ({"package_digest": "v3"}, "package_digest: .*a digest"),
+        ({"keys_digest": None}, "keys_digest: missing"),
+        ({"package_repository": None}, "package_repository: missing"),
         ({"host_name": "inference"}, "host_name: "),
         ({"mode": "functions"}, "mode: .*instances, serverless"),
         ({"mode": "serverless", "machine": "Standard_D2s_v6"}, "machine: .*serverless"),
@@ -66,7 +72,6 @@ PLAIN: dict[str, Any] = {
         ({"cpu_target_percent": 100}, "cpu_target_percent: .*10 to 90"),
         ({"allowed_cidrs": ["0.0.0.0/0"]}, "allowed_cidrs"),
         ({"allowed_cidrs": ["8.8.8.0/24"]}, "allowed_cidrs"),
-        ({"model_bucket_id": None}, "model_bucket_id: missing"),
         ({"tls": False}, "tls: is not an argument"),
     ],
 )
@@ -80,7 +85,6 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
     ("late", "words"),
     [
         ({"image": "acmeregistry.azurecr.io/inference:v1"}, "image: given.*by digest"),
-        ({"model_bucket_id": f"{BASE}/Microsoft.Storage/storageAccounts/acmestore"}, "containers"),
         ({"serving_subnet_ids": {}}, "serving_subnet_ids of CpuInferenceTier 'churn' are none"),
     ],
 )
@@ -90,10 +94,6 @@ def test_values_that_are_known_late_are_refused_in_words(late: dict[str, Any], w
 
 
 def test_addresses_come_out_of_ids() -> None:
-    container = (
-        f"{BASE}/Microsoft.Storage/storageAccounts/acme/blobServices/default/containers/models"
-    )
-    assert container_url(container) == "https://acme.blob.core.windows.net/models"
     assert secret_url(SECRET) == "https://acme-keys.vault.azure.net/secrets/keyring"
     with pytest.raises(IdError, match="secrets/<name>"):
         secret_url("https://acme-keys.vault.azure.net/secrets/keyring")

@@ -91,7 +91,9 @@ def test_what_machines_do_when_they_start(machines: Deployed) -> None:
     client = machines.outputs["identity_id"]
     assert settings == {
         "client": client,
-        "package": "https://acmestore.blob.core.windows.net/models/packages/churn/3",
+        "repository": "acmeregistry.azurecr.io/models/churn",
+        "package_digest": "sha256:" + "b" * 64,
+        "keys_digest": "sha256:" + "c" * 64,
         "keyring": "https://acme-keys.vault.azure.net/secrets/keyring",
         "certificate": "https://acme-keys.vault.azure.net/secrets/certificate",
         "model": "churn",
@@ -159,7 +161,7 @@ def test_the_number_of_machines_follows_their_use(machines: Deployed) -> None:
 
 
 @pytest.mark.parametrize("mode", ["machines", "containers"])
-def test_the_tier_reads_four_things_and_has_one_name(
+def test_the_tier_reads_three_things_and_has_one_name(
     request: pytest.FixtureRequest, mode: str
 ) -> None:
     made: Deployed = request.getfixturevalue(mode)
@@ -172,7 +174,6 @@ def test_the_tier_reads_four_things_and_has_one_name(
     }
     assert rights == {
         "images": ("7f951dda-4ed3-4680-a7ca-43fe172d538d", "acmeregistry"),
-        "models": ("2a2b9908-6ea1-4ae2-8e65-a410df84e7d1", "models"),
         "keyring": ("4633458b-17de-408a-b874-0445c86b69e6", "keyring"),
         "certificate": ("4633458b-17de-408a-b874-0445c86b69e6", "certificate"),
     }

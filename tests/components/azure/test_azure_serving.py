@@ -7,10 +7,12 @@ import hashlib
 import http.server
 import io
 import json
+import subprocess
 import tarfile
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from falaj.components.azure.serving import pull_image, start_server
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
+from tests.workloads.registry.images import send
+from tests.workloads.registry.remotes import Kept, serving
 
 FIELDS: dict[str, Any] = {
     "dataset": {"name": "churn"},
@@ -85,15 +89,6 @@ def identity(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     return cloud
 
 
-def listing(names: list[str], marker: str = "") -> bytes:
-    """A page of a container's list."""
-    blobs = "".join(f"<Blob><Name>{name}</Name></Blob>" for name in names)
-    return (
-        f"<EnumerationResults><Blobs>{blobs}</Blobs><NextMarker>{marker}</NextMarker>"
-        "</EnumerationResults>"
-    ).encode()
-
-
 def archive(files: dict[str, bytes]) -> bytes:
     """A tar archive of plain files."""
     buffer = io.BytesIO()
@@ -128,16 +123,9 @@ def test_certificates_that_cannot_be_served(
         start_server.split_certificate(found, tmp_path)
 
 
-def test_a_package_that_is_not_there(identity: Cloud, tmp_path: Path) -> None:
-    identity.put("/models", listing([]))
-    with pytest.raises(start_server.RefusedError, match="publish the package there first"):
-        start_server.fetch_package(f"{identity.url}/models/packages/churn/3", tmp_path, "me")
-
-
-def test_a_package_that_reaches_out_of_its_folder(identity: Cloud, tmp_path: Path) -> None:
-    identity.put("/models", listing(["packages/churn/3/../../../etc/cron.d/x"]))
-    with pytest.raises(start_server.RefusedError, match="outside of its own folder"):
-        start_server.fetch_package(f"{identity.url}/models/packages/churn/3", tmp_path, "me")
+def test_what_a_service_says_is_told(identity: Cloud) -> None:
+    with pytest.raises(start_server.RefusedError, match=r"answers 404: "):
+        start_server.secret(f"{identity.url}/secrets/none", "me")
 
 
 def test_a_key_ring_archive_holds_plain_files_only(tmp_path: Path) -> None:
@@ -172,37 +160,27 @@ def test_a_machine_asks_its_metadata_service(
 
 
 def test_a_container_asks_its_own_endpoint(identity: Cloud) -> None:
-    assert start_server.token("https://storage.azure.com/", "client-1") == "token-of-the-tier"
+    assert start_server.token("https://vault.azure.net", "client-1") == "token-of-the-tier"
     assert identity.asked[0][1]["x-identity-header"] == "proof"
 
 
-def test_long_lists_come_in_pages(identity: Cloud, tmp_path: Path) -> None:
-    pages = {"": listing(["p/1/a b"], "next"), "next": listing(["p/1/files/c"])}
+@dataclass(frozen=True)
+class Published:
+    """A package in a registry of images, and what a tier that serves it is told."""
 
-    def page(query: str) -> bytes:
-        return pages[urllib.parse.parse_qs(query).get("marker", [""])[0]]
-
-    identity.put("/models", page)
-    identity.put("/models/p/1/a%20b", b"first")
-    identity.put("/models/p/1/files/c", b"second")
-    start_server.fetch_package(f"{identity.url}/models/p/1", tmp_path, "me")
-    assert (tmp_path / "a b").read_bytes() == b"first"
-    assert (tmp_path / "files" / "c").read_bytes() == b"second"
-    assert all(
-        headers["authorization"] == "Bearer token-of-the-tier"
-        for path, headers in identity.asked
-        if path.startswith("/models")
-    )
+    registry: Kept
+    settings: dict[str, Any]
 
 
-def test_a_published_package_is_made_ready_to_be_served(identity: Cloud, tmp_path: Path) -> None:
+@pytest.fixture
+def published(
+    identity: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Published]:
+    """A registry that wants what Azure's does: a token for the repository."""
     ring = KeyRing.create(tmp_path / "ring")
-    published = Store(tmp_path / "site").publish("churn", {"model.onnx": b"weights"}, FIELDS, ring)
-    names = [str(each.relative_to(published.path)) for each in published.path.rglob("*")]
-    files = [name for name in names if (published.path / name).is_file()]
-    identity.put("/models", listing([f"packages/churn/1/{name}" for name in files]))
-    for name in files:
-        identity.put(f"/models/packages/churn/1/{name}", (published.path / name).read_bytes())
+    store = Store(tmp_path / "site")
+    store.publish("churn", {"model.onnx": b"weights"}, FIELDS, ring)
+    sent = send(store.load("churn", 1, ring, ring.verify_key()), tmp_path / "sent")
     # The private halves of the signing and token keys stay with the site.
     needed = [
         each
@@ -214,22 +192,31 @@ def test_a_published_package_is_made_ready_to_be_served(identity: Cloud, tmp_pat
     identity.put("/secrets/ring", {"value": base64.b64encode(tar).decode()})
     pem = {"value": PEM_KEY + PEM_CERTIFICATE, "contentType": "application/x-pem-file"}
     identity.put("/secrets/tls", pem)
+    monkeypatch.setattr(start_server, "_SCHEME", "http")
+    with serving("models/churn") as registry:
+        registry.demand = "bearer"
+        yield Published(
+            registry,
+            {
+                "client": "me",
+                "repository": f"{registry.address}/models/churn",
+                "package_digest": registry.add(sent.image),
+                "keys_digest": registry.add(sent.keys),
+                "keyring": f"{identity.url}/secrets/ring",
+                "certificate": f"{identity.url}/secrets/tls",
+                "model": "churn",
+                "version": 1,
+                "folder": str(tmp_path / "run"),
+                "secrets": str(tmp_path / "memory"),
+                "port": 443,
+                "host_name": "inference.acme.internal",
+                "workers": 2,
+            },
+        )
 
-    config = start_server.prepare(
-        {
-            "client": "me",
-            "package": f"{identity.url}/models/packages/churn/1",
-            "keyring": f"{identity.url}/secrets/ring",
-            "certificate": f"{identity.url}/secrets/tls",
-            "model": "churn",
-            "version": 1,
-            "folder": str(tmp_path / "run"),
-            "secrets": str(tmp_path / "memory"),
-            "port": 443,
-            "host_name": "inference.acme.internal",
-            "workers": 2,
-        }
-    )
+
+def test_a_published_package_is_made_ready_to_be_served(published: Published) -> None:
+    config = start_server.prepare(published.settings)
 
     found = service_settings.read(config)
     assert (found.model, found.alias, found.workers, found.port) == ("churn", "production", 2, 443)
@@ -241,6 +228,22 @@ def test_a_published_package_is_made_ready_to_be_served(identity: Cloud, tmp_pat
     served = KeyRing.open(found.keyring)
     package = Store(found.registry).load("churn", "production", served, served.verify_key())
     assert package.read("model.onnx") == b"weights"
+    # The identity's token goes to the registry, which gives one for this repository alone.
+    exchange, *tokens = published.registry.forms
+    assert exchange["access_token"] == ["token-of-the-tier"]
+    assert {each["scope"][0] for each in tokens} == {"repository:models/churn:pull"}
+    # The server hasn't got the login with which the package was fetched.
+    assert not (Path(published.settings["secrets"]) / "login").exists()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"version": 2}, {"model": "fraud"}, {"keys_digest": "sha256:" + "0" * 64}]
+)
+def test_another_package_is_not_served(published: Published, changes: dict[str, Any]) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        start_server.prepare(published.settings | changes)
+    assert not (Path(published.settings["secrets"]) / "login").exists()
+    assert not (Path(published.settings["folder"]) / "service.json").exists()
 
 
 # The image

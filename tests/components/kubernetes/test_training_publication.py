@@ -217,7 +217,7 @@ def test_its_commands_are_those_of_the_workloads() -> None:
     assert sent.command == "deliver"
     assert (sent.model, sent.alias, sent.to) == ("fraud", "next", f"{REGISTRY}/models")
     assert sent.source == read.output
-    assert str(sent.credentials) == "/run/falaj/registry/config.json"
+    assert str(sent.login) == "/run/falaj/registry/config.json"
 
 
 def test_a_gang_on_gpus_is_published_by_a_pod_without() -> None:

@@ -50,11 +50,15 @@ LEAST: dict[ModuleType, dict[str, Any]] = {
         "disk_encryption_id": "key",
         "data_key_id": "key",
         "log_key_id": "key",
-        "model_bucket_id": "bucket",
         "registry_id": "registry",
         "repository_id": "repository",
         "image": DIGEST,
-        "model_package": "packages/churn/3",
+        "package_repository": "registry/models/churn",
+        "package_repository_id": "repository",
+        "model": "churn",
+        "version": 3,
+        "package_digest": DIGEST.partition("@")[2],
+        "keys_digest": DIGEST.partition("@")[2],
     },
 }
 ON_AZURE: dict[ModuleType, dict[str, Any]] = {
@@ -169,9 +173,15 @@ def test_refused_cpu_pools(changes: dict[str, Any], argument: str, reason: str) 
 
 TIER: list[tuple[dict[str, Any], str, str]] = [
     ({"image": "host/inference:latest"}, "image", "a tag can be moved to another image"),
-    ({"model_package": "churn"}, "model_package", "…/MODEL/VERSION"),
-    ({"model_package": "packages/churn/0"}, "model_package", "…/MODEL/VERSION"),
-    ({"model_package": "packages/../etc"}, "model_package", "…/MODEL/VERSION"),
+    ({"model": "Churn"}, "model", "lower-case letters"),
+    ({"model": "../etc"}, "model", "lower-case letters"),
+    ({"model": "a" * 65}, "model", "1 to 64"),
+    ({"version": 0}, "version", "1 to 999999999"),
+    ({"version": "3"}, "version", "1 to 999999999"),
+    ({"package_digest": "v3"}, "package_digest", "a digest: sha256:"),
+    ({"keys_digest": None}, "keys_digest", "missing"),
+    ({"package_repository": None}, "package_repository", "missing"),
+    ({"package_repository_id": None}, "package_repository_id", "needed on AWS"),
     ({"repository_id": None}, "repository_id", "needed on AWS"),
     ({"mode": "lambda"}, "mode", "instances, serverless"),
     ({"mode": "serverless", "int8": "amx"}, "int8", "the cloud picks the machine"),
@@ -283,7 +293,6 @@ def test_defaults_of_a_tier() -> None:
     assert spec.args["mode"] == "instances"
     assert "vnni" in spec.machine.instruction_sets.offers
     assert spec.machine.memory_gib >= 4
-    assert (spec.model, spec.version) == ("churn", 3)
     assert spec.host_name == "inference.acme.internal"
     assert (spec.min_instances, spec.max_instances, spec.args["cpu_target_percent"]) == (1, 3, 60)
     assert (spec.port, spec.allowed_cidrs, spec.args["log_days"]) == (443, (), 365)

@@ -13,6 +13,8 @@ import yaml
 from falaj.engine.files import stack_home
 from falaj.stacks.command.__main__ import main
 from falaj.stacks.images.crane import Crane
+from falaj.workloads.registry.__main__ import main as workload
+from falaj.workloads.registry.store import Store
 from tests.stacks.images.registries import Registry
 from tests.stacks.models.published import MODEL, Publisher, run
 
@@ -129,6 +131,82 @@ def test_is_refused(
     assert reason in said
     assert "Traceback" not in said
     assert project.read_text() == before
+
+
+@pytest.fixture
+def tier(project: Path) -> Path:
+    """The file of a stack that serves the model on machines of a cloud."""
+    file = project.with_name("Pulumi.azure-smb.yaml")
+    file.write_text((STACKS / file.name).read_text().replace("model: digits", f"model: {MODEL}"))
+    return file
+
+
+def served(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text())["config"]["falaj:inference"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--service", "credit"], "falaj:inference is the one service of this stack"),
+        ([], "falaj:inference.model: given 'digits', and the package is of 'credit'"),
+    ],
+)
+@pytest.mark.usefixtures("serving")
+def test_a_tier_that_serves_something_else_gets_nothing(
+    home: Registry,
+    tier: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    reason: str,
+) -> None:
+    if not arguments:
+        tier.write_text(tier.read_text().replace(f"model: {MODEL}", "model: digits"))
+    assert publish(home.address, "--for", "azure-smb", "--pin", *arguments) == 2
+    assert reason in capsys.readouterr().err
+    assert tags(home) == []
+
+
+def test_a_tier_serves_all_of_one_version(
+    serving: Publisher, home: Registry, tier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish(home.address) == 0
+    before = tier.read_text()
+    key = ("--verify-key", serving.verify_key, "--stack", "azure-smb")
+    assert run("pin", home.address, MODEL, *key, "--weight", "10") == 2
+    assert "serves one version, which takes 100" in capsys.readouterr().err
+    assert tier.read_text() == before
+    assert run("pin", home.address, MODEL, *key, "--dry-run") == 0
+    assert "inference.version would be 1" in capsys.readouterr().out
+    assert tier.read_text() == before
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_tier_is_pinned_and_again_nothing_changes(home: Registry, tier: Path) -> None:
+    for _run in range(2):
+        assert publish(home.address, "--for", "azure-smb", "--pin") == 0
+        found = served(tier)
+        assert found["version"] == 1
+        assert found["packageDigest"] == home.digest(f"{home.address}/models/{MODEL}:v1")
+        assert found["keysDigest"] == home.digest(f"{home.address}/models/{MODEL}:v1.keys.1")
+        assert "# For a real deployment" in tier.read_text()
+
+
+def test_a_machine_takes_what_was_published(
+    serving: Publisher, home: Registry, tier: Path, tmp_path: Path
+) -> None:
+    assert publish(home.address, "--for", "azure-smb", "--pin") == 0
+    found = served(tier)
+    store = tmp_path / "machine"
+    taken = workload([
+        "import", "--registry", str(store), "--keyring", str(serving.keyring.path),
+        "--model", MODEL, "--version", str(found["version"]),
+        "--repository", f"{home.address}/models/{MODEL}",
+        "--package-digest", found["packageDigest"], "--keys-digest", found["keysDigest"],
+    ])  # fmt: skip
+    assert taken == 0
+    opened = Store(store).load(MODEL, "production", serving.keyring, serving.keyring.verify_key())
+    assert opened.digest == serving.package(1).digest
 
 
 def test_nothing_is_sent_where_the_file_has_no_place_for_it(

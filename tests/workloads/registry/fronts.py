@@ -13,6 +13,8 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+#: Who waits for it doesn't wait long.
+QUICK = (0.01, 0.01, 0.01)
 USER, PASSWORD, TOKEN = "robot", "s3cret:with-colon", "a-token"
 BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 

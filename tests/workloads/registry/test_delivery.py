@@ -20,7 +20,7 @@ from falaj.workloads.registry.oci_layout import read_package
 from falaj.workloads.registry.sealed import write_artifact
 from falaj.workloads.registry.shelf import Shelf
 from tests.stacks.images.registries import Registry, crane, running
-from tests.workloads.registry.fronts import PASSWORD, USER, basic, standing
+from tests.workloads.registry.fronts import PASSWORD, QUICK, USER, basic, standing
 
 MODEL = "digits"
 
@@ -33,7 +33,7 @@ def registry(tmp_path: Path) -> Generator[Registry]:
 
 @pytest.fixture
 def shelf(registry: Registry) -> Shelf[RegistryClient]:
-    return Shelf(registry.address, "models", RegistryClient(wait=0.01))
+    return Shelf(registry.address, "models", RegistryClient(pauses=QUICK))
 
 
 class Publisher:
@@ -217,7 +217,7 @@ def test_a_pod_logs_in_with_the_file_that_it_was_given(
         login = {"username": USER, "password": PASSWORD}
         path = tmp_path / "config.json"
         path.write_text(json.dumps({"auths": {front.address: login}}))
-        assert pod(to, "--credentials", str(path)) == 0
+        assert pod(to, "--login", str(path)) == 0
         said = capsys.readouterr()
         assert PASSWORD not in said.out + said.err
 
@@ -230,7 +230,7 @@ def test_a_pod_logs_in_with_the_file_that_it_was_given(
         ("{registry}/models", ("--alias", "Not An Alias"), "alias"),
         ("{registry}/models", ("--alias", "candidate", "--days", "0"), "days: given 0"),
         ("{registry}/models", ("--file", "other.onnx"), "other.onnx"),
-        ("{registry}/models", ("--credentials", "/nowhere/config.json"), "credentials"),
+        ("{registry}/models", ("--login", "/nowhere/config.json"), "registry's login"),
         ("https://{registry}/models", (), "allowed: HOST"),
     ],
 )

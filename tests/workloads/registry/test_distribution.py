@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import NotThereError, RegistryError, WorkloadError
-from falaj.workloads.registry.distribution import TRIES, Login, RegistryClient, read_logins
+from falaj.workloads.registry.distribution import Answer, Login, RegistryClient, read_login
 from falaj.workloads.registry.oci_layout import MAX_DOCUMENT_BYTES
 from falaj.workloads.registry.package import Package
 from tests.stacks.images.registries import Registry, crane, running
-from tests.workloads.registry.fronts import PASSWORD, TOKEN, USER, Asked, basic, bearer, standing
+from tests.workloads.registry.fronts import BASIC, QUICK, TOKEN, Asked, basic, bearer, standing
 from tests.workloads.registry.images import Sent, send
 
 NAME = "models/digits"
@@ -35,7 +37,8 @@ def sent(package: Package, tmp_path: Path) -> Sent:
 
 
 def client(*hosts: str) -> RegistryClient:
-    return RegistryClient(dict.fromkeys(hosts, Login(USER, PASSWORD)), wait=0.01)
+    login = Login(BASIC.removeprefix("Basic "))
+    return RegistryClient(dict.fromkeys(hosts, login), pauses=QUICK)
 
 
 def test_it_sends_and_asks_as_crane_does(registry: Registry, sent: Sent) -> None:
@@ -111,8 +114,10 @@ def test_a_token_is_bought_from_the_registry_s_own_host(registry: Registry, sent
         own.push(sent.image, f"{front.address}/{NAME}:v1")
         assert own.tags(f"{front.address}/{NAME}") == ["v1"]
         bought = [each.path for each in front.asked if each.path.startswith("/token")]
-        assert len(bought) == 1
-        assert "scope=repository%3Amodels%2Fdigits%3Apull%2Cpush" in bought[0]
+        # Whoever only asks gets no right to send.
+        assert len(bought) == 2
+        assert bought[0].endswith("scope=repository%3Amodels%2Fdigits%3Apull")
+        assert bought[1].endswith("scope=repository%3Amodels%2Fdigits%3Apull%2Cpush")
 
 
 def test_no_password_goes_to_a_token_server_elsewhere(registry: Registry) -> None:
@@ -161,6 +166,31 @@ def test_blobs_kept_elsewhere_are_fetched_without_a_login(registry: Registry, se
         assert not [each for each in front.asked if each.method == "POST"]
 
 
+def test_blobs_kept_elsewhere_without_tls_are_not_fetched(
+    monkeypatch: pytest.MonkeyPatch, registry: Registry
+) -> None:
+    own = client()
+    moved = {"Location": f"http://{registry.address}/x"}
+
+    def answer(*_: object, **__: object) -> Answer:
+        return Answer(http.client.HTTPConnection("x"), Said(307, moved), "https://x.example/v2/")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(own, "_once", answer)
+    with pytest.raises(RegistryError, match="without TLS"):
+        own.part(f"x.example/{NAME}@sha256:{'0' * 64}")
+
+
+@dataclass
+class Said:
+    """An answer over TLS."""
+
+    status: int
+    headers: dict[str, str]
+
+    def getheader(self, name: str) -> str | None:
+        return self.headers.get(name)
+
+
 def test_nothing_is_sent_to_another_host(registry: Registry, sent: Sent) -> None:
     with standing() as thief, standing(registry.address) as front:
 
@@ -192,10 +222,10 @@ def test_trouble_that_passes_is_waited_for(registry: Registry, sent: Sent, statu
 
 def test_trouble_that_stays_is_told(sent: Sent) -> None:
     with standing(answer=lambda _: (503, {}, b"closed for today")) as front:
-        with pytest.raises(RegistryError, match=r"answered 503\n  closed for today"):
+        with pytest.raises(RegistryError, match=r"answers 503\n  closed for today"):
             client().tags(f"{front.address}/{NAME}")
-        assert len(front.asked) == TRIES
-        with pytest.raises(RegistryError, match="answered 503"):
+        assert len(front.asked) == len(QUICK) + 1
+        with pytest.raises(RegistryError, match="answers 503"):
             client().push(sent.image, f"{front.address}/{NAME}:v1")
 
 
@@ -258,22 +288,22 @@ def config(tmp_path: Path, document: object) -> Path:
 
 def test_logins_are_read_as_container_tools_write_them(tmp_path: Path) -> None:
     encoded = base64.b64encode(b"robot:pass:word").decode()
-    found = read_logins(
-        config(
-            tmp_path,
-            {
-                "auths": {
-                    "registry.example.ae": {"auth": encoded},
-                    "https://other.example.ae:8443/v1/": {"username": "a", "password": "b"},
-                }
-            },
-        )
+    path = config(
+        tmp_path,
+        {
+            "auths": {
+                "registry.example.ae": {"auth": encoded},
+                "https://other.example.ae:8443/v1/": {"username": "a", "password": "b"},
+                "acme.azurecr.io": {"auth": encoded, "identitytoken": "refresh"},
+            }
+        },
     )
-    assert found == {
-        "registry.example.ae": Login("robot", "pass:word"),
-        "other.example.ae:8443": Login("a", "b"),
-    }
-    assert "pass:word" not in repr(found)
+    assert read_login(path, "registry.example.ae") == Login(encoded)
+    assert read_login(path, "other.example.ae:8443").header() == "Basic YTpi"
+    assert read_login(path, "acme.azurecr.io") == Login(refresh="refresh")
+    assert encoded not in repr(read_login(path, "registry.example.ae"))
+    with pytest.raises(WorkloadError, match=r"no login for example.ae; it has: acme.azurecr.io, "):
+        read_login(path, "example.ae")
 
 
 @pytest.mark.parametrize(
@@ -288,7 +318,7 @@ def test_what_holds_no_logins_is_refused_without_saying_it(
     tmp_path: Path, document: object
 ) -> None:
     with pytest.raises(WorkloadError, match="has no logins of registries") as refused:
-        read_logins(config(tmp_path, document))
+        read_login(config(tmp_path, document), "h")
     assert "hunter2" not in str(refused.value)
     assert refused.value.__suppress_context__
 

@@ -1,4 +1,4 @@
-"""A foundation for the compute components: keys, a network, a bucket, a repository."""
+"""A foundation for the compute components: keys, a network, two repositories."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def foundation(placed: dict[str, Any]) -> Callable[[pulumi.ResourceOptions], dic
         shared = {**placed, "disk_encryption_id": keys.disk_encryption_id}
         nodes = {**shared, "node_subnet_ids": network.node_subnet_ids}
         provider = pulumi.ResourceOptions(provider=options.providers[0])
-        bucket = aws.s3.Bucket("models", bucket="acme-models", opts=provider)
         images = aws.ecr.Repository("inference", name="acme/inference", opts=provider)
+        packages = aws.ecr.Repository("churn", name="acme/models/churn", opts=provider)
         return {
             "cluster": {
                 **nodes,
@@ -46,11 +46,15 @@ def foundation(placed: dict[str, Any]) -> Callable[[pulumi.ResourceOptions], dic
                 "security_group_id": network.security_group_ids["serving"],
                 "data_key_id": keys.key_ids["data"],
                 "log_key_id": keys.key_ids["logs"],
-                "model_bucket_id": bucket.arn,
                 "registry_id": "000000000000",
                 "repository_id": images.arn,
                 "image": images.repository_url.apply(lambda url: f"{url}@{DIGEST}"),
-                "model_package": "packages/churn/3",
+                "package_repository": packages.repository_url,
+                "package_repository_id": packages.arn,
+                "model": "churn",
+                "version": 3,
+                "package_digest": "sha256:" + "b" * 64,
+                "keys_digest": "sha256:" + "c" * 64,
             },
         }
 

@@ -106,8 +106,9 @@ def test_user_data_starts_this_package(tier: Callable[..., Any]) -> None:
     document = yaml.safe_load(text)
     files = {each["path"]: each["content"] for each in document["write_files"]}
     settings = json.loads(files["/opt/falaj/serving.json"])
-    assert settings["bucket"] == "acme-models"
-    assert settings["prefix"] == "packages/churn/3"
+    assert settings["repository"].endswith(".amazonaws.com/acme/models/churn")
+    assert settings["package_digest"] == "sha256:" + "b" * 64
+    assert settings["keys_digest"] == "sha256:" + "c" * 64
     assert (settings["model"], settings["version"]) == ("churn", 3)
     assert settings["keyring"].startswith("arn:aws:secretsmanager:me-central-1:")
     assert settings["host_name"] == "churn.acme.internal"
@@ -116,7 +117,9 @@ def test_user_data_starts_this_package(tier: Callable[..., Any]) -> None:
     assert "awslogs-group=/falaj/acme/dev/tier/server" in unit
 
 
-def test_the_role_reads_one_package_and_its_keys(tier: Callable[..., Any]) -> None:
+def test_the_role_pulls_from_two_repositories_and_reads_the_key_ring(
+    tier: Callable[..., Any],
+) -> None:
     done = tier()
     [document] = [
         json.loads(each.inputs["policy"])
@@ -124,10 +127,9 @@ def test_the_role_reads_one_package_and_its_keys(tier: Callable[..., Any]) -> No
         if each.name == "tier-server"
     ]
     statements = {each["Sid"]: each for each in document["Statement"]}
-    assert statements["ReadPackage"]["Resource"] == ["arn:aws:s3:::acme-models/packages/churn/3/*"]
-    assert statements["ListPackage"]["Condition"] == {
-        "StringLike": {"s3:prefix": "packages/churn/3/*"}
-    }
+    [packages] = statements["PullPackage"]["Resource"]
+    assert packages.endswith(":repository/acme/models/churn")
+    assert not [each for each in statements.values() if "s3:" in str(each["Action"])]
     assert statements["Decrypt"]["Action"] == ["kms:Decrypt"]
     assert statements["ReadKeyRing"]["Resource"][0].startswith("arn:aws:secretsmanager:")
     assert statements["PullImage"]["Resource"][0].endswith(":repository/acme/inference")
@@ -239,7 +241,15 @@ def test_serverless(tier: Callable[..., Any]) -> None:
         "/falaj/acme/dev/tier/server"
     )
     environment = {each["name"]: each["value"] for each in container["environment"]}
-    assert json.loads(environment["FALAJ_SERVING"])["login"] is None
+    assert json.loads(environment["FALAJ_SERVING"])["login"] == "/dev/shm/falaj/login"
+    statements = {
+        each.name: {one["Sid"] for one in json.loads(each.inputs["policy"])["Statement"]}
+        for each in done.of_type("aws:iam/rolePolicy:RolePolicy")
+        if each.name.startswith("tier-")
+    }
+    server = {"RegistryLogin", "PullPackage", "ReadKeyRing", "Decrypt"}
+    assert statements["tier-server"] == server
+    assert statements["tier-agent"] == {"RegistryLogin", "PullImage", "WriteLog"}
     compile(container["command"][0], "command", "exec")
     scaling = only(done, "aws:appautoscaling/policy:Policy")
     tracking = scaling["targetTrackingScalingPolicyConfiguration"]

@@ -15,6 +15,7 @@ import tarfile
 import threading
 import urllib.parse
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,11 +27,14 @@ from falaj.components.aws.serving import cloud_init, fetch, start_server
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
+from tests.workloads.registry.images import manifest_of, send
+from tests.workloads.registry.remotes import BASIC, Kept, serving
 
 SERVING = cloud_init.Serving(
     "me-central-1",
-    "acme-models",
-    "packages/churn/3",
+    "000000000000.dkr.ecr.me-central-1.amazonaws.com/acme-dev/models/churn",
+    "sha256:" + "b" * 64,
+    "sha256:" + "c" * 64,
     "churn",
     3,
     "arn:aws:secretsmanager:me-central-1:000000000000:secret:keyring-AbCdEf",
@@ -53,10 +57,11 @@ def packed(files: dict[str, bytes]) -> str:
 
 
 class Cloud(http.server.BaseHTTPRequestHandler):
-    """Answers as the metadata service, S3 and Secrets Manager do, over plain HTTP."""
+    """Answers as the metadata service, ECR and Secrets Manager do, over plain HTTP."""
 
-    objects: ClassVar[dict[str, bytes]] = {}
     secret: ClassVar[str] = ""
+    registry: ClassVar[str] = "host.example"
+    refuses: ClassVar[str] = ""
     seen: ClassVar[list[tuple[str, str, dict[str, str]]]] = []
 
     def do_PUT(self) -> None:
@@ -65,8 +70,11 @@ class Cloud(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers["content-length"])
         asked = json.loads(self.rfile.read(length))
-        if self.headers["x-amz-target"].endswith("GetAuthorizationToken"):
-            token = {"authorizationToken": "QVdTOnB3", "proxyEndpoint": "https://host.example"}
+        if self.refuses:
+            self._answer(self.refuses.encode(), 400)
+        elif self.headers["x-amz-target"].endswith("GetAuthorizationToken"):
+            endpoint = f"https://{self.registry}"
+            token = {"authorizationToken": BASIC, "proxyEndpoint": endpoint}
             self._answer(json.dumps({"authorizationData": [token]}).encode())
         else:
             assert asked == {"SecretId": SERVING.keyring}
@@ -79,25 +87,11 @@ class Cloud(http.server.BaseHTTPRequestHandler):
         elif path.path == "/latest/meta-data/iam/security-credentials/tier":
             found = {"AccessKeyId": "A", "SecretAccessKey": "S", "Token": "T"}
             self._answer(json.dumps(found).encode())
-        elif path.path == "/":
-            self._list(dict(urllib.parse.parse_qsl(path.query)))
-        else:
-            self._answer(self.objects[urllib.parse.unquote(path.path)[1:]])
 
-    def _list(self, query: dict[str, str]) -> None:
-        names = sorted(name for name in self.objects if name.startswith(query["prefix"]))
-        # One name on each page: continuation is tried, too.
-        at = int(query.get("continuation-token", "0"))
-        more = f"<NextContinuationToken>{at + 1}</NextContinuationToken>"
-        body = "".join(f"<Contents><Key>{name}</Key></Contents>" for name in names[at : at + 1])
-        page = body + (more if at + 1 < len(names) else "")
-        space = "http://s3.amazonaws.com/doc/2006-03-01/"
-        self._answer(f'<ListBucketResult xmlns="{space}">{page}</ListBucketResult>'.encode())
-
-    def _answer(self, body: bytes) -> None:
+    def _answer(self, body: bytes, status: int = 200) -> None:
         headers = {key.lower(): value for key, value in self.headers.items()}
         self.seen.append((self.command, self.path, headers))
-        self.send_response(200)
+        self.send_response(status)
         self.end_headers()
         self.wfile.write(body)
 
@@ -108,7 +102,7 @@ class Cloud(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Cloud], None, None]:
     """A local cloud; the program's addresses lead there."""
-    Cloud.objects, Cloud.seen = {}, []
+    Cloud.refuses, Cloud.seen, Cloud.registry = "", [], "host.example"
     Cloud.secret = packed({"keyring.json": b"{}", "kek-1.key": b"k"})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -119,7 +113,6 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Cloud], None, None]
         parts = urllib.parse.urlsplit(url)
         assert parts.netloc in {
             "169.254.169.254",
-            "acme-models.s3.me-central-1.amazonaws.com",
             "secretsmanager.me-central-1.amazonaws.com",
             "api.ecr.me-central-1.amazonaws.com",
         }
@@ -135,20 +128,14 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Cloud], None, None]
 
 def wanted(folder: Path) -> dict[str, Any]:
     """Settings whose folders lie under ``folder``."""
-    found = SERVING.settings(secrets=str(folder / "s"), user=None, login=str(folder / "l"))
+    found = SERVING.settings(secrets=str(folder / "s"), user=None)
     return {**found, "folder": str(folder / "data")}
 
 
-def test_an_empty_prefix_is_refused(cloud: type[Cloud], tmp_path: Path) -> None:
-    with pytest.raises(fetch.RefusedError, match="nothing lies under packages/churn/3"):
+def test_what_a_service_says_is_told(cloud: type[Cloud], tmp_path: Path) -> None:
+    cloud.refuses = '{"__type":"AccessDeniedException","Message":"not authorized to pull"}'
+    with pytest.raises(fetch.RefusedError, match=r"answers 400: .*not authorized to pull"):
         fetch.fetch(wanted(tmp_path))
-
-
-def test_a_file_outside_of_the_package_is_refused(cloud: type[Cloud], tmp_path: Path) -> None:
-    cloud.objects = {"packages/churn/3/../../../../etc/passwd": b"x"}
-    with pytest.raises(fetch.RefusedError, match="outside of its own folder"):
-        fetch.fetch(wanted(tmp_path))
-    assert not (tmp_path / "etc").exists()
 
 
 def test_a_key_rings_folders_are_not_followed(tmp_path: Path) -> None:
@@ -157,32 +144,23 @@ def test_a_key_rings_folders_are_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path.parent / "evil").exists()
 
 
-def test_package_keys_and_login_are_fetched(cloud: type[Cloud], tmp_path: Path) -> None:
-    cloud.objects = {
-        "packages/churn/3/manifest.json": b"{}",
-        "packages/churn/3/files/model.onnx.enc": b"sealed",
-        "packages/churn/30/other": b"no",
-    }
+def test_key_ring_and_login_are_fetched(cloud: type[Cloud], tmp_path: Path) -> None:
     fetch.fetch(wanted(tmp_path))
-    version = tmp_path / "data/registry/churn/versions/3"
-    files = sorted(str(path.relative_to(version)) for path in version.rglob("*") if path.is_file())
-    assert files == ["files/model.onnx.enc", "manifest.json"]
-    assert (version / "files/model.onnx.enc").read_bytes() == b"sealed"
     key = tmp_path / "s/keyring/kek-1.key"
     assert key.read_text() == "k"
     assert key.stat().st_mode & 0o077 == 0
-    login = json.loads((tmp_path / "l/config.json").read_text())
-    assert login == {"auths": {"host.example": {"auth": "QVdTOnB3"}}}
+    file = tmp_path / "s/login/config.json"
+    assert json.loads(file.read_text()) == {"auths": {"host.example": {"auth": BASIC}}}
+    assert file.stat().st_mode & 0o077 == 0
 
 
 def test_requests_are_signed_for_their_service(cloud: type[Cloud], tmp_path: Path) -> None:
-    cloud.objects = {"packages/churn/3/manifest.json": b"{}"}
     fetch.fetch(wanted(tmp_path))
     signed = [
         headers["authorization"] for _, _, headers in cloud.seen if "authorization" in headers
     ]
     scopes = {text.split("/me-central-1/")[1].split("/")[0] for text in signed}
-    assert scopes == {"ecr", "secretsmanager", "s3"}
+    assert scopes == {"ecr", "secretsmanager"}
     assert all(text.startswith("AWS4-HMAC-SHA256 Credential=A/") for text in signed)
 
 
@@ -237,7 +215,7 @@ def configured(given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_servers_configuration_is_the_servers_own_format(tmp_path: Path) -> None:
-    given = SERVING.settings(secrets=str(tmp_path), user=None, login=None)
+    given = SERVING.settings(secrets=str(tmp_path), user=None)
     done = configured({**given, "folder": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     read = service_settings.read(tmp_path / "service.json")
@@ -247,7 +225,7 @@ def test_the_servers_configuration_is_the_servers_own_format(tmp_path: Path) -> 
 
 
 def test_settings_that_the_server_would_refuse_end_the_start(tmp_path: Path) -> None:
-    given = SERVING.settings(secrets=str(tmp_path), user=None, login=None)
+    given = SERVING.settings(secrets=str(tmp_path), user=None)
     done = configured({**given, "folder": str(tmp_path), "port": 70_000})
     assert done.returncode != 0
     assert "port" in done.stderr
@@ -293,9 +271,21 @@ def test_too_much_user_data_is_refused() -> None:
         cloud_init.user_data(IMAGE, noise, SERVING)
 
 
-def published(folder: Path) -> tuple[Path, KeyRing]:
-    """A package in a registry of its own, and the key ring that seals it."""
-    ring = KeyRing.create(folder / "ring")
+@dataclass(frozen=True)
+class Published:
+    """A package in a registry of images, and what a machine that serves it is told."""
+
+    registry: Kept
+    layout: Path
+    settings: dict[str, Any]
+
+
+@pytest.fixture
+def published(
+    cloud: type[Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Published]:
+    """A registry that wants what ECR does: a login by name and password."""
+    ring = KeyRing.create(tmp_path / "ring")
     tensor = {"name": "x", "datatype": "FP32", "shape": [-1, 2]}
     fields = {
         "dataset": {"digest": "d" * 64},
@@ -303,26 +293,32 @@ def published(folder: Path) -> tuple[Path, KeyRing]:
         "inputs": [tensor],
         "outputs": [{**tensor, "name": "y"}],
     }
-    done = Store(folder / "registry").publish("churn", {"model.onnx": b"model"}, fields, ring)
-    return done.path, ring
-
-
-def test_a_published_package_is_fetched_promoted_and_configured(
-    cloud: type[Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package, ring = published(tmp_path)
-    given = {**wanted(tmp_path / "machine"), "version": 1, "prefix": "packages/churn/1"}
-    cloud.objects = {
-        f"packages/churn/1/{path.relative_to(package)}": path.read_bytes()
-        for path in package.rglob("*")
-        if path.is_file()
-    }
+    store = Store(tmp_path / "registry")
+    store.publish("churn", {"model.onnx": b"model"}, fields, ring)
+    sent = send(store.load("churn", 1, ring, ring.verify_key()), tmp_path / "sent")
     names = ("keyring.json", "kek-1.key", "signing.pub.pem", "tokens.jwks.json")
     cloud.secret = packed({name: (ring.path / name).read_bytes() for name in names})
     monkeypatch.chdir(Path(falaj.__file__).parents[1])
+    with serving("acme-dev/models/churn") as registry:
+        registry.demand = "basic"
+        cloud.registry = registry.address
+        settings = {
+            **wanted(tmp_path / "machine"),
+            "version": 1,
+            "repository": f"{registry.address}/acme-dev/models/churn",
+            "package_digest": registry.add(sent.image),
+            "keys_digest": registry.add(sent.keys),
+        }
+        yield Published(registry, sent.image, settings)
+
+
+def test_a_published_package_is_fetched_promoted_and_configured(published: Published) -> None:
+    given = published.settings
     for _start in range(2):  # a server that ended is started again on the same machine
         fetch.fetch(given)
         read = service_settings.read(start_server.prepare(given))
+        # The server hasn't got the login with which the package was fetched.
+        assert not Path(given["login"]).exists()
     keys = KeyRing.open(read.keyring)
     served = Store(read.registry).load(read.model, read.alias, keys, keys.verify_key())
     assert served.read("model.onnx") == b"model"
@@ -330,19 +326,28 @@ def test_a_published_package_is_fetched_promoted_and_configured(
     assert read.tls.certificate.is_file()
 
 
-def test_a_changed_package_is_not_served(
-    cloud: type[Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package, ring = published(tmp_path)
-    given = {**wanted(tmp_path / "machine"), "version": 1, "prefix": "packages/churn/1"}
-    cloud.objects = {
-        f"packages/churn/1/{path.relative_to(package)}": path.read_bytes() + b" "
-        for path in package.rglob("*")
-        if path.is_file()
-    }
-    names = ("keyring.json", "kek-1.key", "signing.pub.pem", "tokens.jwks.json")
-    cloud.secret = packed({name: (ring.path / name).read_bytes() for name in names})
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 2},
+        {"package_digest": "sha256:" + "0" * 64},
+        {"repository": "127.0.0.1:1/acme-dev/models/churn"},
+    ],
+)
+def test_another_package_is_not_served(published: Published, changes: dict[str, Any]) -> None:
+    given = published.settings | changes
     fetch.fetch(given)
-    monkeypatch.chdir(Path(falaj.__file__).parents[1])
     with pytest.raises(subprocess.CalledProcessError):
         start_server.prepare(given)
+    assert not Path(given["login"]).exists()
+    assert not (Path(given["folder"]) / "service.json").exists()
+
+
+def test_a_changed_package_is_not_served(published: Published) -> None:
+    layer = manifest_of(published.layout)["layers"][-1]["digest"]
+    path = f"/v2/acme-dev/models/churn/blobs/{layer}"
+    content = published.registry.content[path]
+    published.registry.content[path] = content[:-1100] + b"x" + content[-1099:]
+    fetch.fetch(published.settings)
+    with pytest.raises(subprocess.CalledProcessError):
+        start_server.prepare(published.settings)
