@@ -126,10 +126,11 @@ class Kept:
             shutil.rmtree(left, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{name}-", dir=home()))
         try:
-            with step(say, f"{name}: wheels and the builder take some minutes"):
+            with step(say, f"{name}: is built, which takes some minutes") as progress:
                 build_image(
                     self.recipe, self.image, self.bases, work / "out", tool=BUILDER,
-                    machine=self.machine, epoch=EARLIEST, wheels=wheels, say=say,
+                    machine=self.machine, epoch=EARLIEST, wheels=wheels,
+                    say=lambda line: progress.update(line.removeprefix(f"{name}: ")),
                     variables=variables(work),
                 )  # fmt: skip
             # Of those before it none is asked for again, and each has a gigabyte.
