@@ -22,7 +22,8 @@ CLUSTER_WORKERS ?= 2
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with some of their examples, and with all (tests/conftest.py).
 ALL_EXAMPLES = --hypothesis-profile=thorough
-NODES ?= h200=4,l4=4,cpu=4
+# Simulated machines beside real ones are asked for: a platform's controllers have to run on real ones.
+NODES ?= $(if $(REAL),,h200=4,l4=4,cpu=4)
 .PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu test-alerts lint format docs bench lock clean
 
 help: ## Show what can be made
@@ -77,8 +78,9 @@ environment:
 environment-dev:
 	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev docs,--extra $(extra))
 
-cluster: environment ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; REAL=2 for kubelets; BARE=1 for whole platforms)
+cluster: environment ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms; REAL=2 for kubelets, with LOAD=1 and their images)
 	@$(FALAJ) cluster up --nodes "$(NODES)" $(if $(REAL),--real $(REAL)) $(if $(filter 1 true yes,$(BARE)),--bare)
+	@$(if $(filter 1 true yes,$(LOAD)),$(FALAJ) cluster load)
 
 cluster-down: environment ## End it and remove its files
 	@$(FALAJ) cluster down

@@ -26,6 +26,7 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.local.provider.resources": frozenset({"local"}),
     "falaj.components.local.supervision": frozenset({"local"}),
     "falaj.stacks.command.cluster": frozenset({"kubernetes"}),
+    "falaj.stacks.command.loading": frozenset({"kubernetes"}),
     "falaj.stacks.command.models": frozenset({"local"}),
     "falaj.stacks.models": frozenset({"local"}),
     "falaj.stacks.preflight.aws": frozenset({"aws"}),

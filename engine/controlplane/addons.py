@@ -95,6 +95,9 @@ MARK = {
 BARE_DEFINITIONS = (
     "external-secrets", "prometheus-operator", "istio", "keda", "kserve", "gpu-operator", "velero",
 )  # fmt: skip
+#: Where machines are real, those as well whose charts can be had, but whose programs can't run
+#: there: no image of them is made on this computer.
+REAL_DEFINITIONS = (*BARE_DEFINITIONS, "cert-manager", "gateway-api")
 
 
 def add(given: Given) -> None:

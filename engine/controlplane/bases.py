@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from falaj.engine import debian
+from falaj.engine.controlplane.registry import Image
 
 _LIBRARIES: Final = (
     "libc6", "libgcc-s1", "libstdc++6", "libgomp1", "zlib1g", "libssl3", "libffi8",
@@ -42,6 +43,15 @@ _FILES: Final = {
     "etc/group": f"root:x:0:\nnonroot:x:{_NOBODY}:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
+
+
+def image(base: str) -> Image:
+    """A base of `PACKAGES`, the same image for the same packages.
+
+    Raises:
+        EngineError: packages can't be had.
+    """
+    return Image.of(layer(base), {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]})
 
 
 def layer(base: str) -> bytes:

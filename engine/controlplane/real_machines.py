@@ -29,7 +29,7 @@ from falaj.engine.controlplane.machines import Pool, Site, is_ready, machines
 from falaj.engine.controlplane.machines import labels as node_labels
 from falaj.engine.controlplane.objects import Objects, wait_for
 from falaj.engine.controlplane.processes import Files, Supervisor, wait_until
-from falaj.engine.controlplane.registry import Registry
+from falaj.engine.controlplane.registry import Image, Registry
 from falaj.engine.controlplane.volumes import Volumes
 from falaj.engine.errors import EngineError
 
@@ -164,7 +164,7 @@ class MachineKeeper:
         found: dict[str, str] = {}
         for name in (_PAUSE, names.NAME):
             content = registry.with_libraries(f"/{name}", Path(binaries[name]) / name)
-            digest = here.push_program(f"falaj/{name}", content, [f"/{name}"])
+            digest = here.push(f"falaj/{name}", Image.of_program(content, [f"/{name}"]))
             found[name] = f"falaj/{name}@{digest}"
         return found
 

@@ -6,6 +6,7 @@ https://github.com/opencontainers/image-spec/blob/main/manifest.md
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import io
@@ -17,7 +18,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.errors import EngineError
@@ -42,43 +43,20 @@ def command(binary: Path, files: Files, port: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Registry:
-    """A registry that is reached at an address by who trusts its authority."""
+class Image:
+    """An image of one layer, an uncompressed archive, as a registry keeps it."""
 
-    address: str
-    authority: Path
+    layer: bytes
+    config: bytes
+    manifest: bytes
 
-    def push_program(
-        self,
-        repository: str,
-        files: Mapping[str, Path | bytes],
-        start: Sequence[str],
-        *,
-        user: str = NON_ROOT,
-    ) -> str:
-        """Push an image of a program that needs nothing but its files; returns its digest.
+    @classmethod
+    def of(cls, layer: bytes, settings: Mapping[str, Any]) -> Self:
+        """An image of a layer's files.
 
         Args:
-            repository: below the registry.
-            files: what is at each path, without the slash at its beginning; all may be executed.
-            start: the command that it begins with.
-            user: number of the user and the group that it runs as.
-
-        Raises:
-            EngineError: the registry refuses it, or can't be reached.
-        """
-        return self.push(repository, _layer(files), {"Entrypoint": list(start), "User": user})
-
-    def push(self, repository: str, layer: bytes, settings: Mapping[str, Any]) -> str:
-        """Push an image of one layer, an uncompressed archive; returns its digest.
-
-        Args:
-            repository: below the registry.
             layer: its files.
             settings: how a container of it starts, in the form of an image's configuration.
-
-        Raises:
-            EngineError: the registry refuses it, or can't be reached.
         """
         config = json.dumps(
             {
@@ -93,40 +71,90 @@ class Registry:
             {
                 "schemaVersion": 2,
                 "mediaType": _MANIFEST,
-                "config": self._described(repository, config, _CONFIG),
-                "layers": [self._described(repository, layer, _LAYER)],
+                "config": _described(config, _CONFIG),
+                "layers": [_described(layer, _LAYER)],
             },
             sort_keys=True,
         ).encode()
-        digest = _digest(manifest)
-        self._ask("PUT", f"/v2/{repository}/manifests/{digest}", manifest, _MANIFEST)
-        return digest
+        return cls(layer, config, manifest)
 
-    def _described(self, repository: str, blob: bytes, kind: str) -> dict[str, Any]:
-        digest = _digest(blob)
-        path = f"/v2/{repository}/blobs/uploads/?digest={digest}"
-        self._ask("POST", path, blob, "application/octet-stream")
-        return {"mediaType": kind, "digest": digest, "size": len(blob)}
+    @classmethod
+    def of_program(
+        cls, files: Mapping[str, Path | bytes], start: Sequence[str], *, user: str = NON_ROOT
+    ) -> Self:
+        """An image of a program that needs nothing but its files.
 
-    def _ask(self, method: str, path: str, body: bytes, kind: str) -> None:
-        host, _, port = self.address.partition(":")
-        context = ssl.create_default_context(cafile=str(self.authority))
-        connection = http.client.HTTPSConnection(
-            host, int(port), timeout=_SECONDS, context=context
+        Args:
+            files: what is at each path, without the slash at its beginning; all may be executed.
+            start: the command that it begins with.
+            user: number of the user and the group that it runs as.
+        """
+        return cls.of(_layer(files), {"Entrypoint": list(start), "User": user})
+
+    @property
+    def digest(self) -> str:
+        """``sha256:…``."""
+        return _digest(self.manifest)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry that is reached at an address by who trusts its authority."""
+
+    address: str
+    authority: Path
+
+    def push(self, repository: str, image: Image) -> str:
+        """Push an image into a repository of the registry; returns its digest.
+
+        Raises:
+            EngineError: the registry refuses it, or can't be reached.
+        """
+        for blob in (image.config, image.layer):
+            path = f"/v2/{repository}/blobs/uploads/?digest={_digest(blob)}"
+            self._put("POST", path, blob, "application/octet-stream")
+        path = f"/v2/{repository}/manifests/{image.digest}"
+        self._put("PUT", path, image.manifest, _MANIFEST)
+        return image.digest
+
+    def has(self, repository: str, digest: str) -> bool:
+        """Whether the registry has an image in a repository.
+
+        Raises:
+            EngineError: it can't be asked.
+        """
+        path = f"/v2/{repository}/manifests/{digest}"
+        status, said = self._ask("HEAD", path, None, {"Accept": _MANIFEST})
+        if status not in (http.HTTPStatus.OK, http.HTTPStatus.NOT_FOUND):
+            raise self._refusal("HEAD", path, status, said)
+        return status == http.HTTPStatus.OK
+
+    def _put(self, method: str, path: str, body: bytes, kind: str) -> None:
+        status, said = self._ask(method, path, body, {"Content-Type": kind})
+        if status != http.HTTPStatus.CREATED:
+            raise self._refusal(method, path, status, said)
+
+    def _refusal(self, method: str, path: str, status: int, said: bytes) -> EngineError:
+        return EngineError(
+            f"the registry {self.address} answers {status} to {method} {path}: "
+            f"{said.decode(errors='replace')}"
         )
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        host, _, port = self.address.partition(":")
         try:
-            connection.request(method, path, body, {"Content-Type": kind})
-            answer = connection.getresponse()
-            said = answer.read()
+            context = ssl.create_default_context(cafile=str(self.authority))
+            connection = http.client.HTTPSConnection(
+                host, int(port), timeout=_SECONDS, context=context
+            )
+            with contextlib.closing(connection):
+                connection.request(method, path, body, dict(headers))
+                answer = connection.getresponse()
+                return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise EngineError(f"the registry {self.address} can't be reached: {error}") from error
-        finally:
-            connection.close()
-        if answer.status != http.HTTPStatus.CREATED:
-            raise EngineError(
-                f"the registry {self.address} answers {answer.status} to {method} {path}: "
-                f"{said.decode(errors='replace')}"
-            )
 
 
 def with_libraries(path: str, program: Path) -> dict[str, Path]:
@@ -144,6 +172,10 @@ def with_libraries(path: str, program: Path) -> dict[str, Path]:
 
 def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _described(blob: bytes, kind: str) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": _digest(blob), "size": len(blob)}
 
 
 def _layer(files: Mapping[str, Path | bytes]) -> bytes:

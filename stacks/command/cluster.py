@@ -1,9 +1,10 @@
-"""``falaj cluster ensure | up | down | status | kubeconfig``."""
+"""``falaj cluster ensure | up | load | down | status | kubeconfig``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
@@ -17,11 +18,17 @@ from falaj.engine.controlplane.record import Record
 from falaj.engine.errors import EngineError
 from falaj.engine.files import data_home
 from falaj.sandbox.charts import library
+from falaj.stacks.command.console import say
+from falaj.stacks.command.options import named_stack, project_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 CONTROLLERS: Final = ("kueue", "jobset")
-"""What `make test` needs beside Kubernetes itself."""
+"""A platform's controllers that are built from Go modules: they run beside the control plane, or
+as pods on real machines."""
+
+_STACK: Final = "real-cluster"
+"""The stack that ships for real machines: a template of that name."""
 
 _SIMULATED: Final = "cpu"
 """The pool of machines that stand for real ones which this computer can't run."""
@@ -50,14 +57,10 @@ def _folder(command: _Command) -> _Command:
     )(command)
 
 
-def _controllers(command: _Command) -> _Command:
+def _controllers(default: tuple[str, ...] | None, about: str) -> Callable[[_Command], _Command]:
     return click.option(
-        "--controllers",
-        metavar="NAME,…",
-        type=_Names(),
-        default=",".join(CONTROLLERS),
-        show_default=True,
-    )(command)
+        "--controllers", metavar="NAME,…", type=_Names(), default=default, help=about
+    )
 
 
 @click.group()
@@ -66,7 +69,7 @@ def cluster() -> None:
 
 
 @cluster.command()
-@_controllers
+@_controllers(CONTROLLERS, f"Default: {','.join(CONTROLLERS)}.")
 @click.option("--crds", is_flag=True, help="What tests need beside them, too.")
 def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     """Build what isn't there yet, and install what real machines need where we may."""
@@ -81,7 +84,11 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
 
 @cluster.command()
 @_folder
-@_controllers
+@_controllers(
+    None,
+    f"What runs beside it (default: {','.join(CONTROLLERS)}; with --real none, as a platform's "
+    "are pods there).",
+)
 @click.option("--nodes", metavar="POOL=COUNT,…", default="", help="Such as h200=64,cpu=20.")
 @click.option(
     "--real",
@@ -90,7 +97,7 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     default=0,
     help="Real machines beside the simulated ones, with kubelets and containers of their own "
     f"(at most {real_machines.MOST}; as root, on Linux). Where this computer can't run them, it "
-    "says why, and they are simulated.",
+    "says why, and they are simulated. With the definitions of charts that can't run there.",
 )
 @click.option(
     "--bare",
@@ -116,7 +123,7 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
 def up(
     *,
     folder: Path,
-    controllers: tuple[str, ...],
+    controllers: tuple[str, ...] | None,
     nodes: str,
     real: int,
     bare: bool,
@@ -127,19 +134,23 @@ def up(
 ) -> None:
     """Start a control plane that goes on until `falaj cluster down`.
 
-    With --bare the charts that can be had from Go modules are put where stacks look for them.
+    With --bare or --real the charts that can be had from Go modules are put where stacks look for
+    them.
     """
-    if bare:
-        found = library.add((), library.folder())
-        click.echo(f"charts for stacks of the sandbox: {', '.join(each.name for each in found)}")
     if real and not _can_be_real():
         nodes = ",".join(filter(None, (nodes, f"{_SIMULATED}={real}")))
         real = 0
+    if bare or real:
+        found = library.add((), library.folder())
+        click.echo(f"charts for stacks of the sandbox: {', '.join(each.name for each in found)}")
+    if controllers is None:
+        controllers = () if real else CONTROLLERS
+    definitions = addons.REAL_DEFINITIONS if real else addons.BARE_DEFINITIONS if bare else ()
     plane = start(
         folder,
         nodes,
         () if bare else controllers,
-        crds=crds or (addons.BARE_DEFINITIONS if bare else ()),
+        crds=crds or definitions,
         site=Site(region, zones or (f"{region}-1",), distribution),
         webhooks=not bare,
         real=real,
@@ -148,7 +159,8 @@ def up(
     if real:
         click.echo(
             f"real machines: {', '.join(plane.real.names)}; they get images from "
-            f"{plane.real.registry.address}, whose authority is {plane.files.authority}"
+            f"{plane.real.registry.address}, whose authority is {plane.files.authority}; "
+            "`falaj cluster load` fills it"
         )
     click.echo(f"ready: export KUBECONFIG={plane.kubeconfig}")
 
@@ -169,6 +181,63 @@ def _can_be_real() -> bool:
     for each in lacking:
         click.echo(f"warning: machines are simulated: this computer lacks {each}", err=True)
     return not lacking
+
+
+@cluster.command("load")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_folder
+@click.option(
+    "--lock",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where digests are written (default: falaj:images of the stack).",
+)
+@click.option(
+    "--wheels",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Wheels, where no index is in reach.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be built, pushed and written.")
+@named_stack(f"The stack that is to run there (default: {_STACK}, made from its template).")
+@project_option
+def load_images(
+    *,
+    names: tuple[str, ...],
+    folder: Path,
+    lock: Path | None,
+    wheels: Path | None,
+    dry_run: bool,
+    stack: str | None,
+    project: Path | None,
+) -> int:
+    """Build what pods run on real machines, and push it into the registry beside them.
+
+    NAME is a controller (kueue, jobset) or an image of ours that needs no GPU (falaj-inference,
+    falaj-training-cpu); all by default. What was built before from the same sources is kept in the
+    user's cache, and what the registry has isn't pushed again. The digests go into the lock file
+    that the stack names, so that its next `up` takes these images.
+    """
+    # The models and what builds images: not for the other commands.
+    from falaj.stacks.command import loading  # noqa: PLC0415
+
+    wanted = loading.wanted(names)
+    target = loading.Target.of(folder)
+    path, below = loading.place(lock, stack or _STACK, project, dry_run=dry_run)
+    file = loading.LockFile(path, target.host)
+    file.require_ours(wanted)
+    if not dry_run and not set(wanted).isdisjoint(loading.OURS):
+        _install_missing("warning", prerequisites.BUILDER)
+        loading.require_builder()
+    loader = loading.Loader(target, below, say, wheels, dry_run)
+    digests = loader.load(wanted)
+    if dry_run:
+        say(f"would be written: {path}" if loader.is_changed else f"{path} would stay as it is")
+        return 0
+    is_written = file.write(digests, loader, datetime.now(UTC).date().isoformat())
+    done = "something was pushed" if loader.is_changed else "nothing had to be pushed"
+    say(f"\n{done}; {len(digests)} digests {'written to' if is_written else 'are in'} {path}")
+    return 0
 
 
 @cluster.command()

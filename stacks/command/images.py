@@ -162,14 +162,18 @@ def _base(item: Item, mirror: str | None) -> str:
     return f"{f'{mirror}/{item.mirror}' if mirror else item.source}@{item.digest}"
 
 
-def push_image(built: Built, item: Item, registry: str, key: str | None) -> None:
+def push_image(
+    built: Built, item: Item, registry: str, key: str | None, crane: Crane | None = None
+) -> None:
     """Push an image, look whether it arrived unchanged, and sign it where there is a key.
+
+    ``crane`` is who pushes it; by default one that trusts whom this machine trusts.
 
     Raises:
         StackError: the registry refused it or keeps something else, or the key can't be used.
     """
     target = item.at(registry)
-    crane = Crane()
+    crane = crane or Crane()
     crane.push(built.layout, target)
     if crane.digest(target) != built.digest:
         raise StackError(f"{target} is not {built.digest} after pushing; don't use it")

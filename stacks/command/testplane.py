@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from falaj.engine.files import data_home
+from falaj.engine.uplinks import leads_to
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.errors import StackError
 
@@ -47,6 +48,26 @@ def options(*, make: bool) -> str:
     if make and usual:
         return " CLUSTER=1"
     return " --cluster" if usual else f" --cluster {shlex.quote(given)}"
+
+
+def authority_of(host: str) -> Path | None:
+    """The authority of the registry beside the control plane that stacks go to; None for others.
+
+    Args:
+        host: a registry's, with its port.
+
+    Raises:
+        EngineError: what the control plane wrote of itself can't be read.
+    """
+    if not leads_to(host.partition(":")[0]):
+        return None
+    from falaj.engine.controlplane.processes import Files  # noqa: PLC0415 - it needs another extra
+    from falaj.engine.controlplane.record import Record  # noqa: PLC0415
+
+    given = os.environ.get(CLUSTER_VARIABLE)
+    files = Files((Path(given).parent if given else data_home() / "cluster").absolute())
+    record = Record.read(files)
+    return files.authority if record is not None and record.registry == host else None
 
 
 def _running() -> Path:

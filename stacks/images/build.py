@@ -212,17 +212,26 @@ def stage(
     Raises:
         StackError: wheels can't be had, or a source is missing.
     """
+    stage_own(recipe, folder, wheels, bom=bom)
+    fetch(folder / "requirements.txt", folder / "wheels", machine, source)
+    # One time and one mode for all: builders copy both.
+    for path in (folder, *sorted(folder.rglob("*"))):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        os.utime(path, (epoch, epoch))
+
+
+def stage_own(recipe: Recipe, folder: Path, wheels: Sequence[Wheel], *, bom: str) -> None:
+    """Put together all that `stage` does but the wheels themselves, which their hashes name.
+
+    Raises:
+        StackError: a source is missing.
+    """
     shutil.copyfile(FOLDER / recipe.containerfile, folder / "Containerfile")
     for script in ("finish.py", *(() if recipe.has_gpus else ("without_cuda.py",))):
         shutil.copyfile(FOLDER / script, folder / script)
     (folder / "requirements.txt").write_text(as_requirements(wheels), encoding="utf-8")
     (folder / "sbom.cdx.json").write_text(bom, encoding="utf-8")
     copy_sources(recipe, folder)
-    fetch(folder / "requirements.txt", folder / "wheels", machine, source)
-    # One time and one mode for all: builders copy both.
-    for path in (folder, *sorted(folder.rglob("*"))):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        os.utime(path, (epoch, epoch))
 
 
 def copy_sources(recipe: Recipe, folder: Path) -> None:
@@ -310,6 +319,7 @@ def source_date_epoch() -> int:
 def build_image(
     recipe: Recipe, image: Item, bases: Mapping[str, str], out: Path, *,
     tool: str, machine: str, epoch: int, wheels: Path | None, say: Callable[[str], None],
+    variables: Mapping[str, str] | None = None,
 ) -> Built:  # fmt: skip
     """Build one image into ``out/<name>``.
 
@@ -323,10 +333,12 @@ def build_image(
         epoch: time of everything in it, seconds since 1970.
         wheels: a folder with wheels. Default: pip's own index.
         say: gets lines of progress.
+        variables: of the builder, beside this process's.
 
     Raises:
         StackError: something is missing, or the builder failed.
     """
+    environment = {**os.environ, **(variables or {}), "SOURCE_DATE_EPOCH": str(epoch)}
     target = out / recipe.name
     target.mkdir(parents=True, exist_ok=True)
     installed = recipe.wheels(machine)
@@ -340,16 +352,25 @@ def build_image(
         stage(recipe, context, installed, epoch=epoch, bom=bom, machine=machine, source=wheels)
         say(f"{recipe.name}: building with {tool}")
         tag = f"localhost/{image.mirror}:{image.tag}"
-        arguments = {"BUILD_BASE": bases[BUILD_BASE], "RUN_BASE": bases[recipe.run_base]}
-        labels = _labels(image, bases[recipe.run_base])
-        options = ["--platform", f"linux/{machine}"]
-        for flag, values in (("--build-arg", arguments), ("--label", labels)):
-            options += [
-                part for name, value in values.items() for part in (flag, f"{name}={value}")
-            ]
-        for command in _commands(tool, context, tag, layout, options=options, epoch=epoch):
-            _run(command, epoch)
+        options = build_options(recipe, image, bases, machine)
+        has_network = environment.get("BUILDAH_ISOLATION") == "chroot"
+        for command in _commands(
+            tool, context, tag, layout, options=options, epoch=epoch, has_network=has_network
+        ):
+            _run(command, environment)
     return Built(recipe.name, layout, layout_digest(layout), target / "sbom.cdx.json")
+
+
+def build_options(
+    recipe: Recipe, image: Item, bases: Mapping[str, str], machine: str
+) -> list[str]:
+    """What a builder is told beside the folder that it builds from; as in `build_image`."""
+    base = bases[recipe.run_base]
+    arguments = {"BUILD_BASE": bases[BUILD_BASE], "RUN_BASE": base}
+    options = ["--platform", f"linux/{machine}"]
+    for flag, values in (("--build-arg", arguments), ("--label", _labels(image, base))):
+        options += [part for name, value in values.items() for part in (flag, f"{name}={value}")]
+    return options
 
 
 def _labels(image: Item, base: str) -> dict[str, str]:
@@ -366,8 +387,9 @@ def _labels(image: Item, base: str) -> dict[str, str]:
 
 
 def _commands(
-    tool: str, context: Path, tag: str, layout: Path, *, options: Sequence[str], epoch: int
-) -> list[list[str]]:
+    tool: str, context: Path, tag: str, layout: Path, *, options: Sequence[str], epoch: int,
+    has_network: bool,
+) -> list[list[str]]:  # fmt: skip
     options = ["--file", str(context / "Containerfile"), *options]
     if tool == "docker":
         output = f"type=oci,dest={layout},tar=false,rewrite-timestamp=true"
@@ -377,19 +399,19 @@ def _commands(
         ]  # fmt: skip
     # In a container that may make no networks of its own buildah isolates by chroot; nothing in
     # the build asks for the network anyway.
-    network = [] if os.environ.get("BUILDAH_ISOLATION") == "chroot" else ["--network=none"]
+    network = [] if has_network else ["--network=none"]
     verb = "build" if tool == "podman" else "bud"
     build_command = [tool, verb, *options, *network, "--layers=false", "--no-cache",
                      "--timestamp", str(epoch), "--tag", tag, str(context)]  # fmt: skip
     return [build_command, [tool, "push", "--quiet", tag, f"oci:{layout}"]]
 
 
-def _run(command: list[str], epoch: int) -> None:
+def _run(command: list[str], environment: Mapping[str, str]) -> None:
     try:
         done = subprocess.run(
             guarded([shutil.which(command[0]) or command[0], *command[1:]]),
             capture_output=True, text=True, timeout=SECONDS, check=False,
-            env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
+            env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise StackError(f"{command[0]} took longer than {SECONDS // 3600} hours") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -19,8 +20,10 @@ from typing import Final, Protocol
 
 from falaj.engine.guard import guarded
 from falaj.engine.oci import ensure
+from falaj.engine.uplinks import leads_to
 from falaj.policies.model import Settings, read_settings
 from falaj.policies.reading.images import is_allowed, parse
+from falaj.stacks.command import testplane
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.items import Item
@@ -63,13 +66,19 @@ class NotThereError(RegistryError, errors.NotThereError):
 class Crane:
     """The command, with its errors put in words."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        """``path`` is the command. Default: the machine's own, else built once.
+    def __init__(self, path: Path | None = None, *, authority: Path | None = None) -> None:
+        """Make one that can be asked.
+
+        Args:
+            path: the command. Default: the machine's own, else built once.
+            authority: whose certificates are trusted beside this system's. Default: that of the
+                control plane which stacks go to here, where its registry is asked.
 
         Raises:
             EngineError: there is none and it can't be built.
         """
         self._path = path or ensure("crane")
+        self._authority = authority
 
     def digest(self, reference: str) -> str | None:
         """The digest that a reference stands for; None where the registry has no such image.
@@ -163,7 +172,7 @@ class Crane:
     ) -> str:
         try:
             done = subprocess.run(
-                guarded([str(self._path), *arguments]),
+                guarded([str(self._path), *arguments]), env=self._environment(reference, other),
                 capture_output=True, text=True, timeout=seconds, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -175,13 +184,22 @@ class Crane:
             return done.stdout.strip()
         raise explain(done.stderr, reference, other)
 
+    def _environment(self, *references: str) -> dict[str, str] | None:
+        """Variables of the command; None for this process's own."""
+        hosts = [host_of(each) for each in references if each]
+        found = self._authority or next(filter(None, map(testplane.authority_of, hosts)), None)
+        return None if found is None else trusting(found)
+
     def _output(self, reference: str, *arguments: str, most: int) -> bytes:
         """What a command prints, as bytes; one that prints more than ``most`` is ended."""
         with (
             tempfile.TemporaryFile() as said,
             subprocess.Popen(
-                guarded([str(self._path), *arguments]), stdout=subprocess.PIPE, stderr=said
-            ) as process,
+                guarded([str(self._path), *arguments]),
+                env=self._environment(reference),
+                stdout=subprocess.PIPE,
+                stderr=said,
+            ) as process,  # fmt: skip
         ):
             # A registry that is reached and then says nothing must not be waited for for ever.
             late = Timer(QUESTION_SECONDS, process.kill)
@@ -198,6 +216,19 @@ class Crane:
             if status != 0:
                 raise explain(said.read().decode(errors="replace"), reference)
         return found
+
+
+def trusting(authority: Path) -> dict[str, str]:
+    """Variables of a program in Go that trusts an authority beside this system's.
+
+    The system's own are in a file, which stays as it is:
+    https://pkg.go.dev/crypto/x509#SystemCertPool
+
+    Args:
+        authority: the certificate; those in its folder are trusted with it.
+    """
+    folders = (str(authority.parent), os.environ.get("SSL_CERT_DIR", ""))
+    return {**os.environ, "SSL_CERT_DIR": os.pathsep.join(filter(None, folders))}
 
 
 def host_of(reference: str) -> str:
@@ -263,7 +294,7 @@ def packs_settings(project: Project, stack: str | None) -> tuple[Settings, str]:
 def require_in_country(registry: str, settings: Settings, source: str) -> str:
     """The registry's address, if images may be kept there.
 
-    This machine's own addresses are fine: nothing leaves it.
+    This machine's own addresses are fine, and those of its control planes: nothing leaves it.
 
     Args:
         registry: host with port and path, without ``https://``.
@@ -279,7 +310,11 @@ def require_in_country(registry: str, settings: Settings, source: str) -> str:
             f"registry: given {registry!r}; allowed: a host in lower case with port and path, as "
             "registry.example.ae/falaj, without https://"
         )
-    if is_loopback(address) or is_allowed(parse(f"{address}/any"), settings):
+    if (
+        is_loopback(address)
+        or leads_to(_name_of(address))
+        or is_allowed(parse(f"{address}/any"), settings)
+    ):
         return address
     allowed = [f"ECR in {region}" for region in settings.regions("aws")]
     allowed += settings.allowed_registries
@@ -293,13 +328,18 @@ def require_in_country(registry: str, settings: Settings, source: str) -> str:
 
 def is_loopback(address: str) -> bool:
     """Whether a registry's address is this machine's own."""
-    host = re.sub(r":\d+$", "", address.partition("/")[0]).strip("[]")
+    host = _name_of(address)
     if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _name_of(address: str) -> str:
+    """The host of a registry's address, without its port."""
+    return re.sub(r":\d+$", "", address.partition("/")[0]).strip("[]")
 
 
 # Charts that no registry serves: fetched as archives by helm, sent on to a registry by it.

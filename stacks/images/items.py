@@ -28,9 +28,7 @@ from falaj.stacks.errors import StackError
 Kind = Literal["images", "charts"]
 KINDS: Final[tuple[Kind, ...]] = ("images", "charts")
 _KEYS: Final = frozenset({"reference", "digest", "seen"})
-_HEADER: Final = (
-    "# Digests that registries named, written by `falaj images pin`. Commit this file.\n"
-)
+_PINNED: Final = "Digests that registries named, written by `falaj images pin`. Commit this file."
 
 
 class LockError(StackError):
@@ -83,7 +81,8 @@ def load(path: Path) -> Lock:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LockError(
-            f"there is no lock file {path}; write one with: falaj images pin --lock {path}"
+            f"there is no lock file {path}; write one with: falaj images pin --lock {path}\n"
+            "  for real machines of this computer: falaj cluster load"
         ) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
@@ -140,8 +139,10 @@ def _problems(at: str, entry: object) -> Iterator[str]:
             yield f"{at}.digest: given {value!r}; allowed: sha256: and 64 of 0-9 and a-f"
 
 
-def save(path: Path, lock: Lock) -> None:
+def save(path: Path, lock: Lock, about: str = _PINNED) -> None:
     """Write a lock file; a reader at the same time sees the old one or the new one, whole.
+
+    ``about`` is the line at its beginning.
 
     Raises:
         LockError: it can't be written.
@@ -153,7 +154,7 @@ def save(path: Path, lock: Lock) -> None:
         }
         for kind in KINDS
     }
-    text = _HEADER + yaml.safe_dump(content, sort_keys=False, width=1000)
+    text = f"# {about}\n" + yaml.safe_dump(content, sort_keys=False, width=1000)
     try:
         replace_file(path, text, 0o644)
     except OSError as error:

@@ -40,7 +40,13 @@ def test_the_shipped_schema_is_the_one_that_the_settings_make() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=lambda each: each.name
+    "path",
+    sorted(
+        each
+        for glob in ("Pulumi.*.yaml", "templates/*.yaml")
+        for each in (ROOT / "stacks").glob(glob)
+    ),
+    ids=lambda each: each.name,
 )
 def test_shipped_stacks_meet_the_schema(validator: Draft202012Validator, path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import subprocess
 import sys
 import threading
@@ -22,25 +21,14 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from falaj.components.kubernetes.bill_of_materials import images
-from falaj.engine.controlplane import ControlPlane, bases, binaries
+from falaj.engine.controlplane import ControlPlane
 from falaj.engine.controlplane.certificates import Authority
-from falaj.engine.controlplane.registry import with_libraries
-from falaj.engine.controlplane.volumes import PROVISIONER
 from tests.cluster.real.realm import HOST, Realm
 from tests.stacks.conftest import ROOT, Project
 
-CONTROLLERS: Final = ("kueue", "jobset")
-IMAGES: Final = ("falaj-inference", "falaj-training-cpu")
+STACK: Final = "real-cluster"
+"""The stack whose template ships for real machines."""
 FLAVOR: Final = "cpu-x86-64"
-#: What needs programs that can't be had as Go modules, or machines that aren't here.
-LEFT_OUT: Final = (
-    "cert-manager", "external-secrets", "monitoring", "gpu-operator", "network-operator",
-    "trainer", "envoy-gateway", "istio", "keda", "kserve", "opencost", "velero",
-)  # fmt: skip
-DEFINITIONS: Final = (
-    "gateway-api", "cert-manager", "prometheus-operator", "keda", "external-secrets",
-)  # fmt: skip
-_CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _BUILD_SECONDS: Final = 1800
 
 
@@ -61,6 +49,11 @@ class Platform:
     def registry(self) -> str:
         """As this computer reaches it; machines know it as `HOST`."""
         return f"{self.plane.real.registry.address}/falaj"
+
+    @property
+    def lock(self) -> Path:
+        """Where digests of images are."""
+        return self.project.root / "images.real-cluster.lock.yaml"
 
     def write(self, stack: str, config: Mapping[str, Any]) -> None:
         """Write a stack's file."""
@@ -85,121 +78,32 @@ class Platform:
 
     def image(self, name: str) -> str:
         """The reference of an image of ours, as pods name it."""
-        lock = yaml.safe_load((self.project.root / "images.lock.yaml").read_text())["images"]
+        lock = yaml.safe_load(self.lock.read_text())["images"]
         return f"{HOST}/falaj/{images()[name].mirror}@{lock[name]['digest']}"
 
 
-def shipped(stack: str) -> dict[str, Any]:
-    """The settings of a shipped stack, for images of these tests."""
-    text = (ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
+def workloads(platform: Platform, **sections: Any) -> dict[str, Any]:
+    """The settings of a team's shipped stack, with these sections and the images that are here."""
+    text = (ROOT / "stacks" / "Pulumi.onprem-workloads.yaml").read_text(encoding="utf-8")
     config: dict[str, Any] = yaml.safe_load(text)["config"]
-    return {**config, "falaj:images": "images.lock.yaml", "falaj:environment": "development"}
+    for name in ("trainingJobs", "inferenceServices"):
+        config.pop(f"falaj:{name}")
+    own = {f"falaj:{name}": section for name, section in sections.items()}
+    about = {"falaj:images": platform.lock.name, "falaj:environment": "development"}
+    return {**config, **about, **own}
 
 
-def cluster_settings() -> dict[str, Any]:
-    """`onprem-cluster`, small: two machines, two tenants, folders for disks."""
-    config = shipped("onprem-cluster")
-    config.pop("falaj:gateway")
-    folders = {"provisioner": PROVISIONER, "parameters": {}, "evidence": "folders, for tests"}
-    return {
-        **config,
-        "falaj:installation": {
-            "controlPlaneCidrs": ["172.31.0.0/24", "10.96.0.0/16"],
-            "endpointCidrs": ["172.31.0.0/24"],
-            "addons": dict.fromkeys(LEFT_OUT, False),
-        },
-        "falaj:storage": {"classes": {"falaj-block": folders, "falaj-files": folders}},
-        "falaj:queues": {
-            "pools": {FLAVOR: {"nodes": 2, "cpu": 4, "memoryGib": 16}},
-            "tenants": {"acme": {"quotas": {FLAVOR: {"cpu": 8, "memoryGib": 32}}}},
-        },
-        "falaj:tenants": {
-            "acme": {
-                "training": {"cpu": 8, "memoryGib": 32},
-                "serving": {"cpu": 8, "memoryGib": 32},
-            },
-            "bank": {"serving": {"cpu": 1, "memoryGib": 4}},
-        },
-        "falaj:policies": {**config["falaj:policies"], "waivers": "stacks/waivers/real.yaml"},
-    }
-
-
-def write_waivers(root: Path) -> None:
-    """Those of the platform, and one for what is without cert-manager."""
-    waivers = yaml.safe_load((ROOT / "stacks/waivers/platform.yaml").read_text(encoding="utf-8"))
-    waivers["waivers"].append({
-        "id": "REAL-01",
-        "rule": "kubernetes-api-service-tls",
-        "urn": "urn:pulumi:*::falaj::*$kubernetes:*:APIService::platform-kueue:*",
-        "reason": "without cert-manager Kueue signs its certificate itself",
-        "approver": "platform@example.ae",
-        "expires": "2027-11-15",
-    })  # fmt: skip
-    (root / "stacks/waivers/real.yaml").write_text(yaml.safe_dump(waivers))
-
-
-def push_images(realm: Realm, project: Project, folder: Path) -> None:
-    """Build our images on Debian's packages, push them and the controllers, and pin them all."""
-    registry = realm.plane.real.registry
-    built = binaries.ensure(CONTROLLERS)
-    digests = {
-        name: registry.push_program(
-            f"falaj/{images()[name].mirror}",
-            with_libraries("/manager", Path(built[name]) / name),
-            ["/manager"],
-        )
-        for name in CONTROLLERS
-    }
-    path = {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}
-    given: list[str] = []
-    for name in bases.PACKAGES:
-        digest = registry.push(f"falaj/{name}", bases.layer(name), path)
-        given += ["--base", f"{name}={registry.address}/falaj/{name}@{digest}"]
-    folder.mkdir()
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "falaj.stacks.command", "images", "build", *IMAGES, *given,
-            "--tool", "buildah", "--out", str(folder / "out"),
-            "--push", f"{registry.address}/falaj", "--stack", "real-cluster",
-        ],
-        cwd=project.root, env={**project.environment, **_builder(folder)},
-        capture_output=True, text=True, check=False, timeout=_BUILD_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = [line.split(": ") for line in (done.stdout + done.stderr).splitlines()]
-    digests |= {line[0]: line[1] for line in said if line[0] in IMAGES and "sha256:" in line[1]}
-    assert set(digests) == {*CONTROLLERS, *IMAGES}, done.stdout + done.stderr
-    lock = {
-        name: {
-            "reference": f"{images()[name].mirror}:{images()[name].tag}",
-            "digest": digest,
-            "seen": "2026-11-24",
-        }
-        for name, digest in digests.items()
-    }
-    text = yaml.safe_dump({"images": lock, "charts": {}})
-    (project.root / "images.lock.yaml").write_text(text)
-
-
-def _builder(folder: Path) -> dict[str, str]:
-    """Variables of a builder that keeps all it has in a folder."""
-    storage = folder / "storage.conf"
-    storage.write_text(
-        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
-    )
-    return {
-        "CONTAINERS_STORAGE_CONF": str(storage),
-        "BUILDAH_ISOLATION": "chroot",
-    }
-
-
-def trusting(folder: Path, plane: ControlPlane) -> dict[str, str]:
-    """Variables of programs that trust this system's authorities, and the control plane's."""
-    bundle = folder / "authorities.pem"
-    system = Path(os.environ.get("SSL_CERT_FILE", _CERTIFICATES))
-    parts = [each.read_text() for each in (system, plane.files.authority) if each.exists()]
-    bundle.write_text("\n".join(parts))
-    return {"SSL_CERT_FILE": str(bundle)}
+def load_images(platform: Platform) -> None:
+    """Have what pods run built, pushed and pinned, as who started the cluster does."""
+    folder = str(platform.plane.files.folder)
+    words = ("cluster", "load", "--folder", folder, "--stack", STACK)
+    said = platform.falaj(*words, seconds=_BUILD_SECONDS)
+    assert f"made stacks/Pulumi.{STACK}.yaml" in said
+    assert f"4 digests written to {platform.lock}" in said
+    again = platform.falaj(*words)
+    assert again.count("is there: sha256:") == 4, again
+    assert "nothing had to be pushed" in again
+    assert "building" not in again
 
 
 class Operators:

@@ -51,8 +51,7 @@ class Realm:
     def push_base(self, name: str = "base-distroless") -> str:
         """A Python and nothing else, which probes are written in; its reference."""
         if name not in self.images:
-            settings = {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}
-            digest = self.plane.real.registry.push(f"falaj/{name}", bases.layer(name), settings)
+            digest = self.plane.real.registry.push(f"falaj/{name}", bases.image(name))
             self.images[name] = f"{HOST}/falaj/{name}@{digest}"
         return self.images[name]
 

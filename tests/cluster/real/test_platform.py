@@ -1,7 +1,7 @@
 """A platform whose controllers, trainings and services are containers on real machines.
 
-`onprem-cluster` in a small size, with Kueue and JobSet as pods under the platform's policies. The
-images are those that `falaj images build` makes; everything is pulled by digest from the registry
+The stack `real-cluster` as it ships: Kueue and JobSet are pods under the platform's policies. The
+images are those that `falaj cluster load` makes; everything is pulled by digest from the registry
 beside the control plane.
 """
 
@@ -18,23 +18,21 @@ from typing import Any
 
 import pytest
 
-from falaj.engine.controlplane.addons import BARE_DEFINITIONS
+from falaj.engine.controlplane.addons import REAL_DEFINITIONS
 from falaj.engine.controlplane.objects import wait_for
+from falaj.sandbox.activation import CLUSTER_VARIABLE
 from tests.cluster.real.platform import (
-    DEFINITIONS,
     FLAVOR,
+    STACK,
     Operators,
     Platform,
     claims,
-    cluster_settings,
+    load_images,
     module,
     packed,
-    push_images,
-    shipped,
     tenants_pod,
     token,
-    trusting,
-    write_waivers,
+    workloads,
 )
 from tests.cluster.real.realm import probe, realm_with
 from tests.ports import free_port
@@ -54,32 +52,17 @@ def platform(
     (folder / "home").mkdir()
     project = Project(copy_project(folder / "project"), folder / "home", "local", free_port())
     with (
-        realm_with(folder / "plane", machines=2, crds=BARE_DEFINITIONS) as realm,
+        realm_with(folder / "plane", machines=2, crds=REAL_DEFINITIONS) as realm,
         pytest.MonkeyPatch.context() as patched,
     ):
         made = Platform(realm, project, folder)
-        for name, value in trusting(folder, realm.plane).items():
-            patched.setenv(name, value)
+        patched.setenv(CLUSTER_VARIABLE, str(realm.plane.kubeconfig))
         patched.setenv("FALAJ_CHARTS", str(charts_of_modules))
         patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
-        settings = cluster_settings()
-        settings["falaj:policies"]["allowedRegistries"].append(realm.plane.real.registry.address)
-        write_waivers(project.root)
-        made.write("real-cluster", settings)
-        push_images(realm, project, folder / "images")
-        made.up("real-cluster")
-        realm.plane.define(*DEFINITIONS)
+        load_images(made)
+        made.up(STACK)
         yield made
         project.sweep()
-        shutil.rmtree(folder / "images", ignore_errors=True)
-
-
-def workloads(platform: Platform, **sections: Any) -> dict[str, Any]:
-    config = shipped("onprem-workloads")
-    for name in ("trainingJobs", "inferenceServices"):
-        config.pop(f"falaj:{name}")
-    config["falaj:policies"]["allowedRegistries"].append(platform.plane.real.registry.address)
-    return {**config, **{f"falaj:{name}": section for name, section in sections.items()}}
 
 
 def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> None:
@@ -93,7 +76,7 @@ def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> No
             [container] = each["spec"]["containers"]
             assert "@sha256:" in container["image"]
             assert not container["securityContext"]["allowPrivilegeEscalation"]
-    assert "created" not in platform.up("real-cluster").partition("resources: ")[2].split("\n")[0]
+    assert "created" not in platform.up(STACK).partition("resources: ")[2].split("\n")[0]
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from falaj.engine import debian
 from falaj.engine.commands import run
-from falaj.engine.controlplane import prerequisites, start
+from falaj.engine.controlplane import addons, prerequisites, start
 from falaj.engine.errors import EngineError
 from falaj.stacks.command import cluster
 
@@ -125,6 +126,52 @@ def test_where_they_cant_be_real_they_are_simulated(
     told = capsys.readouterr().err
     assert "warning: on Debian, as root: apt-get install runc" in told
     assert "warning: machines are simulated: this computer lacks the command runc" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "controllers", "definitions", "webhooks"),
+    [
+        ([], cluster.CONTROLLERS, (), True),
+        (["--bare"], (), addons.BARE_DEFINITIONS, False),
+        (["--real", "2"], (), addons.REAL_DEFINITIONS, True),
+        (["--real", "2", "--controllers", "kueue"], ("kueue",), addons.REAL_DEFINITIONS, True),
+        (["--real", "2", "--crds", "keda"], (), ("keda",), True),
+    ],
+)
+def test_what_runs_beside_a_control_plane_depends_on_its_machines(
+    words: list[str], controllers: tuple[str, ...], definitions: tuple[str, ...], *,
+    webhooks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    started: list[tuple[Any, ...]] = []
+
+    def begin(
+        folder: Path, nodes: str, beside: Sequence[str], *, crds: Sequence[str], webhooks: bool,
+        real: int, **_: Any,
+    ) -> Any:  # fmt: skip
+        started.append((beside, crds, webhooks))
+        registry = SimpleNamespace(address="10.251.0.2:443")
+        machines = [f"real-{each}" for each in range(real)]
+        return SimpleNamespace(
+            kubeconfig=folder / "kubeconfig",
+            files=SimpleNamespace(authority=folder / "ca.crt"),
+            real=SimpleNamespace(names=machines, registry=registry),
+        )
+
+    added: list[Path] = []
+
+    def add(names: Sequence[str], folder: Path) -> list[Any]:
+        added.append(folder)
+        return []
+
+    monkeypatch.setattr(prerequisites, "install_missing", list)
+    monkeypatch.setattr(prerequisites, "lacking", list)
+    monkeypatch.setattr(cluster, "start", begin)
+    monkeypatch.setattr(cluster.library, "add", add)
+    given = ["up", *words, "--folder", str(tmp_path)]
+    assert run(cluster.cluster, "falaj cluster", given) == 0
+    assert started == [(controllers, definitions, webhooks)]
+    # Who brings a whole platform needs its charts.
+    assert bool(added) is (words != [])
 
 
 @pytest.mark.parametrize("number", ["-1", "9", "two"])

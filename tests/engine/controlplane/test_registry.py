@@ -13,14 +13,14 @@ import pytest
 from falaj.engine import debian
 from falaj.engine.controlplane import bases
 from falaj.engine.controlplane.certificates import Authority
-from falaj.engine.controlplane.registry import Registry, with_libraries
+from falaj.engine.controlplane.registry import Image, Registry, with_libraries
 from falaj.engine.errors import EngineError
 
 
 def test_where_no_registry_answers_it_is_said(tmp_path: Path) -> None:
     here = Registry("127.0.0.1:1", _authority(tmp_path))
     with pytest.raises(EngineError, match=r"the registry 127\.0\.0\.1:1 can't be reached"):
-        here.push("falaj/base", b"", {})
+        here.push("falaj/base", Image.of(b"", {}))
 
 
 def test_a_program_comes_with_what_it_is_linked_to() -> None:
