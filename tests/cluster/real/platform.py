@@ -168,14 +168,14 @@ class Operators:
         }
 
 
-def packed(project: Project, ring: Path) -> str:
+def packed(project: Project, ring: Path, *more: str) -> str:
     """A key ring, as its entry in the secret store has it."""
-    return module(project, "registry", "keyring", "pack", "--path", str(ring))
+    return module(project, "registry", "keyring", "pack", "--path", str(ring), *more)
 
 
-def token(project: Project, issuer: str, audience: str) -> str:
-    """A token of a caller."""
-    key = str(project.site / "keyring" / "tokens.pem")
+def token(project: Project, ring: Path, issuer: str, audience: str) -> str:
+    """A token of a caller, by a key ring that makes tokens."""
+    key = str(ring / "tokens.pem")
     return module(
         project, "inference", "token", "--key", key, "--issuer", issuer, "--audience", audience,
         "--subject", "scoring", "--scope", "predict",

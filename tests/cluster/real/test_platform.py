@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from falaj.engine.controlplane.addons import REAL_DEFINITIONS
+from falaj.engine.controlplane.machine_network import MACHINES
 from falaj.engine.controlplane.objects import wait_for
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from tests.cluster.real.platform import (
@@ -146,26 +147,74 @@ def events(platform: Platform, pods: dict[str, str]) -> list[dict[str, Any]]:
     return [json.loads(each) for each in lines if each.startswith("{") and each.endswith("}")]
 
 
-def test_a_gang_on_two_machines_goes_on_where_it_was_killed(
-    platform: Platform, ring: Path, dataset: str
-) -> None:
-    with Operators(platform.plane, {"acme/training-keys": packed(platform.project, ring)}):
-        train(platform, dataset)
-    run = volume(platform, "runs") / "digits"
-    assert {path.name for path in run.glob("*.sealed")} == {"checkpoint.sealed", "model.sealed"}
-    assert not list(run.glob("*.pt*"))
+MODEL = "digits"
 
 
-def train(platform: Platform, dataset: str) -> None:
-    """Two pods train; one of them is taken away, and the gang goes on."""
+@pytest.fixture(scope="module")
+def keys(platform: Platform, ring: Path) -> Generator[None]:
+    """The secret store's entries of the team's ring: for who trains and serves, and who signs."""
+    entries = {
+        "acme/training-keys": packed(platform.project, ring),
+        "acme/publishing-keys": packed(platform.project, ring, "--signs"),
+    }
+    with Operators(platform.plane, entries):
+        yield
+
+
+def training(platform: Platform, dataset: str, epochs: int, **publish: Any) -> None:
+    """Bring the team's stack up with a job of two pods that publishes what it trained."""
     job = {
         "keySecret": "acme/training-keys",
         "dataset": dataset, "data": "data", "checkpoints": "runs", "flavor": FLAVOR, "nodes": 2,
         "cpus": 0.5, "memoryGib": 2, "sharedMemoryGib": 0.5, "scratchGib": 1,
-        "arguments": ["--epochs", str(EPOCHS), "--patience", str(EPOCHS), "--threads", "1"],
+        "arguments": ["--epochs", str(epochs), "--patience", str(epochs), "--threads", "1"],
+        "publish": {
+            "model": MODEL, "keySecret": "acme/publishing-keys", "leastAccuracy": 0.8,
+            "cpus": 0.5, "memoryGib": 2, "scratchGib": 1,
+            "registryCidrs": [f"{MACHINES[1]}/32"],
+            "registryAuthority": platform.plane.files.authority.read_text(),
+            **publish,
+        },
     }  # fmt: skip
     platform.write("real-training", workloads(platform, trainingJobs={"digits": job}))
     platform.up("real-training")
+
+
+def of_publication(platform: Platform) -> list[dict[str, Any]]:
+    """The pods that judge, sign and send."""
+    key = "jobset.sigs.k8s.io/replicatedjob-name"
+    return [
+        each for each in platform.plane.objects.list("v1", "Pod", TRAINING)
+        if each["metadata"].get("labels", {}).get(key) == "publish"
+    ]  # fmt: skip
+
+
+def delivered(platform: Platform, version: int) -> dict[str, Any]:
+    """Wait until a version was delivered; what its pod said of it."""
+
+    def said() -> dict[str, Any] | None:
+        for pod in of_publication(platform):
+            name = pod["metadata"]["name"]
+            assert pod["status"].get("phase") != "Failed", [
+                platform.realm.log(name, TRAINING, container=each)
+                for each in ("keys", "optimise", "signing-keys", "publish")
+            ]
+            lines = platform.realm.log(name, TRAINING, container="publish").splitlines()
+            for line in lines:
+                if line.startswith("{") and json.loads(line)["version"] == version:
+                    return json.loads(line)
+        return None
+
+    wait_for(lambda: said() is not None, f"version {version} is delivered", 300)
+    found = said()
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained(platform: Platform, dataset: str, keys: None) -> dict[str, Any]:
+    """Two pods train, one of them is taken away, the gang goes on, and version 1 is delivered."""
+    training(platform, dataset, EPOCHS)
 
     def epoch(attempt: int) -> int:
         return max(
@@ -184,6 +233,7 @@ def train(platform: Platform, dataset: str) -> None:
     assert len(set(pods.values())) == 2, pods
     [second] = [each for each in pods if each.startswith("digits-node-0-1-")]
     reached = epoch(0)
+    assert of_publication(platform) == []
     platform.realm.api.delete_namespaced_pod(second, TRAINING, grace_period_seconds=0)
 
     def finished() -> bool:
@@ -192,12 +242,47 @@ def train(platform: Platform, dataset: str) -> None:
 
     wait_for(finished, "the gang is done", 300)
     told = events(platform, gang(platform, 1))
+    return {"reached": reached, "told": told, "version": delivered(platform, 1)}
+
+
+def test_a_gang_on_two_machines_goes_on_where_it_was_killed(
+    platform: Platform, trained: dict[str, Any]
+) -> None:
+    told = trained["told"]
     assert told[0]["event"] == "resume"
-    assert reached - 2 <= told[0]["epoch"] < EPOCHS, told[0]
+    assert trained["reached"] - 2 <= told[0]["epoch"] < EPOCHS, told[0]
     assert told[0]["epoch"] > 0
     assert told[-1]["epoch"] == EPOCHS
     assert told[-1]["accuracy"] > 0.9
-    platform.down("real-training")
+    run = volume(platform, "runs") / "digits"
+    assert {path.name for path in run.glob("*.sealed")} == {"checkpoint.sealed", "model.sealed"}
+    assert not list(run.glob("*.pt*"))
+
+
+def test_what_the_gang_trained_is_signed_and_in_the_registry(
+    platform: Platform, ring: Path, trained: dict[str, Any]
+) -> None:
+    assert trained["version"]["created"]
+    words = ("--stack", STACK, "--json")
+    listed = platform.falaj("models", "aliases", platform.registry, MODEL, *words, "--verify-key",
+                            str(ring / "signing.pub.pem"))  # fmt: skip
+    [alias] = json.loads(listed)["aliases"]
+    assert (alias["alias"], alias["version"], alias["expired"]) == ("candidate", 1, False)
+    assert alias["image"] == trained["version"]["packageDigest"]
+    verified = platform.falaj("models", "verify", platform.registry, MODEL, *words, "--keyring",
+                              str(ring))  # fmt: skip
+    assert json.loads(verified)["version"] == 1
+    jobs = platform.plane.objects.list("jobset.x-k8s.io/v1alpha2", "JobSet", TRAINING)
+    wait_for(
+        lambda: any(
+            each["type"] == "Completed" and each["status"] == "True"
+            for each in platform.plane.objects.get(
+                "jobset.x-k8s.io/v1alpha2", "JobSet", jobs[0]["metadata"]["name"], TRAINING
+            )["status"]["conditions"]
+        ),
+        "the set of jobs is done",
+        60,
+    )
 
 
 _ASK = """
@@ -228,29 +313,29 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def served(platform: Platform) -> Generator[dict[str, Any]]:
-    """Version 1 of a model of this machine, published and served; its service's settings."""
-    platform.project.configure(training={"epochs": 4})
-    platform.project.up()
+def served(platform: Platform, ring: Path, trained: dict[str, Any]) -> dict[str, Any]:
+    """Version 1, which the cluster trained and published, is served; its service's settings."""
     service = {
-        "model": "digits", "packageName": "models/digits", "keySecret": "acme/model-keys",
+        "model": MODEL, "packageName": f"models/{MODEL}", "keySecret": "acme/training-keys",
         "tokenIssuer": ISSUER, "cpus": 0.5, "memoryMib": 512, "minReplicas": 1,
         "callers": [{"namespace": SERVING, "serviceAccount": "scoring"}],
         "versions": [{"version": 1, "weight": 100, "packageDigest": f"sha256:{'0' * 64}",
                       "keysDigest": f"sha256:{'0' * 64}"}],
     }  # fmt: skip
     platform.write("real-serving", workloads(platform, inferenceServices={"digits": service}))
-    publish(platform)
     account = {"name": "scoring", "namespace": SERVING}
     platform.plane.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
-    own = platform.project.site / "keyring"
-    with Operators(platform.plane, {"acme/model-keys": packed(platform.project, own)}):
-        platform.up("real-serving")
-        yield service
+    serve_candidate(platform, ring)
+    return service
 
 
-def publish(platform: Platform) -> None:
-    platform.falaj("publish", platform.registry, "--for", "real-serving", "--pin")
+def serve_candidate(platform: Platform, ring: Path) -> None:
+    """Let the service have what the alias stands for, and bring it up."""
+    platform.falaj(
+        "models", "pin", platform.registry, MODEL, "--alias", "candidate", "--verify-key",
+        str(ring / "signing.pub.pem"), "--stack", "real-serving",
+    )  # fmt: skip
+    platform.up("real-serving")
 
 
 def caller(platform: Platform, name: str, namespace: str, token: str, program: str) -> None:
@@ -269,15 +354,15 @@ def answers(platform: Platform, name: str, namespace: str) -> list[list[Any]]:
     return [json.loads(each) for each in lines if each.startswith("[") and each.endswith("]")]
 
 
-def valid(platform: Platform) -> str:
-    return token(platform.project, ISSUER, "falaj:acme:digits")
+def valid(platform: Platform, ring: Path) -> str:
+    return token(platform.project, ring, ISSUER, "falaj:acme:digits")
 
 
 def test_who_may_call_gets_answers_and_nobody_else(
-    platform: Platform, served: dict[str, Any]
+    platform: Platform, ring: Path, served: dict[str, Any]
 ) -> None:
-    right = valid(platform)
-    wrong = token(platform.project, ISSUER, "falaj:bank:digits")
+    right = valid(platform, ring)
+    wrong = token(platform.project, ring, ISSUER, "falaj:bank:digits")
     for name, namespace, given in (
         ("scoring", SERVING, right),
         ("nameless", SERVING, ""),
@@ -296,14 +381,13 @@ def test_who_may_call_gets_answers_and_nobody_else(
 
 
 def test_another_version_takes_over_without_a_failed_request(
-    platform: Platform, served: dict[str, Any]
+    platform: Platform, ring: Path, dataset: str, served: dict[str, Any]
 ) -> None:
-    caller(platform, "always", SERVING, valid(platform), _ALWAYS)
+    caller(platform, "always", SERVING, valid(platform, ring), _ALWAYS)
     wait_for(lambda: answers(platform, "always", SERVING), "the first is answered", 60)
-    platform.project.configure(training={"epochs": 6})
-    platform.project.up()
-    publish(platform)
-    platform.up("real-serving")
+    training(platform, dataset, 12)
+    assert delivered(platform, 2)["created"]
+    serve_candidate(platform, ring)
     wait_for(
         lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers", 60
     )
@@ -315,9 +399,28 @@ def test_another_version_takes_over_without_a_failed_request(
     platform.realm.api.delete_namespaced_pod("always", SERVING, grace_period_seconds=1)
 
 
+def test_a_model_that_does_not_pass_the_gate_is_not_delivered(
+    platform: Platform, dataset: str, ring: Path, served: dict[str, Any]
+) -> None:
+    training(platform, dataset, 1, leastAccuracy=0.99)
+
+    def failed() -> str:
+        for pod in of_publication(platform):
+            if pod["status"].get("phase") == "Failed":
+                return platform.realm.log(pod["metadata"]["name"], TRAINING, container="optimise")
+        return ""
+
+    wait_for(lambda: bool(failed()), "the gate refuses", 240)
+    assert "doesn't pass the gate: held-out accuracy" in failed()
+    listed = platform.falaj("models", "list", platform.registry, MODEL, "--json", "--stack", STACK)
+    [model] = json.loads(listed)["models"]
+    assert len(model["versions"]) == 2
+
+
 def test_nothing_of_it_is_left_but_what_is_the_teams(
     platform: Platform, served: dict[str, Any]
 ) -> None:
+    platform.down("real-training")
     platform.down("real-serving")
     left = platform.plane.objects.list("apps/v1", "Deployment", SERVING)
     assert left == []
