@@ -11,6 +11,8 @@ The program is started three times: it joins the machine's control groups, becom
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import shutil
@@ -117,11 +119,42 @@ def make_group(group: str) -> None:
 
 
 def remove_group(group: str) -> None:
-    """Remove a control group with all below it, once their processes have ended."""
+    """Remove a control group with all below it; what still runs in it is ended.
+
+    A container that was just starting outlives the first process of its machine by a moment.
+
+    Raises:
+        EngineError: something in it doesn't end.
+    """
+    until = time.monotonic() + _END_SECONDS
     for hierarchy in hierarchies():
         above = CONTROL_GROUPS / hierarchy / group
-        for folder, _, _ in os.walk(above, topdown=False):
-            Path(folder).rmdir()
+        while left := _remove_folders(above):
+            if time.monotonic() > until:
+                raise EngineError(f"processes in {left[0]} don't end; see its cgroup.procs")
+            for folder in left:
+                for number in (folder / "cgroup.procs").read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(number), signal.SIGKILL)
+            time.sleep(0.1)
+
+
+_END_SECONDS: Final = 20
+
+
+def _remove_folders(above: Path) -> list[Path]:
+    """Remove folders of groups from below; those that are in use are left and returned."""
+    left: list[Path] = []
+    for name, _, _ in os.walk(above, topdown=False):
+        folder = Path(name)
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
+                raise
+            if error.errno == errno.EBUSY:
+                left.append(folder)
+    return left
 
 
 # What its programs read.

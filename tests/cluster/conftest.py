@@ -15,11 +15,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from falaj.engine.controlplane import ControlPlane, binaries, start
+from falaj.engine.controlplane.binaries import CONTROLLERS
 from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.gobuild import module_folders
 from falaj.engine.progress import to_stderr
 from falaj.sandbox.charts import library
-from falaj.stacks.command.cluster import CONTROLLERS
 from tests.cluster.leftovers import restored
 from tests.cluster.residency_cases import RESIDENCY
 from tests.cluster.residency_cluster import residence

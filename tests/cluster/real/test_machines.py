@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Generator
@@ -12,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from falaj.engine.controlplane import stop, volumes
+from falaj.engine.controlplane import machine, stop, volumes
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, hierarchies
 from falaj.engine.controlplane.machine_network import NAMESPACES
 from falaj.engine.controlplane.machines import is_ready
@@ -319,3 +321,15 @@ def _processes(name: str) -> list[str]:
     """What runs in a control plane's groups."""
     groups = (CONTROL_GROUPS / hierarchies()[0] / name).rglob("cgroup.procs")
     return [line for each in groups for line in each.read_text().split()]
+
+
+def test_a_process_that_is_left_does_not_keep_a_group() -> None:
+    group = f"falaj-test-{secrets.token_hex(3)}/real-1/pod"
+    machine.make_group(group)
+    with subprocess.Popen(["sleep", "60"]) as left:
+        for hierarchy in hierarchies():
+            (CONTROL_GROUPS / hierarchy / group / "cgroup.procs").write_text(str(left.pid))
+        machine.remove_group(group.partition("/")[0])
+        assert left.wait(timeout=10) == -signal.SIGKILL
+    for hierarchy in hierarchies():
+        assert not (CONTROL_GROUPS / hierarchy / group.partition("/")[0]).exists()
