@@ -127,6 +127,7 @@ def prepare(
         authority.client("kube-apiserver-kubelet-client", (MASTERS,), file="kubelet-client")
         authority.client("system:kube-proxy", (), file="kube-proxy-client")
         authority.client("falaj-network-policies", (), file="network-policies-client")
+        Authority(files.front_proxy, processes.FRONT_PROXY).client(processes.FRONT_PROXY)
     service_account_keys(files.certificates)
     for file, user, groups in (
         (ADMIN, "falaj-admin", (MASTERS,)),

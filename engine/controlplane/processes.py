@@ -25,6 +25,8 @@ from falaj.engine.guard import guarded
 # Files that the control plane's components read: access, audit, encryption, scheduling.
 
 CLUSTER = "falaj-test"
+FRONT_PROXY = "front-proxy"
+"""Who the API server is for APIs that pods serve; only its own authority can say so."""
 SECRETBOX_KEY_BYTES = 32
 """https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#providers"""
 CALLS_PER_SECOND = 1000
@@ -233,12 +235,21 @@ class Files:
 
     def pair(self, name: str) -> Pair:
         """A certificate and its key."""
-        return Pair(self.certificates / f"{name}.crt", self.certificates / f"{name}.key")
+        return _pair(self.certificates, name)
+
+    @property
+    def front_proxy(self) -> Path:
+        """Folder of the authority that the API server has for asking APIs which pods serve."""
+        return self.certificates / FRONT_PROXY
 
     @property
     def authority(self) -> Path:
         """The authority's certificate."""
         return self.certificates / "ca.crt"
+
+
+def _pair(folder: Path, name: str) -> Pair:
+    return Pair(folder / f"{name}.crt", folder / f"{name}.key")
 
 
 def etcd(binary: Path, files: Files, ports: Ports) -> list[str]:
@@ -316,7 +327,7 @@ def _alone() -> list[str]:
 
 
 def _among_machines(files: Files, address: str) -> list[str]:
-    kubelets = files.pair("kubelet-client")
+    kubelets, proxy = files.pair("kubelet-client"), _pair(files.front_proxy, FRONT_PROXY)
     return [
         "--bind-address=0.0.0.0",  # of a network namespace of its own
         f"--advertise-address={address}",
@@ -326,6 +337,15 @@ def _among_machines(files: Files, address: str) -> list[str]:
         f"--kubelet-client-key={kubelets.key}",
         f"--kubelet-certificate-authority={files.authority}",
         "--kubelet-preferred-address-types=InternalIP",
+        # APIs that pods serve know by this who asks:
+        # https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/
+        f"--requestheader-client-ca-file={_pair(files.front_proxy, 'ca').certificate}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={proxy.certificate}",
+        f"--proxy-client-key-file={proxy.key}",
     ]
 
 

@@ -80,6 +80,22 @@ def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> No
     assert "created" not in platform.up(STACK).partition("resources: ")[2].split("\n")[0]
 
 
+def test_an_api_that_pods_serve_is_asked_by_the_api_server(platform: Platform) -> None:
+    """Else no namespace could ever be deleted."""
+
+    def available() -> bool:
+        states = [
+            condition["status"]
+            for each in platform.plane.objects.list("apiregistration.k8s.io/v1", "APIService")
+            if "visibility.kueue.x-k8s.io" in each["metadata"]["name"]
+            for condition in each.get("status", {}).get("conditions", [])
+            if condition["type"] == "Available"
+        ]
+        return len(states) == 2 and set(states) == {"True"}
+
+    wait_for(available, "Kueue's own API is available", 60)
+
+
 @pytest.fixture(scope="module")
 def ring(platform: Platform) -> Path:
     """A key ring of the team's, outside of the cluster."""
@@ -426,3 +442,13 @@ def test_nothing_of_it_is_left_but_what_is_the_teams(
     assert left == []
     pods = platform.plane.objects.list("v1", "Pod", SERVING)
     assert not [each for each in pods if each["metadata"]["name"].startswith("digits-")]
+
+
+def test_the_platform_goes_with_the_namespaces_of_its_tenants(
+    platform: Platform, served: dict[str, Any]
+) -> None:
+    platform.down(STACK)
+    for kind in ("Namespace", "APIService"):
+        group = "v1" if kind == "Namespace" else "apiregistration.k8s.io/v1"
+        names = [each["metadata"]["name"] for each in platform.plane.objects.list(group, kind)]
+        assert not [each for each in names if "acme" in each or "bank" in each or "kueue" in each]
