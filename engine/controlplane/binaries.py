@@ -23,6 +23,8 @@ from falaj.engine.versions import Version
 
 MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"
+#: Of a platform: they run beside the control plane, or as pods on real machines.
+CONTROLLERS = ("kueue", "jobset")
 #: What real machines need.
 REAL = ("kubelet", "containerd", "network-policies", "registry", "pause", "coredns")
 #: What tests run beside a control plane or ask.

@@ -23,10 +23,6 @@ from falaj.stacks.command.options import named_stack, project_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-CONTROLLERS: Final = ("kueue", "jobset")
-"""A platform's controllers that are built from Go modules: they run beside the control plane, or
-as pods on real machines."""
-
 _STACK: Final = "real-cluster"
 """The stack that ships for real machines: a template of that name."""
 
@@ -69,7 +65,7 @@ def cluster() -> None:
 
 
 @cluster.command()
-@_controllers(CONTROLLERS, f"Default: {','.join(CONTROLLERS)}.")
+@_controllers(binaries.CONTROLLERS, f"Default: {','.join(binaries.CONTROLLERS)}.")
 @click.option("--crds", is_flag=True, help="What tests need beside them, too.")
 def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     """Build what isn't there yet, and install what real machines need where we may."""
@@ -86,8 +82,8 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
 @_folder
 @_controllers(
     None,
-    f"What runs beside it (default: {','.join(CONTROLLERS)}; with --real none, as a platform's "
-    "are pods there).",
+    f"What runs beside it (default: {','.join(binaries.CONTROLLERS)}; with --real none, as a "
+    "platform's are pods there).",
 )
 @click.option("--nodes", metavar="POOL=COUNT,…", default="", help="Such as h200=64,cpu=20.")
 @click.option(
@@ -144,7 +140,7 @@ def up(
         found = library.add((), library.folder())
         click.echo(f"charts for stacks of the sandbox: {', '.join(each.name for each in found)}")
     if controllers is None:
-        controllers = () if real else CONTROLLERS
+        controllers = () if real else binaries.CONTROLLERS
     definitions = addons.REAL_DEFINITIONS if real else addons.BARE_DEFINITIONS if bare else ()
     plane = start(
         folder,

@@ -20,7 +20,6 @@ from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record, Settings
 from falaj.engine.controlplane.registry import Image, Registry, with_libraries
 from falaj.engine.progress import Report
-from falaj.stacks.command.cluster import CONTROLLERS
 from falaj.stacks.command.console import say
 from falaj.stacks.command.images import push_image
 from falaj.stacks.command.options import the_project
@@ -35,7 +34,7 @@ from falaj.stacks.settings.cloud import InClusterSettings
 
 OURS: Final = tuple(name for name, each in RECIPES.items() if each.run_base in bases.PACKAGES)
 """Our own images that stand on Debian's packages alone; others need CUDA."""
-NAMES: Final = (*CONTROLLERS, *OURS)
+NAMES: Final = (*binaries.CONTROLLERS, *OURS)
 _ABOUT: Final = "Digests in the registry beside a control plane, written by `falaj cluster load`."
 _MACHINE: Final = "amd64"
 _PROGRAM: Final = "/manager"
@@ -138,7 +137,8 @@ def require_builder() -> None:
     if shutil.which(BUILDER) is None:
         raise StackError(
             f"{BUILDER} is missing, which builds {' and '.join(OURS)}; on Debian, as root: "
-            f"apt-get install {BUILDER}\n  without it: falaj cluster load {' '.join(CONTROLLERS)}"
+            f"apt-get install {BUILDER}\n"
+            f"  without it: falaj cluster load {' '.join(binaries.CONTROLLERS)}"
         )
 
 
@@ -166,7 +166,7 @@ class Loader:
         found: dict[str, str] = {}
         for number, name in enumerate(names, 1):
             label = f"[{number}/{len(names)}] {name}"
-            make = self._controller if name in CONTROLLERS else self._ours
+            make = self._controller if name in binaries.CONTROLLERS else self._ours
             digest = make(known[name], label)
             if digest is not None:
                 found[name] = digest

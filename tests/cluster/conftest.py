@@ -19,7 +19,6 @@ from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.gobuild import module_folders
 from falaj.engine.progress import to_stderr
 from falaj.sandbox.charts import library
-from falaj.stacks.command.cluster import CONTROLLERS
 from tests.cluster.leftovers import restored
 from tests.cluster.residency_cases import RESIDENCY
 from tests.cluster.residency_cluster import residence
@@ -64,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def control_plane() -> Generator[ControlPlane]:
     """A control plane as `make cluster` starts it, without nodes: a test says which it needs."""
-    with start(controllers=CONTROLLERS) as plane:
+    with start(controllers=binaries.CONTROLLERS) as plane:
         yield plane
 
 

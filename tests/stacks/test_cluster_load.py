@@ -22,6 +22,7 @@ import yaml
 
 from falaj.engine import debian
 from falaj.engine.controlplane import bases, binaries
+from falaj.engine.controlplane.binaries import CONTROLLERS
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record, Settings
@@ -31,7 +32,6 @@ from falaj.policies.rules import all_rules
 from falaj.policies.waivers import read_waivers
 from falaj.stacks.command import loading, testplane
 from falaj.stacks.command.__main__ import main
-from falaj.stacks.command.cluster import CONTROLLERS
 from falaj.stacks.images import crane
 from falaj.stacks.images.build import Built
 from falaj.stacks.images.items import load

@@ -14,7 +14,7 @@ import pytest
 
 from falaj.engine import debian
 from falaj.engine.commands import run
-from falaj.engine.controlplane import addons, prerequisites, start
+from falaj.engine.controlplane import addons, binaries, prerequisites, start
 from falaj.engine.errors import EngineError
 from falaj.stacks.command import cluster
 
@@ -131,7 +131,7 @@ def test_where_they_cant_be_real_they_are_simulated(
 @pytest.mark.parametrize(
     ("words", "controllers", "definitions", "webhooks"),
     [
-        ([], cluster.CONTROLLERS, (), True),
+        ([], binaries.CONTROLLERS, (), True),
         (["--bare"], (), addons.BARE_DEFINITIONS, False),
         (["--real", "2"], (), addons.REAL_DEFINITIONS, True),
         (["--real", "2", "--controllers", "kueue"], ("kueue",), addons.REAL_DEFINITIONS, True),
