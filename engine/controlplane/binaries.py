@@ -23,7 +23,7 @@ from falaj.engine.versions import Version
 
 MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"
-#: What places gangs: beside a control plane, or as pods on real machines.
+#: Of a platform: they run beside the control plane, or as pods on real machines.
 CONTROLLERS = ("kueue", "jobset")
 #: What real machines need.
 REAL = ("kubelet", "containerd", "network-policies", "registry", "pause", "coredns")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
@@ -227,12 +226,15 @@ def load_images(
         loading.require_builder()
     loader = loading.Loader(target, below, say, wheels, dry_run)
     digests = loader.load(wanted)
+    changed = file.changed(digests, loader)
     if dry_run:
-        say(f"would be written: {path}" if loader.is_changed else f"{path} would stay as it is")
+        stays = changed is None and not loader.is_changed
+        say(f"{path} would stay as it is" if stays else f"would be written: {path}")
         return 0
-    is_written = file.write(digests, loader, datetime.now(UTC).date().isoformat())
+    if changed is not None:
+        file.write(changed)
     done = "something was pushed" if loader.is_changed else "nothing had to be pushed"
-    say(f"\n{done}; {len(digests)} digests {'written to' if is_written else 'are in'} {path}")
+    say(f"\n{done}; {len(digests)} digests {'written to' if changed else 'are in'} {path}")
     return 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -303,14 +304,15 @@ class LockFile:
                 )
         return lock
 
-    def write(self, digests: Mapping[str, str], loader: Loader, today: str) -> bool:
-        """Write digests of images that were loaded; whether that changed the file.
+    def changed(self, digests: Mapping[str, str], loader: Loader) -> Lock | None:
+        """What the file has to be for digests of images that were loaded; None where it is so.
 
         Raises:
-            StackError: it can't be used or written.
+            StackError: as `require_ours`.
         """
         old = self.require_ours(tuple(digests))
         known = _images(tuple(digests))
+        today = datetime.now(UTC).date().isoformat()
         entries = dict(old.images)
         for name, digest in digests.items():
             entry = Locked(loader.reference(known[name]), digest, today)
@@ -318,7 +320,8 @@ class LockFile:
             if had is None or (had.reference, had.digest) != (entry.reference, digest):
                 entries[name] = entry
         new = Lock(entries, old.charts)
-        if new == old and self.path.exists():
-            return False
-        save(self.path, new, _ABOUT)
-        return True
+        return None if new == old else new
+
+    def write(self, lock: Lock) -> None:
+        """Write what it has to be. Raises StackError where it can't be written."""
+        save(self.path, lock, _ABOUT)

@@ -15,7 +15,6 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from falaj.engine.controlplane import ControlPlane, binaries, start
-from falaj.engine.controlplane.binaries import CONTROLLERS
 from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.gobuild import module_folders
 from falaj.engine.progress import to_stderr
@@ -64,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def control_plane() -> Generator[ControlPlane]:
     """A control plane as `make cluster` starts it, without nodes: a test says which it needs."""
-    with start(controllers=CONTROLLERS) as plane:
+    with start(controllers=binaries.CONTROLLERS) as plane:
         yield plane
 
 

@@ -373,6 +373,9 @@ def test_our_own_images_are_built_on_bases_that_are_pushed_first(
     capsys.readouterr()
     assert run(plane, project, "falaj-inference", "--dry-run") == 0
     assert f"{project / LOCK} would stay as it is" in capsys.readouterr().out
+    (project / LOCK).unlink()
+    assert run(plane, project, "falaj-inference", "--dry-run") == 0
+    assert f"would be written: {project / LOCK}" in capsys.readouterr().out
     # Another control plane gets the image that is kept.
     plane.manifests.clear()
     assert run(plane, project, "falaj-inference") == 0
