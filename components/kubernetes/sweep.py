@@ -7,10 +7,16 @@ from typing import Any, Final, NotRequired
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.training.arguments import Run, RunArgs
-from falaj.components.kubernetes.training.jobs import indexed_job, network_policy
+from falaj.components.kubernetes.training.arguments import KeyedRunArgs, KeyRing, Run
+from falaj.components.kubernetes.training.jobs import (
+    add_key_ring,
+    indexed_job,
+    network_policy,
+    ring_arguments,
+    ring_secret,
+)
 from falaj.components.kubernetes.training.pods import DATA, RUNS, template, trial_pods
-from falaj.components.kubernetes.training_job import check_arguments, checked_run
+from falaj.components.kubernetes.training_job import check_arguments, checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 
@@ -21,7 +27,7 @@ _MOST_PARALLEL: Final = 128
 
 
 @described
-class SweepArgs(RunArgs):
+class SweepArgs(KeyedRunArgs):
     """Arguments of `Sweep`."""
 
     search: dict[str, str]
@@ -51,6 +57,7 @@ class SweepSpec:
     seed: int
     pruner: str
     retries: int
+    key_ring: KeyRing | None
 
 
 def check(name: str, args: SweepArgs) -> SweepSpec:
@@ -64,6 +71,7 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     errors.names(given, SweepArgs)
     run = checked_run(name, given, errors)
     check_arguments(given, errors)
+    ring = checked_ring(given, run, errors)
     options = [each.partition("=")[0] for each in run.arguments] if run is not None else []
     if any(len(each) > 2 and "--seed".startswith(each) for each in options):
         errors.say("arguments", "has --seed, which is the argument 'seed' of a sweep")
@@ -83,7 +91,7 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     if run is None:
         raise AssertionError("what can't be used was refused")
     run = replace(run, telemetry=False)  # trials tell the study how they are doing
-    return SweepSpec(run, search, trials, min(parallel, trials), seed, pruner, retries)
+    return SweepSpec(run, search, trials, min(parallel, trials), seed, pruner, retries, ring)
 
 
 def manifests(spec: SweepSpec) -> list[Manifest]:
@@ -97,8 +105,12 @@ def manifests(spec: SweepSpec) -> list[Manifest]:
     }
     # Trials don't need each other: with little room left, some go before others.
     partial = {"kueue.x-k8s.io/job-min-parallelism": "1"}
-    job = indexed_job(run, partial, counts, trial_pods(), template(run, _command(spec), (), {}))
-    return [network_policy(run, peers=False), job]
+    pod = template(run, _command(spec), (), {})
+    found = [network_policy(run, peers=False)]
+    if spec.key_ring is not None:
+        add_key_ring(pod, run, spec.key_ring)
+        found.append(ring_secret(run, spec.key_ring))
+    return [*found, indexed_job(run, partial, counts, trial_pods(), pod)]
 
 
 def _command(spec: SweepSpec) -> list[str]:
@@ -119,6 +131,7 @@ def _command(spec: SweepSpec) -> list[str]:
         "--",
         "--processes", str(run.size.processes),
         "--device", "cuda" if run.size.gpus else "cpu",
+        *ring_arguments(spec.key_ring),
         *run.arguments,
     ]  # fmt: skip
 

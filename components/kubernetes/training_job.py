@@ -291,7 +291,7 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     launcher = ""
     if framework == "horovod":
         launcher = _launcher(given, nodes, run.size.processes if run else 1, errors)
-    ring = _key_ring(given, run, launcher, errors)
+    ring = checked_ring(given, run, errors, launcher)
     restarts = errors.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
     ttl = _ttl(given, program, errors)
     published = _publication(given, run, ring, errors)
@@ -325,14 +325,21 @@ def check_arguments(
         elif _KEY_RING.startswith(option):
             errors.add(
                 "arguments", argument, "options of training such as --epochs",
-                "pods have no key ring but that of key_secret, an argument of TrainingJob",
+                "pods have no key ring but that of key_secret, an argument of its own",
             )  # fmt: skip
 
 
-def _key_ring(
-    given: Mapping[str, Any], run: Run | None, launcher: str, errors: ArgumentErrors
+def checked_ring(
+    given: Mapping[str, Any], run: Run | None, errors: ArgumentErrors, launcher: str = ""
 ) -> KeyRing | None:
-    """The key ring; ``launcher`` is Falaj's image where Horovod's pods have it already."""
+    """The arguments of `KeyedRunArgs`.
+
+    Args:
+        given: the component's arguments.
+        run: what they are for; None where it was refused.
+        errors: gets what is wrong.
+        launcher: Falaj's image, where Horovod's pods have it already.
+    """
     store = object_name("secret_store", given.get("secret_store", "falaj"), errors)
     if given.get("key_secret") is None:
         if "secret_store" in given:

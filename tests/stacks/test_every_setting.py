@@ -252,7 +252,7 @@ def _rich_workloads() -> dict[str, Any]:
     config["falaj:inferenceServices"] = {
         name: services[name] for name in ("night", "kept", "credit")
     }
-    config["falaj:sweeps"] = {"rates": SWEEP}
+    config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
     config["falaj:workspaces"] = {"alice": {**WORKSPACE, "packageMirror": mirror}}
     return config

@@ -141,18 +141,24 @@ class PublishArgs(TypedDict):
 
 
 @described
-class TrainingJobArgs(RunArgs):
-    """Arguments of `TrainingJob`."""
+class KeyedRunArgs(RunArgs):
+    """Arguments of training workloads whose pods may have a key ring."""
 
     key_secret: NotRequired[str]
     """Entry of the secret store that holds a key ring, named after the tenant
     (``<tenant>/training-keys``; on AKS ``<tenant>--training-keys``): the text that ``python -m
     falaj.workloads.registry keyring pack`` writes, which has no key that signs. Pods have the ring
-    in memory: they read datasets that were sealed with it, and seal checkpoints and model. A
+    in memory: they read datasets that were sealed with it, and seal checkpoints and models. A
     program of the team's own finds the ring's folder in ``FALAJ_KEYRING``. Default: no ring; what
     pods keep is encrypted by the class of its volume alone."""
     secret_store: NotRequired[str]
     """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
+
+
+@described
+class TrainingJobArgs(KeyedRunArgs):
+    """Arguments of `TrainingJob`."""
+
     telemetry: NotRequired[bool]
     """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
     monitoring_namespace: NotRequired[str]

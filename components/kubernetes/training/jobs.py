@@ -199,6 +199,11 @@ def add_key_ring(pod: dict[str, Any], run: Run, ring: KeyRing) -> None:
     pod["spec"]["volumes"] += volumes(key_secret(run))
 
 
+def ring_arguments(ring: KeyRing | None) -> list[str]:
+    """What tells Falaj's training of the key ring that `add_key_ring` brings."""
+    return ["--keyring", KEY_RING] if ring is not None else []
+
+
 def indexed_job(
     run: Run,
     annotations: Mapping[str, str],
@@ -356,8 +361,7 @@ def command(spec: TrainingJobSpec) -> list[str]:
         return horovod_command(spec, host(spec), spec.program)
     if spec.program:
         return list(spec.program)
-    ring = ("--keyring", KEY_RING) if spec.key_ring is not None else ()
-    return training_command(spec.run, *ring)
+    return training_command(spec.run, *ring_arguments(spec.key_ring))
 
 
 def _environment(spec: TrainingJobSpec, role: str) -> list[dict[str, Any]]:

@@ -44,6 +44,8 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({"arguments": ["--output", "x"]}, "set by the component"),
         ({"arguments": ["--outp=x"]}, "set by the component"),
         ({"arguments": ["--keyring", "/keys"]}, "pods have no key ring"),
+        ({"key_secret": "bank/training-keys"}, "entries of the tenant: acme/"),
+        ({"secret_store": "falaj"}, "is where key_secret is"),
         ({"arguments": ["--seed=3"]}, "argument 'seed' of a sweep"),
         ({"arguments": ["--see", "3"]}, "argument 'seed' of a sweep"),
     ],
@@ -52,6 +54,22 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], reason: str) -> None
     with pytest.raises(pulumi.InputPropertiesError) as refused:
         rendered(**changes)
     assert reason in str(refused.value)
+
+
+def test_trials_have_the_key_ring_in_memory_and_seal_with_it() -> None:
+    objects = rendered(key_secret="acme/training-keys")
+    [data] = the("ExternalSecret", objects)["spec"]["data"]
+    assert data["remoteRef"]["key"] == "acme/training-keys"
+    pod = the("Job", objects)["spec"]["template"]["spec"]
+    assert [each["name"] for each in pod["initContainers"]] == ["keys"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["keys"]["emptyDir"]["medium"] == "Memory"
+    assert volumes["secret"]["secret"]["secretName"] == "tuning-keys"
+    command = container_of(objects)["command"]
+    of_run = command[command.index("--") :]
+    assert of_run[of_run.index("--keyring") + 1] == "/run/falaj/keys/keyring"
+    assert findings(objects) == []
+    assert "--keyring" not in container_of(rendered())["command"]
 
 
 def test_each_index_is_a_trial_that_fails_alone() -> None:

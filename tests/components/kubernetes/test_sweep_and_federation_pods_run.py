@@ -12,6 +12,7 @@ import pytest
 
 from falaj.components.kubernetes import federated_training, sweep
 from falaj.components.kubernetes._objects import Manifest
+from falaj.workloads.registry.keyring import KeyRing, pack
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.sweep import open_study, summary
 from tests.components.kubernetes.pod_processes import Machine, finish
@@ -47,6 +48,26 @@ def test_two_trials_run_side_by_side_and_share_the_study(tmp_path: Path, digits:
     found = summary(study)
     assert found["trials"]["complete"] == 2
     assert set(found["best"]["parameters"]) == {"width", "learning_rate"}
+
+
+@pytest.mark.thorough
+def test_a_trial_reads_sealed_rows_and_seals_what_it_keeps(tmp_path: Path) -> None:
+    ring = KeyRing.create(tmp_path / "ring")
+    secret = tmp_path / "run/falaj/secret"
+    secret.mkdir(parents=True)
+    (secret / "keyring.tar").write_bytes(pack(ring))
+    dataset = datasets.build(datasets.Source("digits"))
+    sealed = datasets.write(dataset, tmp_path / "snapshots", ring)
+    given: Any = {
+        **arguments(**{**CPU, "dataset": "digits"}, arguments=["--epochs", "1", "--threads", "1"]),
+        "search": {"width": "8|16"}, "trials": 1, "key_secret": "acme/training-keys",
+    }  # fmt: skip
+    template = pod_of(sweep.manifests(sweep.check("tuning", given)))
+    machine = _machine(tmp_path, sealed)
+    assert finish([machine.start(template, 0)], 300) == [0], machine.log(0).read_text()
+    trial = tmp_path / "runs/tuning/trial-0"
+    assert (trial / "model.sealed").exists()
+    assert not list(trial.glob("*.pt*"))
 
 
 def _pods(name: str, given: dict[str, Any]) -> list[Manifest]:
