@@ -177,8 +177,13 @@ def keys(platform: Platform, ring: Path) -> Generator[None]:
         yield
 
 
-def training(platform: Platform, dataset: str, epochs: int, **publish: Any) -> None:
-    """Bring the team's stack up with a job of two pods that publishes what it trained."""
+def training(
+    platform: Platform, dataset: str, epochs: int, *, name: str = "digits", **publish: Any
+) -> None:
+    """Bring the team's stack up with a job of two pods that publishes what it trained.
+
+    Other parameters are another run, in a folder of its own: the job's name.
+    """
     job = {
         "keySecret": "acme/training-keys",
         "dataset": dataset, "data": "data", "checkpoints": "runs", "flavor": FLAVOR, "nodes": 2,
@@ -192,7 +197,7 @@ def training(platform: Platform, dataset: str, epochs: int, **publish: Any) -> N
             **publish,
         },
     }  # fmt: skip
-    platform.write("real-training", workloads(platform, trainingJobs={"digits": job}))
+    platform.write("real-training", workloads(platform, trainingJobs={name: job}))
     platform.up("real-training")
 
 
@@ -407,7 +412,7 @@ def test_another_version_takes_over_without_a_failed_request(
 ) -> None:
     caller(platform, "always", SERVING, valid(platform, ring), _ALWAYS)
     wait_for(lambda: answers(platform, "always", SERVING), "the first is answered", 60)
-    training(platform, dataset, 12)
+    training(platform, dataset, 12, name="digits-again")
     assert delivered(platform, 2)["created"]
     serve_candidate(platform, ring)
     wait_for(
@@ -424,7 +429,7 @@ def test_another_version_takes_over_without_a_failed_request(
 def test_a_model_that_does_not_pass_the_gate_is_not_delivered(
     platform: Platform, dataset: str, ring: Path, served: dict[str, Any]
 ) -> None:
-    training(platform, dataset, 1, leastAccuracy=0.99)
+    training(platform, dataset, 1, name="digits-hasty", leastAccuracy=0.99)
 
     def failed() -> str:
         for pod in of_publication(platform):
