@@ -83,12 +83,15 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj models promote … --version N --renew": _MODELS,
     "falaj models pin REGISTRY MODEL --alias production --verify-key FILE --stack NAME": _MODELS,
     "falaj models pin": _MODELS,
+    "falaj models pin --alias candidate": _MODELS,
     "falaj models copy SOURCE DESTINATION": _MODELS,
     "falaj models": _MODELS,
     "falaj models copy": _MODELS,
     "falaj models push": _MODELS,
     "falaj models pull": _MODELS,
     "python -m falaj.workloads.registry import --from FOLDER": _MODELS,
+    "python -m falaj.workloads.registry deliver": "tests/workloads/registry/test_delivery.py",
+    "python -m falaj.workloads.optimization": "tests/workloads/optimization/test_optimise.py",
     "python -m falaj.workloads.registry import --repository": (
         "tests/workloads/registry/test_remote.py"
     ),
