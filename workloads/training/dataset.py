@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,17 +135,16 @@ def of_texts(values: NDArray[Any]) -> dict[str, Any]:
     Args:
         values: the training rows' texts, shape (rows,), "" where missing.
     """
-    missing = int((values == "").sum())
-    names, counts = np.unique(values[values != ""].astype(str), return_counts=True)
-    order = np.lexsort((names, -counts))[:_CATEGORIES]
-    frequent = {str(names[index]): int(counts[index]) for index in order}
+    # Not by an array of texts: NumPy's lose NULs at their end.
+    counts = Counter(str(each) for each in values if each != "")
+    frequent = dict(sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_CATEGORIES])
     return {
         "kind": "text",
-        "count": len(values) - missing,
-        "missing": missing,
-        "distinct": len(names),
+        "count": counts.total(),
+        "missing": len(values) - counts.total(),
+        "distinct": len(counts),
         "categories": frequent,
-        "others": int(counts.sum()) - sum(frequent.values()),
+        "others": counts.total() - sum(frequent.values()),
     }
 
 

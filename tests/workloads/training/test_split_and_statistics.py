@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from falaj.workloads.training import dataset
@@ -53,6 +53,8 @@ def test_numbers_are_described(values: list[float]) -> None:
 
 
 @given(st.lists(st.sampled_from(["", "a", "b"]) | st.text(max_size=2), min_size=1, max_size=300))
+@example(["\x00"])
+@example(["a\x00", "a"])
 def test_texts_are_described(values: list[str]) -> None:
     array: Any = np.array(values, dtype=object)
     found = dataset.of_texts(array)
