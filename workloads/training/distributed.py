@@ -287,7 +287,10 @@ def _meet(words: list[str], rendezvous: Rendezvous, logs: str) -> int:
         start_method="spawn",
         shutdown_timeout=grace(os.environ.get(GRACE)),
     )
-    result: Any = agent.run()
+    try:
+        result: Any = agent.run()
+    finally:
+        handler.fall_silent()
     codes = _codes(result)
     if codes - {0}:
         handler.shutdown()

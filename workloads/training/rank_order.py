@@ -27,6 +27,7 @@ from torch.distributed import (
 )
 from torch.distributed.elastic.rendezvous import RendezvousHandler
 from torch.distributed.elastic.rendezvous.api import RendezvousInfo, RendezvousStoreInfo
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
 from falaj.workloads.errors import WorkloadError
 
@@ -106,6 +107,16 @@ class OrderedRendezvous(RendezvousHandler):
     def shutdown(self) -> bool:
         """See base class."""
         return self._inner.shutdown()
+
+    def fall_silent(self) -> None:
+        """Stop telling the others that this machine is there; the rendezvous stays open.
+
+        PyTorch's thread for it would go on until the interpreter ends, which it ends with
+        ``abort`` (status 134) where it is at the store just then: for long where the machine that
+        hosts the store left first.
+        """
+        if isinstance(self._inner, DynamicRendezvousHandler):
+            self._inner._stop_heartbeats()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def rank_of(store: Store, met: int, count: int, index: int | None, *, unique: bool) -> int:

@@ -18,8 +18,10 @@ from pathlib import Path
 
 import pytest
 from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import STOPPED, WorkloadError
+from falaj.workloads.training.distributed import TIMEOUTS, Rendezvous, meet
 from falaj.workloads.training.rank_order import ordered, rank_of
 from tests.ports import free_port
 
@@ -121,6 +123,38 @@ def test_who_hosts_the_store_leaves_with_the_others() -> None:
             rank_of(store, 1, 2, 1, unique=True)
         with pytest.raises(WorkloadError, match="PET_NODE_RANK 1 is that of 2 machines"):
             host.result(5)
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("import time; time.sleep(2)", 0),
+        ("import os, signal, time; time.sleep(2); os.kill(os.getppid(), signal.SIGTERM)", STOPPED),
+    ],
+    ids=["ended", "stopped"],
+)
+def test_a_machine_that_leaves_waits_for_its_last_sign_of_life(
+    monkeypatch: pytest.MonkeyPatch, program: str, status: int
+) -> None:
+    """One under way when the interpreter ends would abort it, and the scheduler see a fault.
+
+    It holds its rendezvous alive itself: that the rendezvous is dropped doesn't end it.
+    """
+    signs: list[str] = []
+
+    def slow_sign(_handler: DynamicRendezvousHandler) -> None:
+        signs.append("begun")
+        time.sleep(4)
+        signs.append("ended")
+
+    monkeypatch.setattr(DynamicRendezvousHandler, "_keep_alive", slow_sign)
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # set by it: to be taken back
+    place = Rendezvous(
+        1, 1, 1, f"127.0.0.1:{free_port()}", "alone", 0, "127.0.0.1",
+        timeouts={**TIMEOUTS, "keep_alive_interval": 1},
+    )  # fmt: skip
+    assert meet(["-c", program], place) == status
+    assert signs == ["begun", "ended"]
 
 
 def in_order(indices: Sequence[int], per_node: int) -> list[list[int]]:
