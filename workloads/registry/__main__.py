@@ -495,7 +495,7 @@ def _images(options: argparse.Namespace) -> tuple[Image, Image] | None:
     if not theirs:
         return None
     host = check_repository_name(options.repository)
-    kept = Repository(options.repository, _client(host, options.login), PAUSES)
+    kept = Repository(options.repository, _client(host, options.login))
     return (
         kept.image(options.package_digest, "--package-digest"),
         kept.image(options.keys_digest, "--keys-digest"),

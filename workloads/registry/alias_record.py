@@ -10,7 +10,6 @@ https://theupdateframework.github.io/specification/latest/#file-formats-timestam
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.keyring import key_id, sign, verify
+from falaj.workloads.registry.oci_layout import DIGEST
 from falaj.workloads.registry.package import canonical, check_alias, check_model_name, is_version
 from falaj.workloads.registry.store import MAX_HISTORY
 
@@ -31,7 +31,6 @@ MAX_NUMBER: Final = 9_999_999_999
 MAX_DAYS: Final = 366
 """Longest time that a record may be valid."""
 
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _FIELDS: Final = frozenset({
     "format", "model", "alias", "number", "version", "image", "history", "previous", "issued",
     "expires", "signer",
@@ -188,7 +187,7 @@ def _record(values: dict[str, Any]) -> AliasRecord:
     numbers = [version, *versions]
     if kind != RECORD_FORMAT:
         raise ValueError(f"its format is {kind!r}; allowed: {RECORD_FORMAT!r}")
-    if not all(_DIGEST.fullmatch(each) for each in digests) or previous == "":
+    if not all(DIGEST.fullmatch(each) for each in digests) or previous == "":
         raise ValueError("a digest is none")
     if not all(type(each) is int and is_version(str(each)) for each in numbers):
         raise ValueError("a version is none")

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.workloads.errors import IntegrityError, RegistryError, WorkloadError
+from falaj.workloads.errors import IntegrityError, RegistryError
 from falaj.workloads.registry.alias_record import check_days
 from falaj.workloads.registry.aliases import Entry, Signer, promote
 from falaj.workloads.registry.oci_layout import PACKAGE_TYPE, ImageManifest
-from falaj.workloads.registry.package import check_alias
-from falaj.workloads.registry.sending import Pushed, Say, Trust, push
+from falaj.workloads.registry.package import check_alias, digests_of
+from falaj.workloads.registry.sending import Pushed, Say, TakenError, Trust, push
 from falaj.workloads.registry.shelf import Client, Shelf, check_repository, keys_number, tag_of
 from falaj.workloads.registry.store import Store
 
@@ -93,6 +93,7 @@ def _same(
 ) -> tuple[ImageManifest, ImageManifest] | None:
     """The newest version with the same content, as a store would find it, and its keys."""
     model, key = content.model, signer.keyring.verify_key()
+    digests = digests_of(content.files)
     for number in reversed(sorted(known)[-LOOKED_AT:]):
         tags = known[number]
         if tag_of(number) not in tags:
@@ -107,8 +108,9 @@ def _same(
                 "them, or under another name"
             ) from error
         # Without keys nobody opens it: whoever sent it was interrupted, and they are lost.
-        if contents.says_the_same(content.files, content.fields) and any(map(keys_number, tags)):
-            return image, shelf.keys(image)[1]
+        newest = max(tags, key=keys_number)
+        if contents.says_the_same(digests, content.fields) and keys_number(newest):
+            return image, shelf.keys_at(newest, image)
     return None
 
 
@@ -121,10 +123,6 @@ def _send(
     trust = Trust(keyring.verify_key(), keyring)
     try:
         return push(shelf, store, model, done.version, trust, say=say)
-    except RegistryError:
-        raise
-    except WorkloadError as error:
-        if tag_of(done.version) in shelf.tags(model).get(done.version, []):
-            # The next try takes the next number.
-            raise RegistryError(str(error)) from error
-        raise
+    except TakenError as error:
+        # The next try takes the next number.
+        raise RegistryError(str(error)) from error

@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsp
 
 from falaj.workloads.errors import NotThereError, RegistryError, WorkloadError
 from falaj.workloads.files import read_bytes
-from falaj.workloads.registry.oci_layout import MANIFEST_TYPE, MAX_DOCUMENT_BYTES
+from falaj.workloads.registry.oci_layout import DIGEST, MANIFEST_TYPE, MAX_DOCUMENT_BYTES
 
 SECONDS: Final = 120
 """For which an answer, or the next piece of one, is waited for."""
@@ -39,7 +39,6 @@ _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _UNAUTHORIZED, _FORBIDDEN, _MISSING, _NOT_ALLOWED, _TOO_MANY = 401, 403, 404, 405, 429
 _TROUBLE: Final = 500
 _ACCEPT: Final = f"{MANIFEST_TYPE}, application/vnd.oci.image.index.v1+json"
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _REFERENCE: Final = re.compile(
     r"(?P<host>[A-Za-z0-9.-]+(?::\d{1,5})?|\[[0-9a-fA-F:]+\](?::\d{1,5})?)/(?P<name>[a-z0-9._/-]+)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -174,7 +173,7 @@ class RegistryClient:
         self._logins = dict(logins or {})
         self._tokens: dict[tuple[str, str], str] = {}
         self._context = ssl.create_default_context()
-        self._pauses = tuple(pauses)
+        self.pauses = tuple(pauses)
 
     def digest(self, reference: str) -> str | None:
         """The digest that a reference stands for; None where there is no such image.
@@ -188,7 +187,7 @@ class RegistryClient:
                 return None
             self._require(answer, reference, _OK)
             said = answer.header("Docker-Content-Digest")
-        if _DIGEST.fullmatch(said):
+        if DIGEST.fullmatch(said):
             return said
         data = self.manifest_bytes(reference, MAX_DOCUMENT_BYTES)
         return f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -298,7 +297,7 @@ class RegistryClient:
                 return
             if answer.status != _MISSING:
                 self._require(answer, what, _OK)
-        for pause in (*self._pauses, None):
+        for pause in (*self.pauses, None):
             # A session that was given up isn't gone on with: another one takes its place.
             with self._ask("POST", at, "blobs/uploads/", body=b"") as answer:
                 self._require(answer, what, _ACCEPTED)
@@ -360,7 +359,7 @@ class RegistryClient:
         return self._until_taken(lambda: self._send(method, url, headers, None))
 
     def _until_taken(self, ask: Callable[[], Answer]) -> Answer:
-        for pause in self._pauses:
+        for pause in self.pauses:
             with contextlib.suppress(_UnreachableError):
                 answer = ask()
                 if not _may_pass(answer.status):

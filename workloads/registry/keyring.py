@@ -51,6 +51,7 @@ from falaj.workloads.files import (
 
 SIGNATURE_FORMAT = "falaj.signature/1"
 ALGORITHM = "Ed25519"
+_SIGNS = "signing.pem"
 
 
 def make_private_key(path: Path) -> Ed25519PrivateKey:
@@ -279,7 +280,7 @@ class KeyRing:
         with locked(path / _LOCK):
             if not (path / _INDEX).exists():
                 # The index is written last: without it nothing was ever wrapped or signed here.
-                signing = make_private_key(path / "signing.pem")
+                signing = make_private_key(path / _SIGNS)
                 write_public_key(path / "signing.pub.pem", signing.public_key())
                 tokens = make_private_key(path / "tokens.pem").public_key()
                 jwk = {**public_jwk(tokens), "kid": key_id(tokens), "use": "sig", "alg": "EdDSA"}
@@ -323,7 +324,7 @@ class KeyRing:
 
     def signing_key(self) -> Ed25519PrivateKey:
         """Return the private key that signs packages."""
-        return read_private_key(self.path / "signing.pem")
+        return read_private_key(self.path / _SIGNS)
 
     def verify_key(self) -> Ed25519PublicKey:
         """Return the public key that packages are verified with."""
@@ -456,7 +457,7 @@ def shred_keyring(path: Path) -> None:
     with locked(path / _LOCK):
         # The index goes last: an interrupted shredding leaves a ring that opens with an error,
         # not one that create would silently replace.
-        secrets = [*sorted(path.glob("kek-*.key")), path / "signing.pem", path / "tokens.pem"]
+        secrets = [*sorted(path.glob("kek-*.key")), path / _SIGNS, path / "tokens.pem"]
         for file in [*secrets, *path.glob(".tmp-*"), path / "signing.pub.pem"]:
             shred(file)
         shred(path / "tokens.jwks.json")
@@ -519,9 +520,6 @@ _NAME = re.compile(r"keyring\.json|kek-[1-9][0-9]{0,8}\.key|signing\.pub\.pem|to
 _ARCHIVE_INDEX = "keyring.json"
 
 
-_SIGNS = "signing.pem"
-
-
 def pack(keyring: KeyRing, *, signs: bool = False) -> bytes:
     """Return the archive: a tar file, the same bytes for the same keys.
 
@@ -567,7 +565,7 @@ def unpack(source: Path, target: Path, *, signs: bool = False) -> KeyRing:
     keyring = KeyRing.open(target)
     public = keyring.verify_key()
     if signs and keyring.signing_key().public_key() != public:
-        raise WorkloadError(f"{source}: its signing.pem isn't the key of its signing.pub.pem")
+        raise WorkloadError(f"{source}: its {_SIGNS} isn't the key of its signing.pub.pem")
     return keyring
 
 

@@ -82,7 +82,7 @@ _LAYOUT: Final = "oci-layout"
 _LAYOUT_CONTENT: Final = b'{"imageLayoutVersion":"1.0.0"}'
 _INDEX: Final = "index.json"
 _INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _BLOCK: Final = tarfile.BLOCKSIZE
 _CHUNK: Final = 1 << 20
 
@@ -203,7 +203,7 @@ def _descriptor(value: object, kind: str) -> Descriptor:
             and found == kind
             and type(size) is int
             and size >= 0
-            and _DIGEST.fullmatch(digest)
+            and DIGEST.fullmatch(digest)
         ):
             return Descriptor(digest, size)
         case _:
@@ -590,9 +590,7 @@ def read_image_manifest(layout: Path, kind: str, digest: str | None = None) -> I
         raise IntegrityError(f"{layout} is no OCI layout of version 1.0.0")
     index = _document(_read(layout / _INDEX), str(layout / _INDEX))
     match index:
-        case {"manifests": [{"digest": str(found), "size": int(size)}]} if _DIGEST.fullmatch(
-            found
-        ):
+        case {"manifests": [{"digest": str(found), "size": int(size)}]} if DIGEST.fullmatch(found):
             itself = Descriptor(found, size)
         case _:
             raise IntegrityError(f"{layout / _INDEX} doesn't name exactly one image")

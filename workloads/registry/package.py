@@ -201,9 +201,8 @@ class Manifest:
         """SHA-256 of each file's content, by name."""
         return {name: entry.sha256 for name, entry in self.files.items()}
 
-    def says_the_same(self, files: Mapping[str, bytes], fields: Mapping[str, Any]) -> bool:
-        """Whether it is of the same run, and of files of these names and contents."""
-        digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    def says_the_same(self, digests: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
+        """Whether it is of the same run, and of files with these `digests_of` their contents."""
         same_run = self.fields["lineage"].get("run") == fields["lineage"].get("run")
         return bool(same_run) and self.plain_digests == digests
 
@@ -243,6 +242,11 @@ class Manifest:
         except WorkloadError as error:
             raise IntegrityError(f"{what}: {error}") from error
         return cls(model, version, created, signer, parsed, fields)
+
+
+def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of each file's content, by name."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def check_fields(fields: Mapping[str, Any], what: str) -> None:

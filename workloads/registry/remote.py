@@ -16,6 +16,7 @@ from typing import Final
 from falaj.workloads.errors import IntegrityError, NotThereError, RegistryError, WorkloadError
 from falaj.workloads.registry.distribution import Answer, RegistryClient
 from falaj.workloads.registry.oci_layout import (
+    DIGEST,
     MAX_DOCUMENT_BYTES,
     Descriptor,
     ImageManifest,
@@ -28,7 +29,6 @@ _REPOSITORY: Final = re.compile(
     r"(?P<host>[A-Za-z0-9.-]+(?::\d{1,5})?|\[[0-9a-f:]+\](?::\d{1,5})?)"
     r"/(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
 )
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class _BrokenOffError(Exception):
@@ -57,8 +57,6 @@ class Repository:
     name: str
     """Host and path, as in ``registry.example.ae/models/churn``."""
     client: RegistryClient
-    pauses: tuple[float, ...]
-    """Seconds before each further try of a transfer that broke off."""
 
     def image(self, digest: str, option: str) -> RemoteImage:
         """One of its images; ``option`` is who gave the digest.
@@ -66,7 +64,7 @@ class Repository:
         Raises:
             WorkloadError: it isn't a digest.
         """
-        if not _DIGEST.fullmatch(digest):
+        if not DIGEST.fullmatch(digest):
             raise WorkloadError(
                 f"{option}: given {digest!r}; allowed: sha256: and 64 of 0-9 and a-f, as "
                 "`falaj publish` prints it"
@@ -97,7 +95,10 @@ class Repository:
         """A layer or configuration, from its beginning; a transfer that breaks off goes on."""
         reference = f"{self.name}@{blob.digest}"
         reader = _Resuming(
-            lambda start: self.client.part(reference, start), reference, blob.size, self.pauses
+            lambda start: self.client.part(reference, start),
+            reference,
+            blob.size,
+            self.client.pauses,
         )
         try:
             yield reader

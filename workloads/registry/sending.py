@@ -31,6 +31,10 @@ Say = Callable[[str], None]
 _MIB = 1 << 20
 
 
+class TakenError(WorkloadError):
+    """Another package is the version in the registry."""
+
+
 @dataclass(frozen=True)
 class Trust:
     """Who is trusted to have signed, and what opens packages."""
@@ -72,7 +76,8 @@ def push(
         say: gets lines about what is sent.
 
     Raises:
-        WorkloadError: the tag is taken by another package, or the registry refused it.
+        TakenError: the tag is taken by another package.
+        RegistryError: the registry can't be asked, or refused it.
         IntegrityError: it isn't what was signed.
     """
     number = store.resolve(check_repository(model), which) if isinstance(which, str) else which
@@ -90,7 +95,7 @@ def push(
         taken = shelf.digests(model, [each for each in tags if each == tag or keys_number(each)])
         have = taken.get(tag)
         if have not in (None, image.itself.digest):
-            raise WorkloadError(
+            raise TakenError(
                 f"{shelf.at(model, tag)} is {have}, not {image.itself.digest}: another package is "
                 f"version {number} there, and a version is never replaced; publish it anew"
             )

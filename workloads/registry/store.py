@@ -43,6 +43,7 @@ from falaj.workloads.registry.package import (
     check_fields,
     check_file_name,
     check_model_name,
+    digests_of,
     is_version,
     open_package,
     write_package,
@@ -533,10 +534,11 @@ class Store:
         self, model: str, files: Mapping[str, bytes], fields: Mapping[str, Any], keyring: KeyRing
     ) -> Published | None:
         """Return the newest whole version with the same content."""
+        digests = digests_of(files)
         for version in reversed(self.versions(model)):
             with contextlib.suppress(WorkloadError):
                 package = self.load(model, version, keyring, keyring.verify_key())
-                if not package.contents.says_the_same(files, fields):
+                if not package.contents.says_the_same(digests, fields):
                     continue
                 package.verify()
                 return Published(model, version, package.path, package.digest, created=False)
