@@ -180,13 +180,11 @@ class Gate:
         Raises:
             WorkloadError: it is worse than the bound, or the bound is of the other metric.
         """
-        bound, other = self.least_accuracy, self.most_rmse
-        if metric == "rmse":
-            bound, other = other, bound
+        of_accuracy = ("--least-accuracy", self.least_accuracy)
+        of_rmse = ("--most-rmse", self.most_rmse)
+        own, foreign = (of_accuracy, of_rmse) if metric == "accuracy" else (of_rmse, of_accuracy)
+        (right, bound), (wrong, other) = own, foreign
         if other is not None:
-            wrong, right = "--most-rmse", "--least-accuracy"
-            if metric == "rmse":
-                wrong, right = right, wrong
             raise WorkloadError(f"{wrong} was given, but the model's metric is {metric}: {right}")
         if bound is None:
             return
