@@ -43,14 +43,15 @@ def packed_secret(about: dict[str, Any], store: str, entry: str) -> Manifest:
     return external_secret(about, store, entry, _PACKED, decoding="Base64")
 
 
-def volumes(secret: str) -> list[dict[str, Any]]:
+def volumes(secret: str, prefix: str = "") -> list[dict[str, Any]]:
     """The volumes ``secret`` and ``keys``, the latter in memory.
 
     Args:
         secret: name of the Secret with the packed ring.
+        prefix: of the volumes' names, where a pod has two rings.
     """
     memory = {"medium": "Memory", "sizeLimit": f"{_MIB}Mi"}
     return [
-        {"name": "secret", "secret": {"secretName": secret, "defaultMode": 0o440}},
-        {"name": "keys", "emptyDir": memory},
+        {"name": f"{prefix}secret", "secret": {"secretName": secret, "defaultMode": 0o440}},
+        {"name": f"{prefix}keys", "emptyDir": memory},
     ]

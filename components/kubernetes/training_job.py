@@ -45,6 +45,7 @@ from falaj.components.kubernetes.training.jobs import (
 )
 from falaj.components.kubernetes.training.placement import (
     checked_topology,
+    computing,
     devices,
     fabric_devices,
     is_gpu_flavor,
@@ -205,12 +206,7 @@ def checked_size(
             f"at least {shared + count * _PROCESS_MIB / _MIB:g}: /dev/shm counts as memory and "
             f"each of {count} process(es) takes half a GiB to start",
         )  # fmt: skip
-    resources = {
-        "cpu": f"{round(cpus * 1000)}m",
-        "memory": f"{round(memory * _MIB)}Mi",
-        "ephemeral-storage": f"{scratch + 1}Gi",
-        **device,
-    }
+    resources = {**computing(cpus, memory, scratch), **device}
     return PodSize(resources, gpus, count, round(shared * _MIB), scratch)
 
 

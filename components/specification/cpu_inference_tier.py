@@ -12,7 +12,7 @@ from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import DIGEST, Between, OneOf, TextRule
+from falaj.components.specification.limits import DIGEST, MODEL, Between, OneOf, TextRule
 from falaj.components.specification.machine_choice import (
     INT8,
     MEMORY_GIB,
@@ -122,13 +122,6 @@ MODES = OneOf(("instances", "serverless"))
 INSTANCES = Between(1, 100)
 CPU_TARGET_PERCENT = Between(10, 90)
 PORT = Between(1, 65_535)
-#: Names of models that registries take as well: https://github.com/opencontainers/
-#: distribution-spec/blob/main/spec.md#pulling-manifests
-MODEL = TextRule(
-    r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
-    "1 to 64 lower-case letters and digits, with single '.', '_' or '-' between them",
-    "churn",
-)
 VERSION = Between(1, 999_999_999)
 HOST = TextRule(
     r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$",

@@ -205,6 +205,13 @@ EMAIL: Final = TextRule(
 #: Both clouds send a budget's alert to ten addresses at most: https://docs.aws.amazon.com/
 #: cost-management/latest/userguide/management-limits.html
 MOST_EMAILS: Final = 10
+#: Names of models that registries take as well: https://github.com/opencontainers/
+#: distribution-spec/blob/main/spec.md#pulling-manifests
+MODEL: Final = TextRule(
+    r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
+    "at most 64 small letters and digits, with single '.', '_' or '-' between them",
+    "churn",
+)
 #: https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests
 DIGEST: Final = TextRule(
     r"^sha256:[0-9a-f]{64}$",

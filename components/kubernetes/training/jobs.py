@@ -24,10 +24,8 @@ from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._key_ring import (
     KEY_RING,
     KEYS,
-    SECRET,
     VARIABLE,
     packed_secret,
-    unpack_command,
     volumes,
 )
 from falaj.components.kubernetes._objects import Manifest, metadata
@@ -48,6 +46,7 @@ from falaj.components.kubernetes.training.pods import (
     tensorflow,
     torch,
     training_command,
+    unpacks,
 )
 from falaj.components.specification.node_pools import label_value
 
@@ -148,21 +147,11 @@ def add_launcher(pod: dict[str, Any], image: str) -> None:
         image: Falaj's, with its digest.
     """
     command = ["python", "-m", "falaj.workloads.horovod", "pack", _FILE]
-    _add_first(pod, "launcher", image, command, [{"name": "launcher", "mountPath": _FOLDER}])
+    mounts = [{"name": "launcher", "mountPath": _FOLDER}]
+    pod["spec"].setdefault("initContainers", []).append(first("launcher", image, command, mounts))
     (container,) = pod["spec"]["containers"]
     container["volumeMounts"].append({"name": "launcher", "mountPath": _FOLDER, "readOnly": True})
     pod["spec"]["volumes"].append({"name": "launcher", "emptyDir": {"sizeLimit": "8Mi"}})
-
-
-def _add_first(
-    pod: dict[str, Any],
-    name: str,
-    image: str,
-    command: Sequence[str],
-    mounts: Sequence[Mapping[str, Any]],
-) -> None:
-    """Add to a pod's template a container that ends before the others start."""
-    pod["spec"].setdefault("initContainers", []).append(first(name, image, command, mounts))
 
 
 def key_secret(run: Run) -> str:
@@ -179,19 +168,12 @@ def ring_secret(run: Run, ring: KeyRing) -> Manifest:
 def add_key_ring(pod: dict[str, Any], run: Run, ring: KeyRing) -> None:
     """Add to a pod's template the key ring, in memory, and what lays it out there.
 
-    The packed ring is mounted into that container alone.
-
     Args:
         pod: the template, which is changed.
         run: what it is for.
         ring: where it comes from.
     """
-    mounts = [
-        {"name": "secret", "mountPath": SECRET, "readOnly": True},
-        {"name": "keys", "mountPath": KEYS},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
-    ]
-    _add_first(pod, "keys", ring.image, unpack_command(), mounts)
+    pod["spec"].setdefault("initContainers", []).append(unpacks(ring.image))
     (container,) = pod["spec"]["containers"]
     # Not read-only: who opens a ring locks it.
     container["volumeMounts"].append({"name": "keys", "mountPath": KEYS})

@@ -84,6 +84,15 @@ def devices(flavor: str, gpus: int, errors: ArgumentErrors) -> dict[str, str]:
     return {"nvidia.com/gpu.shared" if _SLICES.search(flavor) else "nvidia.com/gpu": str(gpus)}
 
 
+def computing(cpus: float, memory_gib: float, scratch_gib: int) -> dict[str, str]:
+    """What a pod asks for beside devices; its disk is a GiB more, for logs and its container."""
+    return {
+        "cpu": f"{round(cpus * 1000)}m",
+        "memory": f"{round(memory_gib * 1024)}Mi",
+        "ephemeral-storage": f"{scratch_gib + 1}Gi",
+    }
+
+
 def is_fraction(flavor: str) -> bool:
     """Whether pods get a part of a GPU."""
     return bool(_MIG.search(flavor) or _SLICES.search(flavor))

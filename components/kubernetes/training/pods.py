@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from falaj.components.kubernetes._key_ring import VARIABLE
+from falaj.components.kubernetes._key_ring import KEYS, SECRET, VARIABLE, unpack_command
 from falaj.components.kubernetes._pods import USER, USER_NAME, unprivileged, unprivileged_pod
 from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import pod_placement
@@ -175,7 +175,12 @@ _REASON: Final = "PodFailurePolicy"
 
 
 def _exit_codes(*values: int) -> dict[str, Any]:
-    return {"containerName": CONTAINER, "operator": "In", "values": list(values)}
+    return {"containerName": CONTAINER, **_of_any(*values)}
+
+
+def _of_any(*values: int) -> dict[str, Any]:
+    """Exit statuses of any of the pod's containers."""
+    return {"operator": "In", "values": list(values)}
 
 
 def gang_pods() -> dict[str, Any]:
@@ -241,6 +246,17 @@ def trial_pods() -> dict[str, Any]:
             {"action": "Ignore", "onPodConditions": _DISRUPTED},
             {"action": "Ignore", "onExitCodes": _exit_codes(*STOPPED)},
             {"action": "FailIndex", "onExitCodes": _exit_codes(*FINAL)},
+        ]
+    }
+
+
+def publishing_pods() -> dict[str, Any]:
+    """A job's rules where any of a pod's containers, one after the other, decides."""
+    return {
+        "rules": [
+            {"action": "Ignore", "onPodConditions": _DISRUPTED},
+            {"action": "FailJob", "onExitCodes": _of_any(*FINAL)},
+            {"action": "Ignore", "onExitCodes": _of_any(*STOPPED)},
         ]
     }
 
@@ -347,6 +363,22 @@ def first(
         "securityContext": unprivileged(),
         "volumeMounts": [dict(each) for each in mounts],
     }
+
+
+def unpacks(image: str, *more: str, prefix: str = "") -> dict[str, Any]:
+    """The first container that lays a key ring out; it alone sees what the cluster handed over.
+
+    Args:
+        image: one of Falaj's.
+        more: options of its command.
+        prefix: of its volumes, see `falaj.components.kubernetes._key_ring.volumes`.
+    """
+    mounts = [
+        {"name": f"{prefix}secret", "mountPath": SECRET, "readOnly": True},
+        {"name": f"{prefix}keys", "mountPath": KEYS},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+    ]
+    return first(f"{prefix}keys", image, [*unpack_command(), *more], mounts)
 
 
 def _users_annotation(file: str) -> str:

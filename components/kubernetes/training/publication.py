@@ -17,9 +17,7 @@ from falaj.components.catalogue.clusters import MODEL_REPOSITORIES, TENANT_LABEL
 from falaj.components.kubernetes._key_ring import (
     KEY_RING,
     KEYS,
-    SECRET,
     packed_secret,
-    unpack_command,
     volumes,
 )
 from falaj.components.kubernetes._objects import Manifest, metadata
@@ -39,17 +37,17 @@ from falaj.components.kubernetes.training.arguments import (
     PublishArgs,
     Run,
 )
+from falaj.components.kubernetes.training.placement import computing
 from falaj.components.kubernetes.training.pods import (
     DATA,
-    FINAL,
     RUNS,
     SCRATCH,
-    STOPPED,
-    first,
+    publishing_pods,
     template,
+    unpacks,
 )
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.limits import TextRule
+from falaj.components.specification.limits import MODEL, TextRule
 from falaj.components.specification.node_pools import label_value
 from falaj.components.specification.workload_bounds import bound
 
@@ -58,15 +56,9 @@ ROLE: Final = "publish"
 ENDING: Final = f"-{ROLE}"
 """Of the names of what stands beside the job for it."""
 _OPTIMISE: Final = "optimise"
-_MIB: Final = 1024
-
-
-#: As registries take a repository (distribution-spec), in the length of a model's name.
-_MODEL: Final = TextRule(
-    r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
-    "at most 64 small letters and digits, with single '.', '_' or '-' between them",
-    "credit",
-)
+_SIGNING: Final = "signing-"
+"""Beginning of the names of what has the ring that signs."""
+_SHARED_MIB: Final = 64
 _ALIAS: Final = TextRule(
     r"^[a-z][a-z0-9-]{0,63}$",
     "a small letter, then at most 63 of a-z, 0-9 and '-'",
@@ -99,7 +91,7 @@ def checked(
         errors: gets what is wrong.
     """
     asked = options(_AT, value, PublishArgs, errors)
-    model = _text(asked, "model", _MODEL, errors)
+    model = _text(asked, "model", MODEL, errors)
     alias = _text(asked, "alias", _ALIAS, errors, "candidate")
     flavor = _text(asked, "flavor", _FLAVOR, errors, run.placement.flavor)
     entries = {
@@ -120,17 +112,12 @@ def checked(
     cpus = amount(f"{_AT}.cpus", asked.get("cpus", 1), errors)
     memory = amount(f"{_AT}.memory_gib", asked.get("memory_gib", 4), errors)
     scratch = errors.whole(f"{_AT}.scratch_gib", asked.get("scratch_gib", 10), 1, 30_000)
-    shared = 64
-    resources = {
-        "cpu": f"{round(cpus * 1000)}m",
-        "memory": f"{round(memory * _MIB)}Mi",
-        "ephemeral-storage": f"{scratch + 1}Gi",
-    }
     return Publication(
         model, entries["key_secret"], store, image,
         private_ranges(f"{_AT}.registry_cidrs", asked.get("registry_cidrs", ()), errors),
         _port(run.placed.registry), entries["registry_secret"], _authority(asked, errors), alias,
-        gate, quantise, flavor, PodSize(resources, 0, 1, shared, scratch),
+        gate, quantise, flavor,
+        PodSize(computing(cpus, memory, scratch), 0, 1, _SHARED_MIB, scratch),
     )  # fmt: skip
 
 
@@ -256,12 +243,9 @@ def pod(run: Run, publication: Publication, job_keys: str) -> dict[str, Any]:
         "volumeMounts": [
             each for each in optimise["volumeMounts"]
             if each["mountPath"] not in (RUNS, DATA, KEYS)
-        ] + [{"name": "signing-keys", "mountPath": KEYS}],
+        ] + [{"name": f"{_SIGNING}keys", "mountPath": KEYS}],
     }  # fmt: skip
-    spec["volumes"] += volumes(job_keys)
-    spec["volumes"] += [
-        {**each, "name": f"signing-{each['name']}"} for each in volumes(_named(run, "-keys"))
-    ]
+    spec["volumes"] += [*volumes(job_keys), *volumes(_named(run, "-keys"), _SIGNING)]
     if publication.registry_entry:
         secret = {"secretName": _named(run, "-registry"), "defaultMode": 0o440}
         _add(spec, publish, "registry", {"secret": secret}, _REGISTRY)
@@ -271,9 +255,9 @@ def pod(run: Run, publication: Publication, job_keys: str) -> dict[str, Any]:
         trusted = {"name": "SSL_CERT_FILE", "value": f"{_TRUSTED}/{_AUTHORITY}"}
         publish["env"] = [*optimise["env"], trusted]
     spec["initContainers"] = [
-        _unpacks(publication, "keys", ()),
+        unpacks(publication.image),
         optimise,
-        _unpacks(publication, "signing-keys", ("--signs",)),
+        unpacks(publication.image, "--signs", prefix=_SIGNING),
     ]
     spec["containers"] = [publish]
     return made
@@ -284,16 +268,6 @@ def _add(
 ) -> None:
     spec["volumes"].append({"name": name, **source})
     container["volumeMounts"].append({"name": name, "mountPath": at, "readOnly": True})
-
-
-def _unpacks(publication: Publication, keys: str, more: tuple[str, ...]) -> dict[str, Any]:
-    """Lays a key ring out, of the volume of the same name with ``secret`` in the place of keys."""
-    mounts = [
-        {"name": keys.replace("keys", "secret"), "mountPath": SECRET, "readOnly": True},
-        {"name": keys, "mountPath": KEYS},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
-    ]
-    return first(keys, publication.image, [*unpack_command(), *more], mounts)
 
 
 def _optimise_command(run: Run, publication: Publication) -> list[str]:
@@ -335,24 +309,13 @@ _TRIES: Final = 6
 
 def job(run: Run, publication: Publication, job_keys: str) -> dict[str, Any]:
     """The specification of the Job: one pod, tried again without the gang."""
-    # Without a container's name: any of the pod's.
-    ends = [{"operator": "In", "values": list(codes)} for codes in (FINAL, STOPPED)]
     return {
         "completionMode": "Indexed",
         "parallelism": 1,
         "completions": 1,
         "backoffLimit": _TRIES,
         "podReplacementPolicy": "Failed",
-        "podFailurePolicy": {
-            "rules": [
-                {
-                    "action": "Ignore",
-                    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-                },
-                {"action": "FailJob", "onExitCodes": ends[0]},
-                {"action": "Ignore", "onExitCodes": ends[1]},
-            ]
-        },
+        "podFailurePolicy": publishing_pods(),
         "template": pod(run, publication, job_keys),
     }
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes.training import publication
 from falaj.components.kubernetes.training_job import check
+from falaj.components.specification.limits import MODEL
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.__main__ import build_parser
 from falaj.workloads.registry.__main__ import parser
@@ -262,12 +263,11 @@ def test_without_it_nothing_of_it_is_there() -> None:
 
 @given(st.from_regex(re.compile(r"[a-zA-Z0-9._/-]{0,70}"), fullmatch=True))
 def test_models_are_called_as_registries_take_them(name: str) -> None:
-    rule = publication._MODEL  # pyright: ignore[reportPrivateUsage]
     try:
         allowed = bool(check_repository(name))
     except WorkloadError:
         allowed = False
-    assert rule.allows(name) == allowed
+    assert MODEL.allows(name) == allowed
 
 
 @given(st.from_regex(re.compile(r"[a-zA-Z0-9._-]{0,70}"), fullmatch=True))
