@@ -19,6 +19,19 @@ INTERFACE: Final = "fj-"
 """Beginning of the names of this computer's interfaces to them."""
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this computer's own."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_here(host: str) -> bool:
+    """Whether what is sent there stays on this computer, in a control plane of it as well."""
+    return is_loopback(host) or leads_to(host)
+
+
 def leads_to(host: str) -> bool:
     """Whether an address is a control plane's of this computer: by an uplink that ends here."""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import threading
 import time
@@ -14,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 import yaml
 
 from falaj.engine.errors import EngineError
-from falaj.engine.uplinks import leads_to
+from falaj.engine.uplinks import is_here
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.sandbox.errors import PartialError
 
@@ -162,7 +161,7 @@ class Connection:
         self.cancelled = threading.Event()
         self._client = _client(kubeconfig)
         self.server: str = self._client.configuration.host.rstrip("/")
-        if not _is_here(self.server):
+        if not is_here(urlsplit(self.server).hostname or ""):
             raise EngineError(
                 f"{CLUSTER_VARIABLE} names the cluster {self.server}, which isn't on this "
                 "machine; the sandbox only ever uses the test control plane (`falaj cluster up`)"
@@ -279,13 +278,3 @@ def _refuse_programs(config: Any, kubeconfig: Path) -> None:
                     f"{kubeconfig} logs in with a program ({key}), as kubeconfigs of real "
                     "clusters do; the sandbox only ever uses the test control plane"
                 )
-
-
-def _is_here(server: str) -> bool:
-    host = urlsplit(server).hostname or ""
-    if host == "localhost" or leads_to(host):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

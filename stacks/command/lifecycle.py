@@ -34,6 +34,7 @@ from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.summary import summary
 from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
+from falaj.stacks.models.copying import LEFT
 from falaj.stacks.placement import choose
 from falaj.stacks.sandbox_guard import PHASE_VARIABLE, STORES
 from falaj.stacks.settings import CloudSettings, LocalSettings, Settings, SmbSettings
@@ -372,7 +373,7 @@ def before_machines(run: Updating, settings: SmbSettings, source: str | None) ->
     if not tier.lacking:
         return None
     say(tier.told(outputs))
-    return phases.LEFT
+    return LEFT
 
 
 def _has_machines(pulumi: Pulumi) -> bool:

@@ -30,15 +30,12 @@ from falaj.stacks.command.publish import Served, send
 from falaj.stacks.command.workspace import Published, keep_published
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane, packs_settings, require_in_country
-from falaj.stacks.models.copying import LEFT
 from falaj.stacks.models.pinning import Pin
 from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import SmbSettings
 from falaj.stacks.settings.cloud import PACKAGE_PINS
 from falaj.workloads.registry import sending
 from falaj.workloads.registry.shelf import Shelf
-
-__all__ = ["DEFAULT_SOURCE", "LEFT", "Tier"]
 
 DEFAULT_SOURCE: Final = "local"
 """The stack of one machine whose model is published, if no other is named."""

@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from falaj.engine.files import data_home
 from falaj.engine.uplinks import leads_to
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.errors import StackError
+
+if TYPE_CHECKING:
+    from falaj.engine.controlplane.processes import Files
+    from falaj.engine.controlplane.record import Record
+
+_USUAL: Final = "cluster"
+"""Folder of the control plane that ``falaj cluster up`` starts, in that for data."""
 
 
 def use_cluster(kubeconfig: str, *, sandbox: bool) -> None:
@@ -44,7 +52,7 @@ def options(*, make: bool) -> str:
     given = os.environ.get(CLUSTER_VARIABLE)
     if given is None:
         return ""
-    usual = given == str((data_home() / "cluster" / "kubeconfig").absolute())
+    usual = given == str((data_home() / _USUAL / "kubeconfig").absolute())
     if make and usual:
         return " CLUSTER=1"
     return " --cluster" if usual else f" --cluster {shlex.quote(given)}"
@@ -61,21 +69,22 @@ def authority_of(host: str) -> Path | None:
     """
     if not leads_to(host.partition(":")[0]):
         return None
-    from falaj.engine.controlplane.processes import Files  # noqa: PLC0415 - it needs another extra
-    from falaj.engine.controlplane.record import Record  # noqa: PLC0415
-
     given = os.environ.get(CLUSTER_VARIABLE)
-    files = Files((Path(given).parent if given else data_home() / "cluster").absolute())
-    record = Record.read(files)
+    files, record = _control_plane(Path(given).parent if given else data_home() / _USUAL)
     return files.authority if record is not None and record.registry == host else None
 
 
-def _running() -> Path:
+def _control_plane(folder: Path) -> tuple[Files, Record | None]:
+    """The files of a control plane, and what it wrote of itself."""
     from falaj.engine.controlplane.processes import Files  # noqa: PLC0415 - it needs another extra
     from falaj.engine.controlplane.record import Record  # noqa: PLC0415
 
-    files = Files(data_home() / "cluster")
-    record = Record.read(files)
+    files = Files(folder.absolute())
+    return files, Record.read(files)
+
+
+def _running() -> Path:
+    files, record = _control_plane(data_home() / _USUAL)
     if record is None or not record.is_running:
         raise StackError("--cluster: no test control plane runs; start one with: falaj cluster up")
-    return files.kubeconfig.absolute()
+    return files.kubeconfig

@@ -7,7 +7,6 @@ and its credential helpers.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from typing import Final, Protocol
 
 from falaj.engine.guard import guarded
 from falaj.engine.oci import ensure
-from falaj.engine.uplinks import leads_to
+from falaj.engine.uplinks import is_here, is_loopback
 from falaj.policies.model import Settings, read_settings
 from falaj.policies.reading.images import is_allowed, parse
 from falaj.stacks.command import testplane
@@ -310,11 +309,7 @@ def require_in_country(registry: str, settings: Settings, source: str) -> str:
             f"registry: given {registry!r}; allowed: a host in lower case with port and path, as "
             "registry.example.ae/falaj, without https://"
         )
-    if (
-        is_loopback(address)
-        or leads_to(_name_of(address))
-        or is_allowed(parse(f"{address}/any"), settings)
-    ):
+    if is_here(_name_of(address)) or is_allowed(parse(f"{address}/any"), settings):
         return address
     allowed = [f"ECR in {region}" for region in settings.regions("aws")]
     allowed += settings.allowed_registries
@@ -324,17 +319,6 @@ def require_in_country(registry: str, settings: Settings, source: str) -> str:
         "  if it stands in the country: add it to falaj:policies, allowedRegistries of a stack, "
         "and name that with --stack"
     )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a registry's address is this machine's own."""
-    host = _name_of(address)
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _name_of(address: str) -> str:
@@ -390,7 +374,7 @@ class Helm:
             RegistryError: the registry refused it or can't be reached.
         """
         folder = f"{registry}/{mirror.rpartition('/')[0]}"
-        plain = ["--plain-http"] if is_loopback(registry) else []
+        plain = ["--plain-http"] if is_loopback(_name_of(registry)) else []
         self._run(f"{registry}/{mirror}", "push", str(archive), f"oci://{folder}", *plain)
 
     def _run(self, about: str, *arguments: str) -> None:

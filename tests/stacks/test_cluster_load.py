@@ -420,7 +420,7 @@ def test_who_asks_the_registry_of_a_control_plane_trusts_its_authority(
 def test_the_registry_of_a_control_plane_is_in_the_country(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(crane, "leads_to", lambda host: host == "10.251.0.2")
+    monkeypatch.setattr(crane, "is_here", lambda host: host == "10.251.0.2")
     assert crane.require_in_country("10.251.0.2:443/falaj", crane.Settings(), "a test")
     with pytest.raises(crane.StackError, match="images are kept in the country"):
         crane.require_in_country("10.251.0.3:443/falaj", crane.Settings(), "a test")

@@ -27,6 +27,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane
+from falaj.stacks.models.copying import LEFT
 from falaj.stacks.program import declare_in_cloud
 from falaj.stacks.sandbox_guard import STORES, check_sandbox_guard
 from falaj.stacks.settings import SmbSettings, validate
@@ -205,7 +206,7 @@ def test_without_a_model_it_is_said_what_is_left(
 ) -> None:
     serve(publisher, "letters")  # another model than the tier's
     engine, status = begin()
-    assert (engine.asked, status) == ([STORES], phases.LEFT)
+    assert (engine.asked, status) == ([STORES], LEFT)
     said = capsys.readouterr().out
     assert "falaj publish registry.example.ae --for azure-smb --pin" in said
     for key in ("imageDigest", "keyringSecretId", "certificateId"):

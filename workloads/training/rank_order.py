@@ -116,7 +116,7 @@ class OrderedRendezvous(RendezvousHandler):
         hosts the store left first.
         """
         if isinstance(self._inner, DynamicRendezvousHandler):
-            self._inner._stop_heartbeats()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            self._inner._stop_heartbeats()  # pyright: ignore[reportPrivateUsage]
 
 
 def rank_of(store: Store, met: int, count: int, index: int | None, *, unique: bool) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import subprocess
 import tarfile
 import urllib.request
@@ -14,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from falaj.engine.guard import guarded
 from falaj.engine.oci import ensure
+from falaj.stacks.command import phases
 from falaj.stacks.images.items import Item, Kind
 
 EMPTY_DIGEST = "sha256:" + "0" * 64
@@ -112,21 +111,8 @@ def crane(*arguments: str) -> str:
 def running(folder: Path) -> Generator[Registry]:
     """A registry that keeps its content in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [str(ensure("crane")), "registry", "serve", "--address", "127.0.0.1:0"]
-    with subprocess.Popen(
-        guarded([*command, "--disk", str(folder)]), stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None
-            port = ""
-            for line in process.stderr:
-                if match := re.search(r"serving on port (\d+)", line):
-                    port = match[1]
-                    break
-            assert port, "the registry didn't start"
-            yield Registry(f"127.0.0.1:{port}", folder)
-        finally:
-            process.terminate()
+    with phases.running(folder) as address:
+        yield Registry(address, folder)
 
 
 def item(registry: Registry, name: str, digest: str | None, *, kind: Kind = "images") -> Item:
