@@ -17,10 +17,17 @@ from falaj.components.kubernetes._peers import in_namespace
 from falaj.components.kubernetes._placed import PROTECTED
 from falaj.components.kubernetes._validation import amount, cidr, is_private, object_name
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
-from falaj.components.kubernetes.training.arguments import Run, RunArgs
-from falaj.components.kubernetes.training.jobs import network_policy, queue_labels, selector
+from falaj.components.kubernetes.training.arguments import KeyedRunArgs, KeyRing, Run
+from falaj.components.kubernetes.training.jobs import (
+    add_key_ring,
+    network_policy,
+    queue_labels,
+    ring_arguments,
+    ring_secret,
+    selector,
+)
 from falaj.components.kubernetes.training.pods import DATA, RUNS, gang, gang_pods, template
-from falaj.components.kubernetes.training_job import check_arguments, checked_run
+from falaj.components.kubernetes.training_job import check_arguments, checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 
@@ -59,11 +66,14 @@ class FederatedTrainingSpec:
     options: tuple[str, ...]
     """Of the coordinator: rounds, limits."""
     max_restarts: int
+    key_ring: KeyRing | None
 
 
 def objects(spec: FederatedTrainingSpec) -> list[Manifest]:
-    """The job, its network policy, and for the coordinator its Service and the list of sites."""
+    """The job, who may reach it, its keys, and the coordinator's Service and list of sites."""
     found = [_network_policy(spec), _job_set(spec)]
+    if spec.key_ring is not None:
+        found.append(ring_secret(spec.run, spec.key_ring))
     return [*found, _sites_file(spec), _service(spec)] if spec.role == "coordinator" else found
 
 
@@ -84,6 +94,8 @@ def _job_set(spec: FederatedTrainingSpec) -> Manifest:
         secret = {"secretName": spec.token_secret, "defaultMode": _MODE}
         volumes.append({"name": "token", "secret": secret})
     pod["spec"]["volumes"] += volumes
+    if spec.key_ring is not None:
+        add_key_ring(pod, run, spec.key_ring)
     job: dict[str, Any] = {
         "completionMode": "Indexed",
         "parallelism": 1,
@@ -114,6 +126,7 @@ def _command(spec: FederatedTrainingSpec) -> list[str]:
         "--certificate", f"{_TLS}/tls.crt",
         "--key", f"{_TLS}/tls.key",
         "--progress", "json",
+        *ring_arguments(spec.key_ring),
     ]  # fmt: skip
     if spec.role == "site":
         call = ["--coordinator", spec.peers.coordinator, "--token", f"{_TOKEN}/token"]
@@ -183,9 +196,10 @@ _COORDINATORS_ALONE: Final = (
 
 
 @described
-class FederatedTrainingArgs(RunArgs):
+class FederatedTrainingArgs(KeyedRunArgs):
     """Arguments of `FederatedTraining`. ``dataset`` is the site's rows; the coordinator's are
-    reference rows, which prepare the columns and judge the model."""
+    reference rows, which prepare the columns and judge the model. Each side has a key ring of its
+    own, if any: what crosses between them are models, by TLS."""
 
     role: str
     """``coordinator`` or ``site``: one component for each, in the cluster where it runs."""
@@ -238,6 +252,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
         errors.choice("role", role, ROLES)
     run = checked_run(name, given, errors)
     check_arguments(given, errors, _OURS)
+    ring = checked_ring(given, run, errors)
     if run is not None and run.size.gpus:
         errors.add("flavor", run.placement.flavor, "one without GPUs: sites train on CPUs")
     if run is not None and run.queue == BURST_QUEUE:
@@ -269,7 +284,9 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     if run is None:
         raise AssertionError("what can't be used was refused")
     run = replace(run, telemetry=False)  # its figures are in the run's folder
-    return FederatedTrainingSpec(run, role, peers, secret, own_token, sites, options, restarts)
+    return FederatedTrainingSpec(
+        run, role, peers, secret, own_token, sites, options, restarts, ring
+    )
 
 
 def _sites(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:

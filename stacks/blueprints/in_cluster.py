@@ -227,7 +227,7 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
     return given
 
 
-# A team's workloads: training jobs, sweeps, inference services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, inference services, workspaces.
 
 
 def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> None:
@@ -237,6 +237,8 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
         components.TrainingJob(name, parts.args(job, images=True), options)
     for name, sweep in settings.sweeps.items():
         components.Sweep(name, parts.args(sweep, images=True), options)
+    for name, part in settings.federated_trainings.items():
+        components.FederatedTraining(name, parts.args(part, images=True), options)
     services = {
         name: components.InferenceService(name, parts.args(section, images=True), options)
         for name, section in settings.inference_services.items()
@@ -248,6 +250,7 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
     parts.export("inferenceServices", {name: made.url for name, made in services.items()})
     parts.export("trainingJobs", sorted(settings.training_jobs))
     parts.export("sweeps", sorted(settings.sweeps))
+    parts.export("federatedTrainings", sorted(settings.federated_trainings))
     parts.export(
         "workspaces",
         {name: {"command": made.command, "url": made.url} for name, made in workspaces.items()},

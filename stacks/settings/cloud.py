@@ -534,22 +534,33 @@ def check_package(settings: CloudSettings, root: Path) -> list[Finding]:
     return found
 
 
+#: Sections of runs: the attribute, what one is called, and an ending for another name.
+_RUNS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "trainingJobs": ("training_jobs", "training job", "job"),
+    "sweeps": ("sweeps", "sweep", "sweep"),
+    "federatedTrainings": ("federated_trainings", "federated training", "federation"),
+}
+
+
 def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
-    """A team's jobs, sweeps and workspaces are objects of one namespace, called as their keys."""
-    jobs: Mapping[str, object] = getattr(settings, "training_jobs", {})
-    sweeps: Mapping[str, object] = getattr(settings, "sweeps", {})
+    """A team's runs and workspaces are objects of one namespace, called as their keys."""
     found: list[Finding] = []
-    for name in sweeps:
-        if name in jobs:
-            path, other = ("sweeps", name), f"{name}-sweep"
-            message = (
-                f"given {format_value(name)}, which is the name of a training job, too; both are "
-                f"objects of one namespace: choose another, such as {other}"
-            )
-            found.append(Finding(path, message, (Rename(path, other),), at_key=True))
+    named: dict[str, tuple[str, Mapping[str, object]]] = {}
+    for section, (attribute, what, ending) in _RUNS.items():
+        names: Mapping[str, object] = getattr(settings, attribute, {})
+        for name in names:
+            kind = next((kind for kind, others in named.values() if name in others), None)
+            if kind is not None:
+                path, other = (section, name), f"{name}-{ending}"
+                message = (
+                    f"given {format_value(name)}, which is the name of a {kind}, too; both are "
+                    f"objects of one namespace: choose another, such as {other}"
+                )
+                found.append(Finding(path, message, (Rename(path, other),), at_key=True))
+        named[section] = (what, names)
     workspaces: Mapping[str, object] = getattr(settings, "workspaces", {})
     taken = {f"{each}{WORKSPACE_ENDING}": each for each in workspaces}
-    for section, names in (("trainingJobs", jobs), ("sweeps", sweeps)):
+    for section, (_, names) in named.items():
         for name in taken.keys() & names.keys():
             path, other = (section, name), f"{name}-job"
             message = (

@@ -8,6 +8,7 @@ from pydantic import Field, create_model
 
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import Addon
+from falaj.components.kubernetes.federated_training import FederatedTrainingArgs
 from falaj.components.kubernetes.gateway import GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs
@@ -92,13 +93,15 @@ class PlatformSettings(InClusterSettings):
     """Arguments of `Tenant`, by the tenants' names."""
 
 
-# A team's workloads: training jobs, sweeps, inference services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, inference services, workspaces.
 
 WorkloadName = Annotated[str, WORKLOAD]
 
 if TYPE_CHECKING:
-    InferenceSection = SweepSection = TrainingSection = WorkspaceSection = Section
+    FederatedSection = InferenceSection = SweepSection = Section
+    TrainingSection = WorkspaceSection = Section
 else:
+    FederatedSection = component_section(FederatedTrainingArgs, "federatedTrainings")
     InferenceSection = component_section(InferenceServiceArgs, "inferenceServices")
     SweepSection = component_section(SweepArgs, "sweeps")
     TrainingSection = component_section(TrainingJobArgs, "trainingJobs")
@@ -114,6 +117,8 @@ class WorkloadsSettings(InClusterSettings):
     """Arguments of `TrainingJob`, by name."""
     sweeps: dict[WorkloadName, SweepSection] = Field(default_factory=dict)
     """Arguments of `Sweep`, by name."""
+    federated_trainings: dict[WorkloadName, FederatedSection] = Field(default_factory=dict)
+    """Arguments of `FederatedTraining`, by name: the coordinator or a site of a federation."""
     inference_services: dict[WorkloadName, InferenceSection] = Field(default_factory=dict)
     """Arguments of `InferenceService`, by name."""
     workspaces: dict[WorkloadName, WorkspaceSection] = Field(default_factory=dict)

@@ -49,6 +49,7 @@ SECTIONS: Final[Mapping[str, Path]] = {
     "Tenant": ("tenants", NAME),
     "TrainingJob": ("trainingJobs", NAME),
     "Sweep": ("sweeps", NAME),
+    "FederatedTraining": ("federatedTrainings", NAME),
     "InferenceService": ("inferenceServices", NAME),
     "Workspace": ("workspaces", NAME),
 }

@@ -19,7 +19,7 @@ import pytest
 from falaj.components.specification.argument_errors import InvalidArgumentsError
 from falaj.stacks.errors import StackError
 from tests.stacks.in_mocks import ROOT, declare, shipped
-from tests.stacks.test_in_cluster_settings import SWEEP, WORKSPACE
+from tests.stacks.test_in_cluster_settings import COORDINATOR, SITE, SWEEP, WORKSPACE
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -34,12 +34,13 @@ _TEXTS = (
     "2026-04-30", "arn:aws:iam::123456789012:role/other", "falaj-high", "preferred", "block",
     "00000000-1111-2222-3333-444444444444", "1.35", "registry.example.ae/other", "Asia/Kolkata",
     "falaj/other@sha256:" + "4" * 64, "none", "gpu", "claim", "horovod", "o-0123456789", "2", "3",
-    "hyperband", "falaj-normal", "2026-12", "never",
+    "hyperband", "falaj-normal", "2026-12", "never", "10.9.0.9", "4" * 64,
 )  # fmt: skip
 _NUMBERS = (3, 30, 90, 365, 100, 1000, 1, 0, 64, 7, 4, 2, 8, 0.5)
 #: Sections whose keys are names that people give.
 _NAMED = {
-    "falaj:trainingJobs", "falaj:sweeps", "falaj:inferenceServices", "falaj:workspaces",
+    "falaj:trainingJobs", "falaj:sweeps", "falaj:federatedTrainings", "falaj:inferenceServices",
+    "falaj:workspaces",
 }  # fmt: skip
 #: Values without an effect, after which a key has none.
 _ENOUGH = 8
@@ -253,6 +254,9 @@ def _rich_workloads() -> dict[str, Any]:
         name: services[name] for name in ("night", "kept", "credit")
     }
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
+    config["falaj:federatedTrainings"] = {
+        "leader": {**COORDINATOR, "keySecret": "acme/training-keys"}, "claims": SITE,
+    }  # fmt: skip
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
     config["falaj:workspaces"] = {"alice": {**WORKSPACE, "packageMirror": mirror}}
     return config
@@ -265,6 +269,9 @@ REFUSED_OF_WORKLOADS = {
     "falaj:acknowledgeDegraded.asOf": _NO_REGION,
     "falaj:acknowledgeDegraded.for": _NO_REGION,
     "falaj:cluster": "of a cloud's stack",
+    "falaj:federatedTrainings.NAME.gpusPerNode": "sites train on CPUs",
+    "falaj:federatedTrainings.NAME.role": "decides over the keys of the other side",
+    "falaj:federatedTrainings.NAME.sites": "names that people give",
     "falaj:images": "a file with digests",
     "falaj:tenant": "the keys are the tenant's",
     "falaj:inferenceServices.NAME.packageSource": "decides over digests",

@@ -27,6 +27,19 @@ SWEEP: dict[str, Any] = {
     "search": {"learning_rate": "1e-4..1e-1:log", "width": "8|16|32"},
 }  # fmt: skip
 
+SITE: dict[str, Any] = {
+    "role": "site", "dataset": "claims-2026-10", "flavor": "cpu-x86-64",
+    "checkpoints": "falaj-files", "certificateSecret": "claims-tls",
+    "tokenSecret": "claims-token", "coordinator": "claims.health.example.ae:8470",
+    "peerRanges": ["10.60.0.0/16"],
+}  # fmt: skip
+COORDINATOR: dict[str, Any] = {
+    "role": "coordinator", "dataset": "claims-reference", "flavor": "cpu-x86-64",
+    "checkpoints": "falaj-files", "certificateSecret": "claims-tls",
+    "sites": {"dubai": "a" * 64, "sharjah": "b" * 64}, "peerRanges": ["10.60.0.0/16"],
+    "address": "10.50.0.9",
+}  # fmt: skip
+
 
 def settings(config: dict[str, Any]) -> InClusterSettings:
     found = validate(config, ROOT, stack="dev")
@@ -85,6 +98,16 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
         ),
         (
             "onprem-workloads",
+            {"falaj:sweeps": {"rates": SWEEP}, "falaj:federatedTrainings": {"rates": SITE}},
+            "falaj:federatedTrainings.rates: given 'rates', which is the name of a sweep, too",
+        ),
+        (
+            "onprem-workloads",
+            {"falaj:federatedTrainings": {"credit": SITE}},
+            "falaj:federatedTrainings.credit: given 'credit', which is the name of a training job",
+        ),
+        (
+            "onprem-workloads",
             {
                 "falaj:sweeps": {"alice-workspace": SWEEP},
                 "falaj:workspaces": {"alice": WORKSPACE},
@@ -136,6 +159,12 @@ def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], s
         ("aws-workloads", ["falaj:trainingJobs", "credit", "fabric"], "infiniband", "infiniband"),
         (
             "onprem-workloads",
+            ["falaj:federatedTrainings"],
+            {"claims": {**SITE, "rounds": 3}},
+            "falaj:federatedTrainings.claims.rounds: is the coordinator's",
+        ),
+        (
+            "onprem-workloads",
             ["falaj:workspaces"],
             {"alice": {**WORKSPACE, "hours": 48}},
             "falaj:workspaces.alice.hours: given 48; allowed: a whole number from 1 to 24",
@@ -177,6 +206,21 @@ def test_a_sweep_is_declared() -> None:
     assert job["metadata"]["name"] == "rates"
     [container] = job["spec"]["template"]["spec"]["containers"]
     assert "learning_rate=1e-4..1e-1:log" in container["command"]
+
+
+@pytest.mark.parametrize("role", [SITE, COORDINATOR], ids=lambda each: each["role"])
+def test_a_side_of_a_federation_is_declared(role: dict[str, Any]) -> None:
+    config = {**shipped("onprem-workloads"), "falaj:federatedTrainings": {"claims": role}}
+    check(config)
+    made = declare(config)
+    [container] = [
+        each.inputs["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][
+            "containers"
+        ][0]
+        for each in made.resources
+        if each.inputs.get("kind") == "JobSet" and each.inputs["metadata"]["name"] == "claims"
+    ]
+    assert container["command"][2:4] == ["falaj.workloads.federation", role["role"]]
 
 
 def test_a_workspace_is_declared() -> None:

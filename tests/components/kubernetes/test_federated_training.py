@@ -58,6 +58,8 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({**SITE, "rounds": 3}, "is the coordinator's"),
         ({**SITE, "address": "10.50.0.9"}, "is the coordinator's"),
         ({**SITE, "dataset": None}, "dataset: missing"),
+        ({**SITE, "key_secret": "bank/training-keys"}, "entries of the tenant: acme/"),
+        ({**COORDINATOR, "secret_store": "falaj"}, "is where key_secret is"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
@@ -120,6 +122,26 @@ def test_secrets_are_mounted_and_never_written() -> None:
         volumes = {each["name"]: each for each in pod_of(rendered(**given))["spec"]["volumes"]}
         assert volumes["tls"]["secret"]["defaultMode"] == 0o440
         assert not [each for each in rendered(**given) if each["kind"] == "Secret"]
+
+
+@pytest.mark.parametrize("given", [COORDINATOR, SITE], ids=["coordinator", "site"])
+def test_each_side_has_its_key_ring_in_memory(given: dict[str, Any]) -> None:
+    objects = rendered(**given, key_secret="acme/training-keys")
+    [data] = the("ExternalSecret", objects)["spec"]["data"]
+    assert data["remoteRef"]["key"] == "acme/training-keys"
+    pod = pod_of(objects)["spec"]
+    [first] = pod["initContainers"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["keys"]["emptyDir"]["medium"] == "Memory"
+    assert volumes["secret"]["secret"]["secretName"] == "claims-keys"
+    assert "secret" not in {each["name"] for each in container_of(objects)["volumeMounts"]}
+    assert first["image"] == container_of(objects)["image"]
+    options = build_parser().parse_args(container_of(objects)["command"][3:])
+    assert str(options.keyring) == "/run/falaj/keys/keyring"
+    assert findings(objects) == []
+    assert (
+        build_parser().parse_args(container_of(rendered(**given))["command"][3:]).keyring is None
+    )
 
 
 @pytest.mark.parametrize("place", PLACES)

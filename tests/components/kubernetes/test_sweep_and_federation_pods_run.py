@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,39 +76,78 @@ def _pods(name: str, given: dict[str, Any]) -> list[Manifest]:
     return federated_training.manifests(federated_training.check(name, args))
 
 
-def test_a_coordinator_and_a_site_do_a_round(tmp_path: Path, digits: Path) -> None:
-    secret = "a-token-of-more-than-thirty-two-characters"
-    shown = hashlib.sha256(secret.encode()).hexdigest()
-    near: dict[str, Any] = {"peer_namespaces": ["acme-training"], "certificate_secret": "tls"}
-    leader = _pods("leader", {
-        **near, "role": "coordinator", "sites": {"dubai": shown}, "rounds": 1, "epochs": 1,
-    })  # fmt: skip
-    site = _pods("dubai", {
-        **near, "role": "site", "token_secret": "dubai-token",
-        "coordinator": "leader.acme-training.svc:8470",
-    })  # fmt: skip
-    port, authority = str(free_port()), Authority(tmp_path / "pki")
-    machines: list[Machine] = []
-    for name in ("leader", "dubai"):
-        machine = _machine(tmp_path / name, digits, **{"8470": port})
-        machine.names["leader.acme-training.svc"] = "127.0.0.2"
-        tls = tmp_path / name / "etc/falaj/tls"
-        tls.mkdir(parents=True)
-        for source, mounted in zip(authority.issue(name), ("tls.crt", "tls.key"), strict=True):
-            shutil.copy(source, tls / mounted)
-        shutil.copy(authority.certificate, tls / "ca.crt")
-        machines.append(machine)
-    for folder, file, text in (
-        (tmp_path / "leader/etc/falaj/sites", "sites.json", the("ConfigMap", leader)["data"]),
-        (tmp_path / "dubai/etc/falaj/token", "token", {"token": secret}),
-    ):
-        folder.mkdir()
-        (folder / file).write_text(text[file], encoding="utf-8")
-    processes = [
-        machine.start(pod_of(pods), 0)
-        for machine, pods in zip(machines, (leader, site), strict=True)
-    ]
-    codes = finish(processes, 300)
-    assert codes == [0, 0], [each.log(0).read_text(encoding="utf-8") for each in machines]
-    record = json.loads((tmp_path / "leader/runs/leader/record.json").read_text(encoding="utf-8"))
+class Federation:
+    """A coordinator called leader and a site called dubai, each on a machine of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        secret = "a-token-of-more-than-thirty-two-characters"
+        shown = hashlib.sha256(secret.encode()).hexdigest()
+        near = {"peer_namespaces": ["acme-training"], "certificate_secret": "tls"}
+        self.folder = folder
+        self._token = secret
+        self._given: dict[str, dict[str, Any]] = {
+            "leader": {
+                **near, "role": "coordinator", "sites": {"dubai": shown}, "rounds": 1, "epochs": 1,
+            },
+            "dubai": {
+                **near, "role": "site", "token_secret": "dubai-token",
+                "coordinator": "leader.acme-training.svc:8470",
+            },
+        }  # fmt: skip
+
+    def run(self, rows: Mapping[str, Path], **more: Any) -> dict[str, Machine]:
+        """Both to their end, each with its rows; ``more`` arguments are of both."""
+        port, authority = str(free_port()), Authority(self.folder / "pki")
+        machines: dict[str, Machine] = {}
+        pods: dict[str, list[Manifest]] = {}
+        for name, given in self._given.items():
+            machine = _machine(self.folder / name, rows[name], **{"8470": port})
+            machine.names["leader.acme-training.svc"] = "127.0.0.2"
+            tls = self.folder / name / "etc/falaj/tls"
+            tls.mkdir(parents=True)
+            for source, mounted in zip(authority.issue(name), ("tls.crt", "tls.key"), strict=True):
+                shutil.copy(source, tls / mounted)
+            shutil.copy(authority.certificate, tls / "ca.crt")
+            machines[name], pods[name] = machine, _pods(name, {**given, **more})
+        sites = the("ConfigMap", pods["leader"])["data"]["sites.json"]
+        for file, text in (
+            ("leader/etc/falaj/sites/sites.json", sites),
+            ("dubai/etc/falaj/token/token", self._token),
+        ):
+            (self.folder / file).parent.mkdir()
+            (self.folder / file).write_text(text, encoding="utf-8")
+        processes = [machine.start(pod_of(pods[name]), 0) for name, machine in machines.items()]
+        codes = finish(processes, 300)
+        told = [each.log(0).read_text(encoding="utf-8") for each in machines.values()]
+        assert codes == [0, 0], told
+        return machines
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    return Federation(tmp_path)
+
+
+def test_a_coordinator_and_a_site_do_a_round(federation: Federation, digits: Path) -> None:
+    federation.run({"leader": digits, "dubai": digits})
+    run = federation.folder / "leader/runs/leader"
+    record = json.loads((run / "record.json").read_text(encoding="utf-8"))
     assert record["status"] == "finished"
+
+
+@pytest.mark.thorough
+def test_each_side_reads_rows_sealed_with_its_own_ring(federation: Federation) -> None:
+    dataset = datasets.build(datasets.Source("digits"))
+    rows: dict[str, Path] = {}
+    for name in ("leader", "dubai"):
+        folder = federation.folder / name
+        ring = KeyRing.create(federation.folder / f"{name}-ring")
+        rows[name] = datasets.write(dataset, federation.folder / f"{name}-rows", ring)
+        secret = folder / "run/falaj/secret"
+        secret.mkdir(parents=True)
+        (secret / "keyring.tar").write_bytes(pack(ring))
+    federation.run(rows, key_secret="acme/training-keys")
+    run = federation.folder / "leader/runs/leader"
+    assert json.loads((run / "record.json").read_text(encoding="utf-8"))["status"] == "finished"
+    assert (run / "model.sealed").exists()
+    assert not list(run.glob("*.pt*"))
