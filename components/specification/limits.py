@@ -209,7 +209,7 @@ MOST_EMAILS: Final = 10
 #: distribution-spec/blob/main/spec.md#pulling-manifests
 MODEL: Final = TextRule(
     r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
-    "at most 64 small letters and digits, with single '.', '_' or '-' between them",
+    "1 to 64 lower-case letters and digits, with single '.', '_' or '-' between them",
     "churn",
 )
 #: https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests

@@ -28,7 +28,7 @@ PLAIN = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53) + 1, 2**53 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False).filter(lambda f: not f.is_integer())
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text()
     | st.just(UNKNOWN),
     lambda inner: (
