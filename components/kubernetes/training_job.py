@@ -20,7 +20,7 @@ from falaj.components.kubernetes._placed import (
 from falaj.components.kubernetes._validation import amount, object_name, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
-from falaj.components.kubernetes.training import publication
+from falaj.components.kubernetes.training import publication, traffic
 from falaj.components.kubernetes.training.arguments import (
     Elastic,
     ElasticArgs,
@@ -291,12 +291,21 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     restarts = errors.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
     ttl = _ttl(given, program, errors)
     published = _publication(given, run, ring, errors)
+    most = elastic.most if elastic is not None else nodes
+    between = traffic.checked(
+        given,
+        run.placed.data_class if run is not None else "",
+        run.placement.fabric if run is not None else str(given.get("fabric", "none")),
+        errors,
+        peers=most > 1 or framework == "parameter-server",
+    )
     errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
     return TrainingJobSpec(
-        run, program, framework, nodes, servers, elastic, restarts, ttl, launcher, ring, published
-    )
+        run, program, framework, nodes, servers, elastic, restarts, ttl, between, launcher, ring,
+        published,
+    )  # fmt: skip
 
 
 def check_arguments(

@@ -35,6 +35,7 @@ _TEXTS = (
     "00000000-1111-2222-3333-444444444444", "1.35", "registry.example.ae/other", "Asia/Kolkata",
     "falaj/other@sha256:" + "4" * 64, "none", "gpu", "claim", "horovod", "o-0123456789", "2", "3",
     "hyperband", "falaj-normal", "2026-12", "never", "10.9.0.9", "4" * 64,
+    "network",
 )  # fmt: skip
 _NUMBERS = (3, 30, 90, 365, 100, 1000, 1, 0, 64, 7, 4, 2, 8, 0.5)
 #: Sections whose keys are names that people give.
@@ -219,7 +220,7 @@ def _rich_workloads() -> dict[str, Any]:
     config = {**shipped("onprem-workloads"), "falaj:environment": "development"}
     jobs, services = config["falaj:trainingJobs"], config["falaj:inferenceServices"]
     jobs["grows"] = {
-        **{key: each for key, each in jobs["credit"].items() if key != "topology"},
+        **{key: each for key, each in jobs["credit"].items() if key not in ("topology", "fabric")},
         "elastic": {"minNodes": 1, "maxNodes": 3}, "keySecret": "acme/training-keys",
     }  # fmt: skip
     jobs["own"] = {
@@ -282,6 +283,7 @@ REFUSED_OF_WORKLOADS = {
     "falaj:sweeps.NAME.gpusPerNode": "the sweep's trials use none",
     "falaj:trainingJobs.NAME.machine": "of EFA, which AWS has",
     "falaj:trainingJobs.NAME.parameterServers": "of a framework",
+    "falaj:trainingJobs.NAME.plainTraffic": "of restricted data",
     "falaj:trainingJobs.NAME.processesPerNode": "follows GPUs",
 }
 REFUSED_OF_A_FOUNDATION = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
+from falaj.components.kubernetes.training.traffic import Traffic
 from falaj.components.specification.described import described
 
 
@@ -184,6 +185,16 @@ class TrainingJobArgs(KeyedRunArgs):
     """How close together its pods must be. Default: anywhere."""
     fabric: NotRequired[str]
     """``none``, ``efa`` (EKS) or ``infiniband`` (AKS and existing clusters). Default: ``none``."""
+    peer_encryption: NotRequired[str]
+    """What encrypts traffic between the job's pods, which neither gloo nor NCCL does: ``network``
+    (the cluster's network encrypts between its nodes: WireGuard or IPsec of its CNI, MACsec, or a
+    cloud between machines of types that do) or ``none``. With ``network`` NCCL stays on sockets,
+    as RDMA goes past it. Several pods with data of class ``restricted`` need it, or
+    ``plain_traffic``. Default: ``none``."""
+    plain_traffic: NotRequired[str]
+    """Why pods may exchange what they learnt of ``restricted`` data over a network that doesn't
+    encrypt: who allowed it, and what protects the data instead. It stands on the job
+    (``falaj.io/plain-traffic``)."""
     machine: NotRequired[str]
     """Instance type of the nodes, which says how many EFA interfaces they have. Default: the
     cheapest in the region with the flavor's GPU and EFA."""
@@ -303,6 +314,7 @@ class TrainingJobSpec:
     elastic: Elastic | None
     max_restarts: int
     ttl_seconds: int | None
+    traffic: Traffic
     launcher_image: str = ""
     """Falaj's, which brings Horovod's launcher; empty for other frameworks."""
     key_ring: KeyRing | None = None

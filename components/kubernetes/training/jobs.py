@@ -237,7 +237,7 @@ def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:
         "completions": spec.nodes,
         "backoffLimit": spec.max_restarts * most,
     }
-    growing = {"kueue.x-k8s.io/elastic-job": "true"}
+    growing = {"kueue.x-k8s.io/elastic-job": "true", **spec.traffic.annotations}
     job = indexed_job(run, growing, counts, elastic_pods(), pod)
     if spec.ttl_seconds is not None:
         job = {**job, "spec": {**job["spec"], "ttlSecondsAfterFinished": spec.ttl_seconds}}
@@ -292,7 +292,12 @@ def job_set(spec: TrainingJobSpec) -> Manifest:
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": metadata(
-            run.placed, run.name, run.name, run.namespace, labels=queue_labels(run)
+            run.placed,
+            run.name,
+            run.name,
+            run.namespace,
+            labels=queue_labels(run),
+            annotations=spec.traffic.annotations,
         ),
         "spec": body,
     }
@@ -329,7 +334,8 @@ def _pod(
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The template of a pod, with what its containers need to be brought first."""
-    pod = template(spec.run, command(spec), env, {}, annotations=annotations)
+    sockets = [{"name": name, "value": value} for name, value in spec.traffic.environment.items()]
+    pod = template(spec.run, command(spec), [*env, *sockets], {}, annotations=annotations)
     if spec.framework == "horovod":
         add_launcher(pod, spec.launcher_image)
     if spec.key_ring is not None:
