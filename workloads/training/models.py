@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -265,8 +266,8 @@ def _number(name: str, values: NDArray[np.float64]) -> NumericColumn:
 
 
 def _categories(values: NDArray[Any]) -> list[str]:
-    names, counts = np.unique(values[values != ""].astype(str), return_counts=True)
-    frequent = counts >= _LEAST_ROWS_OF_A_CATEGORY
-    names, counts = names[frequent], counts[frequent]
-    order = np.lexsort((names, -counts))[:MAXIMUM_CATEGORIES]
-    return sorted(str(names[index]) for index in order)
+    # Not by an array of texts: NumPy's lose NULs at their end.
+    counts = Counter(str(each) for each in values if each != "")
+    frequent = [each for each in counts.items() if each[1] >= _LEAST_ROWS_OF_A_CATEGORY]
+    frequent.sort(key=lambda each: (-each[1], each[0]))
+    return sorted(name for name, _ in frequent[:MAXIMUM_CATEGORIES])

@@ -53,6 +53,12 @@ def test_rare_texts_are_unknown_and_the_number_is_limited() -> None:
     assert {f"t{n:03}" for n in range(60)} <= set(categories)
 
 
+def test_texts_that_differ_by_what_arrays_of_texts_lose_are_two() -> None:
+    recipe = fit({"c": _texts(["a", "a", "a\0", "a\0"])})
+    assert recipe.categorical[0].categories == ["a", "a\0"]
+    assert recipe.transform({"c": _texts(["a\0"])}).tolist() == [[0, 0, 1]]
+
+
 def test_constant_and_empty_columns_stay_finite() -> None:
     inputs = {"same": np.full(4, 1e9), "none": np.full(4, np.nan)}
     assert np.isfinite(fit(inputs).transform(inputs)).all()
