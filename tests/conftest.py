@@ -26,7 +26,7 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 # `make test` tries fewer examples. `make test-all` selects property tests by the marker
 # that Hypothesis gives them, and runs them with --hypothesis-profile=thorough: with all of them.
 # Both draw the same examples each time: what passed before a change is merged passes after it. To
-# look where nobody has looked: pytest -m hypothesis --hypothesis-profile=search.
+# look where nobody has looked: .venv/bin/pytest -m hypothesis --hypothesis-profile=search.
 # Machines are shared: how long a draw takes says nothing about the code.
 settings.register_profile(
     "falaj",
