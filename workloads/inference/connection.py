@@ -52,12 +52,14 @@ class Connection(asyncio.Protocol):
         self._stuck = False  # the client doesn't read its answers
         self._closing = False
         self.deadline = _NEVER
+        service.arriving[self] = time.perf_counter()
 
     # -- asyncio -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start with a fresh connection; for TLS this is after the handshake."""
         service = self._service
+        service.arriving.pop(self, None)
         self._transport = cast("asyncio.Transport", transport)
         if len(service.connections) >= service.max_connections:
             service.counters.refused_connections += 1

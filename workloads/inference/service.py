@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import orjson
 
@@ -261,6 +261,8 @@ class Service:
         self.counters = Counters()
         self.answers = http.Answers()
         self.connections: set[Client] = set()
+        #: When those came whose TLS handshake is under way; of failed ones until they are freed.
+        self.arriving: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
         self.max_connections = 16384
         self.tasks: set[asyncio.Future[None]] = set()
         self.draining = False
@@ -312,6 +314,12 @@ class Service:
         """Make every connection parse and authorise its next head anew."""
         for heads in (self._heads_of_tokens, *self._heads_of_certificates.values()):
             heads.clear()
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether somebody is connected, or was accepted and is about to be."""
+        oldest = time.perf_counter() - self.limits.header_timeout_seconds
+        return bool(self.connections) or any(each > oldest for each in self.arriving.values())
 
     def drain(self, *, leaving: bool) -> None:
         """Answer what comes with `Connection: close`; ``leaving`` also ends readiness."""

@@ -181,6 +181,38 @@ def test_versions_change_under_load_without_a_failed_request(site: Site, start: 
     assert logs.verify(site.logs)["access_lines"] == sum(hammer.versions.values())
 
 
+def test_who_was_accepted_before_a_change_is_answered_after_it(site: Site, start: Start) -> None:
+    """A slow handshake: the old worker has no connection yet, and has to wait for this one."""
+    site.write(limits={"drain_seconds": 8})
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    (worker,) = server.workers()
+    with socket.create_connection(("127.0.0.1", server.port), 10) as slow:
+        time.sleep(0.3)
+        send_signal(server.process.pid, signal.SIGHUP)
+        server.wait(lambda _: server.workers() not in ([worker], []), "no new worker")
+        time.sleep(0.5)
+        connection = server.connect()
+        context = site.pki.client_context(None)
+        connection.sock = context.wrap_socket(slow, server_hostname="localhost")
+        assert call(connection, "GET", "/v2/health/live")[0] == 200
+        connection.close()
+    server.wait(lambda s: worker not in [w["pid"] for w in s["workers"]], "the old one stays")
+    assert server.stop() == 0
+
+
+def test_a_handshake_that_never_ends_keeps_no_worker(site: Site, start: Start) -> None:
+    site.write(limits={"drain_seconds": 300, "header_timeout_seconds": 1})
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    (worker,) = server.workers()
+    with socket.create_connection(("127.0.0.1", server.port), 10):
+        time.sleep(0.3)
+        send_signal(server.process.pid, signal.SIGHUP)
+        server.wait(lambda s: worker not in [w["pid"] for w in s["workers"]], "the old one stays")
+        assert server.stop() == 0  # nor the whole server, which leaves
+
+
 def test_killed_worker_is_replaced_and_the_port_stays(site: Site, start: Start) -> None:
     version = site.publish(models.mlp())
     server = start(site).serving(version)
