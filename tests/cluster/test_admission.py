@@ -270,7 +270,8 @@ def test_a_site_and_its_balancers(plane: ControlPlane) -> None:
     assert "would be public" in refusal(plane, service)
     key = "metallb.io/loadBalancerIPs"
     service["metadata"]["annotations"] = {key: "10.20.0.9"}
-    assert refusal(plane, service) == ""
+    # The API server takes up each policy by itself.
+    wait_for(lambda: refusal(plane, service) == "", "the site's balancers", 30)
     service["metadata"]["annotations"] = {key: "10.20.0.9,203.0.113.9"}
     assert "would be public" in refusal(plane, service)
 

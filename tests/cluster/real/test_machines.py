@@ -213,9 +213,11 @@ def test_what_runs_outlives_its_kubelet(realm: Realm, namespace: str, image: str
     realm.wait_ready("outlives", "caller", namespace=namespace)
     began = realm.state("outlives", namespace)["state"]["running"]["startedAt"]
     address = realm.pod("outlives", namespace)["status"]["podIP"]
+    # A container that runs doesn't listen yet.
+    wait_for(lambda: is_reached(realm, "caller", namespace, address), "the pod is reached")
     realm.plane.real.hold(SECOND, "kubelet")
     try:
-        assert is_reached(realm, "caller", namespace, address)
+        wait_for(lambda: is_reached(realm, "caller", namespace, address), "it is reached still")
         wait_for(
             lambda: not is_ready(realm.plane.objects.get("v1", "Node", SECOND)),
             "the machine isn't ready", 3 * NODE_GRACE_SECONDS,
