@@ -194,7 +194,7 @@ class TrainingJobArgs(KeyedRunArgs):
     plain_traffic: NotRequired[str]
     """Why pods may exchange what they learnt of ``restricted`` data over a network that doesn't
     encrypt: who allowed it, and what protects the data instead. It stands on the job
-    (``falaj.io/plain-traffic``)."""
+    (``falaj.io/plain-traffic``). Default: none, and such a job is refused."""
     machine: NotRequired[str]
     """Instance type of the nodes, which says how many EFA interfaces they have. Default: the
     cheapest in the region with the flavor's GPU and EFA."""
