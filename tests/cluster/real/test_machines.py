@@ -63,6 +63,14 @@ def namespace(realm: Realm, image: str) -> Generator[str]:
         yield name
 
 
+@pytest.fixture(scope="module")
+def caller(realm: Realm, namespace: str, image: str) -> str:
+    """A pod on the first machine that stays."""
+    realm.plane.apply([probe("caller", namespace, image, WAIT, nodeName=FIRST)])
+    realm.wait_ready("caller", namespace=namespace)
+    return "caller"
+
+
 def test_machines_are_nodes_of_the_site(realm: Realm) -> None:
     nodes = {each["metadata"]["name"]: each for each in realm.plane.objects.list("v1", "Node")}
     assert set(nodes) == {FIRST, SECOND}
@@ -120,23 +128,22 @@ def test_a_pod_is_from_within_what_was_asked_for(realm: Realm, namespace: str, i
 
 
 def test_pods_talk_across_machines_by_name_and_service(
-    realm: Realm, namespace: str, image: str
+    realm: Realm, namespace: str, image: str, caller: str
 ) -> None:
     realm.plane.apply([
         probe("web", namespace, image, SERVE, labels={"app": "web"}, nodeName=SECOND),
-        probe("caller", namespace, image, WAIT, nodeName=FIRST),
         {"apiVersion": "v1", "kind": "Service",
          "metadata": {"name": "web", "namespace": namespace},
          "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}},
     ])  # fmt: skip
-    realm.wait_ready("web", "caller", namespace=namespace)
+    realm.wait_ready("web", namespace=namespace)
     address = realm.pod("web", namespace)["status"]["podIP"]
-    wait_for(lambda: is_reached(realm, "caller", namespace, address), "the pod is reached")
+    wait_for(lambda: is_reached(realm, caller, namespace, address), "the pod is reached")
     wait_for(
-        lambda: is_reached(realm, "caller", namespace, f"web.{namespace}.svc.cluster.local", 80),
+        lambda: is_reached(realm, caller, namespace, f"web.{namespace}.svc.cluster.local", 80),
         "the service is reached by its name",
     )
-    assert not is_reached(realm, "caller", namespace, address, 8081)
+    assert not is_reached(realm, caller, namespace, address, 8081)
 
 
 def test_a_claim_is_a_folder_for_all_until_nobody_claims_it(
@@ -208,16 +215,18 @@ def test_who_takes_too_much_memory_is_killed_told_of_and_started_again(
     wait_for(lambda: realm.state("hungry", namespace)["restartCount"] >= 1, "it started again")
 
 
-def test_what_runs_outlives_its_kubelet(realm: Realm, namespace: str, image: str) -> None:
+def test_what_runs_outlives_its_kubelet(
+    realm: Realm, namespace: str, image: str, caller: str
+) -> None:
     realm.plane.apply([probe("outlives", namespace, image, SERVE, nodeName=SECOND)])
-    realm.wait_ready("outlives", "caller", namespace=namespace)
+    realm.wait_ready("outlives", namespace=namespace)
     began = realm.state("outlives", namespace)["state"]["running"]["startedAt"]
     address = realm.pod("outlives", namespace)["status"]["podIP"]
     # A container that runs doesn't listen yet.
-    wait_for(lambda: is_reached(realm, "caller", namespace, address), "the pod is reached")
+    wait_for(lambda: is_reached(realm, caller, namespace, address), "the pod is reached")
     realm.plane.real.hold(SECOND, "kubelet")
     try:
-        wait_for(lambda: is_reached(realm, "caller", namespace, address), "it is reached still")
+        wait_for(lambda: is_reached(realm, caller, namespace, address), "it is reached still")
         wait_for(
             lambda: not is_ready(realm.plane.objects.get("v1", "Node", SECOND)),
             "the machine isn't ready", 3 * NODE_GRACE_SECONDS,
