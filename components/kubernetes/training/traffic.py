@@ -28,11 +28,11 @@ _SOCKETS_ALONE: Final = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
 class Traffic:
     """What is known of the traffic between a job's pods."""
 
-    peers: bool = False
+    peers: bool
     """Whether there is any."""
-    encryption: str = _NONE
+    encryption: str
     """``network`` or ``none``."""
-    reason: str = ""
+    reason: str
     """Why restricted data may do without; empty for other data and for what is encrypted."""
 
     @property
