@@ -317,9 +317,11 @@ class Service:
 
     @property
     def has_clients(self) -> bool:
-        """Whether somebody is connected, or was accepted and is about to be."""
+        """Whether somebody is connected or, unless it leaves, was accepted and is about to be."""
+        if self.connections or self.leaving:
+            return bool(self.connections)
         oldest = time.perf_counter() - self.limits.header_timeout_seconds
-        return bool(self.connections) or any(each > oldest for each in self.arriving.values())
+        return any(each > oldest for each in self.arriving.values())
 
     def drain(self, *, leaving: bool) -> None:
         """Answer what comes with `Connection: close`; ``leaving`` also ends readiness."""

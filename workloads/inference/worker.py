@@ -413,9 +413,7 @@ class Worker:
         if self._server is not None:
             self._server.close()
         deadline = time.perf_counter() + seconds
-        while time.perf_counter() < deadline:
-            if not (service.connections if leaving else service.has_clients):
-                break
+        while service.has_clients and time.perf_counter() < deadline:
             if leaving:
                 # Nobody takes over: a client that asks again is better told at once.
                 for connection in [c for c in service.connections if c.is_idle()]:
