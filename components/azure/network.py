@@ -33,7 +33,7 @@ from falaj.components.azure._private_endpoint import Door, private_endpoint, zon
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
 from falaj.components.specification.cluster import POD_CIDR
-from falaj.components.specification.network import NetworkArgs, check
+from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from falaj.components.specification.placed import REGIONAL, Placed
 from falaj.components.specification.property_names import engine_inputs
 
@@ -43,6 +43,24 @@ DELEGATIONS = {
     CONTROL_PLANE: "Microsoft.ContainerService/managedClusters",
     CONTAINERS: "Microsoft.App/environments",
 }
+
+
+def encryption(spec: NetworkSpec) -> network.VirtualNetworkEncryptionArgs | None:
+    """Whether the network encrypts what machines send: where neither a cluster may stand nor a
+    firewall.
+
+    AKS refuses machines of generation 4 and later, and Falaj's are, where the network is encrypted
+    and the API server stands in it
+    (https://learn.microsoft.com/azure/aks/api-server-vnet-integration#limitations); Azure Firewall
+    and encryption exclude one another, and the enforcement is the only one there is
+    (https://learn.microsoft.com/azure/virtual-network/virtual-network-encryption-overview).
+    """
+    if spec.purpose == CLUSTER or spec.egress_domains:
+        return None
+    return network.VirtualNetworkEncryptionArgs(
+        enabled=True,
+        enforcement=network.VirtualNetworkEncryptionEnforcement.ALLOW_UNENCRYPTED,
+    )
 
 
 @dataclass(frozen=True)
@@ -301,12 +319,15 @@ class Network(pulumi.ComponentResource):
     group that names every flow which the role needs and denies the rest, inwards and outwards; no
     machine has a public address or Azure's default way out. Private DNS zones lead to the private
     endpoints of storage, vault, registry and monitor. Every connection is recorded, in a storage
-    account under our key. Traffic between machines that can do it is encrypted by the network.
+    account under our key.
+
+    With ``purpose: serving`` the network encrypts traffic between machines that can do it. Where a
+    cluster may stand it can't: AKS refuses its machines there, and encryption is left to TLS.
 
     With ``egress_domains`` there is a firewall: HTTPS to these domains leaves through it, and
     nothing else. Its public address is the only one. For ``restricted`` data it is of the tier
     Premium and searches for intrusions. Azure's firewall and encryption by the network exclude one
-    another, so that encryption is left to TLS then.
+    another, so that encryption is left to TLS then, too.
 
     Pods that use a `WorkloadIdentity` sign in at ``login.microsoftonline.com``: name it in
     ``egress_domains`` where there are such.
@@ -417,14 +438,7 @@ class Network(pulumi.ComponentResource):
             resource_group_name=self._group.name,
             location=placed.region,
             address_space=network.AddressSpaceArgs(address_prefixes=[self._spec.cidr]),
-            # https://learn.microsoft.com/azure/virtual-network/virtual-network-encryption-overview:
-            # the only enforcement there is; not together with Azure Firewall.
-            encryption=None
-            if self._spec.egress_domains
-            else network.VirtualNetworkEncryptionArgs(
-                enabled=True,
-                enforcement=network.VirtualNetworkEncryptionEnforcement.ALLOW_UNENCRYPTED,
-            ),
+            encryption=encryption(self._spec),
             enable_ddos_protection=False,
             tags=self._tags,
             opts=self._opts,

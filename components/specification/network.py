@@ -59,8 +59,9 @@ class NetworkArgs(PlacedArgs):
     purpose: NotRequired[Annotated[str, OneOf(PURPOSES), Default(CLUSTER)]]
     """What stands in the network: ``cluster``, anything; or ``serving``, the CPU inference tier
     alone, which calls few services. On AWS, where private endpoints are paid for by hour and zone,
-    that leaves 4 of 18, and no subnets for nodes and storage; it can be changed later. On Azure it
-    makes no difference: endpoints are made with what they lead to."""
+    that leaves 4 of 18, and no subnets for nodes and storage; it can be changed later. On Azure,
+    where endpoints are made with what they lead to, a network for ``serving`` encrypts what
+    machines send; AKS refuses that beside a cluster, so set ``cluster`` before there is one."""
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""

@@ -737,7 +737,8 @@ _NETWORKS: Final = azure("network:VirtualNetwork")
     _NETWORKS,
     ("iso27001:A.8.24", "iso27001:A.8.20", "uae-ia:T4.2.x", "nist-800-207:2"),
     "Set `encryption.enabled` of the virtual network to true; it works between machines of sizes "
-    "with accelerated networking.",
+    "with accelerated networking. AKS refuses it where the API server stands in the network: "
+    "encrypt in what runs on the nodes (TLS) there, and waive the rule with that reason.",
 )
 def _network(resource: Resource, context: Context) -> Iterator[Finding]:
     if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:

@@ -38,6 +38,12 @@ def _usual() -> Deployed:
     return make(deploy_now)
 
 
+@pytest.fixture(scope="module", name="serving")
+def _serving() -> Deployed:
+    """Where no cluster may stand."""
+    return make(deploy_now, purpose="serving")
+
+
 @pytest.fixture(scope="module", name="guarded")
 def _guarded() -> Deployed:
     return make(
@@ -64,7 +70,7 @@ def _restricted() -> Deployed:
     return deploy_now(
         lambda opts: Foundation(
             opts, tenant="abcdefghijklmnopqrst", data_class="restricted"
-        ).network(egress_domains=["models.example.ae"], zones=["2"]),
+        ).network(egress_domains=["models.example.ae"], zones=["2"], purpose="serving"),
         stack="x" * 60,
     )
 
@@ -233,9 +239,12 @@ def test_connections_are_recorded_under_our_key(usual: Deployed) -> None:
     assert usual.kept("net-group")
 
 
-def test_machines_encrypt_what_they_send(usual: Deployed) -> None:
-    network = usual.one("network:VirtualNetwork").inputs
+def test_machines_encrypt_what_they_send_where_no_cluster_may_stand(
+    usual: Deployed, serving: Deployed
+) -> None:
+    network = serving.one("network:VirtualNetwork").inputs
     assert network["encryption"] == {"enabled": True, "enforcement": "AllowUnencrypted"}
+    assert "encryption" not in usual.one("network:VirtualNetwork").inputs
 
 
 def test_domains_are_reached_through_the_firewall(guarded: Deployed) -> None:
@@ -248,7 +257,6 @@ def test_domains_are_reached_through_the_firewall(guarded: Deployed) -> None:
     assert policy["threatIntelMode"] == "Deny"
     assert policy["sku"] == {"tier": "Standard"}
     assert len(guarded.of_type("network:PublicIPAddress")) == 1
-    assert "encryption" not in guarded.one("network:VirtualNetwork").inputs
 
 
 def test_routes_lead_to_the_firewall(guarded: Deployed) -> None:
@@ -299,6 +307,8 @@ def test_restricted_data_are_searched_for_intrusions(restricted: Deployed) -> No
     assert policy["sku"] == {"tier": "Premium"}
     assert policy["intrusionDetection"] == {"mode": "Deny"}
     assert restricted.one("network:AzureFirewall").inputs["sku"]["tier"] == "Premium"
+    # Azure's firewall and encryption by the network exclude one another.
+    assert "encryption" not in restricted.one("network:VirtualNetwork").inputs
 
 
 def test_a_region_without_zones(other: Deployed) -> None:

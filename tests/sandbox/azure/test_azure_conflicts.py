@@ -250,6 +250,48 @@ def test_a_pool_newer_than_its_cluster(more_samples: Any) -> None:
     assert "newer than the cluster" in refusal(more_samples, "containerservice:AgentPool", **pool)
 
 
+def integrated(more_samples: Any, network: str, **settings: Any) -> dict[str, Any]:
+    """A cluster whose API server stands in its network, which is made, too."""
+    add = more_samples.add
+    add(network, "network:VirtualNetwork", **GROUP, virtualNetworkName=network,
+        addressSpace={"addressPrefixes": ["10.2.0.0/16"]}, **settings)  # fmt: skip
+    service = {"name": "to", "serviceName": "Microsoft.ContainerService/managedClusters"}
+    where = {**GROUP, "virtualNetworkName": network}
+    nodes = add(f"{network}-nodes", "network:Subnet", **where, subnetName="nodes",
+                addressPrefix="10.2.0.0/22")  # fmt: skip
+    control = add(f"{network}-control", "network:Subnet", **where, subnetName="control",
+                  addressPrefix="10.2.4.0/28", delegations=[service])  # fmt: skip
+    cluster = {**more_samples.made["cluster"].inputs, "resourceName": network}
+    cluster["apiServerAccessProfile"] = {
+        **cluster["apiServerAccessProfile"],
+        "enableVnetIntegration": True,
+        "subnetId": control.id,
+    }
+    cluster["agentPoolProfiles"] = [{**cluster["agentPoolProfiles"][0], "vnetSubnetID": nodes.id}]
+    return cluster
+
+
+def test_machines_of_a_cluster_in_a_network_that_encrypts(more_samples: Any) -> None:
+    cluster_type, pool_type = "containerservice:ManagedCluster", "containerservice:AgentPool"
+    more_samples.add("plain", cluster_type, **integrated(more_samples, "plain"))
+    encryption = {"enabled": True, "enforcement": "AllowUnencrypted"}
+    cluster = integrated(more_samples, "encrypted", encryption=encryption)
+    text = refusal(more_samples, cluster_type, **cluster)
+    assert "agentPoolProfiles[0].vmSize" in text
+    assert "take encryption.enabled off the network" in text
+    (system,) = cluster["agentPoolProfiles"]
+    older = {**cluster, "agentPoolProfiles": [{**system, "vmSize": "Standard_DC4s_v3"}]}
+    more_samples.add("older", cluster_type, **older)
+    pool = {**GROUP, "resourceName": "encrypted", "agentPoolName": "two", "mode": "User",
+            "count": 1, "vnetSubnetID": system["vnetSubnetID"]}  # fmt: skip
+    assert "AKS refuses generations 4" in refusal(
+        more_samples, pool_type, **pool, vmSize="Standard_D4as_v6"
+    )
+    without = {**cluster, "resourceName": "apart"}
+    without["apiServerAccessProfile"] = {"enablePrivateCluster": True, "privateDNSZone": "system"}
+    more_samples.add("apart", cluster_type, **without)
+
+
 def test_services_of_a_cluster_on_its_nodes_addresses(more_samples: Any) -> None:
     cluster = {**more_samples.made["cluster"].inputs, "resourceName": "two"}
     cluster["networkProfile"] = {

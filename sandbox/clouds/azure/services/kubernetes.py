@@ -300,7 +300,9 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
         least=28,
     )
     for pool in resource.parts("agentPoolProfiles[]"):
-        for problem in node_pools.placement(pool, where):
+        for problem in (
+            *node_pools.placement(pool, where), *node_pools.unencrypted(pool, resource),
+        ):  # fmt: skip
             yield Problem(joined(pool.place, problem.path), problem.reason)
     yield from _pool_changes(resource)
     yield from _service_overlap(resource)

@@ -213,6 +213,29 @@ def placement(resource: Resource, region: str | None) -> Iterator[Problem]:
         )
 
 
+# Sizes that AKS takes in no encrypted network once the API server stands in it, by generation.
+# Source: aks/api-server-vnet-integration (limitations); Azure/AKS CHANGELOG.md, 2026-01-04.
+_ENCRYPTING: Final = 4
+_GENERATION: Final = re.compile(r"_v(\d+)$")
+_INTEGRATION: Final = "apiServerAccessProfile.enableVnetIntegration"
+
+
+def unencrypted(pool: Resource, cluster: Inputs) -> Iterator[Problem]:
+    """A problem when the pool's machines would encrypt beside an API server in their network."""
+    id, size = pool.optional_string("vnetSubnetID"), pool.optional_string("vmSize")
+    found = _GENERATION.search(size or "")
+    if not cluster.flag(_INTEGRATION) or id is None or found is None:
+        return
+    network = resources.by_id(pool.world, id.rsplit("/", 2)[0])
+    encrypts = network is not None and Inputs(network.inputs).flag("encryption.enabled")
+    if encrypts and int(found[1]) >= _ENCRYPTING:
+        yield Problem(
+            "vmSize",
+            f"{size} in a network that encrypts, with API server VNet integration: AKS refuses "
+            f"generations {_ENCRYPTING} and later there; take encryption.enabled off the network",
+        )
+
+
 def _room(resource: Resource) -> Iterator[Problem]:
     """A problem when the subnet has fewer addresses than the pool starts with nodes."""
     id, count = resource.optional_string("vnetSubnetID"), resource.number("count")
@@ -239,6 +262,7 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
             yield from rule(there)
     asked = Resource.of(cluster, resource.world)
     yield from _nodes(resource, asked)
+    yield from unencrypted(resource, asked)
     first = asked.optional_string("agentPoolProfiles[0].vnetSubnetID")
     own = resource.optional_string("vnetSubnetID")
     if first and own and naming.parse(first) and naming.parse(own):
