@@ -46,8 +46,17 @@ SERVICES = {
 }
 
 
+def api_server_zone(region: str) -> str:
+    """The private DNS zone where AKS writes the names of API servers that stand in the network.
+
+    With ``privatelink`` in place of ``private`` it is for clusters behind a private link:
+    https://github.com/MicrosoftDocs/azure-docs/issues/104092
+    """
+    return f"private.{region}.azmk8s.io"
+
+
 def zone_names(region: str) -> tuple[str, ...]:
-    """Every private DNS zone that a network needs, each once."""
+    """Every private DNS zone that a network needs for its endpoints, each once."""
     names = (zone.format(region=region) for each in SERVICES.values() for zone in each.zones)
     return tuple(dict.fromkeys(names))
 

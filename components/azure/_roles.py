@@ -28,6 +28,7 @@ ROLES = {
     "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
     "Managed Identity Operator": "f1a07417-d97a-45cb-824c-7a7467783830",
     "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
+    "Private DNS Zone Contributor": "b12aa53e-6015-4669-85d0-8515ebb3ae7f",
     "Virtual Machine Contributor": "9980e02c-c2be-4d73-94e8-173b1dc7cf3c",
     "Reader": "acdd72a7-3385-48ef-bd42-f606fba81ae7",
     "Storage Blob Data Contributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",

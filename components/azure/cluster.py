@@ -25,6 +25,7 @@ from falaj.components.azure._ids import (
     resource_id,
     subnet_id,
 )
+from falaj.components.azure._private_endpoint import api_server_zone, zone_id
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
@@ -65,14 +66,18 @@ def network_profile(service_cidr: str) -> aks.ContainerServiceNetworkProfileArgs
 
 
 def api_server_access(
-    network_id: pulumi.Input[str],
+    network_id: pulumi.Input[str], region: str
 ) -> aks.ManagedClusterAPIServerAccessProfileArgs:
     """The API server stands in the network itself: the only way in which AKS can reach a vault
-    that is closed to the public (learn.microsoft.com/azure/aks/use-kms-etcd-encryption)."""
+    that is closed to the public (learn.microsoft.com/azure/aks/use-kms-etcd-encryption).
+
+    Its name is written into the network's own zone. One that AKS makes would lie in the locked
+    group of the nodes, where nobody can link it to joined networks
+    (learn.microsoft.com/azure/aks/node-resource-group-lockdown)."""
     return aks.ManagedClusterAPIServerAccessProfileArgs(
         enable_private_cluster=True,
         enable_private_cluster_public_fqdn=False,
-        private_dns_zone="system",
+        private_dns_zone=zone_id(network_id, api_server_zone(region)),
         enable_vnet_integration=True,
         subnet_id=subnet_id(network_id, CONTROL_PLANE),
         # `az aks command invoke` would be a way past the network.
@@ -256,9 +261,9 @@ def make_identities(
 ) -> Identities:
     """Make both identities and grant what they need, on single resources.
 
-    The control plane joins two subnets, wraps and unwraps with one key, lets AKS make the vault's
-    private endpoint, reads the disk encryption set, and gives nodes their identity. Nodes pull
-    images, and nothing else.
+    The control plane joins two subnets, writes its name into one DNS zone, wraps and unwraps with
+    one key, lets AKS make the vault's private endpoint, reads the disk encryption set, and gives
+    nodes their identity. Nodes pull images, and nothing else.
     """
     control_plane, kubelet = (
         azure_native.managedidentity.UserAssignedIdentity(
@@ -277,6 +282,14 @@ def make_identities(
         "control-plane-subnet": Grant(
             "Network Contributor", subnet_id(args["network_id"], CONTROL_PLANE), acting
         ),
+        # AKS checks both before it makes the cluster: that it may write into the zone, and link it
+        # to the network: https://learn.microsoft.com/azure/aks/private-clusters
+        "names": Grant(
+            "Private DNS Zone Contributor",
+            zone_id(args["network_id"], api_server_zone(args["region"])),
+            acting,
+        ),
+        "names-of-network": Grant("Private DNS Zone Contributor", args["network_id"], acting),
         "key": Grant("Key Vault Crypto User", key.scope, acting),
         "vault": Grant("Key Vault Contributor", key.vault_id, acting),
         "disks": Grant("Reader", args["disk_encryption_id"], acting),
@@ -409,7 +422,7 @@ class Cluster(pulumi.ComponentResource):
             "administrators": ["00000000-0000-0000-0000-00000000a1b2"],
         })
 
-    Makes: a resource group; identities of the control plane and of the nodes with seven role
+    Makes: a resource group; identities of the control plane and of the nodes with nine role
     assignments, each on one resource; the managed cluster; two maintenance windows (night of
     Saturday and of Sunday, Dubai time); a diagnostic setting; role assignments for administrators
     and viewers. The cluster's nodes are in a second group, locked against changes by hand.
@@ -490,7 +503,7 @@ class Cluster(pulumi.ComponentResource):
             disable_local_accounts=True,
             aad_profile=entra_profile(spec),
             public_network_access=aks.PublicNetworkAccess.DISABLED,
-            api_server_access_profile=api_server_access(args["network_id"]),
+            api_server_access_profile=api_server_access(args["network_id"], spec.placed.region),
             network_profile=network_profile(spec.service_cidr),
             bootstrap_profile=aks.ManagedClusterBootstrapProfileArgs(
                 artifact_source=aks.ArtifactSource.CACHE,

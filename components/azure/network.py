@@ -29,7 +29,12 @@ from falaj.components.azure._ids import (
     SERVING,
     STORAGE,
 )
-from falaj.components.azure._private_endpoint import Door, private_endpoint, zone_names
+from falaj.components.azure._private_endpoint import (
+    Door,
+    api_server_zone,
+    private_endpoint,
+    zone_names,
+)
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
 from falaj.components.specification.cluster import POD_CIDR
@@ -318,8 +323,9 @@ class Network(pulumi.ComponentResource):
     A virtual network with subnets by role, which span the region's zones. Each has a security
     group that names every flow which the role needs and denies the rest, inwards and outwards; no
     machine has a public address or Azure's default way out. Private DNS zones lead to the private
-    endpoints of storage, vault, registry and monitor. Every connection is recorded, in a storage
-    account under our key.
+    endpoints of storage, vault, registry and monitor, and to clusters' API servers, these from
+    networks that are joined as well (``joined_network_ids``). Every connection is recorded, in a
+    storage account under our key.
 
     With ``purpose: serving`` the network encrypts traffic between machines that can do it. Where a
     cluster may stand it can't: AKS refuses its machines there, and encryption is left to TLS.
@@ -504,31 +510,52 @@ class Network(pulumi.ComponentResource):
         return made
 
     def _private_zones(self) -> list[azure_native.privatedns.VirtualNetworkLink]:
-        """Where private endpoints get their names from. DNS has no region."""
-        links: list[azure_native.privatedns.VirtualNetworkLink] = []
-        for zone_name in zone_names(self._spec.placed.region):
-            zone = azure_native.privatedns.PrivateZone(
-                f"{self._name}-{zone_name}",
-                private_zone_name=zone_name,
-                resource_group_name=self._group.name,
-                location="global",
-                tags=self._tags,
-                opts=self._opts,
-            )
-            links.append(
-                azure_native.privatedns.VirtualNetworkLink(
-                    f"{self._name}-{zone_name}-link",
-                    virtual_network_link_name="network",
-                    private_zone_name=zone.name,
-                    resource_group_name=self._group.name,
-                    location="global",
-                    registration_enabled=False,
-                    virtual_network=azure_native.privatedns.SubResourceArgs(id=self._vnet.id),
-                    tags=self._tags,
-                    opts=self._opts,
-                )
-            )
+        """Where private endpoints and API servers get their names from. DNS has no region."""
+        spec = self._spec
+        links = [
+            self._link(f"{self._name}-{zone_name}-link", self._zone(zone_name), self._vnet.id)
+            for zone_name in zone_names(spec.placed.region)
+        ]
+        if spec.purpose != CLUSTER:
+            return links
+        # AKS would make it in the cluster's second group, where a lock keeps everybody from
+        # linking it to joined networks: nobody would find the API server from there.
+        zone_name = api_server_zone(spec.placed.region)
+        zone = self._zone(zone_name)
+        links.append(self._link(f"{self._name}-{zone_name}-link", zone, self._vnet.id))
+        for position, joined in enumerate(spec.joined_network_ids):
+            title = f"{self._name}-{zone_name}-joined-{position}"
+            links.append(self._link(title, zone, joined, f"joined-{position}"))
         return links
+
+    def _zone(self, zone_name: str) -> azure_native.privatedns.PrivateZone:
+        return azure_native.privatedns.PrivateZone(
+            f"{self._name}-{zone_name}",
+            private_zone_name=zone_name,
+            resource_group_name=self._group.name,
+            location="global",
+            tags=self._tags,
+            opts=self._opts,
+        )
+
+    def _link(
+        self,
+        name: str,
+        zone: azure_native.privatedns.PrivateZone,
+        network_id: pulumi.Input[str],
+        title: str = "network",
+    ) -> azure_native.privatedns.VirtualNetworkLink:
+        return azure_native.privatedns.VirtualNetworkLink(
+            name,
+            virtual_network_link_name=title,
+            private_zone_name=zone.name,
+            resource_group_name=self._group.name,
+            location="global",
+            registration_enabled=False,
+            virtual_network=azure_native.privatedns.SubResourceArgs(id=network_id),
+            tags=self._tags,
+            opts=self._opts,
+        )
 
     def _by_zone(self, subnet: network.Subnet) -> pulumi.Output[dict[str, str]]:
         return subnet.id.apply(lambda found: dict.fromkeys(self._spec.zones, found))

@@ -34,6 +34,14 @@ ORGANIZATION = TextRule(
     "o-a1b2c3d4e5",
 )
 
+VIRTUAL_NETWORK = TextRule(
+    r"^/subscriptions/[0-9a-fA-F-]{36}/resourceGroups/[^/]+"
+    r"/providers/Microsoft\.Network/virtualNetworks/[^/]+$",
+    "the id of a virtual network",
+    "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/hub"
+    "/providers/Microsoft.Network/virtualNetworks/hub",
+)
+
 
 @described
 class NetworkArgs(PlacedArgs):
@@ -62,6 +70,10 @@ class NetworkArgs(PlacedArgs):
     that leaves 4 of 18, and no subnets for nodes and storage; it can be changed later. On Azure,
     where endpoints are made with what they lead to, a network for ``serving`` encrypts what
     machines send; AKS refuses that beside a cluster, so set ``cluster`` before there is one."""
+    joined_network_ids: NotRequired[list[Annotated[str, VIRTUAL_NETWORK]]]
+    """Virtual networks that are peered with this one, or have a private line's other end: they
+    learn the names of clusters' API servers. Such a network may have no other zone of that name.
+    Default: none. Azure only."""
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
@@ -80,6 +92,7 @@ class NetworkSpec:
     zones: tuple[str, ...]
     """Zones in use; `zones.REGIONAL` alone where the region has none."""
     egress_domains: tuple[str, ...]
+    joined_network_ids: tuple[str, ...]
     organization_id: str | None
     flow_log_days: int
     purpose: str
@@ -115,6 +128,17 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
             f"given {', '.join(domains)} with purpose 'serving', which has no nodes, and only "
             "nodes use the firewall on AWS; leave it out, or set purpose to 'cluster'",
         )
+    joined = errors.texts("joined_network_ids", checked["joined_network_ids"] or ())
+    if joined and cloud != "azure":
+        errors.say(
+            "joined_network_ids", "names are linked to networks on Azure only; leave it out on AWS"
+        )
+    elif joined and purpose == SERVING:
+        errors.say(
+            "joined_network_ids",
+            "given with purpose 'serving': the names are those of clusters, of which none stands "
+            "there; leave it out",
+        )
     errors.raise_if_any()
     if placed is None or network is None:
         raise AssertionError("what can't be used was refused")
@@ -126,6 +150,7 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
         plan=plan,
         zones=zones,
         egress_domains=domains,
+        joined_network_ids=joined,
         organization_id=checked["organization_id"],
         flow_log_days=days,
         purpose=purpose,

@@ -314,6 +314,6 @@ def test_a_foundation() -> None:
         # alone: a registry makes a repository with its first image, and subnets span zones.
         "falaj:registry.repositories", "falaj:network.zones",
         # Nothing.
-        "falaj:network.organizationId", "falaj:network.purpose",
+        "falaj:network.organizationId",
     }  # fmt: skip
     assert sorted(found["refused"]) == sorted(REFUSED_OF_A_FOUNDATION)

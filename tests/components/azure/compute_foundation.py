@@ -13,6 +13,7 @@ from pulumi_azure_native import (
     keyvault,
     network,
     operationalinsights,
+    privatedns,
 )
 
 from tests.components.azure.conftest import PLACED
@@ -146,6 +147,13 @@ def foundation(provider: pulumi.ResourceOptions, region: str = "uaenorth") -> Fo
             ),
             opts=opts,
         ).id
+    privatedns.PrivateZone(
+        "base",
+        private_zone_name=f"private.{region}.azmk8s.io",
+        resource_group_name=group.name,
+        location="global",
+        opts=opts,
+    )
     vault = keyvault.Vault(
         "base",
         vault_name="acme-keys",

@@ -132,6 +132,9 @@ def test_nothing_is_reached_from_outside(usual: Deployed) -> None:
     assert access["disableRunCommand"] is True
     assert access["enableVnetIntegration"] is True
     assert access["subnetId"].endswith("/acme-network/subnets/control-plane")
+    # The group that AKS would make it in is locked: nobody could link it to another network.
+    zone = f"{BASE}/Microsoft.Network/privateDnsZones/private.uaenorth.azmk8s.io"
+    assert access["privateDNSZone"] == zone
     network = found["networkProfile"]
     assert network["outboundType"] == "none"
     assert network["networkPluginMode"] == "overlay"
@@ -200,9 +203,12 @@ def test_identities_have_single_rights_before_the_cluster_is_made(usual: Deploye
     own = "Microsoft.ManagedIdentity/userAssignedIdentities/acme-dev-ai-kubelet"
     network = "Microsoft.Network/virtualNetworks/acme-network/subnets"
     contributor = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+    names = "b12aa53e-6015-4669-85d0-8515ebb3ae7f"
     assert roles == {
         "node-subnet": (contributor, f"{network}/nodes"),
         "control-plane-subnet": (contributor, f"{network}/control-plane"),
+        "names": (names, "Microsoft.Network/privateDnsZones/private.uaenorth.azmk8s.io"),
+        "names-of-network": (names, "Microsoft.Network/virtualNetworks/acme-network"),
         "key": (
             "12338af0-0e69-4776-bea7-57ae8d297424",
             "Microsoft.KeyVault/vaults/acme-keys/keys/cluster",
@@ -279,7 +285,7 @@ def test_outputs(usual: Deployed) -> None:
     assert outputs["cluster_id"].endswith("/managedClusters/acme-dev-ai")
     assert outputs["cluster_name"] == "acme-dev-ai"
     assert outputs["endpoint"].startswith("https://")
-    assert "privatelink.uaenorth.azmk8s.io" in outputs["endpoint"]
+    assert outputs["endpoint"].endswith(".private.uaenorth.azmk8s.io")
     assert outputs["issuer_url"].startswith("https://uaenorth.oic.prod-aks.azure.com/")
     assert outputs["certificate_authority"]
     assert outputs["node_identity_id"].endswith("/userAssignedIdentities/acme-dev-ai-kubelet")

@@ -21,6 +21,10 @@ from tests.components.azure.foundation import Foundation
 
 Deploy = Callable[..., Deployed]
 ROLES = ("nodes", "endpoints", "storage", "serving", "control-plane", "containers")
+HUB = (
+    "/subscriptions/99999999-0000-0000-0000-000000000000/resourceGroups/hub/providers"
+    "/Microsoft.Network/virtualNetworks/hub"
+)
 WORLD = ("*", "Internet", "0.0.0.0/0", "::/0")
 
 
@@ -87,6 +91,9 @@ def _restricted() -> Deployed:
         ({"egress_domains": ["https://models.example.ae"]}, "leave out scheme"),
         ({"flow_log_days": 5}, "flow_log_days"),
         ({"key_identity_id": None}, "key_identity_id: missing; needed on Azure"),
+        ({"joined_network_ids": ["hub"]}, r"joined_network_ids\[0\]: .*id of a virtual network"),
+        ({"joined_network_ids": [HUB, HUB]}, r"joined_network_ids\[1\]: .*each only once"),
+        ({"joined_network_ids": [HUB], "purpose": "serving"}, "none stands there"),
         ({"egress_domain": ["models.example.ae"]}, "did you mean 'egress_domains'"),
     ],
 )
@@ -213,6 +220,26 @@ def test_names_lead_to_private_endpoints(usual: Deployed) -> None:
     links = usual.of_type("privatedns:VirtualNetworkLink")
     assert {each.inputs["privateZoneName"] for each in links} == zones
     assert all(each.inputs["registrationEnabled"] is False for each in links)
+
+
+def test_joined_networks_learn_the_names_of_api_servers(
+    deploy: Deploy, usual: Deployed, serving: Deployed
+) -> None:
+    zone = "private.uaenorth.azmk8s.io"
+    joined = make(deploy, joined_network_ids=[HUB])
+    linked = [
+        each.inputs["virtualNetwork"]["id"]
+        for each in joined.of_type("privatedns:VirtualNetworkLink")
+        if each.inputs["privateZoneName"] == zone
+    ]
+    assert linked == [joined.one("network:VirtualNetwork").id, HUB]
+    # All other zones may stand in the joined network as well, with other addresses.
+    links = joined.of_type("privatedns:VirtualNetworkLink")
+    assert [each.inputs["virtualNetwork"]["id"] for each in links].count(HUB) == 1
+    zones = {each.inputs["privateZoneName"] for each in usual.of_type("privatedns:PrivateZone")}
+    assert zone in zones
+    without = serving.of_type("privatedns:PrivateZone")
+    assert zone not in {each.inputs["privateZoneName"] for each in without}
 
 
 def test_the_vault_gets_its_endpoint(usual: Deployed) -> None:

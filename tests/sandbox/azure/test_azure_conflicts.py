@@ -292,6 +292,22 @@ def test_machines_of_a_cluster_in_a_network_that_encrypts(more_samples: Any) -> 
     more_samples.add("apart", cluster_type, **without)
 
 
+def test_an_api_server_that_peers_can_not_find(more_samples: Any) -> None:
+    cluster = {**more_samples.made["cluster"].inputs, "resourceName": "locked"}
+    cluster["nodeResourceGroupProfile"] = {"restrictionLevel": "ReadOnly"}
+    text = refusal(more_samples, "containerservice:ManagedCluster", **cluster)
+    assert "privateDNSZone" in text
+    assert "give the id of an own zone" in text
+    alone = integrated(more_samples, "alone")
+    alone["nodeResourceGroupProfile"] = {"restrictionLevel": "ReadOnly"}
+    more_samples.add("alone-cluster", "containerservice:ManagedCluster", **alone)
+    zone = more_samples.add("servers", "privatedns:PrivateZone", **GROUP,
+                            privateZoneName="privatelink.uaenorth.azmk8s.io")  # fmt: skip
+    access = {"enablePrivateCluster": True, "privateDNSZone": zone.id}
+    named = {**cluster, "apiServerAccessProfile": access}
+    more_samples.add("named", "containerservice:ManagedCluster", **named)
+
+
 def test_services_of_a_cluster_on_its_nodes_addresses(more_samples: Any) -> None:
     cluster = {**more_samples.made["cluster"].inputs, "resourceName": "two"}
     cluster["networkProfile"] = {

@@ -87,7 +87,9 @@ def compute(resource: Resource) -> dict[str, Any]:
     }
     if private:
         zone = resource.optional_string(f"{_API}.privateDNSZone") or "system"
-        host = f"privatelink.{region}.azmk8s.io"
+        # Source: aks/private-apiserver-vnet-integration-cluster (the zone of an integrated one).
+        link = "private" if resource.flag(f"{_API}.enableVnetIntegration") else "privatelink"
+        host = f"{link}.{region}.azmk8s.io"
         if zone.lower() not in ("system", "none"):
             host = zone.rpartition("/")[2]
         elif zone.lower() == "system":
@@ -306,6 +308,33 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
             yield Problem(joined(pool.place, problem.path), problem.reason)
     yield from _pool_changes(resource)
     yield from _service_overlap(resource)
+    yield from _unreachable(resource)
+
+
+_PEERING: Final = "azure-native:network:VirtualNetworkPeering"
+
+
+def _unreachable(resource: Resource) -> Iterator[Problem]:
+    """A problem when peers of the network can never learn the API server's name.
+
+    Source: aks/node-resource-group-lockdown (a deny assignment), aks/private-cluster-connect (a
+    link for each peer); AKS makes its zone in the group of the nodes.
+    """
+    zone = resource.optional_string(f"{_API}.privateDNSZone") or "system"
+    level = resource.optional_string("nodeResourceGroupProfile.restrictionLevel")
+    private = resource.flag(f"{_API}.enablePrivateCluster")
+    if not private or zone.lower() != "system" or level != "ReadOnly":
+        return
+    for _, id in resource.each("agentPoolProfiles[].vnetSubnetID"):
+        network = str(id).rsplit("/", 2)[0]
+        for made in resource.world.all(_PEERING):
+            if naming.is_below(made.id, network):
+                yield Problem(
+                    f"{_API}.privateDNSZone",
+                    "'system' is made in the group of the nodes, which ReadOnly locks: nobody can "
+                    f"link it to what {made.id} joins; give the id of an own zone, linked there",
+                )
+                return
 
 
 def _pool_changes(resource: Resource) -> Iterator[Problem]:
