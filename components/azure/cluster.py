@@ -27,6 +27,7 @@ from falaj.components.azure._ids import (
 )
 from falaj.components.azure._private_endpoint import api_server_zone, zone_id
 from falaj.components.azure._roles import Grant, grant
+from falaj.components.specification.address_plan import BALANCERS
 from falaj.components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name
@@ -261,9 +262,9 @@ def make_identities(
 ) -> Identities:
     """Make both identities and grant what they need, on single resources.
 
-    The control plane joins two subnets, writes its name into one DNS zone, wraps and unwraps with
-    one key, lets AKS make the vault's private endpoint, reads the disk encryption set, and gives
-    nodes their identity. Nodes pull images, and nothing else.
+    The control plane joins three subnets, writes its name into one DNS zone, wraps and unwraps
+    with one key, lets AKS make the vault's private endpoint, reads the disk encryption set, and
+    gives nodes their identity. Nodes pull images, and nothing else.
     """
     control_plane, kubelet = (
         azure_native.managedidentity.UserAssignedIdentity(
@@ -281,6 +282,9 @@ def make_identities(
         "node-subnet": Grant("Network Contributor", node_subnet, acting),
         "control-plane-subnet": Grant(
             "Network Contributor", subnet_id(args["network_id"], CONTROL_PLANE), acting
+        ),
+        "balancer-subnet": Grant(
+            "Network Contributor", subnet_id(args["network_id"], BALANCERS), acting
         ),
         # AKS checks both before it makes the cluster: that it may write into the zone, and link it
         # to the network: https://learn.microsoft.com/azure/aks/private-clusters
@@ -422,7 +426,7 @@ class Cluster(pulumi.ComponentResource):
             "administrators": ["00000000-0000-0000-0000-00000000a1b2"],
         })
 
-    Makes: a resource group; identities of the control plane and of the nodes with nine role
+    Makes: a resource group; identities of the control plane and of the nodes with ten role
     assignments, each on one resource; the managed cluster; two maintenance windows (night of
     Saturday and of Sunday, Dubai time); a diagnostic setting; role assignments for administrators
     and viewers. The cluster's nodes are in a second group, locked against changes by hand.

@@ -37,6 +37,7 @@ from falaj.components.azure._private_endpoint import (
 )
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
+from falaj.components.specification.address_plan import BALANCERS
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from falaj.components.specification.placed import REGIONAL, Placed
@@ -184,6 +185,10 @@ class Flow:
     """Whether nodes stand for their pods as well, which have addresses in an overlay. Rules see
     these wherever a pod is called; what a pod calls outside of the overlay sees its node's:
     https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay"""
+    behind: str | None = None
+    """Role of the machines behind the target's front ends. A balancer of AKS leaves the front
+    end's address in what it passes on (floating IP), so that their rules see it, too:
+    https://learn.microsoft.com/azure/aks/internal-lb"""
 
 
 _ALL = network.SecurityRuleProtocol.ASTERISK
@@ -196,6 +201,9 @@ FLOWS = (
     # Nodes and their pods: training exchanges over any port.
     Flow(NODES, NODES, ANY, _ALL, pods=True),
     Flow(_BALANCER, NODES, ANY),
+    # Services of the cluster with a private address. Which ports and clients they have is said by
+    # the rules that AKS keeps on the machines themselves, of what each service declares.
+    Flow(JOINED, BALANCERS, ANY, behind=NODES),
     # The API server stands in the network: https://learn.microsoft.com/azure/aks/
     # api-server-vnet-integration. It calls kubelets and webhooks, on ports of pods' choosing.
     Flow(NODES, CONTROL_PLANE, ("443", "4443")),
@@ -250,7 +258,11 @@ def security_rules(
         subnets: address ranges by role.
         flows: all that is allowed in the network.
     """
-    inward = [_rule(each, "from", each.source, subnets) for each in flows if each.target == role]
+    inward = [
+        _rule(each, "from", each.source, subnets)
+        for each in flows
+        if role in (each.target, each.behind)
+    ]
     outward = [_rule(each, "to", each.target, subnets) for each in flows if each.source == role]
     rules = [*_numbered(inward), *_numbered(outward)]
     return [*rules, _nothing_else("Inbound"), _nothing_else("Outbound")]
@@ -312,7 +324,9 @@ def _nothing_else(direction: str) -> network.SecurityRuleArgs:
 
 __all__ = ["Network", "NetworkArgs"]
 
-_ROLES = (NODES, ENDPOINTS, STORAGE, SERVING, CONTROL_PLANE, CONTAINERS)
+_ROLES = (NODES, ENDPOINTS, STORAGE, SERVING, CONTROL_PLANE, CONTAINERS, BALANCERS)
+#: Roles whose groups nobody but their subnets asks for.
+_INNER = (CONTAINERS, BALANCERS)
 #: Roles whose machines may use the firewall.
 _FIREWALL_ROLES = (NODES, SERVING, CONTAINERS)
 
@@ -344,7 +358,7 @@ class Network(pulumi.ComponentResource):
         keys.key_ids["logs"], "key_identity_id": keys.key_identity_id, "key_ring_id":
         keys.key_ring_id}, opts)``
 
-    Makes: a resource group, a virtual network, six subnets with a security group each, private
+    Makes: a resource group, a virtual network, seven subnets with a security group each, private
     DNS zones with links, an identity, a storage account with its private endpoint and a flow log;
     a private endpoint of the vault with ``key_ring_id``; a firewall, its policy, subnet, address
     and routes with ``egress_domains``. The records are protected and retained in ``production``.
@@ -422,7 +436,7 @@ class Network(pulumi.ComponentResource):
         self.endpoint_subnet_ids = self._by_zone(subnets[ENDPOINTS])
         self.storage_subnet_ids = self._by_zone(subnets[STORAGE])
         self.serving_subnet_ids = self._by_zone(subnets[SERVING])
-        outward = {role: groups[role].id for role in _ROLES if role != CONTAINERS}
+        outward = {role: groups[role].id for role in _ROLES if role not in _INNER}
         self.security_group_ids = pulumi.Output.all(**outward)
         self.register_outputs(
             {

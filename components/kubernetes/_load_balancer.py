@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import PRIVATE
+from falaj.components.specification.address_plan import BALANCERS
 from falaj.components.specification.argument_errors import ArgumentErrors
 
 _AWS: Final = "service.beta.kubernetes.io/aws-load-balancer"
@@ -39,7 +40,8 @@ def private_load_balancer(
         ranges: where clients are.
         address: its private address; an ``existing`` cluster's needs one. Default: any of its
             subnet's.
-        subnet: of the cloud. Default: the cluster's own.
+        subnet: of the cloud. Default on AKS: the network's for front ends, where joined networks
+            may come in; else the cluster's own.
     """
     fields: dict[str, Any] = {
         "type": "LoadBalancer",
@@ -62,7 +64,7 @@ def private_load_balancer(
     if distribution == "aks":
         annotations = {
             _AZURE: "true",
-            **({f"{_AZURE}-subnet": subnet} if subnet else {}),
+            f"{_AZURE}-subnet": subnet or BALANCERS,
             **({_AZURE_ADDRESS: address} if address else {}),
         }
         return LoadBalancer(annotations, fields)

@@ -219,7 +219,7 @@ class FederatedTrainingArgs(KeyedRunArgs):
     address: NotRequired[str]
     """Private address of the coordinator's load balancer. Needed on an ``existing`` cluster where
     there are ``peer_ranges``; on EKS it needs a load balancer in one subnet. Default: any of the
-    cluster's subnets."""
+    cluster's subnets, on AKS of its network's ``balancers``."""
     peer_namespaces: NotRequired[list[str]]
     """Namespaces of the other side in this cluster. Default: none."""
     rounds: NotRequired[int]

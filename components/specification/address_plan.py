@@ -50,6 +50,8 @@ CONTROL_PLANE = "control-plane"
 CONTAINERS = "containers"
 FIREWALL = "firewall"
 OUTLET = "outlet"
+#: Front ends of a cluster's load balancers, on Azure; on AWS they stand among the nodes.
+BALANCERS = "balancers"
 
 #: Sixteenths of a zone's block. Half is for nodes, whose pods have addresses of the network too.
 #: The least network (/22, up to four zones) leaves 16 addresses for a sixteenth, the least that
@@ -66,6 +68,9 @@ SHARES = {
     OUTLET: 1,
 }
 _PARTS = 16
+#: Roles that take the part of another, which their cloud's networks don't have: Azure's firewall
+#: sends on from a public address, and needs no outlet beside its own subnet.
+_INSTEAD = {BALANCERS: OUTLET}
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class AddressPlan:
         part = block.num_addresses // _PARTS
         before = 0
         for name, share in SHARES.items():
-            if name == role:
+            if name == _INSTEAD.get(role, role):
                 return _range(block, before * part, share * part)
             before += share
         raise KeyError(f"{role!r} is none of {', '.join(SHARES)}")

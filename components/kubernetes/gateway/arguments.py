@@ -104,8 +104,8 @@ class GatewayArgs(InClusterArgs):
     address: NotRequired[str]
     """Private address of the load balancer. Needed on an ``existing`` cluster."""
     subnet: NotRequired[str]
-    """Subnet of the load balancer: an id (EKS) or a name (AKS). Default: the controller's
-    choice."""
+    """Subnet of the load balancer: an id (EKS) or a name (AKS). Default: ``balancers`` of
+    the cluster's `Network` on AKS, the controller's choice on EKS."""
     rates: NotRequired[list[GatewayRateArgs]]
     """How often clients may ask. Default: 100 a second from each private address."""
     largest_request: NotRequired[str]

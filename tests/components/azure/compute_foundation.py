@@ -24,6 +24,7 @@ SUBNETS = {
     "serving": ("10.64.16.0/24", None),
     "control-plane": ("10.64.17.0/28", "Microsoft.ContainerService/managedClusters"),
     "containers": ("10.64.18.0/24", "Microsoft.App/environments"),
+    "balancers": ("10.64.19.0/24", None),
 }
 IMAGE = f"acmeregistry.azurecr.io/inference@sha256:{'a' * 64}"
 ZONES = ("1", "2", "3")

@@ -207,6 +207,7 @@ def test_identities_have_single_rights_before_the_cluster_is_made(usual: Deploye
     assert roles == {
         "node-subnet": (contributor, f"{network}/nodes"),
         "control-plane-subnet": (contributor, f"{network}/control-plane"),
+        "balancer-subnet": (contributor, f"{network}/balancers"),
         "names": (names, "Microsoft.Network/privateDnsZones/private.uaenorth.azmk8s.io"),
         "names-of-network": (names, "Microsoft.Network/virtualNetworks/acme-network"),
         "key": (

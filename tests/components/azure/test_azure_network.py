@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from falaj.components.azure._egress import fqdn
 from falaj.components.azure.network import DELEGATIONS, FLOWS, OUTWARD, security_rules
-from falaj.components.specification.address_plan import SHARES, AddressPlan
+from falaj.components.specification.address_plan import AddressPlan
 from falaj.components.specification.placed import REGIONAL
 from tests.components.azure.conftest import PLACED, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
 from tests.components.azure.foundation import Foundation
+from tests.components.azure.security_groups import allows, rules_of
 
 Deploy = Callable[..., Deployed]
-ROLES = ("nodes", "endpoints", "storage", "serving", "control-plane", "containers")
+ROLES = ("nodes", "endpoints", "storage", "serving", "control-plane", "containers", "balancers")
 HUB = (
     "/subscriptions/99999999-0000-0000-0000-000000000000/resourceGroups/hub/providers"
     "/Microsoft.Network/virtualNetworks/hub"
@@ -120,7 +121,7 @@ def test_subnets_by_role_over_all_zones(usual: Deployed) -> None:
         assert len(set(found.values())) == 1
     assert usual.outputs["node_subnet_ids"]["1"].endswith("/subnets/nodes")
     assert usual.made.zones == ["1", "2", "3"]
-    assert set(usual.outputs["security_group_ids"]) == set(ROLES) - {"containers"}
+    assert set(usual.outputs["security_group_ids"]) == set(ROLES) - {"containers", "balancers"}
 
 
 def test_subnets_are_handed_over_to_their_services(usual: Deployed) -> None:
@@ -169,6 +170,25 @@ def test_each_flow_is_allowed_at_both_of_its_ends() -> None:
             ), (flow, role)
 
 
+JOINED_CLIENT, NODE, FRONT_END = "10.8.0.9", "10.64.0.5", "10.64.240.9"
+
+
+def test_services_of_a_cluster_are_reached_from_joined_networks(usual: Deployed) -> None:
+    # A balancer of AKS keeps the front end's address, which the machines' rules see.
+    front_ends = ipaddress.ip_network(usual.named("net-balancers").inputs["addressPrefix"])
+    assert ipaddress.ip_address(FRONT_END) in front_ends
+    for role in ("balancers", "nodes"):
+        rules = rules_of(usual, role)
+        for port in (443, 8470):
+            assert allows(rules, "Inbound", source=JOINED_CLIENT, target=FRONT_END, port=port)
+        assert not allows(rules, "Inbound", source="8.8.8.8", target=FRONT_END, port=443)
+    # The machines themselves stay out of reach.
+    rules = rules_of(usual, "nodes")
+    for port in (443, 10250, 30443):
+        assert not allows(rules, "Inbound", source=JOINED_CLIENT, target=NODE, port=port)
+    assert allows(rules, "Inbound", source="AzureLoadBalancer", target=NODE, port=30443)
+
+
 def peers(one: Any, several: Any) -> list[str]:
     return list(several or [one])
 
@@ -199,7 +219,7 @@ def test_pods_are_reached_at_their_own_addresses(usual: Deployed) -> None:
 @given(st.integers(16, 22), st.sampled_from(ROLES), st.booleans())
 def test_rules_can_be_told_apart(prefix: int, role: str, outward: bool) -> None:
     plan = AddressPlan(ipaddress.IPv4Network(f"10.0.0.0/{prefix}"), (REGIONAL,))
-    ranges = {each: plan.subnet(REGIONAL, each) for each in SHARES}
+    ranges = {each: plan.subnet(REGIONAL, each) for each in ROLES}
     rules = security_rules(role, ranges, (*FLOWS, *OUTWARD) if outward else FLOWS)
     for direction in ("Inbound", "Outbound"):
         priorities = [each.priority for each in rules if each.direction == direction]
