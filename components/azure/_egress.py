@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 from pulumi_azure_native import monitor, network
 
 from falaj.components.azure._component import titled
-from falaj.components.specification.address_plan import FIREWALL, AddressPlan
+from falaj.components.specification.address_plan import CONTAINERS, FIREWALL, AddressPlan
 from falaj.components.specification.placed import REGIONAL, Placed
 
 #: Azure finds the firewall's subnet by this name:
@@ -17,6 +18,31 @@ from falaj.components.specification.placed import REGIONAL, Placed
 SUBNET = "AzureFirewallSubnet"
 #: Data for which traffic is searched for intrusions, which only the firewall's tier Premium does.
 _INSPECTED = ("restricted",)
+
+_MONITOR = "AzureMonitor"
+#: Service tags that the machines of Container Apps call: for images of the platform, tokens of
+#: identities, and logs. They have no form for one region:
+#: https://learn.microsoft.com/azure/container-apps/firewall-integration
+CONTAINER_TAGS = (
+    "MicrosoftContainerRegistry",
+    "AzureFrontDoor.FirstParty",
+    "AzureActiveDirectory",
+    _MONITOR,
+)
+#: The same by their hosts, as a firewall lets them through. Registry and vault have private
+#: endpoints, and with these a registry's layers don't come from `*.blob.core.windows.net`:
+#: https://learn.microsoft.com/azure/container-apps/use-azure-firewall
+CONTAINER_HOSTS = (
+    "mcr.microsoft.com",
+    "*.data.mcr.microsoft.com",
+    "packages.aks.azure.com",
+    "acs-mirror.azureedge.net",
+    "login.microsoft.com",
+    "*.login.microsoft.com",
+    "login.microsoftonline.com",
+    "*.login.microsoftonline.com",
+    "*.identity.azure.net",
+)
 
 
 @dataclass(frozen=True)
@@ -140,6 +166,7 @@ def _policy(
     name: str, placed: Placed, outlet: Outlet, tier: str, opts: pulumi.ResourceOptions
 ) -> network.FirewallPolicy:
     inspected = tier == "Premium"
+    containers = outlet.plan.subnet(REGIONAL, CONTAINERS)
     policy = network.FirewallPolicy(
         f"{name}-firewall-policy",
         firewall_policy_name=titled(placed, name, "firewall"),
@@ -170,26 +197,48 @@ def _policy(
                     type=network.FirewallPolicyFilterRuleCollectionActionType.ALLOW
                 ),
                 rules=[
-                    network.ApplicationRuleArgs(
-                        rule_type="ApplicationRule",
-                        name="https",
-                        source_addresses=[str(outlet.plan.network)],
-                        target_fqdns=[fqdn(domain) for domain in outlet.domains],
-                        protocols=[
-                            network.FirewallPolicyRuleApplicationProtocolArgs(
-                                protocol_type=(
-                                    network.FirewallPolicyRuleApplicationProtocolType.HTTPS
-                                ),
-                                port=443,
-                            )
-                        ],
+                    _https("https", outlet.plan.network, map(fqdn, outlet.domains)),
+                    _https("container-apps", containers, CONTAINER_HOSTS),
+                ],
+            ),
+            network.FirewallPolicyFilterRuleCollectionArgs(
+                rule_collection_type="FirewallPolicyFilterRuleCollection",
+                name="logs",
+                priority=200,
+                action=network.FirewallPolicyFilterRuleCollectionActionArgs(
+                    type=network.FirewallPolicyFilterRuleCollectionActionType.ALLOW
+                ),
+                rules=[
+                    network.NetworkRuleArgs(
+                        rule_type="NetworkRule",
+                        name="container-apps",
+                        source_addresses=[str(containers)],
+                        destination_addresses=[_MONITOR],
+                        destination_ports=["443"],
+                        ip_protocols=[network.FirewallPolicyRuleNetworkProtocol.TCP],
                     )
                 ],
-            )
+            ),
         ],
         opts=opts,
     )
     return policy
+
+
+def _https(
+    name: str, source: ipaddress.IPv4Network, hosts: Iterable[str]
+) -> network.ApplicationRuleArgs:
+    return network.ApplicationRuleArgs(
+        rule_type="ApplicationRule",
+        name=name,
+        source_addresses=[str(source)],
+        target_fqdns=list(hosts),
+        protocols=[
+            network.FirewallPolicyRuleApplicationProtocolArgs(
+                protocol_type=network.FirewallPolicyRuleApplicationProtocolType.HTTPS, port=443
+            )
+        ],
+    )
 
 
 def fqdn(domain: str) -> str:

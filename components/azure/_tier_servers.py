@@ -382,22 +382,25 @@ def make_containers(
     return Containers(environment, container)
 
 
-def _ingress(spec: CpuInferenceTierSpec) -> app.IngressArgs:
-    return app.IngressArgs(
+def _ingress(spec: CpuInferenceTierSpec) -> app.IngressArgsDict:
+    """A dictionary, because the class says ``allow_insecure`` where nobody does: whether HTTP may
+    be plain can't be said of TCP, by https://github.com/microsoft/azure-container-apps/issues/375
+    not even that it may not."""
+    found: app.IngressArgsDict = {
         # "External" to the environment, which itself has an address in the network only.
-        external=True,
-        allow_insecure=False,
-        transport=app.IngressTransportMethod.TCP,
-        target_port=spec.port,
-        exposed_port=spec.port,
-        ip_security_restrictions=[
+        "external": True,
+        "transport": app.IngressTransportMethod.TCP,
+        "target_port": spec.port,
+        "exposed_port": spec.port,
+    }
+    if spec.allowed_cidrs:
+        found["ip_security_restrictions"] = [
             app.IpSecurityRestrictionRuleArgs(
                 name=f"callers-{position}", action=app.Action.ALLOW, ip_address_range=cidr
             )
             for position, cidr in enumerate(spec.allowed_cidrs)
         ]
-        or None,
-    )
+    return found
 
 
 def _template(

@@ -20,7 +20,13 @@ from falaj.components.azure._component import (
     resource_group,
     titled,
 )
-from falaj.components.azure._egress import Outlet, WayOut, keep_records, way_out
+from falaj.components.azure._egress import (
+    CONTAINER_TAGS,
+    Outlet,
+    WayOut,
+    keep_records,
+    way_out,
+)
 from falaj.components.azure._ids import (
     CONTAINERS,
     CONTROL_PLANE,
@@ -39,6 +45,7 @@ from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
 from falaj.components.specification.address_plan import BALANCERS
 from falaj.components.specification.cluster import POD_CIDR
+from falaj.components.specification.cpu_inference_tier import AZURE_PORTS
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from falaj.components.specification.placed import REGIONAL, Placed
 from falaj.components.specification.property_names import engine_inputs
@@ -164,7 +171,10 @@ def _forget(days: int) -> storage.ManagementPolicyRuleArgs:
 
 ANY = ("*",)
 _HTTPS = ("443",)
-_SERVICE = ("443", "8443")
+_SERVICE = tuple(map(str, AZURE_PORTS))
+#: Ports of an environment's machines, one of which its balancer chooses for each that an app
+#: exposes; rules see both: https://learn.microsoft.com/azure/container-apps/firewall-integration
+_TRANSLATED = "30000-32767"
 _NFS = "2049"
 #: https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 _LUSTRE = ("988", "1019-1023")
@@ -192,6 +202,9 @@ class Flow:
 
 
 _ALL = network.SecurityRuleProtocol.ASTERISK
+#: Azure's own address in every network: https://learn.microsoft.com/azure/virtual-network/
+#: what-is-ip-address-168-63-129-16
+_RESOLVER = "168.63.129.16"
 _BALANCER = "AzureLoadBalancer"
 #: Ranges of `_PRIVATE` as one source.
 JOINED = "joined-networks"
@@ -225,16 +238,16 @@ FLOWS = (
     Flow(_BALANCER, SERVING, ANY),
     Flow(SERVING, ENDPOINTS, _HTTPS),
     Flow(NODES, SERVING, _SERVICE),
-    Flow(JOINED, CONTAINERS, _SERVICE),
-    Flow(NODES, CONTAINERS, _SERVICE),
+    Flow(JOINED, CONTAINERS, (*_SERVICE, _TRANSLATED)),
+    Flow(NODES, CONTAINERS, (*_SERVICE, _TRANSLATED)),
     Flow(CONTAINERS, CONTAINERS, ANY, _ALL),
     Flow(CONTAINERS, ENDPOINTS, _HTTPS),
-    # Container Apps run on machines of the platform, which fetch the platform's images and tokens:
-    # https://learn.microsoft.com/azure/container-apps/firewall-integration
-    Flow(_BALANCER, CONTAINERS, ("30000-32767",)),
-    Flow(CONTAINERS, "MicrosoftContainerRegistry", _HTTPS),
-    Flow(CONTAINERS, "AzureFrontDoor.FirstParty", _HTTPS),
-    Flow(CONTAINERS, "AzureActiveDirectory", _HTTPS),
+    # Container Apps run on machines of the platform, which fetch the platform's images and tokens,
+    # and send its logs. Our own images and secrets come from private endpoints. The source is that
+    # of `_TRANSLATED`.
+    Flow(_BALANCER, CONTAINERS, (_TRANSLATED,)),
+    *(Flow(CONTAINERS, tag, _HTTPS) for tag in CONTAINER_TAGS),
+    Flow(CONTAINERS, _RESOLVER, ("53",), _ALL),
 )
 
 #: With a firewall: what it lets through, it has to be sent. The routes leave no other way, and
@@ -344,10 +357,11 @@ class Network(pulumi.ComponentResource):
     With ``purpose: serving`` the network encrypts traffic between machines that can do it. Where a
     cluster may stand it can't: AKS refuses its machines there, and encryption is left to TLS.
 
-    With ``egress_domains`` there is a firewall: HTTPS to these domains leaves through it, and
-    nothing else. Its public address is the only one. For ``restricted`` data it is of the tier
-    Premium and searches for intrusions. Azure's firewall and encryption by the network exclude one
-    another, so that encryption is left to TLS then, too.
+    With ``egress_domains`` there is a firewall: HTTPS to these domains leaves through it, what
+    Container Apps need of their platform from the subnet of these alone, and nothing else. Its
+    public address is the only one. For ``restricted`` data it is of the tier Premium and searches
+    for intrusions. Azure's firewall and encryption by the network exclude one another, so that
+    encryption is left to TLS then, too.
 
     Pods that use a `WorkloadIdentity` sign in at ``login.microsoftonline.com``: name it in
     ``egress_domains`` where there are such.

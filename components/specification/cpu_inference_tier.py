@@ -122,6 +122,9 @@ MODES = OneOf(("instances", "serverless"))
 INSTANCES = Between(1, 100)
 CPU_TARGET_PERCENT = Between(10, 90)
 PORT = Between(1, 65_535)
+#: Ports that Azure's networks let callers in on: their rules are the network's, which knows no
+#: tier. On AWS each tier has rules of its own.
+AZURE_PORTS = (443, 8443)
 VERSION = Between(1, 999_999_999)
 HOST = TextRule(
     r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$",
@@ -208,8 +211,8 @@ class CpuInferenceTierArgs(PlacedArgs):
     cpu_target_percent: NotRequired[Annotated[int, CPU_TARGET_PERCENT, Default(60)]]
     """Use of CPUs at which another is added."""
     port: NotRequired[Annotated[int, PORT]]
-    """Port of the listener. Default: 443; 8443 for ``serverless`` on Azure, which keeps 80 and 443
-    to itself."""
+    """Port of the listener; on Azure 443 or 8443. Default: 443; 8443 for ``serverless`` on Azure,
+    which keeps 80 and 443 to itself."""
     allowed_cidrs: NotRequired[list[str]]
     """Private ranges that may call. Default: the network's own."""
     log_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
@@ -306,7 +309,9 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         errors.add("min_instances", low, f"at most max_instances, which is {high}", limit=rule)
     taken = _TAKEN_PORTS if cloud == "azure" and mode == "serverless" else ()
     port: int = checked["port"] or (8443 if taken else 443)
-    if port in taken:
+    if cloud == "azure" and port not in AZURE_PORTS:
+        errors.add("port", port, " or ".join(map(str, AZURE_PORTS)) + " on Azure", "use 8443")
+    elif port in taken:
         errors.add(
             "port", port, "any port but 80 and 443, for 'serverless' on Azure", "use 8443",
             limit=OneOf((8443,)),

@@ -62,6 +62,7 @@ PLAIN: dict[str, Any] = {
         ({"mode": "serverless", "port": 443}, "port: .*any port but 80 and 443"),
         ({"port": 22}, "port: .*remote shells"),
         ({"port": 70_000}, "port: "),
+        ({"port": 9443}, "port: given 9443; allowed: 443 or 8443 on Azure"),
         ({"int8": "sse"}, "int8: "),
         ({"vcpu": 0}, "vcpu: "),
         ({"memory_gib": 30_000}, "memory_gib: "),

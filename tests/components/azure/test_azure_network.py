@@ -189,6 +189,72 @@ def test_services_of_a_cluster_are_reached_from_joined_networks(usual: Deployed)
     assert allows(rules, "Inbound", source="AzureLoadBalancer", target=NODE, port=30443)
 
 
+CONTAINER, CONTAINER_PORT = "10.64.208.20", 8443
+
+
+def test_a_container_app_is_reached(usual: Deployed) -> None:
+    # The vendor's table: learn.microsoft.com/azure/container-apps/firewall-integration. A rule
+    # sees the port that is exposed, or the one that the balancer made of it.
+    where = ipaddress.ip_network(usual.named("net-containers").inputs["addressPrefix"])
+    assert ipaddress.ip_address(CONTAINER) in where
+    rules = rules_of(usual, "containers")
+    for client in (JOINED_CLIENT, NODE):
+        for port in (443, CONTAINER_PORT, 30000, 32767):
+            assert allows(rules, "Inbound", source=client, target=CONTAINER, port=port)
+        assert not allows(rules, "Inbound", source=client, target=CONTAINER, port=22)
+    for port in (30000, 32767):
+        assert allows(rules, "Inbound", source="AzureLoadBalancer", target=CONTAINER, port=port)
+        for protocol in ("Tcp", "Udp"):
+            assert allows(
+                rules, "Inbound", source=CONTAINER, target="10.64.208.21", port=port,
+                protocol=protocol,
+            )  # fmt: skip
+    for port in (443, CONTAINER_PORT, 30000):
+        outward = rules_of(usual, "nodes")
+        assert allows(outward, "Outbound", source=NODE, target=CONTAINER, port=port)
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "MicrosoftContainerRegistry",
+        "AzureFrontDoor.FirstParty",
+        "AzureActiveDirectory",
+        "AzureMonitor",
+    ],
+)
+def test_container_apps_reach_their_platform_and_nothing_else(usual: Deployed, tag: str) -> None:
+    rules = rules_of(usual, "containers")
+    assert allows(rules, "Outbound", source=CONTAINER, target=tag, port=443)
+    assert not allows(rules, "Outbound", source=CONTAINER, target=tag, port=80)
+    for protocol in ("Tcp", "Udp"):
+        assert allows(
+            rules, "Outbound", source=CONTAINER, target="168.63.129.16", port=53, protocol=protocol
+        )
+    endpoint = usual.named("net-endpoints").inputs["addressPrefix"].partition("/")[0]
+    assert allows(rules, "Outbound", source=CONTAINER, target=endpoint, port=443)
+    for other in ("Internet", "Storage", "AzureCloud", "8.8.8.8"):
+        assert not allows(rules, "Outbound", source=CONTAINER, target=other, port=443)
+
+
+def test_the_firewall_lets_the_platform_of_container_apps_through(guarded: Deployed) -> None:
+    domains, logs = guarded.named("net-firewall-rules").inputs["ruleCollections"]
+    _, platform = domains["rules"]
+    containers = guarded.named("net-containers").inputs["addressPrefix"]
+    assert platform["sourceAddresses"] == [containers]
+    # learn.microsoft.com/azure/container-apps/use-azure-firewall: images, and identities.
+    assert {
+        "mcr.microsoft.com", "*.data.mcr.microsoft.com",
+        "packages.aks.azure.com", "acs-mirror.azureedge.net",
+        "*.identity.azure.net", "login.microsoft.com", "*.login.microsoft.com",
+        "login.microsoftonline.com", "*.login.microsoftonline.com",
+    } == set(platform["targetFqdns"])  # fmt: skip
+    [sent] = logs["rules"]
+    assert (sent["sourceAddresses"], sent["destinationAddresses"], sent["destinationPorts"]) == (
+        [containers], ["AzureMonitor"], ["443"],
+    )  # fmt: skip
+
+
 def peers(one: Any, several: Any) -> list[str]:
     return list(several or [one])
 
@@ -252,7 +318,7 @@ def test_joined_networks_learn_the_names_of_api_servers(
         for each in joined.of_type("privatedns:VirtualNetworkLink")
         if each.inputs["privateZoneName"] == zone
     ]
-    assert linked == [joined.one("network:VirtualNetwork").id, HUB]
+    assert sorted(linked) == sorted([joined.one("network:VirtualNetwork").id, HUB])
     # All other zones may stand in the joined network as well, with other addresses.
     links = joined.of_type("privatedns:VirtualNetworkLink")
     assert [each.inputs["virtualNetwork"]["id"] for each in links].count(HUB) == 1
@@ -295,8 +361,8 @@ def test_machines_encrypt_what_they_send_where_no_cluster_may_stand(
 
 
 def test_domains_are_reached_through_the_firewall(guarded: Deployed) -> None:
-    rules = guarded.named("net-firewall-rules").inputs["ruleCollections"]
-    [[rule]] = [each["rules"] for each in rules]
+    rules, _ = guarded.named("net-firewall-rules").inputs["ruleCollections"]
+    rule, _ = rules["rules"]
     assert rule["targetFqdns"] == ["models.example.ae", "*.acme.ae"]
     assert rule["sourceAddresses"] == ["10.64.0.0/16"]
     assert rule["protocols"] == [{"protocolType": "Https", "port": 443}]

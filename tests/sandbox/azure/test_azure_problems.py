@@ -86,6 +86,8 @@ WRONG: list[tuple[str, str, Any, str | None, str]] = [
     ("policy", "intrusionDetection", {"mode": "Deny"}, None, "Premium"),
     ("collection", "priority", 99, None, "100 to 65000"),
     ("collection", "ruleCollections[0].rules[0].targetFqdns", ["https://x.ae/"], ".*", "host"),
+    ("app", "configuration.ingress", {"targetPort": 8443, "transport": "tcp",
+     "allowInsecure": True}, "configuration.ingress.allowInsecure", "leave it out"),
     ("collection", "ruleCollections[0].rules[0].targetFqdns", [], ".*", "is missing"),
     ("gw", "sku.name", "WAF_Large", None, "retired"),
     ("gw", "sku.capacity", ABSENT, None, "is missing"),

@@ -484,6 +484,12 @@ KINDS: Final = (
             when(
                 equals("configuration.ingress.transport", "tcp"),
                 between("configuration.ingress.exposedPort", 1, 65535),
+                # Source: github.com/microsoft/azure-container-apps/issues/375 (2022-10-17).
+                refused(
+                    "configuration.ingress.allowInsecure",
+                    "goes with HTTP only; leave it out with the transport tcp",
+                    is_on("configuration.ingress.allowInsecure"),
+                ),
             ),
             _secrets,
             _app_problems,
