@@ -77,7 +77,6 @@ def way_out(name: str, placed: Placed, outlet: Outlet, opts: pulumi.ResourceOpti
         resource_group_name=outlet.group,
         virtual_network_name=outlet.vnet.name,
         address_prefix=str(outlet.plan.subnet(REGIONAL, FIREWALL)),
-        default_outbound_access=False,
         opts=opts,
     )
     tier = "Premium" if placed.data_class in _INSPECTED else "Standard"

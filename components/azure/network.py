@@ -222,6 +222,9 @@ FLOWS = (
     Flow(NODES, CONTROL_PLANE, ("443", "4443")),
     Flow(CONTROL_PLANE, NODES, ANY, pods=True),
     Flow(_BALANCER, CONTROL_PLANE, ("9988",)),
+    # Its own parts, whichever they are: https://learn.microsoft.com/azure/aks/
+    # outbound-rules-control-egress supports no blocked traffic within a subnet.
+    Flow(CONTROL_PLANE, CONTROL_PLANE, ANY, _ALL),
     Flow(JOINED, CONTROL_PLANE, _HTTPS),
     Flow(CONTROL_PLANE, ENDPOINTS, _HTTPS),
     # Registry, vault, objects; and shared homes, which speak NFS.
@@ -528,7 +531,10 @@ class Network(pulumi.ComponentResource):
                 virtual_network_name=self._vnet.name,
                 resource_group_name=self._group.name,
                 address_prefix=str(self._ranges[role]),
-                default_outbound_access=False,
+                # Not of subnets that a service stands in, which has its own:
+                # https://learn.microsoft.com/azure/virtual-network/ip-services/
+                # default-outbound-access
+                default_outbound_access=None if role in DELEGATIONS else False,
                 network_security_group=network.NetworkSecurityGroupArgs(id=groups[role].id),
                 opts=pulumi.ResourceOptions.merge(
                     self._opts, pulumi.ResourceOptions(depends_on=before)

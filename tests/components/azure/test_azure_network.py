@@ -107,7 +107,9 @@ def test_nothing_public_without_being_asked(usual: Deployed) -> None:
     for token in ("PublicIPAddress", "AzureFirewall", "NatGateway", "RouteTable"):
         assert not usual.of_type(f"network:{token}")
     for subnet in usual.of_type("network:Subnet"):
-        assert subnet.inputs["defaultOutboundAccess"] is False
+        # A service's own subnet has no such thing: said of it, it would be drift.
+        own = subnet.inputs["subnetName"] in DELEGATIONS
+        assert subnet.inputs.get("defaultOutboundAccess") is (None if own else False)
         assert subnet.inputs["networkSecurityGroup"]["id"]
         assert "serviceEndpoints" not in subnet.inputs
 
@@ -168,6 +170,16 @@ def test_each_flow_is_allowed_at_both_of_its_ends() -> None:
                 in peers(rule.destination_address_prefix, rule.destination_address_prefixes)
                 for rule in rules[role]
             ), (flow, role)
+
+
+def test_the_parts_of_a_control_plane_speak_to_one_another(usual: Deployed) -> None:
+    one, other = "10.64.192.4", "10.64.192.5"
+    where = ipaddress.ip_network(usual.named("net-control-plane").inputs["addressPrefix"])
+    assert ipaddress.ip_address(one) in where
+    rules = rules_of(usual, "control-plane")
+    for direction in ("Inbound", "Outbound"):
+        for protocol in ("Tcp", "Udp"):
+            assert allows(rules, direction, source=one, target=other, port=2379, protocol=protocol)
 
 
 JOINED_CLIENT, NODE, FRONT_END = "10.8.0.9", "10.64.0.5", "10.64.240.9"
