@@ -35,6 +35,7 @@ from falaj.components.azure._ids import (
     SERVING,
     STORAGE,
 )
+from falaj.components.azure._network_watcher import Watcher, network_watcher
 from falaj.components.azure._private_endpoint import (
     Door,
     api_server_zone,
@@ -85,16 +86,13 @@ class Records:
     key_id: pulumi.Input[str]
     identity_id: pulumi.Input[str]
     days: int
+    watcher: Watcher
 
 
 def flow_logs(
     name: str, placed: Placed, records: Records, opts: pulumi.ResourceOptions
 ) -> storage.StorageAccount:
-    """Record the network's connections; they are deleted after their days.
-
-    The flow log belongs to the region's network watcher, which Azure makes by itself together
-    with the first network: https://learn.microsoft.com/azure/network-watcher/network-watcher-create
-    """
+    """Record the network's connections; they are deleted after their days."""
     stored = kept(opts, placed.retained)
     account = storage_account(
         f"{name}-flows-account",
@@ -134,8 +132,8 @@ def flow_logs(
     network.FlowLog(
         f"{name}-flow-log",
         flow_log_name=titled(placed, name, "flows"),
-        network_watcher_name=f"NetworkWatcher_{placed.region}",
-        resource_group_name="NetworkWatcherRG",
+        network_watcher_name=records.watcher.name,
+        resource_group_name=records.watcher.group,
         location=placed.region,
         target_resource_id=records.network_id,
         storage_id=account.id,
@@ -433,6 +431,12 @@ class Network(pulumi.ComponentResource):
                 args["log_key_id"],
                 args.get("key_identity_id", ""),
                 spec.flow_log_days,
+                network_watcher(
+                    spec.network_watcher_id,
+                    spec.placed.region,
+                    self._vnet.id,
+                    pulumi.InvokeOptions(parent=self),
+                ),
             ),
             self._opts,
         )

@@ -41,6 +41,13 @@ VIRTUAL_NETWORK = TextRule(
     "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/hub"
     "/providers/Microsoft.Network/virtualNetworks/hub",
 )
+NETWORK_WATCHER = TextRule(
+    r"^/subscriptions/[0-9a-fA-F-]{36}/resourceGroups/[^/]+"
+    r"/providers/Microsoft\.Network/networkWatchers/[^/]+$",
+    "the id of a network watcher",
+    "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/NetworkWatcherRG"
+    "/providers/Microsoft.Network/networkWatchers/NetworkWatcher_uaenorth",
+)
 
 
 @described
@@ -74,6 +81,10 @@ class NetworkArgs(PlacedArgs):
     """Virtual networks that are peered with this one, or have a private line's other end: they
     learn the names of clusters' API servers. Such a network may have no other zone of that name.
     Default: none. Azure only."""
+    network_watcher_id: NotRequired[Annotated[str, NETWORK_WATCHER]]
+    """The region's network watcher, to which flow logs belong; a subscription can't have a second.
+    Default: the one that Azure makes with the first network, in ``NetworkWatcherRG``. Azure
+    only."""
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
@@ -93,6 +104,7 @@ class NetworkSpec:
     """Zones in use; `zones.REGIONAL` alone where the region has none."""
     egress_domains: tuple[str, ...]
     joined_network_ids: tuple[str, ...]
+    network_watcher_id: str | None
     organization_id: str | None
     flow_log_days: int
     purpose: str
@@ -129,6 +141,8 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
             "nodes use the firewall on AWS; leave it out, or set purpose to 'cluster'",
         )
     joined = errors.texts("joined_network_ids", checked["joined_network_ids"] or ())
+    if cloud != "azure" and checked["network_watcher_id"] is not None:
+        errors.say("network_watcher_id", "network watchers exist on Azure only; leave it out")
     if joined and cloud != "azure":
         errors.say(
             "joined_network_ids", "names are linked to networks on Azure only; leave it out on AWS"
@@ -151,6 +165,7 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
         zones=zones,
         egress_domains=domains,
         joined_network_ids=joined,
+        network_watcher_id=checked["network_watcher_id"],
         organization_id=checked["organization_id"],
         flow_log_days=days,
         purpose=purpose,

@@ -207,9 +207,27 @@ def _registry_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
     return {"username": name, "passwords": passwords}
 
 
+_WATCHER: Final = "azure-native:network:NetworkWatcher"
+
+
+def _network_watcher(inputs: Inputs, world: World) -> dict[str, Any]:
+    """One that was made, or that Azure made by itself with the region's first network.
+
+    Source: network-watcher/network-watcher-create.
+    """
+    group, name = (inputs.at(each) for each in ("resourceGroupName", "networkWatcherName"))
+    for made in world.all("azure-native:network:VirtualNetwork"):
+        region = resources.region_of(made)
+        if (group, name) == ("NetworkWatcherRG", f"NetworkWatcher_{region}"):
+            id = naming.build(registry.kind_of(_WATCHER), inputs.values, "_")
+            return {"id": id, "name": name, "location": region, "provisioningState": "Succeeded"}
+    return _get(_WATCHER, inputs, world)
+
+
 _ANSWERS: Final[dict[str, Answer]] = {
     "azure-native:authorization:getClientConfig": _client_config,
     "azure-native:authorization:getClientToken": _client_token,
+    "azure-native:network:getNetworkWatcher": _network_watcher,
     "azure-native:storage:listStorageAccountKeys": _storage_keys,
     "azure-native:operationalinsights:getSharedKeys": _workspace_keys,
     "azure-native:operationalinsights:getWorkspaceSharedKeys": _workspace_keys,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.azure._egress import fqdn
+from falaj.components.azure._network_watcher import awaited
 from falaj.components.azure.network import DELEGATIONS, FLOWS, OUTWARD, security_rules
 from falaj.components.specification.address_plan import AddressPlan
 from falaj.components.specification.placed import REGIONAL
@@ -92,6 +94,7 @@ def _restricted() -> Deployed:
         ({"egress_domains": ["https://models.example.ae"]}, "leave out scheme"),
         ({"flow_log_days": 5}, "flow_log_days"),
         ({"key_identity_id": None}, "key_identity_id: missing; needed on Azure"),
+        ({"network_watcher_id": "ours"}, "network_watcher_id: .*id of a network watcher"),
         ({"joined_network_ids": ["hub"]}, r"joined_network_ids\[0\]: .*id of a virtual network"),
         ({"joined_network_ids": [HUB, HUB]}, r"joined_network_ids\[1\]: .*each only once"),
         ({"joined_network_ids": [HUB], "purpose": "serving"}, "none stands there"),
@@ -362,6 +365,62 @@ def test_connections_are_recorded_under_our_key(usual: Deployed) -> None:
     assert usual.named("net-flows-write").inputs["scope"] == account.id
     assert usual.kept("net-flows-account")
     assert usual.kept("net-group")
+
+
+WATCHER = (
+    "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/NetworkWatcherRG"
+    "/providers/Microsoft.Network/networkWatchers/ours"
+)
+
+
+def test_the_watcher_of_a_region_is_asked_for(deploy: Deploy, usual: Deployed) -> None:
+    asked = [args for token, args in usual.queries if token.endswith(":getNetworkWatcher")]
+    assert asked[0]["networkWatcherName"] == "NetworkWatcher_uaenorth"
+    assert asked[0]["resourceGroupName"] == "NetworkWatcherRG"
+    log = make(deploy, network_watcher_id=WATCHER).one("network:FlowLog").inputs
+    assert (log["resourceGroupName"], log["networkWatcherName"]) == ("NetworkWatcherRG", "ours")
+
+
+def _answers(monkeypatch: pytest.MonkeyPatch, errors: list[str]) -> list[float]:
+    """Azure answers with these errors, one for each question, and then with the watcher; how long
+    was waited."""
+    waited: list[float] = []
+
+    async def invoke(*_: Any) -> dict[str, Any]:
+        if errors:
+            raise RuntimeError(errors.pop(0))
+        return {}
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(pulumi.runtime, "invoke_async", invoke)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: False)
+    return waited
+
+
+MISSING = "Code=ResourceNotFound: the resource was not found"
+
+
+def test_a_watcher_that_azure_is_about_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = _answers(monkeypatch, [MISSING, MISSING])
+    found = asyncio.run(awaited("NetworkWatcher_uaenorth", "uaenorth", pulumi.InvokeOptions()))
+    assert found == "NetworkWatcher_uaenorth"
+    assert len(waited) == 2
+
+
+def test_a_watcher_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = _answers(monkeypatch, [MISSING] * 100)
+    with pytest.raises(pulumi.RunError, match="az network watcher configure --locations uaen"):
+        asyncio.run(awaited("NetworkWatcher_uaenorth", "uaenorth", pulumi.InvokeOptions()))
+    assert sum(waited) == 300
+
+
+def test_a_watcher_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    _answers(monkeypatch, ["Code=AuthorizationFailed"])
+    with pytest.raises(RuntimeError, match="AuthorizationFailed"):
+        asyncio.run(awaited("NetworkWatcher_uaenorth", "uaenorth", pulumi.InvokeOptions()))
 
 
 def test_machines_encrypt_what_they_send_where_no_cluster_may_stand(

@@ -72,6 +72,20 @@ def test_a_resource_answers_with_its_outputs(
     assert found["type"] == all_samples.out(key, "type")
 
 
+def test_azures_own_network_watcher_comes_with_the_first_network(all_samples: Any) -> None:
+    own = {"resourceGroupName": "NetworkWatcherRG"}
+    found = ask(
+        all_samples, "network:getNetworkWatcher", **own,
+        networkWatcherName="NetworkWatcher_uaenorth",
+    )  # fmt: skip
+    assert found["location"] == "uaenorth"
+    with pytest.raises(LookupError, match="doesn't exist"):
+        ask(
+            all_samples, "network:getNetworkWatcher", **own,
+            networkWatcherName="NetworkWatcher_westeurope",
+        )  # fmt: skip
+
+
 def test_a_subnet_that_its_network_declared(all_samples: Any) -> None:
     found = ask(
         all_samples, "network:getSubnet", **GROUP, virtualNetworkName="vnet2", subnetName="inline"
