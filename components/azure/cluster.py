@@ -31,14 +31,14 @@ from falaj.components.specification.address_plan import BALANCERS
 from falaj.components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name
-from falaj.components.specification.node_pools import AKS_SYSTEM_POOL
+from falaj.components.specification.node_pools import (
+    AKS_SYSTEM_MACHINE,
+    AKS_SYSTEM_POOL,
+    aks_system_nodes,
+)
 from falaj.components.specification.placed import REGIONAL
 from falaj.components.specification.property_names import engine_inputs
 
-#: Machine of the system pool: four virtual CPUs, as AKS recommends for its own add-ons, sold in
-#: both regions. A fixed type: a cheaper one in a later catalogue must not replace a running pool.
-#: https://learn.microsoft.com/azure/aks/use-system-pools
-SYSTEM_MACHINE = "Standard_D4as_v6"
 _SYSTEM_DISK_GIB = 128
 #: Days of a week, hours in Dubai. Clusters and nodes change in the country's weekend, by night.
 UTC_OFFSET = "+04:00"
@@ -175,8 +175,8 @@ def system_pool(
         name=AKS_SYSTEM_POOL,
         mode=aks.AgentPoolMode.SYSTEM,
         type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
-        count=max(2, len(zones)) if spec.placed.retained else 1,
-        vm_size=SYSTEM_MACHINE,
+        count=aks_system_nodes(zones) if spec.placed.retained else 1,
+        vm_size=AKS_SYSTEM_MACHINE,
         availability_zones=list(zones) or None,
         vnet_subnet_id=subnet,
         os_type=aks.OSType.LINUX,

@@ -91,6 +91,9 @@ __all__ = ["GpuNodePool", "GpuNodePoolArgs"]
 #: Vendor for whose GPUs AKS brings a driver; for AMD's it brings none:
 #: https://learn.microsoft.com/azure/aks/use-amd-gpus
 _DRIVER_VENDOR = "NVIDIA"
+#: Versions of Kubernetes whose nodes have Ubuntu 22.04 where a pool says `Ubuntu`; later ones have
+#: 24.04: https://github.com/Azure/AKS/pull/5538
+_WITH_UBUNTU_22 = ("1.34",)
 
 
 class GpuNodePool(NodePool):
@@ -119,10 +122,12 @@ class GpuNodePool(NodePool):
     identity of nodes, the subnet's security group and the disk encryption set are the cluster's:
     ``node_identity_id``, ``security_group_id`` and ``disk_encryption_id`` change nothing here.
 
-    InfiniBand links the nodes of one pool. No source says which zones sell which size: unless
-    ``zones`` names them, the region chooses. The name ``system`` is the cluster's own pool's, and
-    refused. A change of machine, disk, sharing, capacity or zones makes a new pool after the old
-    one is gone, because GPUs for both at once are rare.
+    InfiniBand links the nodes of one pool; before the first such pool in a subscription, the
+    feature ``AKSInfinibandSupport`` of ``Microsoft.ContainerService`` has to be registered. No
+    source says which zones sell which size: unless ``zones`` names them, the region chooses. The
+    name ``system`` is the cluster's own pool's, and refused. A change of machine, disk, sharing,
+    capacity or zones makes a new pool after the old one is gone, because GPUs for both at once are
+    rare.
     """
 
     def __init__(
@@ -134,6 +139,8 @@ class GpuNodePool(NodePool):
         )
         zones = _agent_pool.used_zones(spec.machine, spec.zones, named=spec.zones_named)
         self.announce(spec)
+        if spec.args["fabric"] == "infiniband":
+            pulumi.log.warn(infiniband_warning(spec.args["kubernetes_version"]), self)
         cluster = _agent_pool.cluster_of(args["cluster_id"])
         child = pulumi.ResourceOptions(parent=self)
         group = proximity_group(name, spec, cluster, zones, child)
@@ -175,6 +182,26 @@ class GpuNodePool(NodePool):
             ),
         )
         self.register(spec, zones, pool.id, pool.name)
+
+
+def infiniband_warning(version: str | None) -> str:
+    """What InfiniBand needs of the subscription and the nodes, by
+    https://azure.github.io/aks-rdma-infiniband. The driver stays AKS's own, with the RDMA of the
+    nodes' kernel.
+
+    Args:
+        version: of the pool's Kubernetes; None for the cluster's.
+    """
+    said = (
+        "InfiniBand needs the feature AKSInfinibandSupport of Microsoft.ContainerService, "
+        "registered before the pool is made; falaj preflight says whether it is"
+    )
+    if version not in _WITH_UBUNTU_22:
+        return said
+    return (
+        f"{said}. With Kubernetes {version} nodes have Ubuntu 22.04, on which RDMA by the kernel "
+        "alone wasn't reported to work: take a later version, which has 24.04"
+    )
 
 
 def mig_size(spec: GpuNodePoolSpec) -> str | None:

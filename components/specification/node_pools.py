@@ -133,6 +133,15 @@ UNAVAILABLE = Between(1, 100)
 ONE_AT_A_TIME = 1
 #: The pool that is part of every AKS cluster made here.
 AKS_SYSTEM_POOL = "system"
+#: Its machine: four virtual CPUs, as AKS recommends for its own add-ons, sold in both regions. A
+#: fixed type: a cheaper one in a later catalogue must not replace a running pool.
+#: https://learn.microsoft.com/azure/aks/use-system-pools
+AKS_SYSTEM_MACHINE = "Standard_D4as_v6"
+
+
+def aks_system_nodes(zones: Sequence[str]) -> int:
+    """Nodes of that pool in production: one in each zone, and never one alone."""
+    return max(2, len(zones))
 
 
 class NodePoolArgs(PlacedArgs):

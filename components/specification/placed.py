@@ -139,7 +139,7 @@ def chosen_zones(
     """
     known = region_zones(placed.place)
     if args.get("zones") is None:
-        return _sound(placed.place, known)
+        return sound_zones(placed.place)
     given = errors.texts("zones", args["zones"])
     for position, zone in enumerate(given):
         if zone not in known:
@@ -149,7 +149,9 @@ def chosen_zones(
     return tuple(zone for zone in known if zone in given)
 
 
-def _sound(place: catalogue.Place, known: tuple[str, ...]) -> tuple[str, ...]:
+def sound_zones(place: catalogue.Place) -> tuple[str, ...]:
+    """Zones of a region that are not reported as impaired; all, where each of them is."""
+    known = region_zones(place)
     impaired = set(place.status.impaired_zones)
     sound = tuple(zone for zone in known if zone not in impaired)
     return sound or known

@@ -10,8 +10,16 @@ from falaj.components import catalogue
 from falaj.components.catalogue import MachineType
 from falaj.components.specification.arguments import with_defaults
 from falaj.components.specification.machine_choice import machine_demand
+from falaj.components.specification.network import NetworkArgs
+from falaj.components.specification.node_pools import (
+    AKS_SYSTEM_MACHINE,
+    AKS_SYSTEM_POOL,
+    aks_system_nodes,
+)
+from falaj.components.specification.placed import REGIONAL, sound_zones
 from falaj.stacks.settings import CloudSettings
-from falaj.stacks.settings.cloud import AskedMachines, asked_machines
+from falaj.stacks.settings.cloud import AskedMachines, ClusterSettings, asked_machines
+from falaj.stacks.settings.derived import arguments
 
 Level = Literal["ok", "problem", "unknown"]
 
@@ -54,6 +62,8 @@ class Need:
     """Machines."""
     spot: bool = False
     reservation_id: str | None = None
+    fabric: str | None = None
+    """What links the machines, such as ``infiniband``; None for pools without GPUs."""
 
     @property
     def vcpus(self) -> int | None:
@@ -67,7 +77,18 @@ def needs(settings: CloudSettings, place: catalogue.Place) -> Sequence[Need]:
     Raises:
         CatalogueError: the place doesn't sell what is asked.
     """
-    return [_need(machines, place) for machines in asked_machines(settings)]
+    found = [_need(machines, place) for machines in asked_machines(settings)]
+    if isinstance(settings, ClusterSettings) and place.cloud == "azure":
+        found.insert(0, _system(settings, place))
+    return found
+
+
+def _system(settings: ClusterSettings, place: catalogue.Place) -> Need:
+    """The pool that an AKS cluster makes itself, in every zone that the cluster uses."""
+    zones = arguments(settings.network, NetworkArgs).get("zones") or sound_zones(place)
+    named = () if tuple(zones) == (REGIONAL,) else tuple(zones)
+    machine = place.machine(AKS_SYSTEM_MACHINE)
+    return Need(AKS_SYSTEM_POOL, machine, named, aks_system_nodes(named))
 
 
 def _need(machines: AskedMachines, place: catalogue.Place) -> Need:
@@ -84,4 +105,5 @@ def _need(machines: AskedMachines, place: catalogue.Place) -> Need:
         max(args[size] for size in sizes),
         args.get("capacity") == "spot",
         args.get("reservation_id"),
+        args.get("fabric"),
     )

@@ -11,15 +11,20 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.specification.node_pools import AKS_SYSTEM_POOL
 from falaj.stacks.preflight import Finding, Need, NotAskedError
 
 ENDPOINT = "https://management.azure.com"
 #: Versions of the interfaces that are read.
-_SKUS, _USAGES, _GROUPS, _FEATURES, _PERMISSIONS = (
-    "2021-07-01", "2024-07-01", "2024-07-01", "2021-07-01", "2022-04-01",
+_SKUS, _USAGES, _GROUPS, _FEATURES, _PERMISSIONS, _NETWORK = (
+    "2021-07-01", "2024-07-01", "2024-07-01", "2021-07-01", "2022-04-01", "2024-05-01",
 )  # fmt: skip
+_WATCHERS = "/providers/Microsoft.Network/networkWatchers"
 #: Features that have to be registered once for each subscription: AKS's host encryption.
 _NEEDED_FEATURES = (("Microsoft.Compute", "EncryptionAtHost"),)
+#: The same for pools whose machines are linked by InfiniBand: https://github.com/Azure/
+#: aks-rdma-infiniband/blob/main/website/docs/getting-started/02-prerequisites.md
+_INFINIBAND_FEATURE = ("Microsoft.ContainerService", "AKSInfinibandSupport")
 _ACTIONS = (
     "Microsoft.Resources/subscriptions/resourceGroups/write",
     "Microsoft.Network/virtualNetworks/write", "Microsoft.KeyVault/vaults/write",
@@ -91,7 +96,8 @@ def ask(
         ("offerings", lambda: _offerings(get, base, place, needs)),
         ("quota", lambda: _quotas(get, base, place, needs)),
         ("reservation", lambda: _reservations(get, needs)),
-        ("features", lambda: _features(get, base)),
+        ("features", lambda: _features(get, base, needs)),
+        ("flow logs", lambda: _watcher(get, base, place)),
         ("permissions", lambda: _permissions(get, base)),
     ]
     for subject, question in questions:
@@ -150,11 +156,13 @@ def _offerings(
             yield Finding(
                 "problem", subject, f"{name} is closed to this subscription ({why}); ask for it"
             )
-        elif need.zones and not set(need.zones) & set(free):
+        elif not set(need.zones) <= set(free):
+            # AKS refuses the whole pool for one zone: AvailabilityZoneNotSupported.
             yield Finding(
                 "problem", subject,
                 f"{name} is open in zones {', '.join(free) or 'none'}; wanted: "
-                f"{', '.join(need.zones)}",
+                f"{', '.join(need.zones)}; name open ones in 'zones'"
+                + (" of falaj:network" if need.name == AKS_SYSTEM_POOL else ""),
             )  # fmt: skip
         else:
             yield Finding("ok", subject, f"{name} is open in zones {', '.join(free) or 'none'}")
@@ -198,8 +206,9 @@ def _reservations(get: Get, needs: Sequence[Need]) -> Iterator[Finding]:
             yield Finding("ok" if held else "problem", f"pool {need.name}", text)
 
 
-def _features(get: Get, base: str) -> Iterator[Finding]:
-    for namespace, feature in _NEEDED_FEATURES:
+def _features(get: Get, base: str, needs: Sequence[Need]) -> Iterator[Finding]:
+    linked = any(need.fabric == "infiniband" for need in needs)
+    for namespace, feature in (*_NEEDED_FEATURES, *([_INFINIBAND_FEATURE] if linked else [])):
         path = f"{base}/providers/Microsoft.Features/providers/{namespace}/features/{feature}"
         state = get(path, _FEATURES).get("properties", {}).get("state")
         if state == "Registered":
@@ -208,8 +217,32 @@ def _features(get: Get, base: str) -> Iterator[Finding]:
             yield Finding(
                 "problem", "features",
                 f"{namespace}/{feature} is {state}; register it with: az feature register "
-                f"--namespace {namespace} --name {feature}",
+                f"--namespace {namespace} --name {feature}, and when it is Registered: "
+                f"az provider register --namespace {namespace}",
             )  # fmt: skip
+
+
+def _watcher(get: Get, base: str, place: catalogue.Place) -> Iterator[Finding]:
+    """Where the region's network watcher is: flow logs belong to it, and there is one at most."""
+    path = f"{base}{_WATCHERS}"
+    usual = f"/resourcegroups/networkwatcherrg{_WATCHERS}/networkwatcher_{place.region}"
+    for found in _pages(get, path, _NETWORK):
+        if found.get("location") != place.region:
+            continue
+        id = str(found["id"])
+        if id.lower().endswith(usual.lower()):
+            yield Finding(
+                "ok", "flow logs", "the region's network watcher is where Azure makes it"
+            )
+        else:
+            yield Finding(
+                "ok", "flow logs",
+                f"the region's network watcher is {id}: say so in falaj:network.networkWatcherId",
+            )  # fmt: skip
+        return
+    yield Finding(
+        "ok", "flow logs", "no network watcher yet: Azure makes it with the first network"
+    )
 
 
 def _permissions(get: Get, base: str) -> Iterator[Finding]:

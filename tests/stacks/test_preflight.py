@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import http.server
 import json
@@ -16,7 +17,9 @@ from botocore.stub import ANY, Stubber
 
 from falaj.components import catalogue
 from falaj.stacks.command import __main__ as command
-from falaj.stacks.preflight import Finding, Need, NotAskedError, aws, azure, exit_status
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.preflight import Finding, Need, NotAskedError, aws, azure, exit_status, needs
+from falaj.stacks.settings import CloudSettings
 
 UAE = catalogue.place("aws", "me-central-1")
 DUBAI = catalogue.place("azure", "uaenorth")
@@ -292,16 +295,57 @@ def test_azure_says_all_that_would_fail(resource_manager: dict[str, Any]) -> Non
 
 def test_azure_says_what_is_fine(resource_manager: dict[str, Any]) -> None:
     rest = [{"actions": ["*"], "notActions": ["Microsoft.Billing/*"]}]
+    own = "/subscriptions/sub/resourceGroups/NetworkWatcherRG/providers/Microsoft.Network"
+    watcher = {"id": f"{own}/networkWatchers/NetworkWatcher_uaenorth", "location": "uaenorth"}
     resource_manager |= {
         "/sub": {"displayName": "Lab", "state": "Enabled"},
         "/skus": {"value": [sku()]},
         "/usages": {"value": [usage(192, 0)]},
         "/EncryptionAtHost": {"properties": {"state": "Registered"}},
         "/permissions": {"value": rest},
+        "/networkWatchers": {"value": [{"id": "/elsewhere", "location": "westeurope"}, watcher]},
     }
     found = ask_azure(resource_manager)
     assert exit_status(found) == 0
+    assert "network watcher is where Azure makes it" in texts(found, "ok")
     assert "is open in zones 1, 2" in texts(found, "ok")
+
+
+def test_azure_asks_for_what_infiniband_needs(resource_manager: dict[str, Any]) -> None:
+    resource_manager |= {
+        "/EncryptionAtHost": {"properties": {"state": "Registered"}},
+        "/AKSInfinibandSupport": {"properties": {"state": "NotRegistered"}},
+        "/networkWatchers": {"value": [{"id": "/other/watcher", "location": "uaenorth"}]},
+    }
+    endpoint = resource_manager["endpoint"]
+    linked = dataclasses.replace(ND, fabric="infiniband")
+    said = texts(ask_azure(resource_manager, linked), "problem")
+    assert "--namespace Microsoft.ContainerService --name AKSInfinibandSupport" in said
+    assert "az provider register --namespace Microsoft.ContainerService" in said
+    resource_manager["endpoint"] = endpoint
+    found = ask_azure(resource_manager)
+    assert not texts(found, "problem")
+    assert "/other/watcher: say so in falaj:network.networkWatcherId" in texts(found, "ok")
+
+
+def test_azure_zones_of_the_systems_machines(resource_manager: dict[str, Any]) -> None:
+    settings = StackFile("azure-cluster", Project.find()).settings()
+    assert isinstance(settings, CloudSettings)
+    system, *_ = needs(settings, DUBAI)
+    assert (system.name, system.machine.name) == ("system", "Standard_D4as_v6")
+    assert (system.zones, system.most) == (("1", "2", "3"), 3)
+    closed = {"type": "Zone", "restrictionInfo": {"zones": ["2"]}}
+    resource_manager["/skus"] = {
+        "value": [
+            {
+                "name": "Standard_D4as_v6", "resourceType": "virtualMachines",
+                "family": "StandardDasv6Family", "locationInfo": [{"zones": ["1", "2", "3"]}],
+                "restrictions": [closed],
+            }
+        ]
+    }  # fmt: skip
+    said = texts(ask_azure(resource_manager, system), "problem")
+    assert "is open in zones 1, 3; wanted: 1, 2, 3; name open ones in 'zones' of falaj:net" in said
 
 
 def test_azure_closed_to_the_subscription_or_not_sold(resource_manager: dict[str, Any]) -> None:

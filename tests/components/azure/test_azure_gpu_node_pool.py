@@ -11,6 +11,7 @@ from pulumi_azure_native import compute
 from falaj.components import catalogue
 from falaj.components.azure import Cluster, GpuNodePool
 from falaj.components.azure._agent_pool import POOL_NAME_LIMIT, disk, pool_name, used_zones
+from falaj.components.azure.gpu_node_pool import infiniband_warning
 from tests.components.azure.compute_foundation import ZONES, Foundation, foundation
 from tests.components.azure.conftest import PLACED, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
@@ -360,3 +361,11 @@ def test_zones_and_disks_follow_what_is_known() -> None:
     assert disk(unknown, 200)["os_disk_type"] == "Managed"
     assert disk(known, 200)["os_disk_type"] == "Ephemeral"
     assert disk(known, 4095 * 100)["os_disk_type"] == "Managed"
+
+
+def test_what_infiniband_needs_is_said() -> None:
+    for version in (None, "1.35", "1.36"):
+        said = infiniband_warning(version)
+        assert "AKSInfinibandSupport of Microsoft.ContainerService" in said
+        assert "Ubuntu" not in said
+    assert "nodes have Ubuntu 22.04" in infiniband_warning("1.34")
