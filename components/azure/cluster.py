@@ -118,7 +118,10 @@ def security_profile(key: ClusterKey) -> aks.ManagedClusterSecurityProfileArgs:
 
 
 def entra_profile(spec: ClusterSpec) -> aks.ManagedClusterAADProfileArgs:
-    """People come in by Entra only; what they may do is decided by Azure's roles."""
+    """People come in by Entra only; what they may do is decided by Azure's roles, and by the
+    cluster's own for administrators: AKS binds the groups that are named here to
+    ``cluster-admin``. Whoever else has the subscription, its owner too, has no right in it:
+    https://learn.microsoft.com/azure/aks/entra-id-authorization"""
     return aks.ManagedClusterAADProfileArgs(
         managed=True,
         enable_azure_rbac=True,

@@ -61,8 +61,9 @@ class ClusterArgs(PlacedArgs):
     network covers, of which EKS needs two or more; on Azure every zone of the region that is not
     reported as impaired."""
     administrators: NotRequired[list[str]]
-    """Principals that administer the cluster: role ARNs, or object ids of Entra groups. Default:
-    nobody, not even who makes it; whoever manages it in the cloud can let somebody in."""
+    """Principals that administer the cluster: role ARNs, or object ids of Entra groups, with who
+    deploys stacks in the cluster among their members. Default: nobody, not even who makes it;
+    whoever manages it in the cloud can let somebody in."""
     viewers: NotRequired[list[str]]
     """Principals that may read, secrets excepted. Default: nobody."""
     kubernetes_version: NotRequired[
@@ -106,6 +107,8 @@ _TAKEN = tuple(
 )
 #: Where pods of an AKS cluster have their addresses, in an overlay; free in the network as well.
 POD_CIDR = "10.244.0.0/16"
+#: AKS takes groups alone: https://learn.microsoft.com/azure/aks/entra-id-authorization
+_ENTRA_GROUP = "an Entra group; put users and service principals into one"
 _AZURE_NEEDS = ("key_ring_id", "registry_id", "log_destination_id")
 
 
@@ -170,9 +173,11 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
                 "out here",
             )
     administrators = checked_principals(
-        cloud, "administrators", checked["administrators"] or (), errors
+        cloud, "administrators", checked["administrators"] or (), errors, of=_ENTRA_GROUP
     )
-    viewers = checked_principals(cloud, "viewers", checked["viewers"] or (), errors)
+    viewers = checked_principals(
+        cloud, "viewers", checked["viewers"] or (), errors, of=_ENTRA_GROUP
+    )
     for both in sorted(set(administrators) & set(viewers)):
         errors.add(
             "viewers", both, "principals that are not administrators",

@@ -164,11 +164,23 @@ _AZURE = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 
 
 def checked_principals(
-    cloud: str, argument: str, value: object, errors: ArgumentErrors
+    cloud: str,
+    argument: str,
+    value: object,
+    errors: ArgumentErrors,
+    *,
+    of: str = "an Entra group, user or service principal",
 ) -> tuple[str, ...]:
     """A list of principals: ARNs of roles or users; object ids of Entra principals.
 
     Never everybody, a whole account or a session: each is somebody who can be held to account.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        argument: its name, for errors.
+        value: what was given.
+        errors: where refusals are added.
+        of: whose object ids are taken on Azure, in words. Nobody can tell that from an id.
     """
     found: list[str] = []
     for position, given in enumerate(errors.texts(argument, value)):
@@ -182,9 +194,7 @@ def checked_principals(
                 "name the role itself, not a session of it, an account or '*'",
             )
         elif cloud == "azure" and not _AZURE.match(principal):
-            errors.add(
-                at, given, "the object id (a GUID) of an Entra group, user or service principal"
-            )
+            errors.add(at, given, f"the object id (a GUID) of {of}")
         elif principal in found:
             errors.add(at, given, "each only once", "leave out the second")
         else:

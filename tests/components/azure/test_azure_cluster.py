@@ -65,7 +65,8 @@ def properties(made: Deployed) -> Any:
         ({"region": "westeurope"}, "region: .*uaenorth"),
         ({"region": "me-central-1"}, "region: "),
         ({"administrators": ["arn:aws:iam::000000000000:role/x"]}, "administrators.*GUID"),
-        ({"administrators": ["everybody"]}, "administrators.*GUID"),
+        ({"administrators": ["everybody"]}, "administrators.*GUID.* of an Entra group; put users"),
+        ({"viewers": ["everybody"]}, "viewers.*GUID.* of an Entra group; put users"),
         (
             {"administrators": [SOMEBODY], "viewers": [SOMEBODY]},
             "viewers: .*can read already",
