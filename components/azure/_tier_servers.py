@@ -365,16 +365,12 @@ def make_containers(
             type=app.ManagedServiceIdentityType.USER_ASSIGNED,
             user_assigned_identities=[access.identity.id],
         ),
-        configuration=app.ConfigurationArgs(
-            active_revisions_mode=app.ActiveRevisionsMode.SINGLE,
-            max_inactive_revisions=3,
-            ingress=_ingress(spec),
-            registries=[
-                app.RegistryCredentialsArgs(
-                    server=registry_host(args), identity=access.identity.id
-                )
-            ],
-        ),
+        configuration={
+            "active_revisions_mode": app.ActiveRevisionsMode.SINGLE,
+            "max_inactive_revisions": 3,
+            "ingress": _ingress(spec),
+            "registries": [{"server": registry_host(args), "identity": access.identity.id}],
+        },
         template=_template(args, spec, settings),
         tags=tags,
         opts=pulumi.ResourceOptions(parent=parent, depends_on=access.grants),
@@ -395,9 +391,11 @@ def _ingress(spec: CpuInferenceTierSpec) -> app.IngressArgsDict:
     }
     if spec.allowed_cidrs:
         found["ip_security_restrictions"] = [
-            app.IpSecurityRestrictionRuleArgs(
-                name=f"callers-{position}", action=app.Action.ALLOW, ip_address_range=cidr
-            )
+            {
+                "name": f"callers-{position}",
+                "action": app.Action.ALLOW,
+                "ip_address_range": cidr,
+            }
             for position, cidr in enumerate(spec.allowed_cidrs)
         ]
     return found
