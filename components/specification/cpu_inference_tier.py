@@ -198,7 +198,8 @@ class CpuInferenceTierArgs(PlacedArgs):
     """Instance type or VM size. Default: the cheapest that has what is asked."""
     machine_image: NotRequired[str]
     """Machine image: AMI id or SSM parameter; Azure image id. Default: the newest of the cloud's
-    own Linux for the machine's architecture. Name one to pin it."""
+    own Linux for the machine's architecture. Name one to pin it. On AWS a parameter is asked at
+    each deployment, and a newer image replaces the machines."""
     zones: NotRequired[list[str]]
     """Zones to use. Default: every zone that sells the machine and is not reported as impaired."""
     min_instances: NotRequired[Annotated[int, INSTANCES, Default(1)]]

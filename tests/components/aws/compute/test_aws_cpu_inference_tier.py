@@ -15,6 +15,8 @@ import yaml
 
 from falaj.components.aws import CpuInferenceTier
 from falaj.components.aws._tier_access import TLS_POLICY, by_digest
+from falaj.components.aws._tier_servers import _IMAGES
+from falaj.sandbox.clouds.aws.queries import image_id
 
 BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 LISTENER = "aws:lb/listener:Listener"
@@ -81,9 +83,8 @@ def test_machines(tier: Callable[..., Any]) -> None:
     done = tier()
     template = only(done, TEMPLATE)
     assert template["instanceType"] == "c7i.large"
-    assert template["imageId"].startswith(
-        "resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux"
-    )
+    # Resolved now: machines of one template have one image.
+    assert template["imageId"] == image_id("me-central-1", _IMAGES["x86_64"])
     assert template["metadataOptions"]["httpTokens"] == "required"
     assert template["metadataOptions"]["httpPutResponseHopLimit"] == 1
     assert template["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
@@ -95,6 +96,7 @@ def test_machines(tier: Callable[..., Any]) -> None:
     preferences = group["instanceRefresh"]["preferences"]
     assert preferences["minHealthyPercentage"] == 100
     assert preferences["maxHealthyPercentage"] == 200
+    assert "autoRollback" not in preferences
     assert group["launchTemplate"]["version"] == "1"
     policy = only(done, "aws:autoscaling/policy:Policy")
     assert policy["targetTrackingConfiguration"]["targetValue"] == 60
@@ -213,11 +215,40 @@ def test_production_protects_the_balancer_and_keeps_keys(tier: Callable[..., Any
     assert only(done, AUTHORITY)["permanentDeletionTimeInDays"] == 30
 
 
-def test_graviton_and_a_pinned_image(tier: Callable[..., Any]) -> None:
-    done = tier(int8="i8mm", machine_image="/acme/images/serving")
-    template = only(done, TEMPLATE)
+def test_graviton_and_its_image(tier: Callable[..., Any]) -> None:
+    template = only(tier(int8="i8mm"), TEMPLATE)
     assert template["instanceType"].startswith("c8gn.")
-    assert template["imageId"] == "resolve:ssm:/acme/images/serving"
+    assert template["imageId"] == image_id("me-central-1", _IMAGES["arm64"])
+
+
+def test_a_pinned_image_is_asked_of_nobody(tier: Callable[..., Any]) -> None:
+    pinned = "ami-0123456789abcdef0"
+    assert only(tier(machine_image=pinned), TEMPLATE)["imageId"] == pinned
+
+
+def of_parameter(kind: str, value: str) -> Callable[..., Any]:
+    """A program that takes its image from a parameter of one's own."""
+
+    def program(options: pulumi.ResourceOptions, foundation: Any) -> Any:
+        provider = pulumi.ResourceOptions(provider=options.providers[0])
+        name = "/acme/images/serving"
+        own = aws.ssm.Parameter("image", name=name, type=kind, value=value, opts=provider)
+        args = {**foundation(options)["tier"], "machine_image": name}
+        return own.arn.apply(lambda _: CpuInferenceTier("tier", args, options))
+
+    return program
+
+
+def test_an_image_of_ones_own_parameter(deploy: Any, foundation: Any) -> None:
+    program = of_parameter("String", "ami-0123456789abcdef1")
+    done = deploy(lambda opts: program(opts, foundation))
+    assert only(done, TEMPLATE)["imageId"] == "ami-0123456789abcdef1"
+
+
+def test_a_parameter_without_an_image_is_refused(deploy: Any, foundation: Any) -> None:
+    program = of_parameter("String", "al2023")
+    with pytest.raises(Exception, match=r"'/acme/images/serving' holds 'al2023'; allowed: an AMI"):
+        deploy(lambda opts: program(opts, foundation))
 
 
 def test_serverless(tier: Callable[..., Any]) -> None:
