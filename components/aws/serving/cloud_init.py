@@ -71,7 +71,8 @@ def user_data(image: str, log_group: str, serving: Serving) -> str:
 
     Args:
         image: the inference image, by digest.
-        log_group: name of the group that the server's log goes to.
+        log_group: name of the group that the server's log goes to, and what a start that failed
+            left in the machine's journal.
         serving: what is served.
 
     Raises:
@@ -88,8 +89,9 @@ def configuration(image: str, log_group: str, serving: Serving) -> str:
     settings = serving.settings(secrets=SECRETS, user=_USER)
     files: Mapping[str, str] = {
         f"{_PROGRAMS}/fetch.py": program("fetch.py"),
+        f"{_PROGRAMS}/tell.py": program("tell.py"),
         f"{_PROGRAMS}/start_server.py": program("start_server.py"),
-        _SETTINGS: json.dumps(settings),
+        _SETTINGS: json.dumps({**settings, "log_group": log_group}),
         # A variable's value may hold no line break; JSON on one line has none.
         f"{_PROGRAMS}/serving.env": f"FALAJ_SERVING={json.dumps(settings)}\n",
         "/etc/systemd/system/falaj-inference.service": unit(image, log_group, serving.region),
@@ -139,6 +141,7 @@ ExecStartPre=/usr/bin/docker pull --quiet {image}
 ExecStartPre=-/usr/bin/docker rm --force falaj-inference
 ExecStart=/usr/bin/docker run {options} --entrypoint python {image} {_PROGRAMS}/start_server.py
 ExecStop=/usr/bin/docker stop --time 30 falaj-inference
+ExecStopPost=-/usr/bin/python3 {_PROGRAMS}/tell.py {_SETTINGS}
 Restart=always
 RestartSec=10
 TimeoutStartSec=900
