@@ -148,8 +148,11 @@ def _launch_template(tier: Tier, role: aws.iam.Role) -> aws.ec2.LaunchTemplate:
         tags=tier.tags,
         opts=child(parent),
     )
+    sessions: bool = spec.args["session_manager"]
     boot = pulumi.Output.all(args["image"], tier.log_group.name, tier.serving).apply(
-        lambda known: user_data(by_digest(str(known[0])), str(known[1]), known[2])
+        lambda known: user_data(
+            by_digest(str(known[0])), str(known[1]), known[2], sessions=sessions
+        )
     )
     return aws.ec2.LaunchTemplate(
         spec.name,

@@ -33,7 +33,7 @@ from falaj.components.specification.placed import (
     log_days,
 )
 
-_INSTANCES_ONLY = ("int8", "machine", "machine_image")
+_INSTANCES_ONLY = ("int8", "machine", "machine_image", "session_manager")
 _AWS_NEEDS = ("repository_id", "package_repository_id")
 _AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
 _AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
@@ -59,6 +59,8 @@ def check_needs(cloud: str, mode: object, args: Mapping[str, Any], errors: Argum
             errors.say(
                 "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
             )
+        if args.get("session_manager"):
+            errors.say("session_manager", "Session Manager is AWS's; leave it out on Azure")
         if args.get("log_days") is not None:
             errors.say(
                 "log_days",
@@ -74,7 +76,7 @@ def check_needs(cloud: str, mode: object, args: Mapping[str, Any], errors: Argum
                 )  # fmt: skip
     if mode == "serverless":
         for argument in _INSTANCES_ONLY:
-            if args.get(argument) is not None:
+            if args.get(argument) not in (None, False):
                 errors.say(
                     argument,
                     f"given {args[argument]!r}, but mode is 'serverless', where the cloud picks "
@@ -200,6 +202,10 @@ class CpuInferenceTierArgs(PlacedArgs):
     """Machine image: AMI id or SSM parameter; Azure image id. Default: the newest of the cloud's
     own Linux for the machine's architecture. Name one to pin it. On AWS a parameter is asked at
     each deployment, and a newer image replaces the machines."""
+    session_manager: NotRequired[Annotated[bool, Default(False)]]
+    """Whether people whom IAM lets have a shell on the machines by AWS Systems Manager, encrypted
+    with ``data_key_id`` and logged. It needs ``Network.session_manager``, too. AWS instances
+    only."""
     zones: NotRequired[list[str]]
     """Zones to use. Default: every zone that sells the machine and is not reported as impaired."""
     min_instances: NotRequired[Annotated[int, INSTANCES, Default(1)]]

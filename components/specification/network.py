@@ -61,6 +61,9 @@ class NetworkArgs(PlacedArgs):
     alone, which calls few services. On AWS, where private endpoints are paid for by hour and zone,
     that leaves 4 of 18, and no subnets for nodes and storage; it can be changed later. On Azure it
     makes no difference: endpoints are made with what they lead to."""
+    session_manager: NotRequired[Annotated[bool, Default(False)]]
+    """Whether machines are reached by AWS Systems Manager Session Manager: with ``serving`` that
+    adds three endpoints; with ``cluster`` they are there. Not used on Azure."""
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
@@ -82,6 +85,7 @@ class NetworkSpec:
     organization_id: str | None
     flow_log_days: int
     purpose: str
+    session_manager: bool
 
 
 def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
@@ -128,6 +132,7 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
         organization_id=checked["organization_id"],
         flow_log_days=days,
         purpose=purpose,
+        session_manager=checked["session_manager"],
     )
 
 

@@ -27,6 +27,7 @@ SECRET = "aws:secretsmanager/secret:Secret"
 AUTHORITY = "aws:acmpca/certificateAuthority:CertificateAuthority"
 SERVICE = "aws:ecs/service:Service"
 TASK = "aws:ecs/taskDefinition:TaskDefinition"
+DOCUMENT = "aws:ssm/document:Document"
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 
 
@@ -139,6 +140,47 @@ def test_the_role_pulls_from_two_repositories_and_reads_the_key_ring(
     wide = [each["Action"] for each in statements.values() if each["Resource"] == ["*"]]
     assert wide == [["ecr:GetAuthorizationToken"]]
     assert done.returned["identity_id"].endswith(":role/acme-dev-tier-server")
+
+
+def test_nobody_has_a_shell_unless_it_is_asked_for(tier: Callable[..., Any]) -> None:
+    done = tier()
+    assert not done.of_type(DOCUMENT)
+    [statements] = policies(done)
+    assert not [each for each in statements if each in ("HaveSessions", "FindLogGroup")]
+    assert "amazon-ssm-agent.service" in commands(done)[0]
+
+
+def test_sessions_are_encrypted_and_logged(tier: Callable[..., Any]) -> None:
+    done = tier(session_manager=True)
+    document = only(done, DOCUMENT)
+    assert document["documentType"] == "Session"
+    inputs = json.loads(document["content"])["inputs"]
+    assert inputs["cloudWatchLogGroupName"] == "/falaj/acme/dev/tier/server"
+    assert inputs["cloudWatchEncryptionEnabled"] is True
+    assert inputs["kmsKeyId"] == only(done, SECRET)["kmsKeyId"]
+    [statements] = policies(done)
+    services = {each.partition(":")[0] for each in statements["HaveSessions"]["Action"]}
+    assert services == {"ssm", "ssmmessages"}
+    assert statements["FindLogGroup"]["Action"] == ["logs:DescribeLogGroups"]
+    assert commands(done)[:2] == [
+        ["systemctl", "mask", "--now", "sshd.service", "ecs.service"],
+        ["systemctl", "enable", "--now", "--no-block", "amazon-ssm-agent.service"],
+    ]
+
+
+def policies(done: Any) -> list[dict[str, Any]]:
+    """Statements of the machines' policy by their ids."""
+    return [
+        {one["Sid"]: one for one in json.loads(each.inputs["policy"])["Statement"]}
+        for each in done.of_type("aws:iam/rolePolicy:RolePolicy")
+        if each.name == "tier-server"
+    ]
+
+
+def commands(done: Any) -> list[list[str]]:
+    """What machines run when they start."""
+    text = gzip.decompress(base64.b64decode(only(done, TEMPLATE)["userData"])).decode()
+    return yaml.safe_load(text)["runcmd"]
 
 
 def test_by_default_the_network_may_call(tier: Callable[..., Any]) -> None:
