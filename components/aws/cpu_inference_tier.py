@@ -42,13 +42,15 @@ class CpuInferenceTier(pulumi.ComponentResource):
             "package_repository_id": registry.repository_ids["models/churn"],
             "model": "churn", "version": 3,
             "package_digest": "sha256:…", "keys_digest": "sha256:…",
+            "certificate_id": "arn:aws:acm:me-central-1:…:certificate/…",
         }, pulumi.ResourceOptions(providers=[provider]))
 
     Makes an internal `lb.LoadBalancer` with a TLS listener, its `lb.TargetGroup`, a security group
     for callers, a `route53.Zone` of the private name with its record, a log group with the logs'
     key, and a role that may pull the image and the model's packages, read its key ring and log.
-    Without ``certificate_id`` also an `acmpca.CertificateAuthority` and an `acm.Certificate` (an
-    authority is billed by the month). Without ``keyring_secret_id`` also an empty
+    The listener shows the certificate ``certificate_id``, whose authority callers have to trust;
+    with ``private_authority`` it is an `acm.Certificate` that an `acmpca.CertificateAuthority`
+    made here issues (which is billed by the month). Without ``keyring_secret_id`` also an empty
     `secretsmanager.Secret`, which a deployer fills before a server can start::
 
         tar -c -C KEYRING keyring.json kek-*.key signing.pub.pem tokens.jwks.json | base64

@@ -16,6 +16,7 @@ import pulumi
 import pytest
 import yaml
 
+from falaj.components import catalogue
 from falaj.engine.errors import EngineError
 from falaj.engine.files import stack_home
 from falaj.sandbox.inprocess import SandboxMocks
@@ -211,6 +212,33 @@ def test_without_a_model_it_is_said_what_is_left(
     assert "falaj publish registry.example.ae --for azure-smb --pin" in said
     for key in ("imageDigest", "keyringSecretId", "certificateId"):
         assert f"falaj:inference.{key}" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "left"),
+    [
+        ({}, "import a certificate of inference.souq.internal"),
+        ({"hostName": "ml.souq.example"}, "import a certificate of ml.souq.example"),
+        ({"privateAuthority": True}, ""),
+        ({"certificateId": "arn:aws:acm:me-central-1:111122223333:certificate/1"}, ""),
+    ],
+)
+def test_on_aws_a_certificate_is_asked_for_unless_an_authority_is_wanted(
+    folder: Path, more: dict[str, Any], left: str
+) -> None:
+    stack = StackFile("aws-smb", ProjectFolder.find(folder))
+    given = yaml.safe_load(stack.path.read_text())["config"]
+    given["falaj:inference"] |= {"imageDigest": DIGEST, **more}
+    settings = validate(given, ROOT, stack="aws-smb")
+    assert isinstance(settings, SmbSettings)
+    tier = phases.Tier(stack, settings, catalogue.place("aws", "me-central-1"))
+    said = tier.told(
+        {"repositoryUrls": {f"models/{MODEL}": f"r/models/{MODEL}", "inference": "i"}}
+    )
+    assert ("falaj:inference.certificateId" in said) is bool(left)
+    assert left in said
+    if left:
+        assert "--region me-central-1" in said
 
 
 def test_the_model_of_this_machine_is_published_and_pinned(

@@ -44,7 +44,9 @@ def tier(deploy: Any, foundation: Any) -> Callable[..., Any]:
 
     def fresh(changes: dict[str, Any]) -> Any:
         def program(options: pulumi.ResourceOptions) -> Any:
-            return CpuInferenceTier("tier", {**foundation(options)["tier"], **changes}, options)
+            args = {**foundation(options)["tier"], **changes}
+            given = {key: value for key, value in args.items() if value is not None}
+            return CpuInferenceTier("tier", given, options)
 
         done = _DEPLOYED[repr(sorted(changes.items()))] = deploy(program)
         return done
@@ -208,14 +210,20 @@ def test_the_name_is_private(tier: Callable[..., Any]) -> None:
     assert record["aliases"][0]["name"].startswith("internal-")
 
 
-def test_a_certificate_of_its_own(tier: Callable[..., Any]) -> None:
+def test_no_authority_is_made_unless_it_is_asked_for(tier: Callable[..., Any]) -> None:
     done = tier()
+    assert not [each.type for each in done.resources if each.type.startswith("aws:acm")]
+    assert only(done, LISTENER)["certificateArn"].startswith("arn:aws:acm:me-central-1:1111")
+
+
+def test_an_authority_of_its_own(tier: Callable[..., Any]) -> None:
+    done = tier(private_authority=True, certificate_id=None)
     authority = only(done, AUTHORITY)
     assert authority["usageMode"] == "GENERAL_PURPOSE"
     assert authority["certificateAuthorityConfiguration"]["subject"]["country"] == "AE"
     certificate = only(done, "aws:acm/certificate:Certificate")
     assert certificate["domainName"] == "inference.acme.internal"
-    assert only(done, LISTENER)["certificateArn"].startswith("arn:aws:acm:me-central-1:")
+    assert only(done, LISTENER)["certificateArn"].startswith("arn:aws:acm:me-central-1:0000")
 
 
 def test_given_certificate_and_key_ring_are_used(deploy: Any, foundation: Any) -> None:
@@ -251,7 +259,7 @@ def test_the_key_rings_secret_is_empty_and_encrypted(tier: Callable[..., Any]) -
 
 
 def test_production_protects_the_balancer_and_keeps_keys(tier: Callable[..., Any]) -> None:
-    done = tier(environment="production")
+    done = tier(environment="production", private_authority=True, certificate_id=None)
     assert only(done, BALANCER)["enableDeletionProtection"] is True
     assert only(done, SECRET)["recoveryWindowInDays"] == 30
     assert only(done, AUTHORITY)["permanentDeletionTimeInDays"] == 30
