@@ -9,7 +9,7 @@ from falaj.components.aws import _tier_access as access
 from falaj.components.aws._component import account_of, token
 from falaj.components.aws._logs import log_group
 from falaj.components.aws._tier_servers import TaskRoles, scaling_group, service
-from falaj.components.aws._tier_sessions import may_have_sessions, session_document
+from falaj.components.aws._tier_sessions import may_have_sessions, session_document, session_key
 from falaj.components.aws.serving.cloud_init import Serving
 from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
@@ -58,7 +58,8 @@ class CpuInferenceTier(pulumi.ComponentResource):
     ``instances``: an `ec2.LaunchTemplate` (IMDSv2 one hop away, encrypted disk, no login, no
     public address) and an `autoscaling.Group` that a new template replaces machine by machine,
     tracking the use of CPUs. Its machines run the image by digest without privileges. With
-    ``session_manager`` also an `ssm.Document` of sessions.
+    ``session_manager`` also an `ssm.Document` of sessions and their key, which whoever deploys
+    needs rights to make that the duty ``provisioner`` hasn't.
     ``serverless``: an ECS service on Fargate with the same programs, a read-only root and the same
     scaling.
 
@@ -136,7 +137,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
         self.register_outputs(outputs)
 
     def _machines(self, tier: access.Tier, needs: access.Needs) -> aws.iam.Role:
-        sessions: bool = tier.spec.args["session_manager"]
+        key = session_key(self, tier.spec).arn if tier.spec.args["session_manager"] else None
         role, granted = access.tier_role(
             self,
             tier.spec,
@@ -144,13 +145,13 @@ class CpuInferenceTier(pulumi.ComponentResource):
             needs.log_in(),
             *needs.read_package(),
             *needs.pull_and_log(),
-            *(may_have_sessions(tier.log_group.arn) if sessions else ()),
+            *(may_have_sessions(tier.log_group.arn, key) if key else ()),
             trusted=access.machine_trust(),
             boundary=tier.args.get("boundary_id"),
         )
         scaling_group(tier, role, granted)
-        if sessions:
-            session_document(tier)
+        if key:
+            session_document(tier, key)
         return role
 
     def _containers(self, tier: access.Tier, needs: access.Needs) -> aws.iam.Role:

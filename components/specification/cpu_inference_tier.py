@@ -231,7 +231,7 @@ class CpuInferenceTierArgs(PlacedArgs):
     each deployment, and a newer image replaces the machines."""
     session_manager: NotRequired[Annotated[bool, Default(False)]]
     """Whether people whom IAM lets have a shell on the machines by AWS Systems Manager, encrypted
-    with ``data_key_id`` and logged. It needs ``Network.session_manager``, too. AWS instances
+    with a key of its own and logged. It needs ``Network.session_manager``, too. AWS instances
     only."""
     zones: NotRequired[list[str]]
     """Zones to use. Default: every zone that sells the machine and is not reported as impaired."""

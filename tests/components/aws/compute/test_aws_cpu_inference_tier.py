@@ -159,8 +159,12 @@ def test_sessions_are_encrypted_and_logged(tier: Callable[..., Any]) -> None:
     inputs = json.loads(document["content"])["inputs"]
     assert inputs["cloudWatchLogGroupName"] == "/falaj/acme/dev/tier/server"
     assert inputs["cloudWatchEncryptionEnabled"] is True
-    assert inputs["kmsKeyId"] == only(done, SECRET)["kmsKeyId"]
+    [key] = [each for each in done.of_type("aws:kms/key:Key") if each.name == "tier-session"]
+    assert inputs["kmsKeyId"] == key.outputs["arn"]
     [statements] = policies(done)
+    assert statements["DecryptSessions"]["Resource"] == [key.outputs["arn"]]
+    # Agent and people call KMS themselves, and not through a service.
+    assert "kms:ViaService" not in key.inputs["policy"]
     services = {each.partition(":")[0] for each in statements["HaveSessions"]["Action"]}
     assert services == {"ssm", "ssmmessages"}
     assert statements["FindLogGroup"]["Action"] == ["logs:DescribeLogGroups"]
