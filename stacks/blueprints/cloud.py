@@ -480,6 +480,8 @@ def declare_smb(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, Any])
         base.export(cloud)
     cloud.export("endpoint", tier.endpoint)
     cloud.export("identityId", tier.identity_id)
+    # A person fills it.
+    cloud.export("keyringSecretId", tier.keyring_secret_id)
     cloud.export("machine", tier.machine)
     cloud.export("costAtMinimum", tier.cost_at_minimum)
     cloud.export("costAtMaximum", tier.cost_at_maximum)

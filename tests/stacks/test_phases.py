@@ -36,7 +36,7 @@ from falaj.stacks.settings.problems import SettingsError
 from tests.stacks.clouds import config, counts, made, nothing_changed, run, use
 from tests.stacks.conftest import Project
 from tests.stacks.images.registries import Registry, running
-from tests.stacks.in_mocks import ROOT, shipped
+from tests.stacks.in_mocks import ROOT, declare, shipped
 from tests.stacks.models.published import Publisher
 
 MODEL = "digits"
@@ -280,6 +280,16 @@ def test_the_first_phase_makes_the_registry_and_no_machines(stack: str) -> None:
     kinds = {each.type.rpartition(":")[2] for each in mocks.resources}
     assert kinds & {"Registry", "Repository"}
     assert not kinds & {"CpuInferenceTier", "ContainerApp", "LaunchTemplate"}
+
+
+@pytest.mark.parametrize("stack", ["aws-smb", "azure-smb"])
+def test_the_secret_that_a_person_fills_is_an_output(
+    stack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(pulumi, "export", told.__setitem__)
+    declare(shipped(stack), stack)
+    assert {"endpoint", "keyringSecretId"} <= set(told)
 
 
 def test_without_a_program_for_a_registry_digests_are_made_up(
