@@ -299,9 +299,17 @@ def test_an_image_of_ones_own_parameter(deploy: Any, foundation: Any) -> None:
     assert only(done, TEMPLATE)["imageId"] == "ami-0123456789abcdef1"
 
 
-def test_a_parameter_without_an_image_is_refused(deploy: Any, foundation: Any) -> None:
-    program = of_parameter("String", "al2023")
-    with pytest.raises(Exception, match=r"'/acme/images/serving' holds 'al2023'; allowed: an AMI"):
+@pytest.mark.parametrize(
+    ("kind", "value", "seen"),
+    [("String", "al2023", "al2023"), ("SecureString", "ami-0123456789abcdef1", "")],
+)
+def test_a_parameter_without_an_image_is_refused(
+    kind: str, value: str, seen: str, deploy: Any, foundation: Any
+) -> None:
+    program = of_parameter(kind, value)
+    with pytest.raises(
+        Exception, match=rf"'/acme/images/serving' holds '{seen}'; allowed: an AMI"
+    ):
         deploy(lambda opts: program(opts, foundation))
 
 
