@@ -38,7 +38,7 @@ def choose(settings: CloudSettings) -> Choice:
         if len(settings.places) == 1:
             # Of one place the components know better which key is at fault.
             place = catalogue.parse(settings.places[0])
-            validate_in_cloud(settings, place, made_up(settings, place.cloud))
+            validate_in_cloud(settings, place, made_up(settings, place))
         key = "placement" if settings.placement else "region"
         raise RefusedSettingsError.of(settings.provenance, [Finding((key,), str(error))]) from None
     if not isinstance(found.place, catalogue.Place):

@@ -76,7 +76,7 @@ def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool, stores: bool =
     choice = choose(settings)
     for reason in choice.reasons:
         pulumi.log.info(reason)
-    stand_ins = made_up(settings, choice.place.cloud) if sandboxed or stores else {}
+    stand_ins = made_up(settings, choice.place) if sandboxed or stores else {}
     validate_in_cloud(settings, choice.place, stand_ins)
     cloud = open_cloud(settings, choice.place)
     pulumi.export("place", choice.place.name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from falaj.components import catalogue
 from falaj.stacks.settings import CloudSettings, SmbSettings
 from falaj.stacks.settings.cloud import PACKAGE_PINS
 from falaj.stacks.settings.problems import Drop, Finding, Put, RefusedSettingsError
@@ -16,6 +17,8 @@ _MADE_UP_VAULT = (
     "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/made-up/providers/"
     "Microsoft.KeyVault/vaults/made-up/secrets"
 )
+#: A part of the ARN; AWS's documentation has this account for examples.
+_MADE_UP_CERTIFICATE = "111122223333:certificate/11111111-1111-1111-1111-111111111111"
 _MADE_UP_DIGEST = "sha256:" + "0" * 64
 
 
@@ -96,12 +99,12 @@ def _unpublished(settings: SmbSettings) -> list[Finding]:
     return found
 
 
-def made_up(settings: CloudSettings, cloud: str) -> dict[str, Any]:
+def made_up(settings: CloudSettings, place: catalogue.Place) -> dict[str, Any]:
     """What the sandbox makes up for a tier that leaves out what only a real account has.
 
     Args:
         settings: the stack's settings.
-        cloud: ``aws`` or ``azure``.
+        place: where it stands.
     """
     if not isinstance(settings, SmbSettings):
         return {}
@@ -111,9 +114,11 @@ def made_up(settings: CloudSettings, cloud: str) -> dict[str, Any]:
         "package_digest": _MADE_UP_DIGEST,
         "keys_digest": _MADE_UP_DIGEST,
     }
-    if cloud == "azure":
+    if place.cloud == "azure":
         wanted["certificate_id"] = f"{_MADE_UP_VAULT}/certificate"
         wanted["keyring_secret_id"] = f"{_MADE_UP_VAULT}/keyring"
+    elif not settings.inference.model_dump()["private_authority"]:
+        wanted["certificate_id"] = f"arn:aws:acm:{place.region}:{_MADE_UP_CERTIFICATE}"
     return {
         name: value for name, value in wanted.items() if getattr(settings.inference, name) is None
     }

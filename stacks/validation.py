@@ -352,4 +352,4 @@ def ask_components(settings: Any, root: Path) -> None:
         validate_in_cluster(settings, digests(settings, root, sandboxed=True).by_name)
     elif isinstance(settings, CloudSettings) and len(settings.places) == 1:
         place = catalogue.parse(settings.places[0])
-        validate_in_cloud(settings, place, made_up(settings, place.cloud))
+        validate_in_cloud(settings, place, made_up(settings, place))

@@ -46,6 +46,10 @@ INTERFACES = {
 #: and the start of machines need no endpoint here:
 #: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/vpc-endpoints.html
 _SERVING = ("ecr.api", "ecr.dkr", "logs", "secretsmanager")
+#: What Session Manager's agent calls; KMS, as sessions are encrypted with a key. It needs no
+#: ``ec2messages`` where it may use ``ssmmessages``: https://docs.aws.amazon.com/systems-manager/
+#: latest/userguide/systems-manager-setting-up-messageAPIs.html
+_SESSIONS = ("kms", "ssm", "ssmmessages")
 #: Services every action of which is about a resource with an account. Others have actions about
 #: nothing in particular (``ec2:DescribeInstances``), for which AWS tells no account:
 #: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html
@@ -55,9 +59,16 @@ _ALWAYS_OWNED = ("s3", "dynamodb", "kms", "secretsmanager")
 _EKS_IMAGES = {"me-central-1": "759879836304"}
 
 
-def interfaces(purpose: str) -> tuple[str, ...]:
-    """Services with an interface endpoint in a network of a purpose, in order."""
-    return _SERVING if purpose == SERVING else tuple(INTERFACES)
+def interfaces(purpose: str, *, sessions: bool = False) -> tuple[str, ...]:
+    """Services with an interface endpoint in a network of a purpose, in order.
+
+    Args:
+        purpose: what stands in it.
+        sessions: whether Session Manager reaches its machines.
+    """
+    if purpose != SERVING:
+        return tuple(INTERFACES)
+    return (*_SERVING, *_SESSIONS) if sessions else _SERVING
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,8 @@ class Place:
     account: pulumi.Output[str]
     organization: str | None
     purpose: str
+    interfaces: tuple[str, ...]
+    """Services with an interface endpoint."""
     tags: Mapping[str, str]
 
     def policy(self, service: str) -> pulumi.Output[str]:
@@ -236,7 +249,7 @@ def interface_endpoints(
     security_group_id: pulumi.Input[str],
 ) -> None:
     """Endpoints with addresses in every zone, which the services' own names resolve to."""
-    for service in interfaces(place.purpose):
+    for service in place.interfaces:
         label = f"{name}-{service.replace('.', '-')}"
         aws.ec2.VpcEndpoint(
             label,

@@ -2,7 +2,7 @@
 
 Its roles pull its image and its package, read its key ring and log. In front of it stands an
 internal load balancer: TLS 1.3 to callers, TLS to the machines, with a private name and a
-certificate from an authority of its own in the region.
+certificate that was given, or comes from an authority of the tier's own in the region.
 """
 
 from __future__ import annotations

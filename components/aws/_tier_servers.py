@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,14 +27,40 @@ _IMAGES = {
 }
 
 
-def machine_image(spec: CpuInferenceTierSpec) -> str:
-    """The AMI's id, or a reference that EC2 resolves at each start of a machine."""
-    if spec.args["machine_image"] and spec.args["machine_image"].startswith("ami-"):
-        return spec.args["machine_image"]
-    parameter = (
-        spec.args["machine_image"] or _IMAGES[spec.machine.arch if spec.machine else "x86_64"]
+_AMI = re.compile(r"ami-[0-9a-f]{8,17}")
+
+
+def machine_image(tier: Tier) -> pulumi.Output[str]:
+    """The AMI's id: the one that was named, or what an SSM parameter holds now.
+
+    AWS publishes mended images under its parameters. A machine that asked at its own start would
+    take one that nobody looked at, and a refresh of such a template can't tell old machines from
+    new ones; here a preview shows the change, and the deployment replaces the machines.
+
+    Raises:
+        pulumi.RunError: (in an output) the parameter holds no AMI's id.
+    """
+    spec = tier.spec
+    named_image: str | None = spec.args["machine_image"]
+    if named_image and named_image.startswith("ami-"):
+        return pulumi.Output.from_input(named_image)
+    parameter = named_image or _IMAGES[spec.machine.arch if spec.machine else "x86_64"]
+    # Its plain value, which a parameter that is a secret hasn't got: an AMI's id is none.
+    found = aws.ssm.get_parameter_output(
+        name=parameter,
+        with_decryption=False,
+        opts=pulumi.InvokeOutputOptions(parent=tier.component),
     )
-    return f"resolve:ssm:{parameter}"
+    return found.insecure_value.apply(lambda value: _image_id(parameter, value or ""))
+
+
+def _image_id(parameter: str, value: str) -> str:
+    if _AMI.fullmatch(value):
+        return value
+    raise pulumi.RunError(
+        f"machine_image: the SSM parameter {parameter!r} holds {value!r}; allowed: an AMI's id, "
+        "such as ami-0123456789abcdef0, in a parameter of the type String"
+    )
 
 
 def scaling_group(
@@ -41,7 +68,8 @@ def scaling_group(
 ) -> aws.autoscaling.Group:
     """Make the launch template, the scaling group and its policy.
 
-    A new template replaces machines without an interruption.
+    A new template replaces machines without an interruption, after the deployment: it starts the
+    refresh and doesn't wait for its end, so it is said where that is seen.
 
     Args:
         tier: the tier.
@@ -62,13 +90,15 @@ def scaling_group(
         health_check_type="ELB",
         health_check_grace_period=_GRACE_S,
         default_instance_warmup=_GRACE_S,
-        # A new template replaces machines one by one, each before the old one goes.
+        # A new template replaces machines one by one, each before the old one goes. A refresh
+        # that fails isn't rolled back: the provider has put the new template into the group
+        # before, and a rollback would return to just that. Old machines that are left go on
+        # serving. https://github.com/hashicorp/terraform-provider-aws/issues/34189
         instance_refresh=aws.autoscaling.GroupInstanceRefreshArgs(
             strategy="Rolling",
             preferences=aws.autoscaling.GroupInstanceRefreshPreferencesArgs(
                 min_healthy_percentage=100,
                 max_healthy_percentage=200,
-                auto_rollback=True,
                 skip_matching=True,
             ),
         ),
@@ -94,7 +124,17 @@ def scaling_group(
         ),
         opts=child(parent),
     )
+    group.name.apply(lambda name: _say_where_a_refresh_is_seen(tier, name))
     return group
+
+
+def _say_where_a_refresh_is_seen(tier: Tier, group: str) -> None:
+    pulumi.log.info(
+        "machines are replaced after the deployment, which doesn't wait for them; how far they "
+        "are, and why they may have stopped: aws autoscaling describe-instance-refreshes "
+        f"--auto-scaling-group-name {group} --region {tier.spec.placed.region}",
+        tier.component,
+    )
 
 
 def _launch_template(tier: Tier, role: aws.iam.Role) -> aws.ec2.LaunchTemplate:
@@ -108,13 +148,16 @@ def _launch_template(tier: Tier, role: aws.iam.Role) -> aws.ec2.LaunchTemplate:
         tags=tier.tags,
         opts=child(parent),
     )
+    sessions: bool = spec.args["session_manager"]
     boot = pulumi.Output.all(args["image"], tier.log_group.name, tier.serving).apply(
-        lambda known: user_data(by_digest(str(known[0])), str(known[1]), known[2])
+        lambda known: user_data(
+            by_digest(str(known[0])), str(known[1]), known[2], sessions=sessions
+        )
     )
     return aws.ec2.LaunchTemplate(
         spec.name,
         description=f"{spec.machine} of inference tier {spec.name}",
-        image_id=machine_image(spec),
+        image_id=machine_image(tier),
         instance_type=spec.machine.name,
         update_default_version=True,
         iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=profile.arn),

@@ -9,6 +9,7 @@ from falaj.components.aws import _tier_access as access
 from falaj.components.aws._component import account_of, token
 from falaj.components.aws._logs import log_group
 from falaj.components.aws._tier_servers import TaskRoles, scaling_group, service
+from falaj.components.aws._tier_sessions import may_have_sessions, session_document, session_key
 from falaj.components.aws.serving.cloud_init import Serving
 from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
@@ -41,20 +42,24 @@ class CpuInferenceTier(pulumi.ComponentResource):
             "package_repository_id": registry.repository_ids["models/churn"],
             "model": "churn", "version": 3,
             "package_digest": "sha256:…", "keys_digest": "sha256:…",
+            "certificate_id": "arn:aws:acm:me-central-1:…:certificate/…",
         }, pulumi.ResourceOptions(providers=[provider]))
 
     Makes an internal `lb.LoadBalancer` with a TLS listener, its `lb.TargetGroup`, a security group
     for callers, a `route53.Zone` of the private name with its record, a log group with the logs'
     key, and a role that may pull the image and the model's packages, read its key ring and log.
-    Without ``certificate_id`` also an `acmpca.CertificateAuthority` and an `acm.Certificate` (an
-    authority is billed by the month). Without ``keyring_secret_id`` also an empty
+    The listener shows the certificate ``certificate_id``, whose authority callers have to trust;
+    with ``private_authority`` it is an `acm.Certificate` that an `acmpca.CertificateAuthority`
+    made here issues (which is billed by the month). Without ``keyring_secret_id`` also an empty
     `secretsmanager.Secret`, which a deployer fills before a server can start::
 
         tar -c -C KEYRING keyring.json kek-*.key signing.pub.pem tokens.jwks.json | base64
 
     ``instances``: an `ec2.LaunchTemplate` (IMDSv2 one hop away, encrypted disk, no login, no
     public address) and an `autoscaling.Group` that a new template replaces machine by machine,
-    tracking the use of CPUs. Its machines run the image by digest without privileges.
+    tracking the use of CPUs. Its machines run the image by digest without privileges. With
+    ``session_manager`` also an `ssm.Document` of sessions and their key, which whoever deploys
+    needs rights to make that the duty ``provisioner`` hasn't.
     ``serverless``: an ECS service on Fargate with the same programs, a read-only root and the same
     scaling.
 
@@ -132,6 +137,7 @@ class CpuInferenceTier(pulumi.ComponentResource):
         self.register_outputs(outputs)
 
     def _machines(self, tier: access.Tier, needs: access.Needs) -> aws.iam.Role:
+        key = session_key(self, tier.spec).arn if tier.spec.args["session_manager"] else None
         role, granted = access.tier_role(
             self,
             tier.spec,
@@ -139,10 +145,13 @@ class CpuInferenceTier(pulumi.ComponentResource):
             needs.log_in(),
             *needs.read_package(),
             *needs.pull_and_log(),
+            *(may_have_sessions(tier.log_group.arn, key) if key else ()),
             trusted=access.machine_trust(),
             boundary=tier.args.get("boundary_id"),
         )
         scaling_group(tier, role, granted)
+        if key:
+            session_document(tier, key)
         return role
 
     def _containers(self, tier: access.Tier, needs: access.Needs) -> aws.iam.Role:

@@ -12,7 +12,12 @@ import pulumi_aws as aws
 
 from falaj.components.aws._component import account_of, child, token, written
 from falaj.components.aws._egress import make_egress
-from falaj.components.aws._endpoints import Place, gateway_endpoints, interface_endpoints
+from falaj.components.aws._endpoints import (
+    Place,
+    gateway_endpoints,
+    interface_endpoints,
+    interfaces,
+)
 from falaj.components.aws._logs import log_group, writer_role
 from falaj.components.specification.address_plan import FIREWALL, OUTLET
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
@@ -192,8 +197,9 @@ class Network(pulumi.ComponentResource):
     is allowed.
 
     With ``purpose`` ``serving`` the only endpoints are those of the registry, logs, secrets and
-    S3, which is all that a `CpuInferenceTier` calls, and there are no subnets for nodes and
-    storage: a cluster or file system is refused there.
+    S3, which is all that a `CpuInferenceTier` calls (with ``session_manager`` those of Session
+    Manager, too), and there are no subnets for nodes and storage: a cluster or file system is
+    refused there.
 
     An EKS cluster needs two zones. The default is one where only one isn't reported as impaired.
     """
@@ -233,7 +239,13 @@ class Network(pulumi.ComponentResource):
         tables = self._route_tables(name, spec, vpc, subnets)
         groups = security_groups(self, name, vpc.id, tags)
         place = Place(
-            spec.placed.region, vpc.id, account, spec.organization_id, spec.purpose, tags
+            spec.placed.region,
+            vpc.id,
+            account,
+            spec.organization_id,
+            spec.purpose,
+            interfaces(spec.purpose, sessions=spec.session_manager),
+            tags,
         )
         gateways = gateway_endpoints(self, name, place, [each.id for each in tables.values()])
         interface_endpoints(

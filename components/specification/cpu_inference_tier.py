@@ -33,10 +33,23 @@ from falaj.components.specification.placed import (
     log_days,
 )
 
-_INSTANCES_ONLY = ("int8", "machine", "machine_image")
+_INSTANCES_ONLY = ("int8", "machine", "machine_image", "session_manager")
 _AWS_NEEDS = ("repository_id", "package_repository_id")
+#: https://aws.amazon.com/private-ca/pricing/, read 2026-11-25; general-purpose mode.
+_AUTHORITY_USD_PER_MONTH = 400
+_AUTHORITY_NOTE = (
+    f"private_authority: AWS bills an authority with {_AUTHORITY_USD_PER_MONTH} USD a month, "
+    "whether it issues or not; one's own certificate (certificate_id) costs nothing there"
+)
 _AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
 _AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
+_AWS_ONLY = {
+    "boundary_id": "permissions boundaries exist on AWS only; leave it out on Azure",
+    "log_days": "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
+    "out here",
+    "private_authority": "AWS Private CA is AWS's; leave it out on Azure",
+    "session_manager": "Session Manager is AWS's; leave it out on Azure",
+}
 _VAULT_SECRET = re.compile(
     r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/[^/]+"
     r"/secrets/[^/]+$",
@@ -53,18 +66,12 @@ def check_needs(cloud: str, mode: object, args: Mapping[str, Any], errors: Argum
             start = f"arn:aws:{service}:{args.get('region')}:"
             if isinstance(value, str) and not value.startswith(start):
                 errors.add(argument, value, f"an ARN of the region: {start}…")
+        _check_certificate(args, errors)
     else:
         errors.needed(args, _AZURE_NEEDS, "on Azure")
-        if args.get("boundary_id") is not None:
-            errors.say(
-                "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
-            )
-        if args.get("log_days") is not None:
-            errors.say(
-                "log_days",
-                "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
-                "out here",
-            )
+        for argument, why in _AWS_ONLY.items():
+            if args.get(argument) not in (None, False):
+                errors.say(argument, why)
         for argument in ("keyring_secret_id", "certificate_id"):
             value: object = args.get(argument)
             if isinstance(value, str) and not _VAULT_SECRET.match(value):
@@ -74,12 +81,30 @@ def check_needs(cloud: str, mode: object, args: Mapping[str, Any], errors: Argum
                 )  # fmt: skip
     if mode == "serverless":
         for argument in _INSTANCES_ONLY:
-            if args.get(argument) is not None:
+            if args.get(argument) not in (None, False):
                 errors.say(
                     argument,
                     f"given {args[argument]!r}, but mode is 'serverless', where the cloud picks "
                     "the machine; leave it out, or set mode to 'instances'",
                 )
+
+
+def _check_certificate(args: Mapping[str, Any], errors: ArgumentErrors) -> None:
+    """One's own certificate, or an authority that issues one: it costs more than the machines."""
+    own, authority = args.get("certificate_id"), args.get("private_authority")
+    if own is None and not authority:
+        errors.say(
+            "certificate_id",
+            "missing; allowed on AWS: the ARN of a certificate of the host name, which `aws acm "
+            "import-certificate` prints; or set private_authority to true, for an authority of "
+            f"AWS's that is billed with {_AUTHORITY_USD_PER_MONTH} USD a month",
+        )
+    elif own is not None and authority:
+        errors.say(
+            "private_authority",
+            "given true beside certificate_id, so that it would issue what nobody shows; leave "
+            "one of them out",
+        )
 
 
 #: Memory in GiB that goes with so many vCPUs: docs.aws.amazon.com/AmazonECS/latest/developerguide/
@@ -184,8 +209,12 @@ class CpuInferenceTierArgs(PlacedArgs):
     prints beside the package's; another one after a rotation."""
     certificate_id: NotRequired[pulumi.Input[str]]
     """Certificate of the listener: ACM ARN, or resource id of the Key Vault secret of a
-    certificate with the content type ``application/x-pem-file``. Default on AWS: a private
-    certificate authority of the tier's own; needed on Azure."""
+    certificate with the content type ``application/x-pem-file``. It names ``host_name``, and is
+    renewed by whoever issued it. Needed, unless ``private_authority`` is true."""
+    private_authority: NotRequired[Annotated[bool, Default(False)]]
+    """Whether a certificate authority of the tier's own issues the listener's certificate, which
+    is then renewed by itself: AWS Private CA, which is billed by the month and costs more than
+    small machines. AWS only."""
     host_name: NotRequired[Annotated[str, HOST]]
     """Private name of the service. Default: ``inference.<tenant>.internal``."""
     mode: NotRequired[Annotated[str, MODES, Default("instances")]]
@@ -201,7 +230,12 @@ class CpuInferenceTierArgs(PlacedArgs):
     """Instance type or VM size. Default: the cheapest that has what is asked."""
     machine_image: NotRequired[str]
     """Machine image: AMI id or SSM parameter; Azure image id. Default: the newest of the cloud's
-    own Linux for the machine's architecture. Name one to pin it."""
+    own Linux for the machine's architecture. Name one to pin it. On AWS a parameter is asked at
+    each deployment, and a newer image replaces the machines."""
+    session_manager: NotRequired[Annotated[bool, Default(False)]]
+    """Whether people whom IAM lets have a shell on the machines by AWS Systems Manager, encrypted
+    with a key of its own and logged. It needs ``Network.session_manager``, too. AWS instances
+    only."""
     zones: NotRequired[list[str]]
     """Zones to use. Default: every zone that sells the machine and is not reported as impaired."""
     min_instances: NotRequired[Annotated[int, INSTANCES, Default(1)]]
@@ -338,13 +372,21 @@ def check(cloud: str, name: str, args: CpuInferenceTierArgs) -> CpuInferenceTier
         vcpu=size[0],
         memory_gib=size[1],
         zones=zones,
-        host_name=checked["host_name"] or f"inference.{tenant}.internal",
+        host_name=host_name(checked["host_name"], tenant),
         min_instances=low,
         max_instances=high,
         port=port,
         allowed_cidrs=cidrs,
-        notes=tuple(machine_notes(machine, placed, zones)) if machine else (),
+        notes=(
+            *(machine_notes(machine, placed, zones) if machine else ()),
+            *((_AUTHORITY_NOTE,) if checked["private_authority"] else ()),
+        ),
     )
+
+
+def host_name(given: str | None, tenant: str) -> str:
+    """The private name of a tenant's service: the one that was given, or the default."""
+    return given or f"inference.{tenant}.internal"
 
 
 def is_by_digest(image: str) -> bool:

@@ -85,6 +85,9 @@ class NetworkArgs(PlacedArgs):
     """The region's network watcher, to which flow logs belong; a subscription can't have a second.
     Default: the one that Azure makes with the first network, in ``NetworkWatcherRG``. Azure
     only."""
+    session_manager: NotRequired[Annotated[bool, Default(False)]]
+    """Whether machines are reached by AWS Systems Manager Session Manager: with ``serving`` that
+    adds three endpoints; with ``cluster`` they are there. Not used on Azure."""
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
@@ -108,6 +111,7 @@ class NetworkSpec:
     organization_id: str | None
     flow_log_days: int
     purpose: str
+    session_manager: bool
 
 
 def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
@@ -169,6 +173,7 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
         organization_id=checked["organization_id"],
         flow_log_days=days,
         purpose=purpose,
+        session_manager=checked["session_manager"],
     )
 
 

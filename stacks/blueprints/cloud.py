@@ -160,6 +160,13 @@ def packages_of(settings: SmbSettings) -> str:
     return f"{MODEL_REPOSITORIES}/{settings.inference.model_dump()['model']}"
 
 
+def _has_sessions(settings: OwnFoundation) -> bool:
+    """Whether a tier of the stack has sessions, whose endpoints are the network's."""
+    return isinstance(settings, SmbSettings) and bool(
+        settings.inference.model_dump().get("session_manager")
+    )
+
+
 def make_foundation(settings: OwnFoundation, cloud: Cloud) -> Foundation:
     """Make a foundation in this stack."""
     parts, options = cloud.components, cloud.options
@@ -171,6 +178,7 @@ def make_foundation(settings: OwnFoundation, cloud: Cloud) -> Foundation:
             log_key_id=keys.key_ids["logs"],
             key_identity_id=keys.key_identity_id,
             key_ring_id=keys.key_ring_id,
+            session_manager=_has_sessions(settings) or None,
         ),
         options,
     )
@@ -472,6 +480,8 @@ def declare_smb(settings: SmbSettings, cloud: Cloud, made_up: Mapping[str, Any])
         base.export(cloud)
     cloud.export("endpoint", tier.endpoint)
     cloud.export("identityId", tier.identity_id)
+    # A person fills it.
+    cloud.export("keyringSecretId", tier.keyring_secret_id)
     cloud.export("machine", tier.machine)
     cloud.export("costAtMinimum", tier.cost_at_minimum)
     cloud.export("costAtMaximum", tier.cost_at_maximum)

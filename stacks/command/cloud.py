@@ -42,8 +42,7 @@ def prepare_cloud(
         _prepare_in_cluster(stack, settings, sandbox=sandbox)
         return settings.places[0]
     choice = choose(settings)
-    cloud = choice.place.cloud
-    stand_ins = made_up(settings, cloud) if sandbox or stores else {}
+    stand_ins = made_up(settings, choice.place) if sandbox or stores else {}
     validate_in_cloud(settings, choice.place, stand_ins)
     if sandbox:
         say(f"SANDBOX: nothing real is read or made; stack {stack.name} goes to stand-ins")

@@ -352,8 +352,8 @@ def before_machines(run: Updating, settings: SmbSettings, source: str | None) ->
         StackError: its file lacks what it needs, though its registry is there; the source serves
             something else; or the registry can't be reached.
     """
-    cloud_name = choose(settings).place.cloud
-    tier = phases.Tier(run.call.stack, settings, cloud_name, source or phases.DEFAULT_SOURCE)
+    place = choose(settings).place
+    tier = phases.Tier(run.call.stack, settings, place, source or phases.DEFAULT_SOURCE)
     if run.pulumi.sandbox:
         return _in_the_sandbox(run, tier)
     if not tier.lacking:

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.components import catalogue
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
+from falaj.components.specification.cpu_inference_tier import host_name
 from falaj.engine.errors import EngineError
 from falaj.engine.guard import guarded
 from falaj.engine.oci import ensure
@@ -48,8 +50,7 @@ class Tier:
 
     stack: StackFile
     settings: SmbSettings
-    cloud: str
-    """``aws`` or ``azure``."""
+    place: catalogue.Place
     source: str = DEFAULT_SOURCE
     """Stack of one machine."""
 
@@ -61,7 +62,7 @@ class Tier:
     @property
     def lacking(self) -> list[str]:
         """What its machines need and its file doesn't say, by the names of arguments."""
-        return list(made_up(self.settings, self.cloud))
+        return list(made_up(self.settings, self.place))
 
     @property
     def is_published(self) -> bool:
@@ -145,8 +146,7 @@ class Tier:
             f"      sends what stack {self.source} serves, which has to be {self.model}",
             "keyring_secret_id": "put what the server needs of the key ring into a secret of a "
             "Key Vault, and set\n      falaj:inference.keyringSecretId to its id",
-            "certificate_id": "put the certificate into a Key Vault, and set\n"
-            "      falaj:inference.certificateId to its secret's id",
+            "certificate_id": self._certificate(),
         }
         lacking = self.lacking
         steps = [f"  {at}. {ways[each]}" for at, each in enumerate(
@@ -158,6 +158,22 @@ class Tier:
                 f"{project.command('up', self.stack)}, once its file says what they need:",
                 *steps,
             )
+        )
+
+    def _certificate(self) -> str:
+        given = self.settings.inference.model_dump()
+        host = host_name(given["host_name"], str(self.settings.tenant))
+        if self.place.cloud == "azure":
+            return (
+                f"put a certificate of {host} into a Key Vault, and set\n"
+                "      falaj:inference.certificateId to its secret's id"
+            )
+        return (
+            f"import a certificate of {host}, by an authority that callers trust, with\n"
+            "      aws acm import-certificate --certificate fileb://tls.crt --private-key "
+            "fileb://tls.key\n"
+            f"      --certificate-chain fileb://chain.crt --region {self.place.region}\n"
+            "      and set falaj:inference.certificateId to the ARN that is printed"
         )
 
     def _registry(self, outputs: Mapping[str, Any]) -> str:

@@ -217,7 +217,7 @@ class InClusterSettings(CloudSettings):
 # A foundation: network, keys, storage, registry, identities and audit trail.
 
 
-class NetworkSettings(cloud_section(network.NetworkArgs)):
+class NetworkSettings(cloud_section(network.NetworkArgs, leaving_out=("session_manager",))):
     """The private network; a key that is left out takes the component's default."""
 
 

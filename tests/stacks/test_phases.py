@@ -16,6 +16,7 @@ import pulumi
 import pytest
 import yaml
 
+from falaj.components import catalogue
 from falaj.engine.errors import EngineError
 from falaj.engine.files import stack_home
 from falaj.sandbox.inprocess import SandboxMocks
@@ -35,7 +36,7 @@ from falaj.stacks.settings.problems import SettingsError
 from tests.stacks.clouds import config, counts, made, nothing_changed, run, use
 from tests.stacks.conftest import Project
 from tests.stacks.images.registries import Registry, running
-from tests.stacks.in_mocks import ROOT, shipped
+from tests.stacks.in_mocks import ROOT, declare, shipped
 from tests.stacks.models.published import Publisher
 
 MODEL = "digits"
@@ -213,6 +214,33 @@ def test_without_a_model_it_is_said_what_is_left(
         assert f"falaj:inference.{key}" in said
 
 
+@pytest.mark.parametrize(
+    ("more", "left"),
+    [
+        ({}, "import a certificate of inference.souq.internal"),
+        ({"hostName": "ml.souq.example"}, "import a certificate of ml.souq.example"),
+        ({"privateAuthority": True}, ""),
+        ({"certificateId": "arn:aws:acm:me-central-1:111122223333:certificate/1"}, ""),
+    ],
+)
+def test_on_aws_a_certificate_is_asked_for_unless_an_authority_is_wanted(
+    folder: Path, more: dict[str, Any], left: str
+) -> None:
+    stack = StackFile("aws-smb", ProjectFolder.find(folder))
+    given = yaml.safe_load(stack.path.read_text())["config"]
+    given["falaj:inference"] |= {"imageDigest": DIGEST, **more}
+    settings = validate(given, ROOT, stack="aws-smb")
+    assert isinstance(settings, SmbSettings)
+    tier = phases.Tier(stack, settings, catalogue.place("aws", "me-central-1"))
+    said = tier.told(
+        {"repositoryUrls": {f"models/{MODEL}": f"r/models/{MODEL}", "inference": "i"}}
+    )
+    assert ("falaj:inference.certificateId" in said) is bool(left)
+    assert left in said
+    if left:
+        assert "--region me-central-1" in said
+
+
 def test_the_model_of_this_machine_is_published_and_pinned(
     begin: Callable[..., tuple[Engine, int | None]],
     publisher: Publisher,
@@ -252,6 +280,16 @@ def test_the_first_phase_makes_the_registry_and_no_machines(stack: str) -> None:
     kinds = {each.type.rpartition(":")[2] for each in mocks.resources}
     assert kinds & {"Registry", "Repository"}
     assert not kinds & {"CpuInferenceTier", "ContainerApp", "LaunchTemplate"}
+
+
+@pytest.mark.parametrize("stack", ["aws-smb", "azure-smb"])
+def test_the_secret_that_a_person_fills_is_an_output(
+    stack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(pulumi, "export", told.__setitem__)
+    declare(shipped(stack), stack)
+    assert {"endpoint", "keyringSecretId"} <= set(told)
 
 
 def test_without_a_program_for_a_registry_digests_are_made_up(

@@ -19,6 +19,7 @@ FOLDER = "/var/lib/falaj"
 SECRETS = "/run/falaj/secrets"
 #: Of the secrets: Docker's configuration with a login to the registry, gone once it was used.
 _LOGIN = "login"
+_AGENT = "amazon-ssm-agent.service"
 #: Whom the server runs as: nobody that the machine knows.
 _USER = 65532
 #: docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html: 16 KB before base64.
@@ -66,30 +67,37 @@ def program(name: str) -> str:
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
-def user_data(image: str, log_group: str, serving: Serving) -> str:
+def user_data(image: str, log_group: str, serving: Serving, *, sessions: bool = False) -> str:
     """The cloud-init configuration, compressed and in base64; it holds no secrets.
 
     Args:
         image: the inference image, by digest.
-        log_group: name of the group that the server's log goes to.
+        log_group: name of the group that the server's log goes to, and what a start that failed
+            left in the machine's journal.
         serving: what is served.
+        sessions: whether the agent of Session Manager runs.
 
     Raises:
         ValueError: it is longer than EC2 takes.
     """
-    packed = gzip.compress(configuration(image, log_group, serving).encode(), mtime=0)
+    text = configuration(image, log_group, serving, sessions=sessions)
+    packed = gzip.compress(text.encode(), mtime=0)
     if len(packed) > _LIMIT_BYTES:
         raise ValueError(f"the user data has {len(packed)} bytes; allowed: {_LIMIT_BYTES}")
     return base64.b64encode(packed).decode()
 
 
-def configuration(image: str, log_group: str, serving: Serving) -> str:
+def configuration(image: str, log_group: str, serving: Serving, *, sessions: bool = False) -> str:
     """The cloud-init configuration as text."""
+    # Nobody logs in unless that was asked for, and no cluster owns it: a machine that misbehaves
+    # is replaced.
+    unwanted = ["sshd.service", "ecs.service", *(() if sessions else (_AGENT,))]
     settings = serving.settings(secrets=SECRETS, user=_USER)
     files: Mapping[str, str] = {
         f"{_PROGRAMS}/fetch.py": program("fetch.py"),
+        f"{_PROGRAMS}/tell.py": program("tell.py"),
         f"{_PROGRAMS}/start_server.py": program("start_server.py"),
-        _SETTINGS: json.dumps(settings),
+        _SETTINGS: json.dumps({**settings, "log_group": log_group}),
         # A variable's value may hold no line break; JSON on one line has none.
         f"{_PROGRAMS}/serving.env": f"FALAJ_SERVING={json.dumps(settings)}\n",
         "/etc/systemd/system/falaj-inference.service": unit(image, log_group, serving.region),
@@ -101,8 +109,8 @@ def configuration(image: str, log_group: str, serving: Serving) -> str:
             {"path": path, "content": text, "permissions": "0644"} for path, text in files.items()
         ],
         "runcmd": [
-            # Nobody logs in, and no cluster owns it: a machine that misbehaves is replaced.
-            ["systemctl", "mask", "--now", "sshd.service", "ecs.service", "amazon-ssm-agent"],
+            ["systemctl", "mask", "--now", *unwanted],
+            *([["systemctl", "enable", "--now", "--no-block", _AGENT]] if sessions else ()),
             ["systemctl", "daemon-reload"],
             ["systemctl", "enable", "--now", "--no-block", "falaj-inference.service"],
         ],
@@ -139,6 +147,7 @@ ExecStartPre=/usr/bin/docker pull --quiet {image}
 ExecStartPre=-/usr/bin/docker rm --force falaj-inference
 ExecStart=/usr/bin/docker run {options} --entrypoint python {image} {_PROGRAMS}/start_server.py
 ExecStop=/usr/bin/docker stop --time 30 falaj-inference
+ExecStopPost=-/usr/bin/python3 {_PROGRAMS}/tell.py {_SETTINGS}
 Restart=always
 RestartSec=10
 TimeoutStartSec=900

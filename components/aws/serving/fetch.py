@@ -45,15 +45,16 @@ def credentials() -> dict[str, str]:
     if relative:
         found = json.loads(_read(_CONTAINER + relative, {}))
     else:
-        lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
-        session = {
-            "X-aws-ec2-metadata-token": _read(
-                f"{_METADATA}/api/token", lifetime, method="PUT"
-            ).decode()
-        }
-        base = f"{_METADATA}/meta-data/iam/security-credentials/"
-        found = json.loads(_read(base + _read(base, session).decode().strip(), session))
+        roles = "iam/security-credentials/"
+        found = json.loads(metadata(roles + metadata(roles).strip()))
     return {"id": found["AccessKeyId"], "key": found["SecretAccessKey"], "token": found["Token"]}
+
+
+def metadata(path: str) -> str:
+    """What the machine's own service says of it."""
+    lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
+    session = _read(f"{_METADATA}/api/token", lifetime, method="PUT").decode()
+    return _read(f"{_METADATA}/meta-data/{path}", {"X-aws-ec2-metadata-token": session}).decode()
 
 
 def _read(
@@ -65,9 +66,13 @@ def _read(
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
             return answer.read()
     except urllib.error.HTTPError as refusal:
-        said = refusal.read(_SAID).decode(errors="replace")
+        # On one line, as journals and logs count by lines.
+        said = " ".join(refusal.read(_SAID).decode(errors="replace").split())
         host = urllib.parse.urlsplit(url).netloc
         raise RefusedError(f"{host} answers {refusal.code}: {said}") from None
+    except OSError as error:
+        host = urllib.parse.urlsplit(url).netloc
+        raise RefusedError(f"{host} can't be reached: {error}") from None
 
 
 class Service:

@@ -17,6 +17,7 @@ import os
 import shutil
 import sys
 import tarfile
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -35,6 +36,8 @@ _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _CHUNK = 1 << 20
 _TIMEOUT_S = 60
+#: Bytes of a refusal's text that are told.
+_SAID = 2048
 
 
 class RefusedError(Exception):
@@ -70,7 +73,23 @@ class Registry:
         request.add_header("Accept", ", ".join(_MANIFESTS))
         # Not sent on: layers come from a storage address that has a signature of its own.
         request.add_unredirected_header("Authorization", f"Bearer {self._token}")
-        return urllib.request.urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310 - https
+        return _opened(request)
+
+
+def _opened(request: urllib.request.Request, body: bytes | None = None) -> IO[bytes]:
+    """The answer; what a refusal says is told, as a registry gives its reasons in it."""
+    host = request.host
+    try:
+        # https, but for the machine's own metadata service, which never leaves the host.
+        return urllib.request.urlopen(request, body, timeout=_TIMEOUT_S)  # noqa: S310
+    except urllib.error.HTTPError as refusal:
+        # It may be another host's: layers lie at a storage address. On one line, as journals
+        # count by lines.
+        host = urllib.parse.urlsplit(refusal.url).netloc
+        said = " ".join(refusal.read(_SAID).decode(errors="replace").split())
+        raise RefusedError(f"{host} answers {refusal.code}: {said}") from None
+    except OSError as error:
+        raise RefusedError(f"{host} can't be reached: {error}") from None
 
 
 def _compare(found: str, digest: str) -> None:
@@ -78,9 +97,9 @@ def _compare(found: str, digest: str) -> None:
         raise RefusedError(f"the registry sent sha256:{found} where {digest} was asked for")
 
 
-def _json(request: urllib.request.Request | str, data: dict[str, str] | None = None) -> Any:
+def _json(request: urllib.request.Request, data: dict[str, str] | None = None) -> Any:
     body = urllib.parse.urlencode(data).encode() if data else None
-    with urllib.request.urlopen(request, body, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+    with _opened(request, body) as answer:
         return json.load(answer)
 
 
@@ -92,12 +111,16 @@ def _registry_token(host: str, name: str, client: str) -> str:
     url = f"{_METADATA}?{query}"
     own = urllib.request.Request(url, headers={"Metadata": "true"})  # noqa: S310
     identity = _json(own)
+    exchange, granting = (
+        urllib.request.Request(f"{_SCHEME}://{host}/oauth2/{each}")  # noqa: S310 - https
+        for each in ("exchange", "token")
+    )
     refresh = _json(
-        f"{_SCHEME}://{host}/oauth2/exchange",
+        exchange,
         {"grant_type": "access_token", "service": host, "access_token": identity["access_token"]},
     )
     access = _json(
-        f"{_SCHEME}://{host}/oauth2/token",
+        granting,
         {
             "grant_type": "refresh_token",
             "service": host,

@@ -67,9 +67,13 @@ def _read(url: str, headers: dict[str, str], form: dict[str, str] | None = None)
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
             return answer.read()
     except urllib.error.HTTPError as refusal:
-        said = refusal.read(_SAID).decode(errors="replace")
+        # On one line, as journals and logs count by lines.
+        said = " ".join(refusal.read(_SAID).decode(errors="replace").split())
         host = urllib.parse.urlsplit(url).netloc
         raise RefusedError(f"{host} answers {refusal.code}: {said}") from None
+    except OSError as error:
+        host = urllib.parse.urlsplit(url).netloc
+        raise RefusedError(f"{host} can't be reached: {error}") from None
 
 
 def secret(url: str, client: str) -> dict[str, Any]:

@@ -256,7 +256,9 @@ def _parameter(inputs: Inputs, world: World) -> dict[str, Any]:
                 "version": 1}  # fmt: skip
     for made in world.find(_PARAMETER, name=name):
         value = made.outputs.get("value") or made.outputs.get("insecureValue") or ""
-        return {**made.outputs, "id": name, "value": value, "insecureValue": value}
+        # Of a secret the provider tells the marked value alone.
+        plain = "" if made.outputs.get("type") == "SecureString" else value
+        return {**made.outputs, "id": name, "value": value, "insecureValue": plain}
     raise LookupError(f"ParameterNotFound: the sandbox has no parameter {name!r}")
 
 

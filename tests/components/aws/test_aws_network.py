@@ -154,11 +154,25 @@ def test_a_network_for_serving_has_what_the_tier_calls_and_no_more(
     assert len(tables) == 2 * len(ZONES)
 
 
+def test_sessions_with_machines_have_endpoints_only_where_they_are_asked_for(
+    deploy: Any, args: dict[str, Any]
+) -> None:
+    made = deploy(network({**args, "purpose": "serving", "session_manager": True}))
+    services = {
+        each.inputs["serviceName"].removeprefix("com.amazonaws.me-central-1.")
+        for each in made.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
+    }
+    assert services == {*interfaces("serving"), *GATEWAYS["serving"], "kms", "ssm", "ssmmessages"}
+    # All of them are there anyway where a cluster may stand.
+    assert interfaces("cluster", sessions=True) == interfaces("cluster")
+
+
 def test_the_tier_calls_no_service_without_an_endpoint() -> None:
     # Signed calls are made by `Service(name, …)` in the program that machines start with.
-    called = set(re.findall(r'Service\("([a-z0-9]+)"', program("fetch.py")))
+    text = program("fetch.py") + program("tell.py")
+    called = set(re.findall(r'Service\("([a-z0-9]+)"', text))
     prefixes = {INTERFACES[each] for each in interfaces("serving")} | set(GATEWAYS["serving"])
-    assert called == {"ecr", "secretsmanager"}
+    assert called == {"ecr", "logs", "secretsmanager"}
     assert called <= prefixes
 
 

@@ -42,6 +42,8 @@ class Cloud:
         self.url = url
         self.answers: dict[str, bytes | Callable[[str], bytes]] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.refusals: dict[str, str] = {}
+        """What is said with status 403, by path."""
 
     def put(self, path: str, answer: Any) -> None:
         """Answer ``path`` with bytes, with JSON, or by a function of the query."""
@@ -63,7 +65,10 @@ def cloud() -> Iterator[Cloud]:
             found[0].asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
             answer = found[0].answers.get(path)
             content = answer(query or body) if callable(answer) else answer
-            self.send_response(404 if content is None else 200)
+            refusal = found[0].refusals.get(path)
+            if refusal is not None:
+                content = refusal.encode()
+            self.send_response(403 if refusal else 404 if content is None else 200)
             self.end_headers()
             self.wfile.write(content or b"")
 
@@ -294,6 +299,30 @@ def test_content_that_is_not_what_its_digest_says(registry: Pulled, tmp_path: Pa
     with pytest.raises(pull_image.RefusedError, match=r"where sha256:\w+ was asked for"):
         pull_image.pull(image, tmp_path / "image", "me")
     assert not (tmp_path / "image" / "digest").exists()
+
+
+#: As Azure's storage answers, where layers lie: XML, over several lines.
+_XML = """<?xml version="1.0"?><Error><Code>AuthorizationFailure</Code>
+<Message>This request is not authorized</Message></Error>"""
+
+
+def test_what_a_registry_says_is_told(registry: Pulled, tmp_path: Path) -> None:
+    image = registry.image(archive({"a": b"1"}))
+    manifest = f"/v2/inference/manifests/{image.partition('@')[2]}"
+    for path in ("/metadata", "/oauth2/exchange", "/oauth2/token", manifest):
+        registry.cloud.refusals = {path: _XML + " " * 4096 + "beyond"}
+        with pytest.raises(pull_image.RefusedError) as raised:
+            pull_image.pull(image, tmp_path / "image", "me")
+        said = str(raised.value)
+        assert f"{registry.host} answers 403: " in said
+        assert "<Code>AuthorizationFailure</Code> <Message>This request is not" in said
+        assert "beyond" not in said
+
+
+def test_a_registry_that_is_not_reached_is_named(registry: Pulled, tmp_path: Path) -> None:
+    image = registry.image(archive({"a": b"1"})).replace(registry.host, "127.0.0.1:1")
+    with pytest.raises(pull_image.RefusedError, match=r"127\.0\.0\.1:1 can't be reached: "):
+        pull_image.pull(image, tmp_path / "image", "me")
 
 
 def test_an_image_for_another_architecture(registry: Pulled, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ LEAST: dict[ModuleType, dict[str, Any]] = {
         "version": 3,
         "package_digest": DIGEST.partition("@")[2],
         "keys_digest": DIGEST.partition("@")[2],
+        "certificate_id": "arn:aws:acm:me-central-1:1:certificate/1",
     },
 }
 ON_AZURE: dict[ModuleType, dict[str, Any]] = {
@@ -187,6 +188,7 @@ TIER: list[tuple[dict[str, Any], str, str]] = [
     ({"mode": "serverless", "int8": "amx"}, "int8", "the cloud picks the machine"),
     ({"mode": "serverless", "machine": "c7i.large"}, "machine", "the cloud picks the machine"),
     ({"mode": "serverless", "machine_image": "ami-1"}, "machine_image", "the cloud picks"),
+    ({"mode": "serverless", "session_manager": True}, "session_manager", "the cloud picks"),
     ({"mode": "serverless", "vcpu": 3}, "vcpu", "1, 2, 4, 8, 16"),
     ({"mode": "serverless", "vcpu": 2, "memory_gib": 3}, "memory_gib", "4, 5, 6"),
     ({"vcpu": -1}, "vcpu", "1 to 448"),
@@ -205,6 +207,8 @@ TIER: list[tuple[dict[str, Any], str, str]] = [
     ({"log_days": 6}, "log_days", "7 is the next longer"),
     ({"zones": ["mec1-az9"]}, "zones[0]", "mec1-az1"),
     ({"certificate_id": "arn:aws:acm:us-east-1:0:certificate/1"}, "certificate_id", "of the reg"),
+    ({"certificate_id": None}, "certificate_id", "billed with 400 USD a month"),
+    ({"private_authority": True}, "private_authority", "leave one of them out"),
     ({"keyring_secret_id": "secret"}, "keyring_secret_id", "arn:aws:secretsmanager:me-central-1"),
 ]
 
@@ -219,6 +223,8 @@ AZURE_TIER: list[tuple[dict[str, Any], str, str]] = [
     ({"keyring_secret_id": None}, "keyring_secret_id", "needed on Azure"),
     ({"log_destination_id": None}, "log_destination_id", "needed on Azure"),
     ({"certificate_id": "mine"}, "certificate_id", "Key Vault secret"),
+    ({"session_manager": True}, "session_manager", "leave it out on Azure"),
+    ({"private_authority": True}, "private_authority", "leave it out on Azure"),
     ({"boundary_id": "b"}, "boundary_id", "exist on AWS only"),
     ({"log_days": 30}, "log_days", "the workspace decides on Azure"),
     ({"mode": "serverless", "port": 443}, "port", "any port but 80 and 443"),

@@ -24,6 +24,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "azure with logs of its own": ("azure-foundation", {"audit": {"dedicatedLogs": True}}),
     "azure, restricted": ("azure-smb", {"dataClass": "restricted"}),
     "aws, restricted": ("aws-smb", {"dataClass": "restricted"}),
+    "aws with shells": ("aws-smb", {"inference": {"sessionManager": True}}),
+    "aws with an authority": ("aws-smb", {"inference": {"privateAuthority": True}}),
     "aws, development": ("aws-smb", {"environment": "development"}),
     "azure, development": ("azure-smb", {"environment": "development"}),
 }

@@ -62,6 +62,8 @@ WRONG: list[tuple[tuple[str, ...], str, str, Any, str]] = [
     (("logs",), "logs", "name", "/falaj/audit", "is taken"),
     (("key", "alias"), "alias", "name", "alias/falaj/data", "is taken"),
     (("detector",), "detector", "enable", True, "'Detectors per Region' is 1"),
+    (("vpc", "a", "b", "targets", "small"), "scaling", "instanceRefresh",
+     {"strategy": "Rolling", "preferences": {"autoRollback": True}}, r"version '\$Latest'"),
     (("tasks",), "task", "executionRoleArn", f"{IAM}:role/no", "does not exist"),
 ]  # fmt: skip
 
@@ -77,6 +79,30 @@ def test_what_contradicts_the_world_is_refused(
         return
     with pytest.raises(SandboxError, match=text):
         sandbox.create(token_of(name), "another", inputs)
+
+
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        ("resolve:ssm:/acme/image", "an image that is an SSM parameter"),
+        ("ami-0123456789abcdef0", ""),
+    ],
+)
+def test_a_refresh_is_taken_back_only_to_what_is_fixed(image: str, text: str) -> None:
+    sandbox, made = clouds("vpc", "a", "b", "targets")
+    template, _ = sandbox.create(
+        token_of("small"), "small", {"instanceType": "m7i.large", "imageId": image}
+    )
+    inputs = {
+        **inputs_of("scaling", {**made, "small": (template, {})}),
+        "launchTemplate": {"id": template, "version": "1"},
+        "instanceRefresh": {"strategy": "Rolling", "preferences": {"autoRollback": True}},
+    }
+    if text:
+        with pytest.raises(SandboxError, match=text):
+            sandbox.create(token_of("scaling"), "scaling", inputs)
+    else:
+        sandbox.create(token_of("scaling"), "scaling", inputs)
 
 
 def test_a_machine_type_is_sold_in_the_subnets_zones() -> None:

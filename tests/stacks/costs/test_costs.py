@@ -22,6 +22,7 @@ from tests.policies.strategies import values
 from tests.stacks.in_mocks import shipped
 from tests.stacks.states import ALL, Form, declared, place, resource, states
 
+AUTHORITY = "aws:acmpca/certificateAuthority:CertificateAuthority"
 AWS, AZURE = "aws/me-central-1", "azure/uaenorth"
 H200 = catalogue.parse(AWS).machine("p5en.48xlarge").usd_per_hour or Decimal(0)
 D4 = catalogue.parse(AZURE).machine("Standard_D4as_v6").usd_per_hour or Decimal(0)
@@ -105,6 +106,16 @@ def test_the_same_stack_costs_the_same_in_every_form(form: Form) -> None:
     for stack in ("aws-cluster", "aws-smb", "azure-smb"):
         whole, other = (costs.of(states(stack, each), place(stack)) for each in ("state", form))
         assert other.as_text() == whole.as_text()
+
+
+def test_a_private_authority_is_a_line_and_the_shipped_tier_has_none() -> None:
+    shipped = costs.of(states("aws-smb", "state"), place("aws-smb"))
+    assert not [each for each in shipped.lines if each.charge.resource.kind == AUTHORITY]
+    authority = aws(AUTHORITY, "authority", usageMode="GENERAL_PURPOSE")
+    line = one(of(authority), "authority")
+    assert line.charge.meter == "authority"
+    assert line.charge.variant == ("GENERAL_PURPOSE",)
+    assert line.why_unknown == "no price file states it"
 
 
 def test_machines_of_a_node_group_are_those_of_its_launch_template() -> None:

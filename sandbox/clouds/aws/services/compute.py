@@ -192,6 +192,32 @@ def _template_sold(resource: Resource) -> Iterator[Problem]:
             yield from sold_in_subnets(where, machine, subnets, resource.world)
 
 
+def _no_rollback(resource: Resource) -> Iterator[Problem]:
+    """A failed refresh isn't rolled back to a version or an image that isn't fixed.
+
+    docs.aws.amazon.com/autoscaling/ec2/APIReference/API_RefreshPreferences.html, AutoRollback.
+    """
+    if resource.get("instanceRefresh.preferences.autoRollback") is not True:
+        return
+    where = "instanceRefresh.preferences.autoRollback"
+    remedy = "give the template a fixed one, or leave autoRollback out"
+    for path in ("launchTemplate", _SPECIFICATION):
+        if not resource.is_given(path):
+            continue
+        # The provider asks for $Default where a group names no version.
+        version = resource.get(f"{path}.version") or "$Default"
+        if version in ("$Latest", "$Default"):
+            yield Problem(where, f"can't go with version {version!r} of {path}; {remedy}")
+        for made in launch_templates(resource, path, resource.world):
+            image = str(made.outputs.get("imageId", ""))
+            if image.startswith("resolve:ssm:"):
+                yield Problem(
+                    where,
+                    f"can't go with an image that is an SSM parameter, {image!r} of {made.id}; "
+                    f"{remedy}",
+                )
+
+
 def _tagged_group(resource: Resource) -> Iterator[Problem]:
     """The group exists: made by a program, or by EKS for a node group."""
     name = resource.string("autoscalingGroupName")
@@ -315,7 +341,7 @@ KINDS: Final[AwsKinds] = {
             ),
             Reference("placementGroup", (t.PLACEMENT_GROUP,), by=("name",)),
         ),
-        crosschecks=(_template_sold,),
+        crosschecks=(_template_sold, _no_rollback),
         unique=("name",),
         computed=_group,
         defaults={"healthCheckGracePeriod": 300, "defaultCooldown": 300},

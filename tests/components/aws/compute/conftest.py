@@ -11,6 +11,8 @@ import pytest
 
 from falaj.components.aws import Cluster, KeyRing, Network
 
+#: Of another account than the sandbox's, which looks for its own alone.
+CERTIFICATE = "arn:aws:acm:me-central-1:111122223333:certificate/1"
 DIGEST = "sha256:" + "a" * 64
 
 
@@ -55,6 +57,7 @@ def foundation(placed: dict[str, Any]) -> Callable[[pulumi.ResourceOptions], dic
                 "version": 3,
                 "package_digest": "sha256:" + "b" * 64,
                 "keys_digest": "sha256:" + "c" * 64,
+                "certificate_id": CERTIFICATE,
             },
         }
 

@@ -15,6 +15,8 @@ import yaml
 
 from falaj.components.aws import CpuInferenceTier
 from falaj.components.aws._tier_access import TLS_POLICY, by_digest
+from falaj.components.aws._tier_servers import _IMAGES
+from falaj.sandbox.clouds.aws.queries import image_id
 
 BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 LISTENER = "aws:lb/listener:Listener"
@@ -25,6 +27,7 @@ SECRET = "aws:secretsmanager/secret:Secret"
 AUTHORITY = "aws:acmpca/certificateAuthority:CertificateAuthority"
 SERVICE = "aws:ecs/service:Service"
 TASK = "aws:ecs/taskDefinition:TaskDefinition"
+DOCUMENT = "aws:ssm/document:Document"
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 
 
@@ -41,7 +44,9 @@ def tier(deploy: Any, foundation: Any) -> Callable[..., Any]:
 
     def fresh(changes: dict[str, Any]) -> Any:
         def program(options: pulumi.ResourceOptions) -> Any:
-            return CpuInferenceTier("tier", {**foundation(options)["tier"], **changes}, options)
+            args = {**foundation(options)["tier"], **changes}
+            given = {key: value for key, value in args.items() if value is not None}
+            return CpuInferenceTier("tier", given, options)
 
         done = _DEPLOYED[repr(sorted(changes.items()))] = deploy(program)
         return done
@@ -81,9 +86,8 @@ def test_machines(tier: Callable[..., Any]) -> None:
     done = tier()
     template = only(done, TEMPLATE)
     assert template["instanceType"] == "c7i.large"
-    assert template["imageId"].startswith(
-        "resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux"
-    )
+    # Resolved now: machines of one template have one image.
+    assert template["imageId"] == image_id("me-central-1", _IMAGES["x86_64"])
     assert template["metadataOptions"]["httpTokens"] == "required"
     assert template["metadataOptions"]["httpPutResponseHopLimit"] == 1
     assert template["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
@@ -95,6 +99,7 @@ def test_machines(tier: Callable[..., Any]) -> None:
     preferences = group["instanceRefresh"]["preferences"]
     assert preferences["minHealthyPercentage"] == 100
     assert preferences["maxHealthyPercentage"] == 200
+    assert "autoRollback" not in preferences
     assert group["launchTemplate"]["version"] == "1"
     policy = only(done, "aws:autoscaling/policy:Policy")
     assert policy["targetTrackingConfiguration"]["targetValue"] == 60
@@ -139,6 +144,51 @@ def test_the_role_pulls_from_two_repositories_and_reads_the_key_ring(
     assert done.returned["identity_id"].endswith(":role/acme-dev-tier-server")
 
 
+def test_nobody_has_a_shell_unless_it_is_asked_for(tier: Callable[..., Any]) -> None:
+    done = tier()
+    assert not done.of_type(DOCUMENT)
+    [statements] = policies(done)
+    assert not [each for each in statements if each in ("HaveSessions", "FindLogGroup")]
+    assert "amazon-ssm-agent.service" in commands(done)[0]
+
+
+def test_sessions_are_encrypted_and_logged(tier: Callable[..., Any]) -> None:
+    done = tier(session_manager=True)
+    document = only(done, DOCUMENT)
+    assert document["documentType"] == "Session"
+    inputs = json.loads(document["content"])["inputs"]
+    assert inputs["cloudWatchLogGroupName"] == "/falaj/acme/dev/tier/server"
+    assert inputs["cloudWatchEncryptionEnabled"] is True
+    [key] = [each for each in done.of_type("aws:kms/key:Key") if each.name == "tier-session"]
+    assert inputs["kmsKeyId"] == key.outputs["arn"]
+    [statements] = policies(done)
+    assert statements["DecryptSessions"]["Resource"] == [key.outputs["arn"]]
+    # Agent and people call KMS themselves, and not through a service.
+    assert "kms:ViaService" not in key.inputs["policy"]
+    services = {each.partition(":")[0] for each in statements["HaveSessions"]["Action"]}
+    assert services == {"ssm", "ssmmessages"}
+    assert statements["FindLogGroup"]["Action"] == ["logs:DescribeLogGroups"]
+    assert commands(done)[:2] == [
+        ["systemctl", "mask", "--now", "sshd.service", "ecs.service"],
+        ["systemctl", "enable", "--now", "--no-block", "amazon-ssm-agent.service"],
+    ]
+
+
+def policies(done: Any) -> list[dict[str, Any]]:
+    """Statements of the machines' policy by their ids."""
+    return [
+        {one["Sid"]: one for one in json.loads(each.inputs["policy"])["Statement"]}
+        for each in done.of_type("aws:iam/rolePolicy:RolePolicy")
+        if each.name == "tier-server"
+    ]
+
+
+def commands(done: Any) -> list[list[str]]:
+    """What machines run when they start."""
+    text = gzip.decompress(base64.b64decode(only(done, TEMPLATE)["userData"])).decode()
+    return yaml.safe_load(text)["runcmd"]
+
+
 def test_by_default_the_network_may_call(tier: Callable[..., Any]) -> None:
     rules = [
         each.inputs for each in tier().of_type(INGRESS) if each.name.startswith("tier-callers")
@@ -164,14 +214,20 @@ def test_the_name_is_private(tier: Callable[..., Any]) -> None:
     assert record["aliases"][0]["name"].startswith("internal-")
 
 
-def test_a_certificate_of_its_own(tier: Callable[..., Any]) -> None:
+def test_no_authority_is_made_unless_it_is_asked_for(tier: Callable[..., Any]) -> None:
     done = tier()
+    assert not [each.type for each in done.resources if each.type.startswith("aws:acm")]
+    assert only(done, LISTENER)["certificateArn"].startswith("arn:aws:acm:me-central-1:1111")
+
+
+def test_an_authority_of_its_own(tier: Callable[..., Any]) -> None:
+    done = tier(private_authority=True, certificate_id=None)
     authority = only(done, AUTHORITY)
     assert authority["usageMode"] == "GENERAL_PURPOSE"
     assert authority["certificateAuthorityConfiguration"]["subject"]["country"] == "AE"
     certificate = only(done, "aws:acm/certificate:Certificate")
     assert certificate["domainName"] == "inference.acme.internal"
-    assert only(done, LISTENER)["certificateArn"].startswith("arn:aws:acm:me-central-1:")
+    assert only(done, LISTENER)["certificateArn"].startswith("arn:aws:acm:me-central-1:0000")
 
 
 def test_given_certificate_and_key_ring_are_used(deploy: Any, foundation: Any) -> None:
@@ -207,17 +263,54 @@ def test_the_key_rings_secret_is_empty_and_encrypted(tier: Callable[..., Any]) -
 
 
 def test_production_protects_the_balancer_and_keeps_keys(tier: Callable[..., Any]) -> None:
-    done = tier(environment="production")
+    done = tier(environment="production", private_authority=True, certificate_id=None)
     assert only(done, BALANCER)["enableDeletionProtection"] is True
     assert only(done, SECRET)["recoveryWindowInDays"] == 30
     assert only(done, AUTHORITY)["permanentDeletionTimeInDays"] == 30
 
 
-def test_graviton_and_a_pinned_image(tier: Callable[..., Any]) -> None:
-    done = tier(int8="i8mm", machine_image="/acme/images/serving")
-    template = only(done, TEMPLATE)
+def test_graviton_and_its_image(tier: Callable[..., Any]) -> None:
+    template = only(tier(int8="i8mm"), TEMPLATE)
     assert template["instanceType"].startswith("c8gn.")
-    assert template["imageId"] == "resolve:ssm:/acme/images/serving"
+    assert template["imageId"] == image_id("me-central-1", _IMAGES["arm64"])
+
+
+def test_a_pinned_image_is_asked_of_nobody(tier: Callable[..., Any]) -> None:
+    pinned = "ami-0123456789abcdef0"
+    assert only(tier(machine_image=pinned), TEMPLATE)["imageId"] == pinned
+
+
+def of_parameter(kind: str, value: str) -> Callable[..., Any]:
+    """A program that takes its image from a parameter of one's own."""
+
+    def program(options: pulumi.ResourceOptions, foundation: Any) -> Any:
+        provider = pulumi.ResourceOptions(provider=options.providers[0])
+        name = "/acme/images/serving"
+        own = aws.ssm.Parameter("image", name=name, type=kind, value=value, opts=provider)
+        args = {**foundation(options)["tier"], "machine_image": name}
+        return own.arn.apply(lambda _: CpuInferenceTier("tier", args, options))
+
+    return program
+
+
+def test_an_image_of_ones_own_parameter(deploy: Any, foundation: Any) -> None:
+    program = of_parameter("String", "ami-0123456789abcdef1")
+    done = deploy(lambda opts: program(opts, foundation))
+    assert only(done, TEMPLATE)["imageId"] == "ami-0123456789abcdef1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "seen"),
+    [("String", "al2023", "al2023"), ("SecureString", "ami-0123456789abcdef1", "")],
+)
+def test_a_parameter_without_an_image_is_refused(
+    kind: str, value: str, seen: str, deploy: Any, foundation: Any
+) -> None:
+    program = of_parameter(kind, value)
+    with pytest.raises(
+        Exception, match=rf"'/acme/images/serving' holds '{seen}'; allowed: an AMI"
+    ):
+        deploy(lambda opts: program(opts, foundation))
 
 
 def test_serverless(tier: Callable[..., Any]) -> None:

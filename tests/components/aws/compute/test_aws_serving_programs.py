@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import hashlib
 import http.server
 import io
 import json
+import os
+import runpy
 import ssl
 import subprocess
 import sys
@@ -62,6 +65,9 @@ class Cloud(http.server.BaseHTTPRequestHandler):
     secret: ClassVar[str] = ""
     registry: ClassVar[str] = "host.example"
     refuses: ClassVar[str] = ""
+    status: ClassVar[int] = 400
+    streams: ClassVar[set[str]] = set()
+    told: ClassVar[list[dict[str, Any]]] = []
     seen: ClassVar[list[tuple[str, str, dict[str, str]]]] = []
 
     def do_PUT(self) -> None:
@@ -71,7 +77,15 @@ class Cloud(http.server.BaseHTTPRequestHandler):
         length = int(self.headers["content-length"])
         asked = json.loads(self.rfile.read(length))
         if self.refuses:
-            self._answer(self.refuses.encode(), 400)
+            self._answer(self.refuses.encode(), self.status)
+        elif self.headers["x-amz-target"] == "Logs_20140328.CreateLogStream":
+            known = asked["logStreamName"] in self.streams
+            self.streams.add(asked["logStreamName"])
+            said = b'{"__type":"ResourceAlreadyExistsException"}' if known else b"{}"
+            self._answer(said, 400 if known else 200)
+        elif self.headers["x-amz-target"] == "Logs_20140328.PutLogEvents":
+            self.told.append(asked)
+            self._answer(b"{}")
         elif self.headers["x-amz-target"].endswith("GetAuthorizationToken"):
             endpoint = f"https://{self.registry}"
             token = {"authorizationToken": BASIC, "proxyEndpoint": endpoint}
@@ -84,6 +98,8 @@ class Cloud(http.server.BaseHTTPRequestHandler):
         path = urllib.parse.urlsplit(self.path)
         if path.path == "/latest/meta-data/iam/security-credentials/":
             self._answer(b"tier\n")
+        elif path.path == "/latest/meta-data/instance-id":
+            self._answer(b"i-0123456789abcdef0")
         elif path.path == "/latest/meta-data/iam/security-credentials/tier":
             found = {"AccessKeyId": "A", "SecretAccessKey": "S", "Token": "T"}
             self._answer(json.dumps(found).encode())
@@ -103,6 +119,7 @@ class Cloud(http.server.BaseHTTPRequestHandler):
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Cloud], None, None]:
     """A local cloud; the program's addresses lead there."""
     Cloud.refuses, Cloud.seen, Cloud.registry = "", [], "host.example"
+    Cloud.status, Cloud.streams, Cloud.told = 400, set(), []
     Cloud.secret = packed({"keyring.json": b"{}", "kek-1.key": b"k"})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -115,6 +132,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Cloud], None, None]
             "169.254.169.254",
             "secretsmanager.me-central-1.amazonaws.com",
             "api.ecr.me-central-1.amazonaws.com",
+            "logs.me-central-1.amazonaws.com",
         }
         query = f"?{parts.query}" if parts.query else ""
         return real(f"{base}{parts.path}{query}", *rest, **named)
@@ -136,6 +154,30 @@ def test_what_a_service_says_is_told(cloud: type[Cloud], tmp_path: Path) -> None
     cloud.refuses = '{"__type":"AccessDeniedException","Message":"not authorized to pull"}'
     with pytest.raises(fetch.RefusedError, match=r"answers 400: .*not authorized to pull"):
         fetch.fetch(wanted(tmp_path))
+
+
+#: As private endpoints answer to what their policies don't allow: XML, over several lines.
+_XML = """<Response><Errors>
+  <Error><Code>AccessDenied</Code><Message>no endpoint policy allows it</Message></Error>
+</Errors></Response>"""
+
+
+def test_xml_is_told_on_one_line_and_no_more_of_it_than_2_kib(
+    cloud: type[Cloud], tmp_path: Path
+) -> None:
+    cloud.refuses, cloud.status = _XML + " " * 4096 + "beyond", 403
+    with pytest.raises(fetch.RefusedError) as raised:
+        fetch.fetch(wanted(tmp_path))
+    said = str(raised.value)
+    assert "answers 403: <Response><Errors> <Error><Code>AccessDenied</Code>" in said
+    assert "no endpoint policy allows it" in said
+    assert "beyond" not in said
+    assert "\n" not in said
+
+
+def test_a_service_that_is_not_reached_is_named() -> None:
+    with pytest.raises(fetch.RefusedError, match=r"127\.0\.0\.1:1 can't be reached: .*refused"):
+        fetch._read("http://127.0.0.1:1/", {})
 
 
 def test_a_key_rings_folders_are_not_followed(tmp_path: Path) -> None:
@@ -186,15 +228,96 @@ def test_the_signature_is_the_vendors() -> None:
     )
 
 
-def test_the_program_runs_with_the_machines_own_python() -> None:
-    tree = ast.parse(cloud_init.program("fetch.py"), feature_version=(3, 9))
+GROUP = "/falaj/acme/dev/tier/server"
+#: Stands in for journald: it knows one run of the unit, and keeps what it was asked.
+_JOURNALCTL = """#!/usr/bin/env python3
+import json, pathlib, sys
+here = pathlib.Path(__file__).parent
+with (here / "asked").open("a") as asked:
+    print(*sys.argv[1:], file=asked)
+if "_SYSTEMD_INVOCATION_ID=run-1" in sys.argv:
+    print((here / "lines").read_text())
+"""
+
+
+@pytest.fixture
+def told(cloud: type[Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings of a machine on which what a start left is told; a journal of two lines."""
+    program = tmp_path / "journalctl"
+    program.write_text(_JOURNALCTL)
+    program.chmod(0o755)
+    lines = (
+        {"__REALTIME_TIMESTAMP": "1700000000123456", "SYSLOG_IDENTIFIER": "python3",
+         "MESSAGE": "error: secretsmanager answers 400: AccessDenied"},
+        {"__REALTIME_TIMESTAMP": "1700000000223456", "MESSAGE": list(b"caf\xe9" + b"x" * 5000)},
+    )  # fmt: skip
+    (tmp_path / "lines").write_text("\n".join(map(json.dumps, lines)))
+    document = cloud_init.configuration(IMAGE, GROUP, SERVING).partition("\n")[2]
+    files = {each["path"]: each["content"] for each in json.loads(document)["write_files"]}
+    settings = tmp_path / "serving.json"
+    settings.write_text(files["/opt/falaj/serving.json"])
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    # On the machine both programs lie beside each other.
+    monkeypatch.setitem(sys.modules, "fetch", fetch)
+    return settings
+
+
+def after(
+    result: str, settings: Path, monkeypatch: pytest.MonkeyPatch, run: str = "run-1"
+) -> None:
+    """Run the program as systemd does after a run that ended so."""
+    program = str(Path(fetch.__file__).with_name("tell.py"))
+    monkeypatch.setenv("SERVICE_RESULT", result)
+    monkeypatch.setenv("INVOCATION_ID", run)
+    monkeypatch.setattr(sys, "argv", [program, str(settings)])
+    runpy.run_path(program, run_name="__main__")
+
+
+def test_what_a_failed_start_left_in_the_journal_is_in_the_log(
+    cloud: type[Cloud], told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _start in range(2):  # the stream is there the second time
+        after("exit-code", told, monkeypatch)
+    sent = cloud.told[1]
+    assert (sent["logGroupName"], sent["logStreamName"]) == (GROUP, "machine/i-0123456789abcdef0")
+    first, second = sent["logEvents"]
+    assert first["timestamp"] == 1_700_000_000_123
+    assert first["message"] == "python3: error: secretsmanager answers 400: AccessDenied"
+    assert second["message"].startswith("unit: caf\ufffdxxx")
+    assert len(second["message"]) == 2_000
+    signed = [headers["authorization"] for _, path, headers in cloud.seen if path == "/"]
+    assert all("/me-central-1/logs/aws4_request" in each for each in signed)
+    asked = (told.parent / "asked").read_text().splitlines()
+    assert asked[0] == "--sync"
+
+
+@pytest.mark.parametrize(("result", "run"), [("success", "run-1"), ("exit-code", "run-2")])
+def test_of_a_good_end_and_an_empty_journal_nothing_is_told(
+    result: str, run: str, cloud: type[Cloud], told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.suppress(SystemExit):
+        after(result, told, monkeypatch, run)
+    assert not cloud.told
+
+
+def test_a_log_that_refuses_ends_in_words(
+    cloud: type[Cloud], told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.refuses = '{"__type":"AccessDeniedException"}'
+    with pytest.raises(SystemExit, match=r"error: .*answers 400: .*AccessDeniedException"):
+        after("exit-code", told, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["fetch.py", "tell.py"])
+def test_programs_run_with_the_machines_own_python(name: str) -> None:
+    tree = ast.parse(cloud_init.program(name), feature_version=(3, 9))
     imported = {
         (node.module if isinstance(node, ast.ImportFrom) else alias.name).split(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    assert imported <= sys.stdlib_module_names
+    assert imported <= sys.stdlib_module_names | {"fetch"}
 
 
 def test_bad_settings_end_in_words(tmp_path: Path) -> None:
@@ -263,6 +386,8 @@ def test_the_unit_runs_the_image_by_digest_without_privileges() -> None:
     assert f"--entrypoint python {IMAGE} /opt/falaj/start_server.py" in run
     assert "--privileged" not in text
     assert "ExecStartPre=/usr/bin/python3 /opt/falaj/fetch.py /opt/falaj/serving.json" in text
+    # Also after a start that came to no server: man systemd.service, ExecStopPost.
+    assert "ExecStopPost=-/usr/bin/python3 /opt/falaj/tell.py /opt/falaj/serving.json" in text
 
 
 def test_too_much_user_data_is_refused() -> None:
