@@ -15,6 +15,7 @@ from falaj.components.aws._egress import make_egress
 from falaj.components.aws._endpoints import Place, gateway_endpoints, interface_endpoints
 from falaj.components.aws._logs import log_group, writer_role
 from falaj.components.specification.address_plan import FIREWALL, OUTLET
+from falaj.components.specification.called_ports import CALLED_PORTS
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from falaj.components.specification.network import SERVING as SERVING_ONLY
 from falaj.components.specification.property_names import engine_inputs
@@ -59,11 +60,7 @@ _LUSTRE = ((988, 988), (1018, 1023))
 
 FLOWS = (
     Flow(NODES, CONTROL_PLANE, 443, 443, "Kubernetes API"),
-    Flow(CONTROL_PLANE, NODES, 443, 443, "Extension API servers"),
-    Flow(CONTROL_PLANE, NODES, 4443, 4443, "Metrics server"),
-    Flow(CONTROL_PLANE, NODES, 8443, 8443, "Admission webhooks"),
-    Flow(CONTROL_PLANE, NODES, 9443, 9443, "Admission webhooks of controllers"),
-    Flow(CONTROL_PLANE, NODES, 10250, 10250, "Kubelet"),
+    *(Flow(CONTROL_PLANE, NODES, port, port, why) for port, why in CALLED_PORTS.items()),
     # EFA passes only where all traffic of the group to itself is allowed, both ways:
     # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
     Flow(NODES, NODES, 0, 0, "Pods and the EFA fabric", "-1"),
