@@ -3,7 +3,7 @@
 Rules between security groups name groups only, never ranges of addresses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,31 @@ def security_groups(
     return groups
 
 
+def let_call_the_api(
+    parent: pulumi.Resource,
+    name: str,
+    callers: Sequence[str],
+    *,
+    group: aws.ec2.SecurityGroup,
+    tags: Mapping[str, str],
+) -> None:
+    """Let ranges, or members of other groups, open TLS connections to the control plane."""
+    for caller in callers:
+        is_group = caller.startswith("sg-")
+        aws.vpc.SecurityGroupIngressRule(
+            f"{name}-api-caller-{caller.replace('/', '-')}",
+            security_group_id=group.id,
+            cidr_ipv4=None if is_group else caller,
+            referenced_security_group_id=caller if is_group else None,
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            description=f"Kubernetes API for {caller}",
+            tags=dict(tags),
+            opts=child(parent),
+        )
+
+
 def allow_to_prefix_list(
     parent: pulumi.Resource,
     name: str,
@@ -179,14 +204,17 @@ class Network(pulumi.ComponentResource):
 
     Makes a VPC with its default security group and route table emptied; in every zone a subnet
     for nodes, endpoints, storage and serving; security groups by role whose rules name groups
-    only; gateway endpoints (S3, DynamoDB) and interface endpoints whose policies admit own
-    principals and own resources; flow logs of all traffic under the key for logs. There is no
-    internet gateway, no public address and no SSH.
+    only, except for ``api_callers``; gateway endpoints (S3, DynamoDB) and interface endpoints
+    whose policies admit own principals and own resources; flow logs of all traffic under the key
+    for logs. There is no internet gateway, no public address and no SSH.
 
     With ``egress_domains`` nodes (nothing else) reach these by TLS on port 443, through an AWS
     Network Firewall in every zone that drops all else, NAT gateways with an elastic address each,
     and an internet gateway. A pool of EFA nodes needs all traffic inside the nodes' group, which
     is allowed.
+
+    A cluster's API is reached by its nodes, and by ``api_callers``: ranges of networks that are
+    joined to this one, whose routes are theirs to make, or members of other security groups.
 
     With ``purpose`` ``serving`` the only endpoints are those of the registry, logs, secrets and
     S3, which is all that a `CpuInferenceTier` calls, and there are no subnets for nodes and
@@ -229,6 +257,7 @@ class Network(pulumi.ComponentResource):
         }
         tables = self._route_tables(name, spec, vpc, subnets)
         groups = security_groups(self, name, vpc.id, tags)
+        let_call_the_api(self, name, spec.api_callers, group=groups[CONTROL_PLANE], tags=tags)
         place = Place(
             spec.placed.region, vpc.id, account, spec.organization_id, spec.purpose, tags
         )

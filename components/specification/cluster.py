@@ -62,7 +62,8 @@ class ClusterArgs(PlacedArgs):
     reported as impaired."""
     administrators: NotRequired[list[str]]
     """Principals that administer the cluster: role ARNs, or object ids of Entra groups. Default:
-    nobody, not even who makes it; whoever manages it in the cloud can let somebody in."""
+    nobody, not even who makes it; whoever manages it in the cloud can let somebody in. A stack
+    needs one or more, except in the sandbox."""
     viewers: NotRequired[list[str]]
     """Principals that may read, secrets excepted. Default: nobody."""
     kubernetes_version: NotRequired[

@@ -228,6 +228,7 @@ ONE_CLOUD: list[tuple[str, ModuleType, dict[str, Any], str, str]] = [
     ("azure", audit_trail, {"retention_days": 29}, "retention_days", "30"),
     ("azure", audit_trail, {"key_identity_id": None}, "key_identity_id", "on Azure"),
     ("azure", network, {"key_identity_id": None}, "key_identity_id", "on Azure"),
+    ("azure", network, {"api_callers": ["10.20.0.0/16"]}, "api_callers", "reach the API server"),
     ("azure", object_store, {"endpoint_subnet_id": None}, "endpoint_subnet_id", "on Azure"),
     ("azure", object_store, {"redundancy": "geo"}, "redundancy", "name it in allowed_regions"),
     ("azure", object_store, {"allowed_regions": ["uaecentral"]}, "allowed_regions", "uaenorth"),
