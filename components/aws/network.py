@@ -411,7 +411,16 @@ class Network(pulumi.ComponentResource):
             self, name, spec.placed, part="flow", days=spec.flow_log_days, key_id=log_key_id
         )
         service = "vpc-flow-logs.amazonaws.com"
-        role = writer_role(self, name, spec.placed, service=service, group=group, account=account)
+        role = writer_role(
+            self,
+            name,
+            spec.placed,
+            service=service,
+            group=group,
+            account=account,
+            # docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html
+            says_account=True,
+        )
         aws.ec2.FlowLog(
             name,
             vpc_id=vpc.id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from typing import Any
 
@@ -255,6 +256,9 @@ def test_all_traffic_is_logged_under_the_key(deploy: Any, args: dict[str, Any]) 
         "arn:aws:logs:me-central-1:000000000000:log-group:*"
     ]
     assert writes["WriteOwnGroup"]["Resource"] == [f"{group.outputs['arn']}:*"]
+    trust = made.one("aws:iam/role:Role", "core-logs").inputs["assumeRolePolicy"]
+    (statement,) = json.loads(trust)["Statement"]
+    assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": "000000000000"}}
 
 
 def test_logs_are_kept_in_production_only(deploy: Any, args: dict[str, Any]) -> None:
