@@ -172,9 +172,11 @@ def _names_principal(statement: Mapping[str, Any], caller: Caller) -> Truth:
     if principal == "*":
         return True
     named = as_map(principal)
-    if caller.services:
-        return not set(caller.services).isdisjoint(_texts(named.get("Service")))
     people = _texts(named.get("AWS"))
+    if caller.services:
+        is_named = not set(caller.services).isdisjoint(_texts(named.get("Service")))
+        # Whether everybody of AWS is services as well, IAM's pages don't say.
+        return is_named or (None if "*" in people else False)
     if caller.arn:
         # Naming the account leaves it to IAM's policies, which no service-linked role's are.
         return not {"*", caller.arn}.isdisjoint(people)

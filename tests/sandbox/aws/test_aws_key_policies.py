@@ -99,6 +99,8 @@ BY_GROUP = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": "arn:aws:logs:*:0:
             LOGS, False,
         ),
         ([allow({"AWS": ROOT}, "kms:*")], LOGS, False),
+        ([allow("*", "kms:*")], LOGS, True),
+        ([allow({"AWS": "*"}, "kms:*")], LOGS, None),
         # An account that is named leaves it to IAM's policies: none speaks for such a role.
         ([allow({"AWS": ROOT}, "kms:*")], Caller("scaling", arn=SCALING), False),
         ([allow({"AWS": SCALING}, "kms:*")], Caller("scaling", arn=SCALING), True),
