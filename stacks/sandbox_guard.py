@@ -8,7 +8,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from falaj.components import catalogue
-from falaj.stacks.settings import CloudSettings, SmbSettings
+from falaj.stacks.settings import CloudSettings, ClusterSettings, SmbSettings
 from falaj.stacks.settings.cloud import PACKAGE_PINS
 from falaj.stacks.settings.problems import Drop, Finding, Put, RefusedSettingsError
 
@@ -69,10 +69,34 @@ def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool, stores: boo
                 (Put(path, "deployment"),),
             )
         )
+    if isinstance(settings, ClusterSettings):
+        found += _without_administrators(settings)
     if isinstance(settings, SmbSettings) and not stores:
         found += _unpublished(settings)
     if found:
         raise RefusedSettingsError.of(settings.provenance, found)
+
+
+#: Who may administer a cluster, by cloud.
+_PRINCIPALS = {
+    "aws": "ARNs of roles or users, such as arn:aws:iam::ACCOUNT:role/platform",
+    "azure": "object ids of Entra groups",
+}
+
+
+def _without_administrators(settings: ClusterSettings) -> list[Finding]:
+    """Only the sandbox has no use for somebody who may do something in a cluster."""
+    if settings.cluster.model_dump()["administrators"]:
+        return []
+    clouds = {place.partition("/")[0] for place in settings.places}
+    allowed = "; ".join(f"on {each}, {_PRINCIPALS[each]}" for each in sorted(clouds))
+    return [
+        Finding(
+            ("cluster", "administrators"),
+            "missing, and who makes a cluster gets no rights in it: nobody could use it; "
+            f"allowed: one or more, {allowed}",
+        )
+    ]
 
 
 def _unpublished(settings: SmbSettings) -> list[Finding]:

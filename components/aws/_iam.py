@@ -89,18 +89,23 @@ def document(*statements: Statement) -> pulumi.Output[str]:
     return pulumi.Output.from_input(plain).apply(_text)
 
 
-def trust(service: str, account: pulumi.Input[str]) -> pulumi.Output[str]:
+def trust(service: str, account: pulumi.Input[str] | None) -> pulumi.Output[str]:
     """Who may become a role: a service, acting for this account only.
 
     Without the account, another customer could have the service use the role (the "confused
-    deputy": https://docs.aws.amazon.com/IAM/latest/UserGuide/confused-deputy.html).
+    deputy": https://docs.aws.amazon.com/IAM/latest/UserGuide/confused-deputy.html). It is None
+    only for services that may not say for whom they ask; IAM lets nobody pass them the role but
+    this account's principals.
     """
+    conditions: Conditions = {}
+    if account is not None:
+        conditions = {"StringEquals": {"aws:SourceAccount": account}}
     return document(
         Statement(
             "Service",
             ["sts:AssumeRole"],
             principals={"Service": [service]},
-            conditions={"StringEquals": {"aws:SourceAccount": account}},
+            conditions=conditions,
         )
     )
 

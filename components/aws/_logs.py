@@ -49,8 +49,19 @@ def writer_role(
     service: str,
     group: aws.cloudwatch.LogGroup,
     account: pulumi.Output[str],
+    says_account: bool,
 ) -> aws.iam.Role:
     """A role by which a service, such as ``cloudtrail.amazonaws.com``, writes one group.
+
+    Args:
+        parent: the component that logs.
+        name: its name.
+        placed: whose it is.
+        service: the service's principal.
+        group: what it writes.
+        account: number of the account.
+        says_account: whether the service says for which account it takes the role, which the role
+            then compares; a service that doesn't would be refused.
 
     Flow logs look for their group first, and are dropped where they may not:
     https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html
@@ -59,7 +70,9 @@ def writer_role(
         f"{name}-logs",
         name=named(placed, name, "logs", limit=ROLE_LIMIT),
         description=f"{service} writes the logs of {name}",
-        assume_role_policy=account.apply(lambda number: trust(service, number)),
+        assume_role_policy=account.apply(
+            lambda number: trust(service, number if says_account else None)
+        ),
         tags=placed.tags(name),
         opts=child(parent),
     )

@@ -153,8 +153,15 @@ def _provisioner(realm: Realm) -> list[Statement]:
         Statement(
             "HandKeysToServices",
             ["kms:CreateGrant", "kms:DescribeKey", "kms:ListGrants"],
-            realm.key("data", "disks", "cluster", "registry"),
+            realm.key("data", "disks", "registry"),
             conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        ),
+        # EKS makes its grant in the provisioner's name, and doesn't support that condition:
+        # https://docs.aws.amazon.com/eks/latest/userguide/enable-kms.html
+        Statement(
+            "HandKeyToClusters",
+            ["kms:CreateGrant", "kms:DescribeKey", "kms:ListGrants"],
+            realm.key("cluster"),
         ),
         Statement(
             "UseKeysOfServices",

@@ -84,7 +84,19 @@ class AuditTrail(pulumi.ComponentResource):
         account: pulumi.Output[str],
     ) -> aws.cloudtrail.Trail:
         service = "cloudtrail.amazonaws.com"
-        role = writer_role(self, name, spec.placed, service=service, group=group, account=account)
+        role = writer_role(
+            self,
+            name,
+            spec.placed,
+            service=service,
+            group=group,
+            account=account,
+            # What AWS says of source accounts concerns the bucket, the topic and the key, and not
+            # this role; a condition that isn't met ends in InvalidCloudWatchLogsRoleArnException:
+            # docs.aws.amazon.com/awscloudtrail/latest/userguide/
+            # cloudtrail-required-policy-for-cloudwatch-logs.html
+            says_account=False,
+        )
         # Names of the store's buckets begin like this, see `ObjectStore`.
         own_buckets = bucket_arn(f"{spec.placed.tenant}-")
         audit = pulumi.Output.concat(args["audit_store_id"], "/")

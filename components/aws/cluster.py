@@ -9,6 +9,7 @@ import pulumi_aws as aws
 
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, stateful, token
 from falaj.components.aws._iam import Statement, document, iam_arn
+from falaj.components.aws._settling import settling
 from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.placed import Placed
@@ -52,14 +53,16 @@ class ClusterRoles:
 
     def control_plane(self, key_id: pulumi.Input[str]) -> pulumi.Output[str]:
         """ARN of the control plane's role, which may use the key of the cluster's secrets."""
+        # EKS looks at once whether it can use the key, and the provider doesn't ask it twice.
+        hooks = settling(f"{self._name}-control-plane")
         role = self._role("control-plane", self._by_service("eks.amazonaws.com", confused=True))
-        granted = self._attach("control-plane", role, [CLUSTER_POLICY])
+        granted = self._attach("control-plane", role, [CLUSTER_POLICY], hooks=hooks)
         secrets = Statement(
             "Secrets",
             ["kms:Encrypt", "kms:Decrypt", "kms:DescribeKey", "kms:ListGrants"],
             [key_id],
         )
-        granted.append(self._allow("control-plane", role, secrets))
+        granted.append(self._allow("control-plane", role, secrets, hooks=hooks))
         return _after(role, granted)
 
     def nodes(self) -> pulumi.Output[str]:
@@ -135,26 +138,34 @@ class ClusterRoles:
         )
 
     def _attach(
-        self, duty: str, role: aws.iam.Role, policies: Sequence[str]
+        self,
+        duty: str,
+        role: aws.iam.Role,
+        policies: Sequence[str],
+        hooks: pulumi.ResourceHookBinding | None = None,
     ) -> list[pulumi.CustomResource]:
         return [
             aws.iam.RolePolicyAttachment(
                 f"{self._name}-{duty}-{policy.rpartition('/')[2]}",
                 role=role.name,
                 policy_arn=iam_arn("aws", f"policy/{policy}"),
-                opts=child(self._parent),
+                opts=child(self._parent, hooks=hooks),
             )
             for policy in policies
         ]
 
     def _allow(
-        self, duty: str, role: aws.iam.Role, *statements: Statement
+        self,
+        duty: str,
+        role: aws.iam.Role,
+        *statements: Statement,
+        hooks: pulumi.ResourceHookBinding | None = None,
     ) -> pulumi.CustomResource:
         return aws.iam.RolePolicy(
             f"{self._name}-{duty}",
             role=role.name,
             policy=document(*statements),
-            opts=child(self._parent),
+            opts=child(self._parent, hooks=hooks),
         )
 
 
@@ -295,6 +306,11 @@ class Cluster(pulumi.ComponentResource):
     allowed domains alone, eks-pod-identity-agent, aws-ebs-csi-driver and
     eks-node-monitoring-agent, in EKS's default version for the cluster's; an `eks.AccessEntry`
     for each administrator and viewer.
+
+    EKS makes a grant on the key of secrets in the name of whoever makes the cluster, who needs
+    kms:CreateGrant and kms:DescribeKey on it, as the provisioner of `Identity` has. After the
+    control plane's permissions were made or changed, half a minute passes before the cluster is
+    made: EKS would call the key denied (``FALAJ_SETTLING_SECONDS`` changes that).
 
     Who makes the cluster gets no rights in it. In production the cluster can't be deleted until
     its protection is lifted, and its logs are retained.

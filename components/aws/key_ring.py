@@ -147,11 +147,16 @@ def _use(purpose: str, holder: KeyHolder) -> Statement:
 
 
 def _grants(purpose: str, holder: KeyHolder) -> Statement:
-    """Only for services: a person can't hand the key on."""
-    conditions = {
-        **_own(holder, _VIA[purpose]),
-        "Bool": {"kms:GrantIsForAWSResource": "true"},
-    }
+    """Only for services: a person can't hand the key on, except to a cluster.
+
+    EKS makes its grant in the name of whoever makes the cluster, without the condition, and its
+    role lists grants without it: docs.aws.amazon.com/eks/latest/userguide/enable-kms.html and
+    github.com/terraform-aws-modules/terraform-aws-eks/issues/2371. There the policies of the
+    account's principals decide.
+    """
+    conditions = _own(holder, _VIA[purpose])
+    if purpose != "cluster":
+        conditions["Bool"] = {"kms:GrantIsForAWSResource": "true"}
     return Statement(
         "GrantToServices",
         _GRANTS,

@@ -3,7 +3,7 @@
 Rules between security groups name groups only, never ranges of addresses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from falaj.components.aws._endpoints import (
 )
 from falaj.components.aws._logs import log_group, writer_role
 from falaj.components.specification.address_plan import FIREWALL, OUTLET
+from falaj.components.specification.called_ports import CALLED_PORTS
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from falaj.components.specification.network import SERVING as SERVING_ONLY
 from falaj.components.specification.property_names import engine_inputs
@@ -64,11 +65,7 @@ _LUSTRE = ((988, 988), (1018, 1023))
 
 FLOWS = (
     Flow(NODES, CONTROL_PLANE, 443, 443, "Kubernetes API"),
-    Flow(CONTROL_PLANE, NODES, 443, 443, "Extension API servers"),
-    Flow(CONTROL_PLANE, NODES, 4443, 4443, "Metrics server"),
-    Flow(CONTROL_PLANE, NODES, 8443, 8443, "Admission webhooks"),
-    Flow(CONTROL_PLANE, NODES, 9443, 9443, "Admission webhooks of controllers"),
-    Flow(CONTROL_PLANE, NODES, 10250, 10250, "Kubelet"),
+    *(Flow(CONTROL_PLANE, NODES, port, port, why) for port, why in CALLED_PORTS.items()),
     # EFA passes only where all traffic of the group to itself is allowed, both ways:
     # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
     Flow(NODES, NODES, 0, 0, "Pods and the EFA fabric", "-1"),
@@ -103,6 +100,31 @@ def security_groups(
     for flow in FLOWS:
         _allow(parent, name, flow, groups, tags)
     return groups
+
+
+def let_call_the_api(
+    parent: pulumi.Resource,
+    name: str,
+    callers: Sequence[str],
+    *,
+    group: aws.ec2.SecurityGroup,
+    tags: Mapping[str, str],
+) -> None:
+    """Let ranges, or members of other groups, open TLS connections to the control plane."""
+    for caller in callers:
+        is_group = caller.startswith("sg-")
+        aws.vpc.SecurityGroupIngressRule(
+            f"{name}-api-caller-{caller.replace('/', '-')}",
+            security_group_id=group.id,
+            cidr_ipv4=None if is_group else caller,
+            referenced_security_group_id=caller if is_group else None,
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            description=f"Kubernetes API for {caller}",
+            tags=dict(tags),
+            opts=child(parent),
+        )
 
 
 def allow_to_prefix_list(
@@ -187,14 +209,17 @@ class Network(pulumi.ComponentResource):
 
     Makes a VPC with its default security group and route table emptied; in every zone a subnet
     for nodes, endpoints, storage and serving; security groups by role whose rules name groups
-    only; gateway endpoints (S3, DynamoDB) and interface endpoints whose policies admit own
-    principals and own resources; flow logs of all traffic under the key for logs. There is no
-    internet gateway, no public address and no SSH.
+    only, except for ``api_callers``; gateway endpoints (S3, DynamoDB) and interface endpoints
+    whose policies admit own principals and own resources; flow logs of all traffic under the key
+    for logs. There is no internet gateway, no public address and no SSH.
 
     With ``egress_domains`` nodes (nothing else) reach these by TLS on port 443, through an AWS
     Network Firewall in every zone that drops all else, NAT gateways with an elastic address each,
     and an internet gateway. A pool of EFA nodes needs all traffic inside the nodes' group, which
     is allowed.
+
+    A cluster's API is reached by its nodes, and by ``api_callers``: ranges of networks that are
+    joined to this one, whose routes are theirs to make, or members of other security groups.
 
     With ``purpose`` ``serving`` the only endpoints are those of the registry, logs, secrets and
     S3, which is all that a `CpuInferenceTier` calls (with ``session_manager`` those of Session
@@ -238,6 +263,7 @@ class Network(pulumi.ComponentResource):
         }
         tables = self._route_tables(name, spec, vpc, subnets)
         groups = security_groups(self, name, vpc.id, tags)
+        let_call_the_api(self, name, spec.api_callers, group=groups[CONTROL_PLANE], tags=tags)
         place = Place(
             spec.placed.region,
             vpc.id,
@@ -397,7 +423,16 @@ class Network(pulumi.ComponentResource):
             self, name, spec.placed, part="flow", days=spec.flow_log_days, key_id=log_key_id
         )
         service = "vpc-flow-logs.amazonaws.com"
-        role = writer_role(self, name, spec.placed, service=service, group=group, account=account)
+        role = writer_role(
+            self,
+            name,
+            spec.placed,
+            service=service,
+            group=group,
+            account=account,
+            # docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html
+            says_account=True,
+        )
         aws.ec2.FlowLog(
             name,
             vpc_id=vpc.id,

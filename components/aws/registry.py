@@ -45,8 +45,11 @@ class Registry(pulumi.ComponentResource):
     of models (``models/…``) have none, as an old version may be served. For
     each of ``upstreams`` a pull-through rule and a template that gives the copies the same key and
     tags. The registry's own policy, of which an account has one in a region, refuses every
-    replication; stacks of one account write the same, and where one is destroyed the others write
-    it anew at their next update that finds it gone (``--refresh``).
+    replication into it, from whichever account; what an account sends elsewhere no policy of its
+    registry decides: the boundary of `Identity` keeps roles from configuring that, and a service
+    control policy of the organisation everybody. Stacks of one account write the same policy, and
+    where one is destroyed the others write it anew at their next update that finds it gone
+    (``--refresh``).
 
     Repositories are protected and retained in production; elsewhere they are deleted with their
     images.

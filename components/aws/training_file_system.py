@@ -10,6 +10,7 @@ from falaj.components.aws._iam import Statement, document, iam_arn
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.training_file_system import (
+    PERSISTENT_2,
     TrainingFileSystemArgs,
     TrainingFileSystemSpec,
     check,
@@ -34,7 +35,10 @@ class TrainingFileSystem(pulumi.ComponentResource):
 
     Makes an `fsx.LustreFileSystem` (persistent, SSD, compressed, the data's own key) in ``zone``:
     put it where the GPUs are, since each read across zones costs time and money. Lustre encrypts
-    what is on the way itself between instances of current types. With ``homes`` also an
+    what is on the way itself between instances of current types. That PERSISTENT_2 is sold in the
+    region isn't certain: ``deployment_type`` ``persistent-1`` is what there is otherwise, slower
+    and without a metadata configuration, and encrypted on the way in the regions that AWS names
+    for it. With ``homes`` also an
     `efs.FileSystem` under the same key with a mount target in each zone and a policy that admits
     only this account's principals, by mount targets, over TLS: mount it with the options
     ``tls,iam``.
@@ -79,16 +83,19 @@ class TrainingFileSystem(pulumi.ComponentResource):
         self, name: str, spec: TrainingFileSystemSpec, args: TrainingFileSystemArgs
     ) -> aws.fsx.LustreFileSystem:
         kept = spec.placed.retained
+        is_newer = spec.deployment_type == PERSISTENT_2
         return aws.fsx.LustreFileSystem(
             name,
             subnet_ids=_subnet(args, spec.zone),
             security_group_ids=[args["security_group_id"]],
-            deployment_type="PERSISTENT_2",
+            deployment_type=spec.deployment_type.upper().replace("-", "_"),
             storage_type="SSD",
             storage_capacity=spec.capacity_gib,
             per_unit_storage_throughput=spec.throughput_mbs_per_tib,
             file_system_type_version="2.15",
-            metadata_configuration={"mode": "AUTOMATIC"},
+            # Only the newer type takes it: docs.aws.amazon.com/fsx/latest/APIReference/
+            # API_CreateFileSystemLustreMetadataConfiguration.html
+            metadata_configuration={"mode": "AUTOMATIC"} if is_newer else None,
             data_compression_type="LZ4",
             kms_key_id=args["data_key_id"],
             automatic_backup_retention_days=7 if kept else 0,

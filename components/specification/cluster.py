@@ -63,7 +63,8 @@ class ClusterArgs(PlacedArgs):
     administrators: NotRequired[list[str]]
     """Principals that administer the cluster: role ARNs, or object ids of Entra groups, with who
     deploys stacks in the cluster among their members. Default: nobody, not even who makes it;
-    whoever manages it in the cloud can let somebody in."""
+    whoever manages it in the cloud can let somebody in. A stack needs one or more, except in the
+    sandbox."""
     viewers: NotRequired[list[str]]
     """Principals that may read, secrets excepted. Default: nobody."""
     kubernetes_version: NotRequired[

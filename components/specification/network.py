@@ -1,6 +1,7 @@
 """Arguments of `Network`."""
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
@@ -49,6 +50,14 @@ NETWORK_WATCHER = TextRule(
     "/providers/Microsoft.Network/networkWatchers/NetworkWatcher_uaenorth",
 )
 
+#: Between a carrier and its customers, and inside organisations that have used up the private
+#: ranges: https://www.rfc-editor.org/rfc/rfc6598#section-7
+_SHARED = ipaddress.IPv4Network("100.64.0.0/10")
+_GROUP = re.compile(r"sg-[0-9a-f]{8,17}")
+#: EC2 takes 60 rules each way in a security group, of which nodes and what comes later need some:
+#: https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
+_MOST_CALLERS = 50
+
 
 @described
 class NetworkArgs(PlacedArgs):
@@ -91,6 +100,11 @@ class NetworkArgs(PlacedArgs):
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
+    api_callers: NotRequired[list[str]]
+    """Who reaches the API of a cluster here by TLS, beside its nodes: private ranges of networks
+    that are joined to this one (``10.20.0.0/16``), or security groups (``sg-…``) of this network
+    and of peered ones in the region; 50 at most. Default: nobody. AWS only: on Azure the private
+    ranges of joined networks reach it already."""
     flow_log_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
     """Days that flow logs are kept."""
 
@@ -109,6 +123,7 @@ class NetworkSpec:
     joined_network_ids: tuple[str, ...]
     network_watcher_id: str | None
     organization_id: str | None
+    api_callers: tuple[str, ...]
     flow_log_days: int
     purpose: str
     session_manager: bool
@@ -134,10 +149,24 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
     if cloud == "azure" and network and network.overlaps(ipaddress.IPv4Network(POD_CIDR)):
         errors.add("cidr", str(network), f"a range apart from {POD_CIDR}, where pods are")
     domains = _domains(checked["egress_domains"] or (), errors)
+    callers = _api_callers(checked["api_callers"] or (), errors)
     days = log_days(cloud, "flow_log_days", checked["flow_log_days"], errors)
     purpose: str = checked["purpose"]
     if cloud == "azure":
         errors.needed(given, ("key_identity_id",), "on Azure")
+        if callers:
+            errors.say(
+                "api_callers",
+                "the private ranges of networks that are joined to this one (peerings, VPN, "
+                "ExpressRoute) reach the API server on Azure already; leave it out, and join the "
+                "callers' network",
+            )
+    elif purpose == SERVING and callers:
+        errors.say(
+            "api_callers",
+            "given with purpose 'serving', where no cluster stands; leave it out, or set purpose "
+            "to 'cluster'",
+        )
     elif purpose == SERVING and domains:
         errors.say(
             "egress_domains",
@@ -171,6 +200,7 @@ def check(cloud: str, name: str, args: NetworkArgs) -> NetworkSpec:
         joined_network_ids=joined,
         network_watcher_id=checked["network_watcher_id"],
         organization_id=checked["organization_id"],
+        api_callers=callers,
         flow_log_days=days,
         purpose=purpose,
         session_manager=checked["session_manager"],
@@ -189,6 +219,37 @@ def _cidr(value: object, errors: ArgumentErrors) -> ipaddress.IPv4Network | None
         errors.add("cidr", value, allowed + ", inside 10/8, 172.16/12 or 192.168/16")
         return None
     return network
+
+
+def _api_callers(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
+    found: list[str] = []
+    allowed = (
+        f"a range inside {', '.join(map(str, (*PRIVATE, _SHARED)))}, or a security group's id, "
+        "such as sg-0123456789abcdef0"
+    )
+    for position, given in enumerate(errors.texts("api_callers", value)):
+        at = f"api_callers[{position}]"
+        caller = given
+        if not _GROUP.fullmatch(given):
+            try:
+                network = ipaddress.IPv4Network(given)
+            except ValueError as error:
+                errors.add(at, given, allowed, str(error))
+                continue
+            if not any(network.subnet_of(inside) for inside in (*PRIVATE, _SHARED)):
+                errors.add(at, given, allowed, "nothing public reaches a cluster's API")
+                continue
+            caller = str(network)
+        if caller in found:
+            errors.add(at, given, "each only once", "leave out the second")
+        else:
+            found.append(caller)
+    if len(found) > _MOST_CALLERS:
+        errors.add(
+            "api_callers", len(found), f"{_MOST_CALLERS} at most",
+            "write several ranges as one that holds them",
+        )  # fmt: skip
+    return tuple(found)
 
 
 def _domains(value: object, errors: ArgumentErrors) -> tuple[str, ...]:

@@ -23,9 +23,20 @@ NETAPP = "netapp"
 SERVICES = ByCloud.of({"aws": (LUSTRE,), "azure": (NETAPP, LUSTRE)})
 #: What the catalogue calls them.
 _AZURE_SERVICES = {NETAPP: "Azure NetApp Files", LUSTRE: "Azure Managed Lustre"}
+PERSISTENT_1 = "persistent-1"
+PERSISTENT_2 = "persistent-2"
+DEPLOYMENT_TYPES = OneOf((PERSISTENT_1, PERSISTENT_2))
 #: MB/s for each TiB of SSD: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html;
 #: https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal
-THROUGHPUTS = ByCloud.of({"aws": (125, 250, 500, 1000), "azure": (125, 250, 500)})
+_FSX_THROUGHPUTS = {PERSISTENT_1: (50, 100, 200), PERSISTENT_2: (125, 250, 500, 1000)}
+THROUGHPUTS = ByCloud.of(
+    {
+        "aws": sorted(each for found in _FSX_THROUGHPUTS.values() for each in found),
+        "azure": (125, 250, 500),
+    }
+)
+#: Where nobody says: what the older type has next to the newer's default.
+_PERSISTENT_1_THROUGHPUT = 200
 #: The smallest that a service has, and a pebibyte.
 CAPACITY_GIB = Between(1024, 1_048_576)
 #: What FSx for Lustre takes, and the least that a capacity pool of NetApp makes sense with.
@@ -66,8 +77,14 @@ class TrainingFileSystemArgs(PlacedArgs):
     capacity_gib: NotRequired[Annotated[int, CAPACITY_GIB]]
     """Size of the fast file system in GiB. Default: the smallest: 1200 (FSx for Lustre), 2048
     (NetApp), and on Azure Managed Lustre 16384, 8192 or 4096 by throughput."""
+    deployment_type: NotRequired[Annotated[str, DEPLOYMENT_TYPES, Default(PERSISTENT_2)]]
+    """Generation of FSx for Lustre. AWS sells ``persistent-2`` in some regions only and lists
+    ``me-central-1`` nowhere that could be read: ask before, and take ``persistent-1`` where it
+    isn't sold, which is wherever FSx for Lustre is. A change makes a new, empty file system. AWS
+    only."""
     throughput_mbs_per_tib: NotRequired[Annotated[int, THROUGHPUTS, Default(250)]]
-    """Throughput in MB/s for each TiB. Lustre only."""
+    """Throughput in MB/s for each TiB: 125, 250, 500 or, on AWS, 1000; with ``persistent-1`` 50,
+    100 or 200, which is the default there. Lustre only."""
     homes: NotRequired[Annotated[bool, Default(value=True)]]
     """Shared homes beside the fast file system (EFS; Azure Files premium)."""
     homes_gib: NotRequired[Annotated[int, HOMES_GIB, Default(256)]]
@@ -82,6 +99,8 @@ class TrainingFileSystemSpec:
     zone: str
     zones: tuple[str, ...]
     service: str
+    deployment_type: str
+    """Of FSx; not used on Azure."""
     capacity_gib: int
     throughput_mbs_per_tib: int
     """Of Lustre; not used by NetApp."""
@@ -109,7 +128,15 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
     service: str = checked["service"] or (LUSTRE if cloud == "aws" else NETAPP)
     if placed and cloud == "azure" and service in _AZURE_SERVICES:
         _offered(placed, service, errors)
+    kind: str = checked["deployment_type"]
     throughput: int = checked["throughput_mbs_per_tib"]
+    if cloud == "aws":
+        throughput = _fsx_throughput(kind, throughput, given, errors)
+    elif given.get("deployment_type") is not None:
+        errors.say(
+            "deployment_type",
+            f"given {kind!r}; only FSx for Lustre has it: leave it out on Azure",
+        )
     if service == NETAPP and given.get("throughput_mbs_per_tib") is not None:
         errors.say(
             "throughput_mbs_per_tib",
@@ -129,6 +156,7 @@ def check(cloud: str, name: str, args: TrainingFileSystemArgs) -> TrainingFileSy
         zone=zone,
         zones=zones,
         service=service,
+        deployment_type=kind,
         capacity_gib=capacity,
         throughput_mbs_per_tib=throughput,
         homes=homes,
@@ -148,6 +176,21 @@ def _offered(placed: Placed, service: str, errors: ArgumentErrors) -> None:
             f"{found.name} in {placed.region}: {found}; take {other[0]!r}, or ask Microsoft and "
             "have the catalogue changed",
         )
+
+
+def _fsx_throughput(
+    kind: str, throughput: int, given: Mapping[str, Any], errors: ArgumentErrors
+) -> int:
+    """The throughput, which each deployment type has its own of."""
+    allowed = _FSX_THROUGHPUTS.get(kind, ())
+    if given.get("throughput_mbs_per_tib") is None:
+        return _PERSISTENT_1_THROUGHPUT if kind == PERSISTENT_1 else throughput
+    # What neither has was refused already.
+    if throughput in THROUGHPUTS.on("aws").values and throughput not in allowed:
+        errors.add(
+            "throughput_mbs_per_tib", throughput, OneOf(allowed), f"on deployment_type {kind!r}"
+        )
+    return throughput
 
 
 def _zone(placed: Placed, value: object, zones: tuple[str, ...], errors: ArgumentErrors) -> str:

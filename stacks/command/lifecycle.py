@@ -27,6 +27,7 @@ from falaj.stacks.command import (
 )
 from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
 from falaj.stacks.command.console import confirmed, is_terminal, say, step
+from falaj.stacks.command.hints import hints
 from falaj.stacks.command.judged import judged
 from falaj.stacks.command.operation import Outcome, label_of_urn
 from falaj.stacks.command.project import StackFile
@@ -539,6 +540,8 @@ def not_finished(call: Call, verb: str, outcome: operation.Outcome) -> int:
         say(f"run it again to go on from here: {call.again(verb)}")
         return INTERRUPTED
     done = f"; {kept} before that, which is kept" if outcome.made else ""
+    for hint in hints(outcome.printed):
+        say(hint)
     say(
         f"not finished (exit {outcome.status}){done}\n"
         f"put right what is named above, then run: {call.again(verb)}"

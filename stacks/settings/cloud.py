@@ -482,6 +482,22 @@ def check_ground(settings: CloudSettings, root: Path) -> list[Finding]:
     return [Finding((key,), message, tuple(actions))]
 
 
+def check_callers(settings: CloudSettings, root: Path) -> list[Finding]:
+    """Who reaches a cluster's API is said where its network is made."""
+    del root
+    if not isinstance(settings, OnFoundation) or settings.foundation is None:
+        return []
+    callers = settings.network.model_dump()["api_callers"]
+    if not callers:
+        return []
+    path = ("network", "apiCallers")
+    message = (
+        f"given {format_value(callers)}, but the network is of stack {settings.foundation}; write "
+        "it there, and bring that stack up"
+    )
+    return [Finding(path, message, (Drop(path),))]
+
+
 def check_policies(settings: CloudSettings, root: Path) -> list[Finding]:
     """What the packs would refuse is refused before the engine starts them."""
     found: list[Finding] = []
@@ -594,5 +610,6 @@ def _carries(sibling: Sibling, *, in_cluster: bool) -> bool:
 
 
 CHECKS: Final = (
-    *(check_places, check_access, check_ground, check_policies, check_package, check_names),
+    *(check_places, check_access, check_ground, check_callers, check_policies, check_package),
+    check_names,
 )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from falaj.components.catalogue.settling import SETTLING_VARIABLE
 from falaj.engine.install import Engine
 from falaj.engine.launch import additions
 from falaj.sandbox import activation, faults
@@ -86,6 +89,18 @@ name = "arn:aws:sns:me-central-1:000000000000:old"
 options = pulumi.ResourceOptions(import_=name, ignore_changes=["tags"])
 aws.sns.Topic("old", name="old", opts=options)
 aws.sns.Topic.get("same", name)
+"""
+
+
+SETTLES = """
+import pulumi
+import pulumi_aws as aws
+from falaj.components.aws._settling import settling
+
+config = pulumi.Config()
+options = pulumi.ResourceOptions(hooks=settling("one"))
+one = aws.sns.Topic("one", display_name=config.get("shown"), opts=options)
+aws.sns.Topic("two", display_name=one.name)
 """
 
 
@@ -235,3 +250,25 @@ def test_existing_resource_is_imported_and_state_of_another_cloud_refused(
         refused = project.run(command, "--yes", "--skip-preview", "-s", "dev", code=None)
         assert "was not made in the sandbox" in refused
     assert [made.urn.split("::")[-1] for made in store(project).all()] == ["old"]
+
+
+def test_what_was_granted_settles_before_what_asks_for_it(project: Project) -> None:
+    assert project.env[SETTLING_VARIABLE] == "0"
+    project.program(SETTLES)
+    project.run("preview", "-s", "dev")
+    project.env[SETTLING_VARIABLE] = "2"
+    said = "waiting 2 s until one holds"
+    assert said not in project.run("preview", "-s", "dev")
+    began = time.monotonic()
+    assert said in up(project)
+    assert time.monotonic() - began > 2
+    made = state(project)
+    assert _seconds(made["two"]) - _seconds(made["one"]) >= 1
+    assert said not in up(project)
+    project.config(shown="other")
+    assert said in up(project)
+    project.run("destroy", "--yes", "--skip-preview", "-s", "dev")
+
+
+def _seconds(resource: dict[str, Any]) -> float:
+    return datetime.fromisoformat(resource["created"].replace("Z", "+00:00")).timestamp()

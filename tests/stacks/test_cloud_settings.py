@@ -161,9 +161,50 @@ def test_shipped_stacks_are_valid_for_the_sandbox_only_where_they_must(path: Pat
     assert isinstance(found, CloudSettings)
     check_sandbox_guard(found, sandboxed=True)
     degraded = "me-central-1" in found.places[0]
-    if degraded or isinstance(found, SmbSettings):
+    if degraded or isinstance(found, SmbSettings | ClusterSettings):
         with pytest.raises(SettingsError, match="allowed: "):
             check_sandbox_guard(found, sandboxed=False)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "said", "administrator"),
+    [
+        ("aws", r"on aws, ARNs of roles or users", "arn:aws:iam::000000000000:role/platform"),
+        ("azure", r"on azure, object ids of Entra", "00000000-0000-0000-0000-00000000a1b2"),
+    ],
+)
+def test_a_cluster_that_nobody_administers_is_for_the_sandbox_alone(
+    cloud: str, said: str, administrator: str
+) -> None:
+    values: dict[str, Any] = {
+        **FOUNDATION,
+        "falaj:blueprint": "cluster",
+        "falaj:platform": cloud,
+        "falaj:region": "me-central-1" if cloud == "aws" else "uaenorth",
+        "falaj:cpuPools": {"cpu": {"system": True}},
+    }
+    if cloud == "aws":
+        accepted = {"region": "me-central-1", "asOf": "2026-04-30", "for": "deployment"}
+        values["falaj:acknowledgeDegraded"] = accepted
+    for cluster in ({}, {"administrators": []}, {"viewers": [administrator]}):
+        found = validate({**values, "falaj:cluster": cluster}, ROOT, stack="shop")
+        assert isinstance(found, ClusterSettings)
+        check_sandbox_guard(found, sandboxed=True)
+        with pytest.raises(SettingsError, match=f"falaj:cluster.administrators: missing.*{said}"):
+            check_sandbox_guard(found, sandboxed=False)
+    named = {**values, "falaj:cluster": {"administrators": [administrator]}}
+    found = validate(named, ROOT, stack="shop")
+    assert isinstance(found, ClusterSettings)
+    check_sandbox_guard(found, sandboxed=False)
+
+
+def test_who_calls_the_api_is_said_by_the_stack_of_the_network() -> None:
+    path = next(each for each in SHIPPED if each.name == "Pulumi.aws-cluster.yaml")
+    values = yaml.safe_load(path.read_text("utf-8"))["config"]
+    values["falaj:network"] = {"apiCallers": ["10.20.0.0/16"]}
+    said = r"network\.apiCallers: given .*is of stack aws-foundation; write it there"
+    with pytest.raises(SettingsError, match=said):
+        validate(values, ROOT, stack="aws-cluster")
 
 
 def test_a_stack_of_each_kind_is_shipped_for_each_platform() -> None:

@@ -293,6 +293,7 @@ REFUSED_OF_A_FOUNDATION = {
     "falaj:audit.detectorId": "of AWS",
     "falaj:identity.sessionMinutes": "of AWS",
     "falaj:registry.keepImages": "of AWS",
+    "falaj:network.apiCallers": "of AWS",
     "falaj:storage.allowedRegions": "the two of one cloud, which the schema doesn't tell apart",
 }
 

@@ -10,6 +10,7 @@ from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.bill_of_materials import Chart, charts
+from falaj.components.specification.called_ports import CALLED_PORTS
 
 COMPONENT: Final = "platform"
 PRIORITY_CLASS: Final = "falaj-platform"
@@ -60,7 +61,8 @@ class Traffic:
     api_server: bool = True
     """May call the API server."""
     webhooks: tuple[int, ...] = ()
-    """Ports that the API server calls."""
+    """Ports that the API server calls, of `called_ports.CALLED_PORTS`: clouds' networks let these
+    in and no others."""
     scrapes: tuple[int, ...] = ()
     """Ports that Prometheus reads."""
     endpoints: bool = False
@@ -69,6 +71,16 @@ class Traffic:
     """Namespaces that may call it, with the ports."""
     calls: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Namespaces that it may call, with the ports; ``*`` is every namespace of the cluster."""
+
+    def __post_init__(self) -> None:
+        """Refuse a port that clouds' networks drop. Raises ValueError."""
+        for port in self.webhooks:
+            if port not in CALLED_PORTS:
+                raise ValueError(
+                    f"webhooks: given {port}, which networks of clouds drop; allowed: "
+                    f"{', '.join(map(str, CALLED_PORTS))}; add it to CALLED_PORTS of "
+                    "components/specification/called_ports.py with what it is for"
+                )
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import KUBELET
 
 _NAMESPACE: Final = "cert-manager"
 _API: Final = "cert-manager.io/v1"
@@ -151,7 +152,7 @@ CERT_MANAGER: Final = Addon(
         "cert-manager-acmesolver",
     ),
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(10250,), scrapes=(9402,))},
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(KUBELET,), scrapes=(9402,))},
     scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/instance": "cert-manager"}, "http-metrics"),),
     after=_issuers,
 )

@@ -21,6 +21,7 @@ from falaj.components.kubernetes.addons.addon import (
 )
 from falaj.components.kubernetes.addons.cert_manager import certificate
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
+from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
 
 _NAMESPACE: Final = "envoy-gateway-system"
 _CONTROLLER: Final = "gateway.envoyproxy.io/gatewayclass-controller"
@@ -99,7 +100,7 @@ ENVOY_GATEWAY: Final = Addon(
     values=_values,
     traffic=lambda spec: {
         _NAMESPACE: Traffic(
-            webhooks=(9443,),
+            webhooks=(CONTROLLER_WEBHOOKS,),
             scrapes=(19001,),
             # Services that answer to the gateway; what callers reach it is each gateway's own.
             calls={"duty:serving": (8080, 8443, 15008)},

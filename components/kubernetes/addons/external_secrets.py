@@ -21,6 +21,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import KUBELET
 
 _NAMESPACE: Final = "external-secrets"
 _ACCOUNT: Final = "external-secrets"
@@ -196,7 +197,9 @@ EXTERNAL_SECRETS: Final = Addon(
     check=_check,
     images=lambda spec: ("external-secrets",),
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(10250,), scrapes=(8080,), endpoints=True)},
+    traffic=lambda spec: {
+        _NAMESPACE: Traffic(webhooks=(KUBELET,), scrapes=(8080,), endpoints=True)
+    },
     scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/instance": "external-secrets"}, "metrics"),),
     after=_store,
     follows=("cert-manager",),

@@ -22,6 +22,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import ISTIOD
 
 _NAMESPACE: Final = "istio-system"
 _NODES: Final = "istio-nodes"
@@ -113,7 +114,7 @@ ISTIO: Final = Addon(
     values=_values,
     traffic=lambda spec: {
         _NAMESPACE: Traffic(
-            webhooks=(15017,), scrapes=(15014,), callers={_NODES: (15012,), "*": (15012,)}
+            webhooks=(ISTIOD,), scrapes=(15014,), callers={_NODES: (15012,), "*": (15012,)}
         ),
         # Tunnels start and end in the pods' own network namespaces.
         _NODES: Traffic(scrapes=(15020, 15014), calls={_NAMESPACE: (15012,)}),

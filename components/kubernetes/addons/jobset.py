@@ -18,6 +18,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
 
 _NAMESPACE: Final = "jobset-system"
 
@@ -56,7 +57,7 @@ JOBSET: Final = Addon(
     options=JobSetOptions,
     images=lambda spec: ("jobset",),
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,), scrapes=(8443,))},
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS,), scrapes=(8443,))},
     scrapes=(
         Scrape(
             _NAMESPACE,

@@ -19,6 +19,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS, KEDA_METRICS
 
 _NAMESPACE: Final = "keda"
 
@@ -78,7 +79,7 @@ KEDA: Final = Addon(
     values=_values,
     traffic=lambda spec: {
         _NAMESPACE: Traffic(
-            webhooks=(6443, 9443),
+            webhooks=(KEDA_METRICS, CONTROLLER_WEBHOOKS),
             scrapes=(8080,),
             calls={MONITORING: (9090,)} if spec.has("monitoring") else {},
         )

@@ -17,6 +17,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
 
 _NAMESPACE: Final = "kserve"
 
@@ -97,7 +98,7 @@ KSERVE: Final = Addon(
         "kube-rbac-proxy",
     ),
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,))},
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS,))},
     needs=("cert-manager", "envoy-gateway"),
     follows=("keda",),
 )

@@ -26,6 +26,7 @@ from falaj.components.kubernetes.addons.addon import (
     resources,
 )
 from falaj.components.kubernetes.gpu_queues.queues import transformations
+from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS, KUEUE_VISIBILITY
 
 _NAMESPACE: Final = "kueue-system"
 #: What users run. JobSet and Trainer wait for their definitions where those come later.
@@ -37,6 +38,7 @@ FRAMEWORKS: Final = (
     "deployment",
     "statefulset",
 )
+
 #: Beta gates, on by default, that the platform relies on: named so that an upgrade which turns
 #: one off is seen (pkg/features/kube_features.go at v0.19.2).
 GATES: Final = (
@@ -196,7 +198,9 @@ KUEUE: Final = Addon(
     check=_check,
     images=lambda spec: ("kueue",),
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443, 8082), scrapes=(8443,))},
+    traffic=lambda spec: {
+        _NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS, KUEUE_VISIBILITY), scrapes=(8443,))
+    },
     scrapes=(
         Scrape(
             _NAMESPACE,

@@ -43,6 +43,7 @@ from falaj.components.kubernetes.addons.external_secrets import generated_secret
 from falaj.components.kubernetes.addons.gpu_metrics import WINDOW_MINUTES
 from falaj.components.kubernetes.addons.receivers import ReceiverOptions
 from falaj.components.kubernetes.addons.velero import recovery_point_hours, rehearsed_within_days
+from falaj.components.specification.called_ports import KUBELET
 
 _SOURCE: Final = {"type": "prometheus", "uid": "prometheus"}
 _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 24
@@ -436,7 +437,7 @@ def _traffic(_: PlatformSpec) -> dict[str, Traffic]:
              HBONE)  # fmt: skip
     return {
         MONITORING: Traffic(
-            webhooks=(10250,),
+            webhooks=(KUBELET,),
             callers={"keda": (9090,), "opencost": (9090,)},
             # Prometheus reads every namespace of the cluster, on the ports that metrics are on.
             calls={"*": reads},

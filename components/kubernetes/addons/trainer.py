@@ -17,6 +17,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
 
 _NAMESPACE: Final = "kubeflow-system"
 RUNTIME: Final = "falaj-torch"
@@ -126,7 +127,7 @@ TRAINER: Final = Addon(
     options=TrainerOptions,
     images=lambda spec: ("trainer", "falaj-training"),
     values=_values,
-    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(9443,), scrapes=(8443,))},
+    traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS,), scrapes=(8443,))},
     after=lambda spec: [_budget(spec), _runtime(spec)],
     needs=("jobset",),
 )

@@ -53,6 +53,13 @@ def made(deploy: Any, placed: dict[str, Any]) -> Any:
     return deploy(trail({**placed, "alert_emails": emails}))
 
 
+def test_the_trails_role_compares_nothing_that_cloudtrail_may_not_say(made: Any) -> None:
+    role = made.one("aws:iam/role:Role", "audit-logs")
+    (statement,) = json.loads(role.inputs["assumeRolePolicy"])["Statement"]
+    assert statement["Principal"] == {"Service": ["cloudtrail.amazonaws.com"]}
+    assert "Condition" not in statement
+
+
 def test_the_trail_is_sealed_and_here(made: Any) -> None:
     found = made.one("aws:cloudtrail/trail:Trail")
     key = made.one("aws:kms/key:Key", "keys-logs").outputs["arn"]

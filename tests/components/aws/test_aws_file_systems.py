@@ -68,6 +68,19 @@ def test_lustre_is_in_one_zone_under_the_key(made: Any) -> None:
     assert "@tcp:/" in made.returned["mount_address"]
 
 
+@pytest.mark.parametrize(("given", "expected"), [(None, 200), (50, 50), (100, 100)])
+def test_the_older_type_has_its_own_throughput_and_no_metadata_mode(
+    deploy: Any, placed: dict[str, Any], given: int | None, expected: int
+) -> None:
+    args = {**placed, "homes": False, "deployment_type": "persistent-1"}
+    made = deploy(files(args | ({"throughput_mbs_per_tib": given} if given else {})))
+    lustre = made.one("aws:fsx/lustreFileSystem:LustreFileSystem").inputs
+    assert lustre["deploymentType"] == "PERSISTENT_1"
+    assert lustre["perUnitStorageThroughput"] == expected
+    assert "metadataConfiguration" not in lustre
+    assert lustre["fileSystemTypeVersion"] == "2.15"
+
+
 def test_homes_are_in_every_zone_and_admit_tls_only(made: Any) -> None:
     homes = made.one("aws:efs/fileSystem:FileSystem")
     assert homes.inputs["encrypted"] is True

@@ -118,6 +118,26 @@ def test_the_boundary_keeps_the_audit_bucket_and_the_duties(made: Any) -> None:
     assert own == made.returned["boundary_id"]
 
 
+def test_the_provisioner_hands_the_key_of_secrets_to_clusters(
+    deploy: Any, placed: dict[str, Any]
+) -> None:
+    keys = {
+        each: f"arn:aws:kms:me-central-1:000000000000:key/{each}"
+        for each in ("cluster", "data", "disks", "registry", "state")
+    }
+    made = deploy(people({**placed, "key_ids": keys}))
+    statements = made.statements("people-provisioner", "aws:iam/rolePolicy:RolePolicy")
+    assert statements["HandKeyToClusters"] == {
+        "Sid": "HandKeyToClusters",
+        "Effect": "Allow",
+        "Action": ["kms:CreateGrant", "kms:DescribeKey", "kms:ListGrants"],
+        "Resource": [keys["cluster"]],
+    }
+    services = statements["HandKeysToServices"]
+    assert services["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    assert keys["cluster"] not in services["Resource"]
+
+
 def pods(args: dict[str, Any]) -> Any:
     """Builds a pod identity in a cluster."""
 

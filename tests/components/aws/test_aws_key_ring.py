@@ -99,6 +99,25 @@ def test_chosen_values_are_taken(deploy: Any, placed: dict[str, Any]) -> None:
     assert made.returned["disk_encryption_id"] == ""
 
 
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_key_is_handed_to_services_only_but_to_clusters_by_whoever_makes_them(
+    deploy: Any, placed: dict[str, Any], purpose: str
+) -> None:
+    made = deploy(lambda opts: KeyRing("keys", {**placed, "administrators": [ADMIN]}, opts))
+    statements = made.statements(f"keys-{purpose}", "aws:kms/key:Key")
+    if purpose == "state":
+        assert "GrantToServices" not in statements
+        return
+    granted = statements["GrantToServices"]
+    assert granted["Action"] == ["kms:CreateGrant", "kms:ListGrants"]
+    assert granted["Condition"]["StringEquals"]["kms:CallerAccount"] == "000000000000"
+    # A condition on what a request doesn't have never holds, and EKS's doesn't have it.
+    assert ("Bool" in granted["Condition"]) == (purpose != "cluster")
+    if purpose == "cluster":
+        assert "kms:DescribeKey" in statements["Use"]["Action"]
+        assert statements["Use"]["Condition"] == granted["Condition"]
+
+
 def test_disks_are_encrypted_for_whoever_starts_machines(
     deploy: Any, placed: dict[str, Any]
 ) -> None:

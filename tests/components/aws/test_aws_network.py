@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from typing import Any
 
@@ -95,6 +96,56 @@ def test_rules_name_groups_and_prefix_lists_only(core: Any) -> None:
             assert other == rule.inputs["securityGroupId"] == groups["nodes"]
         else:
             assert not any(first <= port <= last for port in (22, 3389))
+
+
+def test_named_networks_and_groups_reach_the_api(deploy: Any, placed: dict[str, Any]) -> None:
+    callers = ["10.20.0.0/16", "100.64.8.0/24", "sg-0123456789abcdef0"]
+
+    def build(opts: pulumi.ResourceOptions, keys: dict[str, Any]) -> Network:
+        args = {**placed, "log_key_id": keys["logs"], "api_callers": callers}
+        return Network("core", args, opts)
+
+    made = deploy(build)
+    own = made.returned["security_group_ids"]
+    rules = [
+        each.inputs
+        for each in made.of_type("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
+        if "cidrIpv4" in each.inputs or each.inputs["referencedSecurityGroupId"] in callers
+    ]
+    assert len(rules) == len(callers)
+    found = [each.get("cidrIpv4") or each["referencedSecurityGroupId"] for each in rules]
+    assert sorted(found) == sorted(callers)
+    for each in rules:
+        assert each["securityGroupId"] == own["control-plane"]
+        assert (each["ipProtocol"], each["fromPort"], each["toPort"]) == ("tcp", 443, 443)
+
+
+@pytest.mark.parametrize(
+    ("callers", "said"),
+    [
+        (["0.0.0.0/0"], r"api_callers\[0\]: given '0.0.0.0/0'; allowed: .*nothing public"),
+        (["10.1.0.0/16", "8.8.8.0/24"], r"api_callers\[1\]: .*nothing public"),
+        (["10.0.0.0/7"], "nothing public"),
+        (["172.0.0.0/8"], "nothing public"),
+        (["10.20.0.1/16"], "has host bits set"),
+        (["::/0"], "or a security group's id"),
+        (["sg-nodes"], "such as sg-0123456789abcdef0"),
+        (["10.20.0.0/16", "10.20.0.0/16"], "each only once"),
+        ([f"10.{number}.0.0/16" for number in range(51)], "50 at most"),
+    ],
+)
+def test_who_may_not_call_the_api(
+    deploy: Any, placed: dict[str, Any], callers: list[str], said: str
+) -> None:
+    args = {**placed, "log_key_id": "k", "api_callers": callers}
+    with pytest.raises(pulumi.InputPropertiesError, match=said):
+        deploy(lambda opts: Network("core", args, opts))
+
+
+def test_nobody_calls_an_api_where_no_cluster_stands(placed: dict[str, Any]) -> None:
+    args = {**placed, "log_key_id": "k", "purpose": "serving", "api_callers": ["10.20.0.0/16"]}
+    with pytest.raises(pulumi.InputPropertiesError, match="'serving', where no cluster stands"):
+        Network("core", args)  # pyright: ignore[reportArgumentType]
 
 
 def test_every_flow_is_allowed_on_both_sides(core: Any) -> None:
@@ -219,6 +270,9 @@ def test_all_traffic_is_logged_under_the_key(deploy: Any, args: dict[str, Any]) 
         "arn:aws:logs:me-central-1:000000000000:log-group:*"
     ]
     assert writes["WriteOwnGroup"]["Resource"] == [f"{group.outputs['arn']}:*"]
+    trust = made.one("aws:iam/role:Role", "core-logs").inputs["assumeRolePolicy"]
+    (statement,) = json.loads(trust)["Statement"]
+    assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": "000000000000"}}
 
 
 def test_logs_are_kept_in_production_only(deploy: Any, args: dict[str, Any]) -> None:

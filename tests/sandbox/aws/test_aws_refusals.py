@@ -10,8 +10,9 @@ import pytest
 
 from falaj.sandbox.clouds.aws import MODEL
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.errors import SandboxError
 from falaj.wire import UNKNOWN
-from tests.sandbox.aws.plausible import REGION, inputs_of, token_of
+from tests.sandbox.aws.plausible import REGION, build, cloud, inputs_of, token_of
 
 LONG = "x" * 600
 TRUST = json.dumps(
@@ -293,3 +294,15 @@ def _known(value: Any) -> Any:
 
 def _plain(path: str) -> str:
     return path.replace("[", ".").replace("]", "")
+
+
+def test_only_the_newer_lustre_has_a_metadata_mode() -> None:
+    sandbox = cloud()
+    made = build(sandbox, "key", "vpc", "a", "group")
+    inputs = {**inputs_of("lustre", made), "metadataConfiguration": {"mode": "AUTOMATIC"}}
+    sandbox.create(token_of("lustre"), "newer", inputs)
+    older = {**inputs, "deploymentType": "PERSISTENT_1", "perUnitStorageThroughput": 200}
+    with pytest.raises(SandboxError, match="metadataConfiguration: only PERSISTENT_2 takes it"):
+        sandbox.create(token_of("lustre"), "older", older)
+    del older["metadataConfiguration"]
+    sandbox.create(token_of("lustre"), "older", older)

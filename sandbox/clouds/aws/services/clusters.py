@@ -8,10 +8,11 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import json_text, statements
+from falaj.sandbox.clouds.aws.key_policies import Caller, Need, deployer, usable
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import arn_of, hexdigits, letters, marked, uuid
 from falaj.sandbox.clouds.aws.regions import cidr, dns_suffix, region_of, sold, sold_in_subnets
-from falaj.sandbox.clouds.aws.services.compute import launch_templates
+from falaj.sandbox.clouds.aws.services.compute import disks_of_groups, launch_templates
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import (
     Crosscheck,
@@ -202,6 +203,16 @@ def _namespaces(inputs: Inputs) -> Iterator[Problem]:
         yield Problem("accessScope.namespaces", "is missing; a scope of namespaces names them")
 
 
+def _maker(resource: Resource) -> Caller:
+    """Whoever makes a cluster, in whose name EKS makes its grant on the key of secrets.
+
+    The condition isn't supported there, and conditions on what is missing never hold:
+    https://docs.aws.amazon.com/eks/latest/userguide/enable-kms.html
+    """
+    del resource
+    return deployer({"kms:GrantIsForAWSResource": None})
+
+
 _SINGLE: Final = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
 _POD_IDENTITY: Final = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 
@@ -293,6 +304,16 @@ KINDS: Final[AwsKinds] = {
         ),
         crosschecks=(
             _two_zones, trusts("roleArn", "eks.amazonaws.com", "cluster's role"),
+            usable(
+                "encryptionConfig.provider.keyArn",
+                _maker,
+                Need(
+                    ("kms:CreateGrant", "kms:DescribeKey"),
+                    "EKS answers InvalidParameterException: Access denied to KMS key; allow both "
+                    "to the account's principals without kms:GrantIsForAWSResource, which is "
+                    "missing when EKS makes its grant",
+                ),
+            ),
         ),
         unique=("name",),
         computed=_cluster,
@@ -401,6 +422,7 @@ KINDS: Final[AwsKinds] = {
             Reference("launchTemplate.name", (t.LAUNCH_TEMPLATE,), by=("name",), holds=False),
         ),
         crosschecks=(
+            disks_of_groups("launchTemplate"),
             _template_conflicts, _sold_in_zones,
             trusts("nodeRoleArn", "ec2.amazonaws.com", "nodes' role"),
         ),

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
+from falaj.sandbox.clouds.aws.key_policies import Caller, Need, keys_at, unusable
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, marked
 from falaj.sandbox.clouds.aws.regions import sold, sold_in_subnets, zone
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import (
+    Crosscheck,
     Reference,
     at_most,
     between,
@@ -218,6 +220,47 @@ def _no_rollback(resource: Resource) -> Iterator[Problem]:
                 )
 
 
+def disks_of_groups(*paths: str) -> Crosscheck:
+    """The role of scaling groups may use the keys of disks that a launch template names.
+
+    It gets the right from the key's policy alone, by its own ARN:
+    https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html
+    and, of node groups, https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html
+    """
+
+    def check(resource: Resource) -> Iterator[Problem]:
+        role = resource.string("serviceLinkedRoleArn") or arn_of(
+            resource,
+            "iam",
+            "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+            regional=False,
+        )
+        who = Caller(
+            role,
+            arn=role,
+            context={
+                "aws:PrincipalArn": role,
+                "aws:PrincipalAccount": ACCOUNT,
+                "kms:CallerAccount": ACCOUNT,
+                "kms:GrantIsForAWSResource": "true",
+            },
+        )
+        for path in paths:
+            for made in launch_templates(resource, path, resource.world):
+                template = Resource.of(made, resource.world)
+                for _, key in keys_at(template, "blockDeviceMappings[].ebs.kmsKeyId"):
+                    yield from unusable(path, key, resource.world, who, _DISK_USE)
+
+    return check
+
+
+_DISK_USE: Final = Need(
+    ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext"),
+    "machines end with Client.InternalError at their launch; allow that role kms:Encrypt, "
+    "kms:Decrypt, kms:ReEncrypt*, kms:GenerateDataKey*, kms:DescribeKey and kms:CreateGrant",
+)
+
+
 def _tagged_group(resource: Resource) -> Iterator[Problem]:
     """The group exists: made by a program, or by EKS for a node group."""
     name = resource.string("autoscalingGroupName")
@@ -341,7 +384,10 @@ KINDS: Final[AwsKinds] = {
             ),
             Reference("placementGroup", (t.PLACEMENT_GROUP,), by=("name",)),
         ),
-        crosschecks=(_template_sold, _no_rollback),
+        crosschecks=(
+            _template_sold, _no_rollback,
+            disks_of_groups("launchTemplate", _SPECIFICATION),
+        ),
         unique=("name",),
         computed=_group,
         defaults={"healthCheckGracePeriod": 300, "defaultCooldown": 300},

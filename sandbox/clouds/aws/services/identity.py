@@ -9,6 +9,7 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import IDENTITY, RESOURCE, TRUST, policy
+from falaj.sandbox.clouds.aws.key_policies import KEY_POLICY, not_locked_out
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, partition, uuid
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
@@ -312,6 +313,7 @@ KINDS: Final[AwsKinds] = {
                   "xksKeyId"),
         rules=(
             policy("policy", RESOURCE, longest=32768, sids=False),
+            not_locked_out("policy", unless="bypassPolicyLockoutSafetyCheck"),
             between("deletionWindowInDays", 7, 30, "days"),
             between("rotationPeriodInDays", 90, 2560, "days"),
             sized("description", 0, 8192, "characters"),
@@ -341,10 +343,13 @@ KINDS: Final[AwsKinds] = {
         unique=("name",),
         computed=_alias,
     ),
-    "aws:kms/keyPolicy:KeyPolicy": AwsKind(
+    KEY_POLICY: AwsKind(
         id="{keyId}",
         replaces=("keyId",),
-        rules=(policy("policy", RESOURCE, longest=32768, sids=False),),
+        rules=(
+            policy("policy", RESOURCE, longest=32768, sids=False),
+            not_locked_out("policy", unless="bypassPolicyLockoutSafetyCheck"),
+        ),
         references=(Reference("keyId", (t.KEY,), by=("id", "arn"), holds=False),),
     ),
     "aws:kms/grant:Grant": AwsKind(

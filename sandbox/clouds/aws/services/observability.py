@@ -8,9 +8,10 @@ from typing import Final
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, statements
+from falaj.sandbox.clouds.aws.key_policies import Caller, Need, usable
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
-from falaj.sandbox.clouds.aws.naming import ACCOUNT, uuid
-from falaj.sandbox.clouds.aws.regions import region_of
+from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, uuid
+from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
 from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import (
@@ -62,20 +63,30 @@ def _one_detector(resource: Resource) -> Iterator[Problem]:
             return
 
 
-def _key_lets_logs_use_it(resource: Resource) -> Iterator[Problem]:
-    """CloudWatch Logs checks that the key's policy names it."""
-    arn = resource.string("kmsKeyId")
-    for key in resource.world.find(t.KEY, arn=arn) if arn else ():
-        text = key.outputs.get("policy")
-        wanted = ("logs.amazonaws.com", f"logs.{region_of(resource)}.amazonaws.com")
-        if isinstance(text, str) and text and not any(service in text for service in wanted):
-            yield Problem(
-                "kmsKeyId",
-                f"the policy of the key {key.id} doesn't let "
-                f"logs.{region_of(resource)}.amazonaws.com "
-                "use it; allow it kms:Encrypt*, kms:Decrypt*, kms:ReEncrypt*, "
-                "kms:GenerateDataKey* and kms:Describe*",
-            )
+def _logs(resource: Resource) -> Caller:
+    """CloudWatch Logs, which says for which group it asks.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
+    """
+    region = region_of(resource)
+    context: dict[str, str | None] = {}
+    if resource.string("name"):
+        own = arn_of(resource, "logs", f"log-group:{resource.string('name')}")
+        context["kms:EncryptionContext:aws:logs:arn"] = own
+    hosts = (f"logs.{region}.{dns_suffix(region)}", f"logs.{dns_suffix(region)}")
+    return Caller(hosts[0], services=hosts, context=context)
+
+
+def _trail(resource: Resource) -> Caller:
+    """CloudTrail, which says for which trail it asks.
+
+    https://docs.aws.amazon.com/awscloudtrail/latest/userguide/create-kms-key-policy-for-cloudtrail.html
+    """
+    context: dict[str, str | None] = {"aws:SourceAccount": ACCOUNT}
+    if resource.string("name"):
+        own = arn_of(resource, "cloudtrail", f"trail/{resource.string('name')}")
+        context |= {"aws:SourceArn": own, "kms:EncryptionContext:aws:cloudtrail:arn": own}
+    return Caller("CloudTrail", services=("cloudtrail.amazonaws.com",), context=context)
 
 
 def _events(inputs: Inputs) -> Iterator[Problem]:
@@ -151,6 +162,16 @@ KINDS: Final[AwsKinds] = {
         crosschecks=(
             _bucket_lets_trail_write,
             trusts("cloudWatchLogsRoleArn", "cloudtrail.amazonaws.com", "trail's role"),
+            usable(
+                "kmsKeyId",
+                _trail,
+                Need(
+                    ("kms:GenerateDataKey", "kms:DescribeKey"),
+                    "CloudTrail answers InsufficientEncryptionPolicyException; allow "
+                    "cloudtrail.amazonaws.com kms:GenerateDataKey* and kms:DescribeKey for this "
+                    "trail",
+                ),
+            ),
         ),
         unique=("name",),
         computed=lambda resource: {"homeRegion": region_of(resource), "snsTopicArn": ""},
@@ -169,7 +190,17 @@ KINDS: Final[AwsKinds] = {
             matches("kmsKeyId", r"arn:[^:]+:kms:[^:]+:\d{12}:(key|alias)/.+", "a key's ARN"),
         ),
         references=(relations.key(),),
-        crosschecks=(_key_lets_logs_use_it,),
+        crosschecks=(
+            usable(
+                "kmsKeyId",
+                _logs,
+                Need(
+                    ("kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"),
+                    "allow that service kms:Encrypt*, kms:Decrypt*, kms:ReEncrypt*, "
+                    "kms:GenerateDataKey* and kms:Describe*",
+                ),
+            ),
+        ),
         unique=("name",),
         defaults={"retentionInDays": 0, "logGroupClass": "STANDARD", "skipDestroy": False},
     ),

@@ -14,12 +14,16 @@ from falaj.sandbox.clouds.aws.regions import address, dns_suffix, region_of, zon
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import (
     Reference,
+    all_of,
     between,
     equals,
     exactly_one,
     forbids,
+    given,
     matches,
     not_together,
+    other_than,
+    refused,
     sized,
     when,
 )
@@ -358,6 +362,15 @@ KINDS: Final[AwsKinds] = {
         rules=(
             _capacity,
             _throughput,
+            # "MetadataConfiguration" in "CreateFileSystemLustreConfiguration", FSx API reference.
+            refused(
+                "metadataConfiguration",
+                "only PERSISTENT_2 takes it; leave it out",
+                all_of(
+                    given("metadataConfiguration"),
+                    other_than("deploymentType", "PERSISTENT_2"),
+                ),
+            ),
             between("automaticBackupRetentionDays", 0, 90, "days"),
             matches("weeklyMaintenanceStartTime", r"[1-7]:([01]\d|2[0-3]):[0-5]\d",
                     "day:hour:minute such as 6:02:30"),
