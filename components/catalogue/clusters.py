@@ -222,6 +222,15 @@ STORAGE_DRIVERS: Final[Mapping[str, StorageDriver]] = {
     "fsx.openzfs.csi.aws.com": StorageDriver("kmskeyid", instead=("parentvolumeid",)),
     "pd.csi.storage.gke.io": StorageDriver("disk-encryption-kms-key"),
 }
+#: The managed add-on of EKS that installs each driver of AWS's own:
+#: https://docs.aws.amazon.com/eks/latest/userguide/workloads-add-ons-available-eks.html
+EKS_STORAGE_ADDONS: Final[Mapping[str, str]] = {
+    "ebs.csi.aws.com": "aws-ebs-csi-driver",
+    "efs.csi.aws.com": "aws-efs-csi-driver",
+    "fsx.csi.aws.com": "aws-fsx-csi-driver",
+}
+EKS_SNAPSHOT_ADDON: Final = "snapshot-controller"
+"""The managed add-on of EKS that defines classes of snapshots and makes snapshots."""
 #: Names of keys that the provider owns.
 PROVIDER_KEYS: Final = ("alias/aws/",)
 #: Parameters, in small letters, that name a place, and those that name a kind of copies.
