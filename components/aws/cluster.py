@@ -16,7 +16,11 @@ from falaj.components.aws._cluster_addons import (
 )
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, stateful, token
 from falaj.components.aws._iam import Statement, document, iam_arn, pod_trust
-from falaj.components.catalogue.clusters import EKS_SNAPSHOT_ADDON, EKS_STORAGE_ADDONS
+from falaj.components.catalogue.clusters import (
+    EKS_ADDONS,
+    EKS_SNAPSHOT_ADDON,
+    EKS_STORAGE_ADDONS,
+)
 from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.placed import Placed
@@ -200,12 +204,8 @@ def _after(role: aws.iam.Role, granted: Sequence[pulumi.CustomResource]) -> pulu
 
 #: What has to wait for the first nodes: until there are some, EKS calls these degraded.
 _NEEDS_NODES = ("coredns", EKS_SNAPSHOT_ADDON, *EKS_STORAGE_ADDONS.values())
-_PLAIN = (
-    "kube-proxy",
-    "eks-pod-identity-agent",
-    "eks-node-monitoring-agent",
-    EKS_SNAPSHOT_ADDON,
-)
+#: What takes settings or a role of its own.
+_SET_UP = ("coredns", "vpc-cni", *EKS_STORAGE_ADDONS.values())
 _PATIENCE = pulumi.CustomTimeouts(create="60m", update="60m")
 
 
@@ -289,8 +289,9 @@ def install_addons(
             opts=child(parent),
         )
 
-    for name in _PLAIN:
-        addon(name)
+    for name in EKS_ADDONS:
+        if name not in _SET_UP:
+            addon(name)
     addon("coredns", **resolver_settings(spec, args.get("allowed_domains", ())))
     addon(
         "vpc-cni",

@@ -231,6 +231,16 @@ EKS_STORAGE_ADDONS: Final[Mapping[str, str]] = {
 }
 EKS_SNAPSHOT_ADDON: Final = "snapshot-controller"
 """The managed add-on of EKS that defines classes of snapshots and makes snapshots."""
+EKS_ADDONS: Final = (
+    "vpc-cni",
+    "kube-proxy",
+    "coredns",
+    "eks-pod-identity-agent",
+    "eks-node-monitoring-agent",
+    EKS_SNAPSHOT_ADDON,
+    *EKS_STORAGE_ADDONS.values(),
+)
+"""The managed add-ons of a cluster."""
 #: Names of keys that the provider owns.
 PROVIDER_KEYS: Final = ("alias/aws/",)
 #: Parameters, in small letters, that name a place, and those that name a kind of copies.

@@ -9,9 +9,11 @@ from typing import Literal
 from falaj.components import catalogue
 from falaj.components.catalogue import MachineType
 from falaj.components.specification.arguments import with_defaults
+from falaj.components.specification.cluster import ClusterArgs
 from falaj.components.specification.machine_choice import machine_demand
-from falaj.stacks.settings import CloudSettings
+from falaj.stacks.settings import CloudSettings, ClusterSettings
 from falaj.stacks.settings.cloud import AskedMachines, asked_machines
+from falaj.stacks.settings.derived import arguments
 
 Level = Literal["ok", "problem", "unknown"]
 
@@ -37,6 +39,15 @@ def exit_status(findings: Sequence[Finding]) -> int:
     if "problem" in levels:
         return 1
     return 2 if "unknown" in levels else 0
+
+
+def kubernetes_version(settings: CloudSettings) -> str | None:
+    """Minor version of the cluster that a stack makes; None where it makes none."""
+    if not isinstance(settings, ClusterSettings):
+        return None
+    return with_defaults(ClusterArgs, arguments(settings.cluster, ClusterArgs))[
+        "kubernetes_version"
+    ]
 
 
 _NODES = ("max_nodes", "min_nodes")

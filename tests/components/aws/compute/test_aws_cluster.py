@@ -18,7 +18,11 @@ from falaj.components.aws.cluster import (
     VIEWER_POLICY,
     network_plugin_settings,
 )
-from falaj.components.catalogue.clusters import EKS_SNAPSHOT_ADDON, EKS_STORAGE_ADDONS
+from falaj.components.catalogue.clusters import (
+    EKS_ADDONS,
+    EKS_SNAPSHOT_ADDON,
+    EKS_STORAGE_ADDONS,
+)
 from falaj.components.kubernetes import storage_classes
 
 CLUSTER = "aws:eks/cluster:Cluster"
@@ -122,17 +126,7 @@ def test_production_is_protected(cluster: Callable[..., Any]) -> None:
 def test_addons_and_their_roles(cluster: Callable[..., Any]) -> None:
     done, _ = cluster()
     addons = {each.inputs["addonName"]: each.inputs for each in done.of_type(ADDON)}
-    assert set(addons) == {
-        "vpc-cni",
-        "kube-proxy",
-        "coredns",
-        "eks-pod-identity-agent",
-        "aws-ebs-csi-driver",
-        "aws-efs-csi-driver",
-        "aws-fsx-csi-driver",
-        "snapshot-controller",
-        "eks-node-monitoring-agent",
-    }
+    assert sorted(addons) == sorted(EKS_ADDONS)
     [network] = addons["vpc-cni"]["podIdentityAssociations"]
     assert network["serviceAccount"] == "aws-node"
     [disks] = addons["aws-ebs-csi-driver"]["podIdentityAssociations"]
