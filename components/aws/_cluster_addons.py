@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from falaj.components.aws._iam import Statement, arn, iam_arn, service_host
+from falaj.components.catalogue.clusters import CLUSTER_AUTOSCALER
 
 KUBE_SYSTEM: Final = "kube-system"
 """Where EKS installs its managed add-ons."""
@@ -128,3 +129,52 @@ HOMES: Final = PodRole(
 #: The add-on takes no association for this account, so that it is one of its own:
 #: github.com/kubernetes-sigs/aws-efs-csi-driver/issues/1759
 HOMES_ON_NODES: Final = PodRole("efs-csi-node", KUBE_SYSTEM, "efs-csi-node-sa", statements=_homes)
+
+
+def _autoscaler(around: Surroundings) -> Sequence[Statement]:
+    """Sees all scaling groups and changes the size of the cluster's own, which EKS marks.
+
+    Source: github.com/kubernetes/autoscaler, cluster-autoscaler/cloudprovider/aws/README.md
+    """
+    return (
+        Statement(
+            "Look",
+            [
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeAutoScalingInstances",
+                "autoscaling:DescribeLaunchConfigurations",
+                "autoscaling:DescribeScalingActivities",
+                "ec2:DescribeImages",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeLaunchTemplateVersions",
+                "ec2:GetInstanceTypesFromInstanceRequirements",
+            ],
+            ["*"],
+        ),
+        Statement(
+            "LookAtPools",
+            ["eks:DescribeNodegroup"],
+            [around.arn("eks", f"nodegroup/{around.cluster}/*")],
+        ),
+        Statement(
+            "Scale",
+            ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            [around.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")],
+            conditions={
+                "StringEquals": {
+                    f"aws:ResourceTag/k8s.io/cluster-autoscaler/{around.cluster}": "owned"
+                }
+            },
+        ),
+    )
+
+
+#: Of what `components.kubernetes` installs; a role is there before its pods are.
+CONTROLLERS: Final = (
+    PodRole(
+        "autoscaler",
+        CLUSTER_AUTOSCALER.namespace,
+        CLUSTER_AUTOSCALER.name,
+        statements=_autoscaler,
+    ),
+)

@@ -8,6 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from falaj.components.aws._cluster_addons import (
+    CONTROLLERS,
     HOMES,
     HOMES_ON_NODES,
     LUSTRE,
@@ -306,6 +307,8 @@ def install_addons(
             "ebs-csi-controller-sa", roles.disk_driver(args["disk_encryption_id"])
         ),
     )
+    for each in CONTROLLERS:
+        associated(each)
     for driver, of, after in (
         ("fsx.csi.aws.com", LUSTRE, ()),
         # A pod gets its role when it is made: the nodes' pods come after what gives them theirs.
@@ -353,12 +356,12 @@ class Cluster(pulumi.ComponentResource):
     Makes a `cloudwatch.LogGroup` with the logs' key before the cluster, so that EKS doesn't make
     one without; an `eks.Cluster` with all five logs, envelope encryption of secrets, access
     entries as the only way in, and standard support; an `iam.Role` each for the control plane, for
-    nodes (join and pull images, nothing else), for the network plugin and for the drivers of
-    disks, FSx for Lustre and EFS; an `eks.Addon` each for vpc-cni with network policies,
-    kube-proxy, coredns, which resolves allowed domains alone, eks-pod-identity-agent,
-    aws-ebs-csi-driver, aws-fsx-csi-driver, aws-efs-csi-driver, snapshot-controller and
-    eks-node-monitoring-agent, in EKS's default version for the cluster's; an `eks.AccessEntry`
-    for each administrator and viewer.
+    nodes (join and pull images, nothing else), for the network plugin, for the drivers of disks,
+    FSx for Lustre and EFS, and for controllers of `Platform` that manage what is AWS's; an
+    `eks.Addon` each for vpc-cni with network policies, kube-proxy, coredns, which resolves allowed
+    domains alone, eks-pod-identity-agent, aws-ebs-csi-driver, aws-fsx-csi-driver,
+    aws-efs-csi-driver, snapshot-controller and eks-node-monitoring-agent, in EKS's default version
+    for the cluster's; an `eks.AccessEntry` for each administrator and viewer.
 
     Who makes the cluster gets no rights in it. In production the cluster can't be deleted until
     its protection is lifted, and its logs are retained.

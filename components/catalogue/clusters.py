@@ -57,11 +57,22 @@ SYSTEM_NAMESPACES: Final = frozenset({
     "amazon-cloudwatch", "gatekeeper-system", "aks-istio-system", "efa-device-plugin",
     "istio-nodes", "monitoring-nodes",
 })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PodAccount:
+    """A service account of the platform that the cloud gives a role of its own."""
+
+    namespace: str
+    name: str
+
+
+CLUSTER_AUTOSCALER: Final = PodAccount("cluster-autoscaler", "cluster-autoscaler")
 #: The platform's other add-ons: operators, which need rights and tokens but not their nodes.
 PLATFORM_NAMESPACES: Final = frozenset({
     "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
     "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
-    "velero", "falaj-system", NODE_REPAIR, IMAGE_PREFETCH,
+    "velero", "falaj-system", NODE_REPAIR, IMAGE_PREFETCH, CLUSTER_AUTOSCALER.namespace,
 })  # fmt: skip
 BASELINE_CAPABILITIES: Final = frozenset({
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",

@@ -13,6 +13,7 @@ from typing import Final
 
 from falaj.components.kubernetes.addons.addon import Addon
 from falaj.components.kubernetes.addons.cert_manager import CERT_MANAGER
+from falaj.components.kubernetes.addons.cluster_autoscaler import CLUSTER_AUTOSCALER_ADDON
 from falaj.components.kubernetes.addons.efa import EFA
 from falaj.components.kubernetes.addons.envoy_gateway import ENVOY_GATEWAY
 from falaj.components.kubernetes.addons.external_secrets import EXTERNAL_SECRETS
@@ -35,7 +36,7 @@ ADDONS: Final[dict[str, Addon]] = {
     for addon in (
         CERT_MANAGER, EXTERNAL_SECRETS, PROMETHEUS, GPU_OPERATOR, EFA, NETWORK_OPERATOR, JOBSET,
         KUEUE, TRAINER, ENVOY_GATEWAY, ISTIO, KEDA, KSERVE, OPENCOST, VELERO, NODE_REPAIR_ADDON,
-        RESOLVER,
+        RESOLVER, CLUSTER_AUTOSCALER_ADDON,
     )
 }  # fmt: skip
 """By name. An add-on comes after those that it needs or follows."""

@@ -105,6 +105,8 @@ class PlatformSpec:
     storage_class: str
     allowed_domains: Any = ()
     """Domains that pods may reach anyway, plain or as an output."""
+    cluster_name: Any = ""
+    """The cloud's name of the cluster, plain or as an output."""
     serving_namespaces: str = "serving"
 
     def has(self, addon: str) -> bool:
@@ -186,6 +188,8 @@ class Addon:
     """Whether it is installed without being asked for."""
     asked_on: tuple[str, ...] = ()
     """Where it is not, whatever the default."""
+    asks: tuple[str, ...] = ()
+    """Arguments of `Platform` that it can't do without, beside those that are always needed."""
     check: Callable[[OptionsChecker, InCluster], None] = lambda options, placed: None
     """Refuses options that can't be."""
 

@@ -223,7 +223,10 @@ def monitors(of: Any) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("place", "asked", "absent"),
-    [("eks", {}, {"node-repair"}), ("existing", {"node-repair": True}, set[str]())],
+    [
+        ("eks", {}, {"node-repair"}),
+        ("existing", {"node-repair": True}, {"cluster-autoscaler"}),
+    ],
 )
 def test_every_scrape_has_a_monitor_where_the_policy_lets_prometheus_in(
     place: str, asked: dict[str, Any], absent: set[str]

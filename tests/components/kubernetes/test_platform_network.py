@@ -91,7 +91,7 @@ def test_webhooks_are_called_from_the_control_plane_alone() -> None:
 
 def test_stores_are_reached_where_secrets_and_backups_are() -> None:
     able = {name for name in namespaces("eks") if "allow-endpoints" in policies("eks", name)}
-    assert able == {"external-secrets", "velero"}
+    assert able == {"cluster-autoscaler", "external-secrets", "velero"}
     agent = policies("eks", "velero")["allow-endpoints"]["egress"][1]
     assert agent["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
     assert len(policies("aks", "velero")["allow-endpoints"]["egress"]) == 1

@@ -30,11 +30,13 @@ from tests.components.kubernetes.platforms import (
 #: What may differ, by facts of the platforms: driver and toolkit, fabrics, identities and stores
 #: of secrets, places of backups, prices, and private load balancers.
 DIFFERENT = {
-    "aks": r"^(efa-device-plugin|network-operator|external-secrets\.serviceAccount\.annotations"
-           r"|opencost\..*\.costModel|velero\.(initContainers|podLabels|serviceAccount"
+    "aks": r"^(efa-device-plugin|cluster-autoscaler|network-operator"
+           r"|external-secrets\.serviceAccount\.annotations|opencost\..*\.costModel"
+           r"|velero\.(initContainers|podLabels|serviceAccount"
            r"|configuration\.backupStorageLocation))",
-    "existing": r"^(efa-device-plugin|network-operator|gpu-operator\.(driver|toolkit\.enabled)"
-                r"|opencost\..*\.costModel|velero\.(credentials|extraVolume"
+    "existing": r"^(efa-device-plugin|cluster-autoscaler|network-operator"
+                r"|gpu-operator\.(driver|toolkit\.enabled)|opencost\..*\.costModel"
+                r"|velero\.(credentials|extraVolume"
                 r"|configuration\.backupStorageLocation))",
 }  # fmt: skip
 #: Values that would let something report outside, and what they have to be.

@@ -11,6 +11,7 @@ import pulumi_aws as aws
 import pytest
 
 from falaj.components.aws import Cluster
+from falaj.components.aws._cluster_addons import CONTROLLERS
 from falaj.components.aws._role_permissions import BOUNDARY_SERVICES
 from falaj.components.aws.cluster import (
     ADMINISTRATOR_POLICY,
@@ -24,6 +25,8 @@ from falaj.components.catalogue.clusters import (
     EKS_STORAGE_ADDONS,
 )
 from falaj.components.kubernetes import storage_classes
+from falaj.components.kubernetes.addons import ADDONS
+from tests.components.kubernetes.platforms import spec, values
 
 CLUSTER = "aws:eks/cluster:Cluster"
 POD_IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
@@ -292,6 +295,32 @@ def test_nodes_may_mount_homes_before_their_pods_come(cluster: Callable[..., Any
     ]
 
 
+def test_the_autoscaler_changes_its_own_clusters_groups_alone(
+    cluster: Callable[..., Any],
+) -> None:
+    done, _ = cluster()
+    may = _statements(done, "autoscaler")
+    assert may["Scale"]["Condition"]["StringEquals"] == {
+        "aws:ResourceTag/k8s.io/cluster-autoscaler/acme-dev-main": "owned"
+    }
+    assert may["LookAtPools"]["Resource"] == [
+        "arn:aws:eks:me-central-1:000000000000:nodegroup/acme-dev-main/*"
+    ]
+
+
+def test_controllers_of_the_platform_have_their_roles(cluster: Callable[..., Any]) -> None:
+    """The accounts that add-ons inside of the cluster run under are those that get the roles."""
+    done, _ = cluster()
+    given = {
+        (each.inputs["namespace"], each.inputs["serviceAccount"])
+        for each in done.of_type(POD_IDENTITY)
+    }
+    rendered = values(spec("eks"))
+    autoscaler = ADDONS["cluster-autoscaler"].releases[0]
+    account = rendered[autoscaler.name]["rbac"]["serviceAccount"]["name"]
+    assert (autoscaler.namespace, account) in given
+
+
 def test_the_boundary_leaves_pods_the_services_that_they_call(
     cluster: Callable[..., Any],
 ) -> None:
@@ -339,5 +368,5 @@ def test_roles_stay_within_the_boundary(deploy: Any, foundation: Any) -> None:
 
     done = deploy(program)
     roles = [each for each in done.of_type("aws:iam/role:Role") if each.name.startswith("main-")]
-    assert len(roles) == 7
+    assert len(roles) == 7 + len(CONTROLLERS)
     assert all(":policy/" in each.inputs["permissionsBoundary"] for each in roles)
