@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from falaj.components.aws._iam import Statement, arn, iam_arn, service_host
-from falaj.components.catalogue.clusters import CLUSTER_AUTOSCALER
+from falaj.components.catalogue.clusters import CLUSTER_AUTOSCALER, LOAD_BALANCER_CONTROLLER
 
 KUBE_SYSTEM: Final = "kube-system"
 """Where EKS installs its managed add-ons."""
@@ -169,6 +169,158 @@ def _autoscaler(around: Surroundings) -> Sequence[Statement]:
     )
 
 
+#: What the controller writes on everything that it makes, with the cluster's name as its value:
+#: github.com/kubernetes-sigs/aws-load-balancer-controller, docs/install/iam_policy.json
+_BALANCED: Final = "elbv2.k8s.aws/cluster"
+
+
+def _balancers(around: Surroundings) -> Sequence[Statement]:
+    """Makes private NLBs for the cluster's Services, and changes what it made for them.
+
+    It is that project's own policy (the same page) without application balancers and their rules,
+    certificates, logins, WAF and Shield; with the cluster's name where that asks for any, and
+    groups of the cluster's network alone:
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ExamplePolicies_EC2.html
+    https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/security_iam_service-with-iam.html
+    """
+    groups = around.arn("ec2", "security-group/*")
+    vpc = around.arn("ec2", f"vpc/{around.vpc}")
+    balancers = around.arn("elasticloadbalancing", "loadbalancer/net/*")
+    listeners = around.arn("elasticloadbalancing", "listener/net/*")
+    targets = around.arn("elasticloadbalancing", "targetgroup/*")
+    asked = {f"aws:RequestTag/{_BALANCED}": around.cluster}
+    own = {f"aws:ResourceTag/{_BALANCED}": around.cluster}
+    # Whose it is can't be changed afterwards.
+    kept = {"Null": {f"aws:RequestTag/{_BALANCED}": "true"}, "StringEquals": own}
+    return (
+        Statement(
+            "ServiceRole",
+            ["iam:CreateServiceLinkedRole"],
+            [
+                iam_arn(
+                    around.account,
+                    "role/aws-service-role/elasticloadbalancing.amazonaws.com/*",
+                )
+            ],
+            conditions={
+                "StringEquals": {"iam:AWSServiceName": "elasticloadbalancing.amazonaws.com"}
+            },
+        ),
+        Statement(
+            "Look",
+            [
+                "ec2:DescribeAccountAttributes",
+                "ec2:DescribeAddresses",
+                "ec2:DescribeAvailabilityZones",
+                "ec2:DescribeInstances",
+                "ec2:DescribeInternetGateways",
+                "ec2:DescribeNetworkInterfaces",
+                "ec2:DescribeRouteTables",
+                "ec2:DescribeSecurityGroups",
+                "ec2:DescribeSubnets",
+                "ec2:DescribeTags",
+                "ec2:DescribeVpcPeeringConnections",
+                "ec2:DescribeVpcs",
+                "ec2:GetSecurityGroupsForVpc",
+                "elasticloadbalancing:DescribeListenerAttributes",
+                "elasticloadbalancing:DescribeListenerCertificates",
+                "elasticloadbalancing:DescribeListeners",
+                "elasticloadbalancing:DescribeLoadBalancerAttributes",
+                "elasticloadbalancing:DescribeLoadBalancers",
+                "elasticloadbalancing:DescribeSSLPolicies",
+                "elasticloadbalancing:DescribeTags",
+                "elasticloadbalancing:DescribeTargetGroupAttributes",
+                "elasticloadbalancing:DescribeTargetGroups",
+                "elasticloadbalancing:DescribeTargetHealth",
+            ],
+            ["*"],
+        ),
+        # It opens the nodes' group to its balancers, whose groups it makes.
+        Statement(
+            "OpenGroupsOfTheNetwork",
+            ["ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"],
+            [groups],
+            conditions={"ArnEquals": {"ec2:Vpc": vpc}},
+        ),
+        Statement("MakeGroups", ["ec2:CreateSecurityGroup"], [groups, vpc]),
+        Statement(
+            "NameNewGroups",
+            ["ec2:CreateTags"],
+            [groups],
+            conditions={"StringEquals": {"ec2:CreateAction": "CreateSecurityGroup", **asked}},
+        ),
+        Statement("NameGroups", ["ec2:CreateTags", "ec2:DeleteTags"], [groups], conditions=kept),
+        Statement(
+            "DeleteGroups",
+            ["ec2:DeleteSecurityGroup"],
+            [groups],
+            conditions={"StringEquals": own},
+        ),
+        Statement(
+            "MakeBalancers",
+            ["elasticloadbalancing:CreateLoadBalancer"],
+            [balancers],
+            conditions={"StringEquals": {"elasticloadbalancing:Scheme": "internal", **asked}},
+        ),
+        Statement(
+            "MakeTargets",
+            ["elasticloadbalancing:CreateTargetGroup"],
+            [targets],
+            conditions={"StringEquals": asked},
+        ),
+        Statement(
+            "Listen",
+            [
+                "elasticloadbalancing:AddTags",
+                "elasticloadbalancing:CreateListener",
+                "elasticloadbalancing:DeleteListener",
+                "elasticloadbalancing:ModifyListener",
+                "elasticloadbalancing:RemoveTags",
+            ],
+            [listeners],
+        ),
+        Statement("ListenOn", ["elasticloadbalancing:CreateListener"], [balancers]),
+        Statement(
+            "NameNew",
+            ["elasticloadbalancing:AddTags"],
+            [balancers, targets],
+            conditions={
+                "StringEquals": {
+                    "elasticloadbalancing:CreateAction": [
+                        "CreateLoadBalancer",
+                        "CreateTargetGroup",
+                    ],
+                    **asked,
+                }
+            },
+        ),
+        Statement(
+            "Name",
+            ["elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"],
+            [balancers, targets],
+            conditions=kept,
+        ),
+        Statement(
+            "ChangeOwn",
+            [
+                "elasticloadbalancing:DeleteLoadBalancer",
+                "elasticloadbalancing:DeleteTargetGroup",
+                "elasticloadbalancing:DeregisterTargets",
+                "elasticloadbalancing:ModifyListenerAttributes",
+                "elasticloadbalancing:ModifyLoadBalancerAttributes",
+                "elasticloadbalancing:ModifyTargetGroup",
+                "elasticloadbalancing:ModifyTargetGroupAttributes",
+                "elasticloadbalancing:RegisterTargets",
+                "elasticloadbalancing:SetIpAddressType",
+                "elasticloadbalancing:SetSecurityGroups",
+                "elasticloadbalancing:SetSubnets",
+            ],
+            [balancers, listeners, targets],
+            conditions={"StringEquals": own},
+        ),
+    )
+
+
 #: Of what `components.kubernetes` installs; a role is there before its pods are.
 CONTROLLERS: Final = (
     PodRole(
@@ -176,5 +328,11 @@ CONTROLLERS: Final = (
         CLUSTER_AUTOSCALER.namespace,
         CLUSTER_AUTOSCALER.name,
         statements=_autoscaler,
+    ),
+    PodRole(
+        "balancers",
+        LOAD_BALANCER_CONTROLLER.namespace,
+        LOAD_BALANCER_CONTROLLER.name,
+        statements=_balancers,
     ),
 )

@@ -293,7 +293,7 @@ def install_addons(
     for name in EKS_ADDONS:
         if name not in _SET_UP:
             addon(name)
-    addon("coredns", **resolver_settings(spec, args.get("allowed_domains", ())))
+    addon("coredns", (), **resolver_settings(spec, args.get("allowed_domains", ())))
     addon(
         "vpc-cni",
         configuration_values=json.dumps(

@@ -68,11 +68,15 @@ class PodAccount:
 
 
 CLUSTER_AUTOSCALER: Final = PodAccount("cluster-autoscaler", "cluster-autoscaler")
+LOAD_BALANCER_CONTROLLER: Final = PodAccount(
+    "aws-load-balancer-controller", "aws-load-balancer-controller"
+)
 #: The platform's other add-ons: operators, which need rights and tokens but not their nodes.
 PLATFORM_NAMESPACES: Final = frozenset({
     "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
     "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
     "velero", "falaj-system", NODE_REPAIR, IMAGE_PREFETCH, CLUSTER_AUTOSCALER.namespace,
+    LOAD_BALANCER_CONTROLLER.namespace,
 })  # fmt: skip
 BASELINE_CAPABILITIES: Final = frozenset({
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",

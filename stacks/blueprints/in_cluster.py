@@ -177,7 +177,10 @@ def _of_cluster(settings: PlatformSettings, parts: InClusterParts) -> dict[str, 
     """What add-ons that manage machines of EKS are told by the stack of the cluster."""
     if settings.cluster is None or settings.distribution != "eks":
         return {}
-    return {"cluster_name": parts.of_cluster("clusterName")}
+    return {
+        "cluster_name": parts.of_cluster("clusterName"),
+        "network_id": parts.of_cluster("networkId"),
+    }
 
 
 def _queues(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any]:

@@ -107,6 +107,8 @@ class PlatformSpec:
     """Domains that pods may reach anyway, plain or as an output."""
     cluster_name: Any = ""
     """The cloud's name of the cluster, plain or as an output."""
+    network_id: Any = ""
+    """The cloud's id of the cluster's network, plain or as an output."""
     serving_namespaces: str = "serving"
 
     def has(self, addon: str) -> bool:

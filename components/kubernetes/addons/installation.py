@@ -91,6 +91,7 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
         storage_class,
         domains,
         args.get("cluster_name") or "",
+        args.get("network_id") or "",
     )
     errors.raise_if_any()
     wanted = [image for addon in chosen for image in ADDONS[addon].images(spec)]

@@ -316,9 +316,35 @@ def test_controllers_of_the_platform_have_their_roles(cluster: Callable[..., Any
         for each in done.of_type(POD_IDENTITY)
     }
     rendered = values(spec("eks"))
-    autoscaler = ADDONS["cluster-autoscaler"].releases[0]
+    (autoscaler,) = ADDONS["cluster-autoscaler"].releases
     account = rendered[autoscaler.name]["rbac"]["serviceAccount"]["name"]
     assert (autoscaler.namespace, account) in given
+    (balancers,) = ADDONS["aws-load-balancer-controller"].releases
+    account = rendered[balancers.name]["serviceAccount"]["name"]
+    assert (balancers.namespace, account) in given
+
+
+def test_the_balancers_controller_makes_private_nlbs_of_its_own_cluster(
+    cluster: Callable[..., Any],
+) -> None:
+    done, _ = cluster()
+    may = _statements(done, "balancers")
+    tag = "elbv2.k8s.aws/cluster"
+    name = "acme-dev-main"
+    made = may["MakeBalancers"]
+    assert made["Condition"]["StringEquals"] == {
+        "elasticloadbalancing:Scheme": "internal",
+        f"aws:RequestTag/{tag}": name,
+    }
+    assert all(":loadbalancer/net/" in each for each in made["Resource"])
+    for sid in ("ChangeOwn", "DeleteGroups", "Name", "NameGroups"):
+        assert may[sid]["Condition"]["StringEquals"] == {f"aws:ResourceTag/{tag}": name}
+    (vpc,) = [each.id for each in done.of_type("aws:ec2/vpc:Vpc")]
+    assert may["OpenGroupsOfTheNetwork"]["Condition"] == {
+        "ArnEquals": {"ec2:Vpc": f"arn:aws:ec2:me-central-1:000000000000:vpc/{vpc}"}
+    }
+    services = {action.partition(":")[0] for each in may.values() for action in each["Action"]}
+    assert services == {"ec2", "elasticloadbalancing", "iam"}
 
 
 def test_the_boundary_leaves_pods_the_services_that_they_call(
