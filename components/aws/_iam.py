@@ -110,6 +110,30 @@ def trust(service: str, account: pulumi.Input[str] | None) -> pulumi.Output[str]
     )
 
 
+def pod_trust(
+    account: str, cluster_arn: str, namespace: str, service_account: str
+) -> pulumi.Output[str]:
+    """Pods of one service account in one cluster may become a role, by EKS Pod Identity.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
+    """
+    return document(
+        Statement(
+            "Pods",
+            ["sts:AssumeRole", "sts:TagSession"],
+            principals={"Service": ["pods.eks.amazonaws.com"]},
+            conditions={
+                "StringEquals": {
+                    "aws:SourceAccount": account,
+                    "aws:RequestTag/kubernetes-namespace": namespace,
+                    "aws:RequestTag/kubernetes-service-account": service_account,
+                },
+                "ArnEquals": {"aws:SourceArn": cluster_arn},
+            },
+        )
+    )
+
+
 def _text(plain: dict[str, Any]) -> str:
     for statement in plain["Statement"]:
         actions: list[str] = statement.get("Action", [])

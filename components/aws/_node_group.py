@@ -23,6 +23,9 @@ from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpe
 
 #: github.com/kubernetes/autoscaler: cluster-autoscaler/cloudprovider/aws/README.md
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
+#: By it the autoscaler knows that a node has GPUs: it waits until they are there instead of
+#: starting another machine, and judges by them whether the node is idle (the same page).
+_ACCELERATOR = "k8s.amazonaws.com/accelerator"
 
 
 def hints(
@@ -139,6 +142,8 @@ def node_group(
     """
     template = _launch_template(parent, pool, args, placement_group)
     labels = {**pool.labels, **pool.operator_labels}
+    if pool.machine.gpu is not None:
+        labels[_ACCELERATOR] = pool.machine.gpu.name
     where = f"node_subnet_ids of node pool {pool.name!r}"
 
     def subnets(known: Mapping[str, str]) -> list[str]:

@@ -303,7 +303,7 @@ _DUTIES = {
 # the boundary itself.
 
 #: Services that roles may be given by their policies.
-_SERVICES = (
+BOUNDARY_SERVICES = (
     *("access-analyzer", "acm", "acm-pca", "application-autoscaling", "autoscaling", "budgets"),
     *("cloudtrail", "cloudwatch", "ec2", "ecr", "ecs", "eks", "eks-auth", "elasticfilesystem"),
     *("elasticloadbalancing", "fsx", "guardduty", "iam", "kms", "logs", "network-firewall"),
@@ -334,7 +334,7 @@ class Limits:
 def boundary_policy(limits: Limits) -> pulumi.Output[str]:
     """The boundary's document; AWS takes 6,144 characters."""
     return document(
-        Statement("Ceiling", [f"{service}:*" for service in _SERVICES], ["*"]),
+        Statement("Ceiling", [f"{service}:*" for service in BOUNDARY_SERVICES], ["*"]),
         _elsewhere(limits),
         *_out(),
         *_hiding(limits),

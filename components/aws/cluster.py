@@ -7,9 +7,22 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from falaj.components.aws._cluster_addons import (
+    CONTROLLERS,
+    HOMES,
+    HOMES_ON_NODES,
+    LUSTRE,
+    PodRole,
+    Surroundings,
+)
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, stateful, token
-from falaj.components.aws._iam import Statement, document, iam_arn
+from falaj.components.aws._iam import Statement, document, iam_arn, pod_trust
 from falaj.components.aws._settling import settling
+from falaj.components.catalogue.clusters import (
+    EKS_ADDONS,
+    EKS_SNAPSHOT_ADDON,
+    EKS_STORAGE_ADDONS,
+)
 from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.placed import Placed
@@ -101,6 +114,29 @@ class ClusterRoles:
         granted.append(self._allow("ebs-csi", role, volumes, grants))
         return _after(role, granted)
 
+    def pods(
+        self, of: PodRole, cluster: pulumi.Input[str], args: ClusterArgs
+    ) -> pulumi.Output[str]:
+        """ARN of a role that pods of one service account of the cluster take."""
+        known = pulumi.Output.all(
+            self._account, cluster, args["network_id"], args["disk_encryption_id"]
+        ).apply(lambda found: Surroundings(found[0], self._placed.region, *found[1:]))
+
+        def may_be_taken(found: Surroundings) -> pulumi.Output[str]:
+            return pod_trust(
+                found.account,
+                found.arn("eks", f"cluster/{found.cluster}"),
+                of.namespace,
+                of.service_account,
+            )
+
+        role = self._role(of.duty, known.apply(may_be_taken))
+        granted = self._attach(of.duty, role, of.policies)
+        if (statements := of.statements) is not None:
+            may = known.apply(lambda found: document(*statements(found)))
+            granted.append(self._policy(of.duty, role, may))
+        return _after(role, granted)
+
     def _by_service(self, service: str, *, confused: bool) -> pulumi.Output[str]:
         """Trust in a service; ``confused`` where it says for which account it asks."""
         conditions = {"StringEquals": {"aws:SourceAccount": self._account}} if confused else {}
@@ -161,10 +197,19 @@ class ClusterRoles:
         *statements: Statement,
         hooks: pulumi.ResourceHookBinding | None = None,
     ) -> pulumi.CustomResource:
+        return self._policy(duty, role, document(*statements), hooks)
+
+    def _policy(
+        self,
+        duty: str,
+        role: aws.iam.Role,
+        policy: pulumi.Output[str],
+        hooks: pulumi.ResourceHookBinding | None = None,
+    ) -> pulumi.CustomResource:
         return aws.iam.RolePolicy(
             f"{self._name}-{duty}",
             role=role.name,
-            policy=document(*statements),
+            policy=policy,
             opts=child(self._parent, hooks=hooks),
         )
 
@@ -177,8 +222,9 @@ def _after(role: aws.iam.Role, granted: Sequence[pulumi.CustomResource]) -> pulu
 
 
 #: What has to wait for the first nodes: until there are some, EKS calls these degraded.
-_NEEDS_NODES = ("coredns", "aws-ebs-csi-driver")
-_PLAIN = ("kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent")
+_NEEDS_NODES = ("coredns", EKS_SNAPSHOT_ADDON, *EKS_STORAGE_ADDONS.values())
+#: What takes settings or a role of its own.
+_SET_UP = ("coredns", "vpc-cni", *EKS_STORAGE_ADDONS.values())
 _PATIENCE = pulumi.CustomTimeouts(create="60m", update="60m")
 
 
@@ -231,7 +277,8 @@ def install_addons(
     that need nodes come up with them.
     """
 
-    def addon(name: str, **settings: Any) -> None:
+    def addon(name: str, after: Sequence[pulumi.Resource] = (), **settings: Any) -> None:
+        patience = _PATIENCE if name in _NEEDS_NODES else None
         aws.eks.Addon(
             f"{spec.name}-{name}",
             cluster_name=cluster.name,
@@ -239,33 +286,59 @@ def install_addons(
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             tags=spec.placed.tags(spec.name),
-            opts=child(parent, custom_timeouts=_PATIENCE if name in _NEEDS_NODES else None),
+            opts=child(parent, custom_timeouts=patience, depends_on=list(after) or None),
             **settings,
         )
 
-    for name in _PLAIN:
-        addon(name)
-    addon("coredns", **resolver_settings(spec, args.get("allowed_domains", ())))
+    def identity(
+        service_account: str, role: pulumi.Output[str]
+    ) -> list[aws.eks.AddonPodIdentityAssociationArgs]:
+        return [
+            aws.eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account=service_account)
+        ]
+
+    def associated(of: PodRole) -> pulumi.Resource:
+        return aws.eks.PodIdentityAssociation(
+            f"{spec.name}-{of.duty}",
+            cluster_name=cluster.name,
+            namespace=of.namespace,
+            service_account=of.service_account,
+            role_arn=roles.pods(of, cluster.name, args),
+            tags=spec.placed.tags(spec.name),
+            opts=child(parent),
+        )
+
+    for name in EKS_ADDONS:
+        if name not in _SET_UP:
+            addon(name)
+    addon("coredns", (), **resolver_settings(spec, args.get("allowed_domains", ())))
     addon(
         "vpc-cni",
         configuration_values=json.dumps(
             network_plugin_settings(strict=spec.strict_network_policy)
         ),
-        pod_identity_associations=[
-            aws.eks.AddonPodIdentityAssociationArgs(
-                role_arn=roles.network_plugin(), service_account="aws-node"
-            )
-        ],
+        pod_identity_associations=identity("aws-node", roles.network_plugin()),
     )
     addon(
-        "aws-ebs-csi-driver",
-        pod_identity_associations=[
-            aws.eks.AddonPodIdentityAssociationArgs(
-                role_arn=roles.disk_driver(args["disk_encryption_id"]),
-                service_account="ebs-csi-controller-sa",
-            )
-        ],
+        EKS_STORAGE_ADDONS["ebs.csi.aws.com"],
+        pod_identity_associations=identity(
+            "ebs-csi-controller-sa", roles.disk_driver(args["disk_encryption_id"])
+        ),
     )
+    for each in CONTROLLERS:
+        associated(each)
+    for driver, of, after in (
+        ("fsx.csi.aws.com", LUSTRE, ()),
+        # A pod gets its role when it is made: the nodes' pods come after what gives them theirs.
+        ("efs.csi.aws.com", HOMES, [associated(HOMES_ON_NODES)]),
+    ):
+        addon(
+            EKS_STORAGE_ADDONS[driver],
+            after,
+            pod_identity_associations=identity(
+                of.service_account, roles.pods(of, cluster.name, args)
+            ),
+        )
 
 
 __all__ = ["Cluster", "ClusterArgs"]
@@ -301,11 +374,12 @@ class Cluster(pulumi.ComponentResource):
     Makes a `cloudwatch.LogGroup` with the logs' key before the cluster, so that EKS doesn't make
     one without; an `eks.Cluster` with all five logs, envelope encryption of secrets, access
     entries as the only way in, and standard support; an `iam.Role` each for the control plane, for
-    nodes (join and pull images, nothing else), for the network plugin and for the disks' driver;
-    an `eks.Addon` each for vpc-cni with network policies, kube-proxy, coredns, which resolves
-    allowed domains alone, eks-pod-identity-agent, aws-ebs-csi-driver and
-    eks-node-monitoring-agent, in EKS's default version for the cluster's; an `eks.AccessEntry`
-    for each administrator and viewer.
+    nodes (join and pull images, nothing else), for the network plugin, for the drivers of disks,
+    FSx for Lustre and EFS, and for controllers of `Platform` that manage what is AWS's; an
+    `eks.Addon` each for vpc-cni with network policies, kube-proxy, coredns, which resolves allowed
+    domains alone, eks-pod-identity-agent, aws-ebs-csi-driver, aws-fsx-csi-driver,
+    aws-efs-csi-driver, snapshot-controller and eks-node-monitoring-agent, in EKS's default version
+    for the cluster's; an `eks.AccessEntry` for each administrator and viewer.
 
     EKS makes a grant on the key of secrets in the name of whoever makes the cluster, who needs
     kms:CreateGrant and kms:DescribeKey on it, as the provisioner of `Identity` has. After the
@@ -315,7 +389,7 @@ class Cluster(pulumi.ComponentResource):
     Who makes the cluster gets no rights in it. In production the cluster can't be deleted until
     its protection is lifted, and its logs are retained.
 
-    coredns and the disks' driver become ready with the first nodes: declare a `CpuNodePool` in
+    coredns and the storage drivers become ready with the first nodes: declare a `CpuNodePool` in
     the same program, and don't make it depend on the whole component. EKS makes a security group
     of its own, whose outgoing rule is open and isn't this program's; nodes aren't in it.
     """

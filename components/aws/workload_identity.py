@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
-from falaj.components.aws._iam import Statement, arn, document
+from falaj.components.aws._iam import Statement, arn, document, pod_trust
 from falaj.components.specification.identity import TRAINER
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.workload_identity import (
@@ -90,23 +90,8 @@ class WorkloadIdentity(pulumi.ComponentResource):
 
 
 def _trust(spec: WorkloadIdentitySpec, account: str, cluster: str) -> pulumi.Output[str]:
-    """https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html"""
     own = arn("eks", spec.placed.region, account, f"cluster/{cluster}")
-    return document(
-        Statement(
-            "Pods",
-            ["sts:AssumeRole", "sts:TagSession"],
-            principals={"Service": ["pods.eks.amazonaws.com"]},
-            conditions={
-                "StringEquals": {
-                    "aws:SourceAccount": account,
-                    "aws:RequestTag/kubernetes-namespace": spec.namespace,
-                    "aws:RequestTag/kubernetes-service-account": spec.service_account,
-                },
-                "ArnEquals": {"aws:SourceArn": own},
-            },
-        )
-    )
+    return pod_trust(account, own, spec.namespace, spec.service_account)
 
 
 def _policy(

@@ -57,11 +57,26 @@ SYSTEM_NAMESPACES: Final = frozenset({
     "amazon-cloudwatch", "gatekeeper-system", "aks-istio-system", "efa-device-plugin",
     "istio-nodes", "monitoring-nodes",
 })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PodAccount:
+    """A service account of the platform that the cloud gives a role of its own."""
+
+    namespace: str
+    name: str
+
+
+CLUSTER_AUTOSCALER: Final = PodAccount("cluster-autoscaler", "cluster-autoscaler")
+LOAD_BALANCER_CONTROLLER: Final = PodAccount(
+    "aws-load-balancer-controller", "aws-load-balancer-controller"
+)
 #: The platform's other add-ons: operators, which need rights and tokens but not their nodes.
 PLATFORM_NAMESPACES: Final = frozenset({
     "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
     "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
-    "velero", "falaj-system", NODE_REPAIR, IMAGE_PREFETCH,
+    "velero", "falaj-system", NODE_REPAIR, IMAGE_PREFETCH, CLUSTER_AUTOSCALER.namespace,
+    LOAD_BALANCER_CONTROLLER.namespace,
 })  # fmt: skip
 BASELINE_CAPABILITIES: Final = frozenset({
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
@@ -222,6 +237,25 @@ STORAGE_DRIVERS: Final[Mapping[str, StorageDriver]] = {
     "fsx.openzfs.csi.aws.com": StorageDriver("kmskeyid", instead=("parentvolumeid",)),
     "pd.csi.storage.gke.io": StorageDriver("disk-encryption-kms-key"),
 }
+#: The managed add-on of EKS that installs each driver of AWS's own:
+#: https://docs.aws.amazon.com/eks/latest/userguide/workloads-add-ons-available-eks.html
+EKS_STORAGE_ADDONS: Final[Mapping[str, str]] = {
+    "ebs.csi.aws.com": "aws-ebs-csi-driver",
+    "efs.csi.aws.com": "aws-efs-csi-driver",
+    "fsx.csi.aws.com": "aws-fsx-csi-driver",
+}
+EKS_SNAPSHOT_ADDON: Final = "snapshot-controller"
+"""The managed add-on of EKS that defines classes of snapshots and makes snapshots."""
+EKS_ADDONS: Final = (
+    "vpc-cni",
+    "kube-proxy",
+    "coredns",
+    "eks-pod-identity-agent",
+    "eks-node-monitoring-agent",
+    EKS_SNAPSHOT_ADDON,
+    *EKS_STORAGE_ADDONS.values(),
+)
+"""The managed add-ons of a cluster."""
 #: Names of keys that the provider owns.
 PROVIDER_KEYS: Final = ("alias/aws/",)
 #: Parameters, in small letters, that name a place, and those that name a kind of copies.

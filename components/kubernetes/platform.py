@@ -32,14 +32,21 @@ class PlatformArgs(InClusterArgs):
     endpoint_cidrs: NotRequired[list[str]]
     """Private ranges of the cloud's private endpoints (secrets, buckets), or of OpenBao, the
     object store and the mirror of packages on a site. Default: ``control_plane_cidrs``."""
+    cluster_name: NotRequired[pulumi.Input[str]]
+    """``Cluster.cluster_name``, by which add-ons find the cluster's machines. Needed on EKS for
+    ``cluster-autoscaler`` and ``aws-load-balancer-controller``."""
+    network_id: NotRequired[pulumi.Input[str]]
+    """``Network.network_id``: the VPC that load balancers are made in. Needed on EKS for
+    ``aws-load-balancer-controller``."""
     addons: NotRequired[dict[str, Any]]
     """By name: ``False`` leaves an add-on out, ``True`` or its options install it:
     ``cert-manager``, ``external-secrets``, ``monitoring``, ``gpu-operator``, ``efa`` (EKS only),
     ``network-operator`` (AKS and existing clusters, for InfiniBand), ``jobset``, ``kueue``,
     ``trainer``, ``envoy-gateway``, ``istio``, ``keda``, ``kserve``, ``opencost``, ``velero``,
     ``node-repair`` (AKS and existing clusters, where asked for), ``resolver`` (AKS and existing
-    clusters; on EKS `Cluster` has it). Default: all of the distribution but ``network-operator``
-    and ``node-repair``, and on existing clusters ``resolver``."""
+    clusters; on EKS `Cluster` has it), ``cluster-autoscaler`` and
+    ``aws-load-balancer-controller`` (EKS only). Default: all of the distribution but
+    ``network-operator`` and ``node-repair``, and on existing clusters ``resolver``."""
     allowed_domains: NotRequired[pulumi.Input[list[str]]]
     """Domains that pods may reach anyway, which ``resolver`` answers: those of the network's
     firewall, hosts that the packs allow. Default: none."""
@@ -60,7 +67,8 @@ class Platform(pulumi.ComponentResource):
             "distribution": "eks", "region": "me-central-1", "registry": registry,
             "tenant": "platform", "owner": "ml@acme.example", "data_class": "restricted",
             "cost_center": "ai-42", "acknowledge_degraded": "2026-04-30",
-            "control_plane_cidrs": ["10.0.0.0/20"],
+            "control_plane_cidrs": ["10.0.0.0/20"], "cluster_name": cluster.cluster_name,
+            "network_id": network.network_id,
             "addons": {
                 "kserve": False,
                 "opencost": {"gpu_model": "H200", "cpu": 0.03, "memory_gib": 0.004},

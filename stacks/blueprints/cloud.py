@@ -394,6 +394,8 @@ def declare_cluster(settings: ClusterSettings, cloud: Cloud) -> None:
         cloud.export("diskEncryptionId", base.disk_encryption_id)
         # The resolver of the platform, too, answers what the network lets through.
         cloud.export("egressDomains", base.egress_domains)
+        # Load balancers are made in it.
+        cloud.export("networkId", base.network_id)
     cloud.export("clusterId", cluster.cluster_id)
     cloud.export("clusterName", cluster.cluster_name)
     cloud.export("clusterEndpoint", cluster.endpoint)

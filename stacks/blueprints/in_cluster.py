@@ -135,12 +135,15 @@ def declare_platform(settings: PlatformSettings, parts: InClusterParts) -> None:
     addons = asked_addons(settings.installation)
     platform = components.Platform(
         "platform",
-        parts.args(
-            settings.installation,
-            images=True,
-            addons=addons,
-            allowed_domains=_allowed_domains(settings, parts),
-        ),
+        {
+            **_of_cluster(settings, parts),
+            **parts.args(
+                settings.installation,
+                images=True,
+                addons=addons,
+                allowed_domains=_allowed_domains(settings, parts),
+            ),
+        },
         options,
     )
     # Queues, tenants and the gateway are objects of kinds that the add-ons define.
@@ -168,6 +171,16 @@ def declare_platform(settings: PlatformSettings, parts: InClusterParts) -> None:
     parts.export("region", parts.common["region"])
     parts.export("distribution", parts.common["distribution"])
     parts.export("tenants", {name: made.namespaces for name, made in tenants.items()})
+
+
+def _of_cluster(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any]:
+    """What add-ons that manage machines of EKS are told by the stack of the cluster."""
+    if settings.cluster is None or settings.distribution != "eks":
+        return {}
+    return {
+        "cluster_name": parts.of_cluster("clusterName"),
+        "network_id": parts.of_cluster("networkId"),
+    }
 
 
 def _queues(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any]:

@@ -14,7 +14,16 @@ from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.placement import choose
-from falaj.stacks.preflight import Finding, Need, NotAskedError, aws, azure, exit_status, needs
+from falaj.stacks.preflight import (
+    Finding,
+    Need,
+    NotAskedError,
+    aws,
+    azure,
+    exit_status,
+    kubernetes_version,
+    needs,
+)
 from falaj.stacks.settings import CloudSettings, InClusterSettings
 
 _MARKS = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "unknown"}
@@ -58,13 +67,14 @@ def ask(stack: StackFile, *, health: bool) -> int:
     for reason in choice.reasons:
         say(reason)
     wanted = needs(settings, place)
+    version = kubernetes_version(settings)
     for need in wanted:
         cost = catalogue.cost.pool(need.machine, need.most)
         say(f"pool {need.name}: at most {need.most} x {need.machine.name}, {cost}")
     say()
     findings: list[Finding] = []
     try:
-        for finding in _ask(place, wanted, health=health):
+        for finding in _ask(place, wanted, version, health=health):
             findings.append(finding)
             say(f"{_MARKS[finding.level]}  {finding.subject}: {finding.text}")
     except NotAskedError as error:
@@ -73,10 +83,13 @@ def ask(stack: StackFile, *, health: bool) -> int:
     return exit_status(findings)
 
 
-def _ask(place: catalogue.Place, wanted: Sequence[Need], *, health: bool) -> Iterator[Finding]:
+def _ask(
+    place: catalogue.Place, wanted: Sequence[Need], version: str | None, *, health: bool
+) -> Iterator[Finding]:
     try:
         if place.cloud == "aws":
-            return aws.ask(aws.connect(place.region), place, wanted, health=health)
+            client = aws.connect(place.region)
+            return aws.ask(client, place, wanted, kubernetes_version=version, health=health)
         subscription, get = azure.connect()
         return azure.ask(subscription, get, place, wanted)
     except ModuleNotFoundError as error:

@@ -9,6 +9,7 @@ from typing import Literal
 from falaj.components import catalogue
 from falaj.components.catalogue import MachineType
 from falaj.components.specification.arguments import with_defaults
+from falaj.components.specification.cluster import ClusterArgs
 from falaj.components.specification.machine_choice import machine_demand
 from falaj.components.specification.network import NetworkArgs
 from falaj.components.specification.node_pools import (
@@ -45,6 +46,15 @@ def exit_status(findings: Sequence[Finding]) -> int:
     if "problem" in levels:
         return 1
     return 2 if "unknown" in levels else 0
+
+
+def kubernetes_version(settings: CloudSettings) -> str | None:
+    """Minor version of the cluster that a stack makes; None where it makes none."""
+    if not isinstance(settings, ClusterSettings):
+        return None
+    return with_defaults(ClusterArgs, arguments(settings.cluster, ClusterArgs))[
+        "kubernetes_version"
+    ]
 
 
 _NODES = ("max_nodes", "min_nodes")

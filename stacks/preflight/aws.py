@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from falaj.components import catalogue
+from falaj.components.catalogue.clusters import EKS_ADDONS
 from falaj.stacks.preflight import Finding, Need, NotAskedError
 
 #: Service quotas in vCPUs, by the first letters of a machine's family and on-demand or spot:
@@ -51,7 +52,12 @@ def connect(region: str) -> ClientOf:
 
 
 def ask(
-    client: ClientOf, place: catalogue.Place, needs: Sequence[Need], *, health: bool
+    client: ClientOf,
+    place: catalogue.Place,
+    needs: Sequence[Need],
+    *,
+    kubernetes_version: str | None = None,
+    health: bool,
 ) -> Iterator[Finding]:
     """What AWS says about the place and what the stack needs there.
 
@@ -59,6 +65,7 @@ def ask(
         client: as `connect` makes it.
         place: where the stack goes.
         needs: its machines.
+        kubernetes_version: of the cluster that the stack makes; None where it makes none.
         health: whether AWS Health is asked, at its endpoint in another country.
 
     Raises:
@@ -78,6 +85,9 @@ def ask(
         ("reservation", lambda: _reservations(client("ec2"), needs)),
         ("permissions", lambda: _permissions(client("iam"), caller["Arn"])),
     ]
+    if kubernetes_version is not None:
+        version = kubernetes_version
+        questions.append(("add-ons", lambda: _addons(client("eks"), place, version)))
     if health:
         questions.append(("health", lambda: _health(client("health"), place)))
     for subject, question in questions:
@@ -175,6 +185,31 @@ def _reservations(ec2: Any, needs: Sequence[Need]) -> Iterator[Finding]:
             )
             hint = "" if fits else f"; the pool may need {need.most} {need.machine.name}"
             yield Finding("ok" if fits else "problem", subject, text + hint)
+
+
+def _addons(eks: Any, place: catalogue.Place, version: str) -> Iterator[Finding]:
+    """Whether EKS has a version of each add-on that the cluster gets: some come months later.
+
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_DescribeAddonVersions.html
+    """
+    missing: list[str] = []
+    for name in EKS_ADDONS:
+        answer = eks.describe_addon_versions(addonName=name, kubernetesVersion=version)
+        if not any(
+            compatible.get("defaultVersion")
+            for found in answer["addons"]
+            for each in found["addonVersions"]
+            for compatible in each["compatibilities"]
+        ):
+            missing.append(name)
+    if missing:
+        yield Finding(
+            "problem", "add-ons",
+            f"EKS has no default version for Kubernetes {version} in {place.region} of "
+            f"{', '.join(missing)}; take another kubernetesVersion of falaj:cluster, or wait",
+        )  # fmt: skip
+    else:
+        yield Finding("ok", "add-ons", f"EKS has all {len(EKS_ADDONS)} for Kubernetes {version}")
 
 
 def _permissions(iam: Any, arn: str) -> Iterator[Finding]:

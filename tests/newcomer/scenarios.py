@@ -62,6 +62,9 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kubectl --namespace monitoring port-forward service/monitoring-alertmanager 9093": (
         "a kubelet, and pods of a chart that can't be had here"
     ),
+    "kubectl get services --all-namespaces --field-selector spec.type=LoadBalancer": (
+        "a cluster on AWS, whose balancers they are"
+    ),
     "kubectl drain": "named for comparison; no page says to type it",
     "kubectl get nodes -L repair.falaj.io/state": "tests/cluster/test_node_repair.py reads it",
     "kubectl get daemonsets --namespace image-prefetch": (

@@ -38,6 +38,7 @@ def shipped(stack: str) -> dict[str, Any]:
 CLUSTERS: dict[str, dict[str, Any]] = {
     "aws": {
         "clusterName": "falaj-cluster",
+        "networkId": "vpc-0123456789abcdef0",
         "clusterEndpoint": "https://0123456789ABCDEF.gr7.me-central-1.eks.amazonaws.com",
         "certificateAuthority": "Y2VydGlmaWNhdGU=",
         "diskEncryptionId": "arn:aws:kms:me-central-1:111122223333:key/"

@@ -16,9 +16,20 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from falaj.components import catalogue
+from falaj.components.catalogue.clusters import EKS_ADDONS
+from falaj.components.specification.limits import DEFAULT_KUBERNETES_VERSION
 from falaj.stacks.command import __main__ as command
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.preflight import Finding, Need, NotAskedError, aws, azure, exit_status, needs
+from falaj.stacks.preflight import (
+    Finding,
+    Need,
+    NotAskedError,
+    aws,
+    azure,
+    exit_status,
+    kubernetes_version,
+    needs,
+)
 from falaj.stacks.settings import CloudSettings
 
 UAE = catalogue.place("aws", "me-central-1")
@@ -125,8 +136,10 @@ def allowed(**decisions: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return ("simulate_principal_policy", wanted, {"EvaluationResults": results})
 
 
-def ask_aws(answers: Answers, need: Need = H200, *, health: bool = False) -> list[Finding]:
-    return list(aws.ask(clients(answers), UAE, [need], health=health))
+def ask_aws(
+    answers: Answers, need: Need = H200, version: str | None = None, *, health: bool = False
+) -> list[Finding]:
+    return list(aws.ask(clients(answers), UAE, [need], kubernetes_version=version, health=health))
 
 
 def texts(findings: list[Finding], level: str) -> str:
@@ -228,6 +241,48 @@ def test_health_is_asked_only_when_wished() -> None:
         health=True,
     )
     assert "EC2: AWS_EC2_OPERATIONAL_ISSUE since 2026-03-01, open" in texts(found, "problem")
+
+
+def addon(name: str, *versions: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    compatible = [{"clusterVersion": "1.35", "defaultVersion": True}]
+    answer = {"addons": [{
+        "addonName": name,
+        "addonVersions": [
+            {"addonVersion": each, "compatibilities": compatible} for each in versions
+        ],
+    }]}  # fmt: skip
+    return ("describe_addon_versions", {"addonName": name, "kubernetesVersion": "1.35"}, answer)
+
+
+@pytest.mark.parametrize(("late", "level"), [("aws-fsx-csi-driver", "problem"), (None, "ok")])
+def test_add_ons_have_a_version_for_the_cluster(late: str | None, level: str) -> None:
+    found = ask_aws(
+        {
+            "sts": [CALLER],
+            "ec2": [ZONES, offers("mec1-az1")],
+            "service-quotas": [quota(768)],
+            "iam": [allowed(ec2_CreateVpc="allowed")],
+            "eks": [
+                addon(name, *(() if name == late else ("v1.0.0-eksbuild.1",)))
+                for name in EKS_ADDONS
+            ],
+        },
+        version="1.35",
+    )
+    told = texts(found, level)
+    if late:
+        assert f"add-ons: EKS has no default version for Kubernetes 1.35 in {UAE.region}" in told
+        assert f"of {late}; take another kubernetesVersion" in told
+    else:
+        assert f"add-ons: EKS has all {len(EKS_ADDONS)} for Kubernetes 1.35" in told
+
+
+def test_which_stacks_make_a_cluster() -> None:
+    def settings(name: str) -> Any:
+        return StackFile(name, Project.find(Path(__file__).parents[2])).settings()
+
+    assert kubernetes_version(settings("aws-cluster")) == DEFAULT_KUBERNETES_VERSION
+    assert kubernetes_version(settings("aws-foundation")) is None
 
 
 @pytest.fixture

@@ -12,7 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 from falaj.components.kubernetes.addons.addon import Addon
+from falaj.components.kubernetes.addons.aws_load_balancer_controller import (
+    AWS_LOAD_BALANCER_CONTROLLER,
+)
 from falaj.components.kubernetes.addons.cert_manager import CERT_MANAGER
+from falaj.components.kubernetes.addons.cluster_autoscaler import CLUSTER_AUTOSCALER_ADDON
 from falaj.components.kubernetes.addons.efa import EFA
 from falaj.components.kubernetes.addons.envoy_gateway import ENVOY_GATEWAY
 from falaj.components.kubernetes.addons.external_secrets import EXTERNAL_SECRETS
@@ -34,8 +38,8 @@ ADDONS: Final[dict[str, Addon]] = {
     addon.name: addon
     for addon in (
         CERT_MANAGER, EXTERNAL_SECRETS, PROMETHEUS, GPU_OPERATOR, EFA, NETWORK_OPERATOR, JOBSET,
-        KUEUE, TRAINER, ENVOY_GATEWAY, ISTIO, KEDA, KSERVE, OPENCOST, VELERO, NODE_REPAIR_ADDON,
-        RESOLVER,
+        KUEUE, TRAINER, AWS_LOAD_BALANCER_CONTROLLER, ENVOY_GATEWAY, ISTIO, KEDA, KSERVE,
+        OPENCOST, VELERO, NODE_REPAIR_ADDON, RESOLVER, CLUSTER_AUTOSCALER_ADDON,
     )
 }  # fmt: skip
 """By name. An add-on comes after those that it needs or follows."""

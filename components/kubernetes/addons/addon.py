@@ -117,6 +117,10 @@ class PlatformSpec:
     storage_class: str
     allowed_domains: Any = ()
     """Domains that pods may reach anyway, plain or as an output."""
+    cluster_name: Any = ""
+    """The cloud's name of the cluster, plain or as an output."""
+    network_id: Any = ""
+    """The cloud's id of the cluster's network, plain or as an output."""
     serving_namespaces: str = "serving"
 
     def has(self, addon: str) -> bool:
@@ -198,6 +202,8 @@ class Addon:
     """Whether it is installed without being asked for."""
     asked_on: tuple[str, ...] = ()
     """Where it is not, whatever the default."""
+    asks: tuple[str, ...] = ()
+    """Arguments of `Platform` that it can't do without, beside those that are always needed."""
     check: Callable[[OptionsChecker, InCluster], None] = lambda options, placed: None
     """Refuses options that can't be."""
 

@@ -117,5 +117,6 @@ ENVOY_GATEWAY: Final = Addon(
     ),
     before=_certificates,
     needs=("cert-manager",),
-    follows=("external-secrets",),
+    # What makes its Services' balancers on EKS goes after it, with what it has left.
+    follows=("external-secrets", "aws-load-balancer-controller"),
 )

@@ -6,7 +6,7 @@ Each add-on has namespaces, in which nobody may talk to anybody but for what it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from falaj.components.kubernetes._objects import Manifest
@@ -80,14 +80,40 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
         errors.raise_if_any()
         raise AssertionError("refused arguments raise")
     chosen = _chosen(args, placed, errors)
-    spec = PlatformSpec(placed, name, chosen, {}, control_plane, endpoints, storage_class, domains)
+    _asked(args, chosen, errors)
+    spec = PlatformSpec(
+        placed,
+        name,
+        chosen,
+        {},
+        control_plane,
+        endpoints,
+        storage_class,
+        domains,
+        args.get("cluster_name") or "",
+        args.get("network_id") or "",
+    )
     errors.raise_if_any()
     wanted = [image for addon in chosen for image in ADDONS[addon].images(spec)]
     images = resolve(placed, list(dict.fromkeys(wanted)), args.get("images"), errors)
     errors.raise_if_any()
-    return PlatformSpec(
-        placed, name, chosen, images, control_plane, endpoints, storage_class, domains
-    )
+    return replace(spec, images=images)
+
+
+def _asked(args: Mapping[str, Any], chosen: Iterable[str], errors: ArgumentErrors) -> None:
+    """Refuse to leave out what the chosen add-ons ask for."""
+    missing: dict[str, list[str]] = {}
+    for name in chosen:
+        for argument in ADDONS[name].asks:
+            if args.get(argument) is None:
+                missing.setdefault(argument, []).append(name)
+    for argument, names in missing.items():
+        switches = " and ".join(f"addons.{name}" for name in names)
+        errors.say(
+            argument,
+            f"missing; needed by {', '.join(names)}: give what the component that makes the "
+            f"cluster or its network tells, or set {switches} to false",
+        )
 
 
 def _chosen(

@@ -30,6 +30,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "eks": {
         "distribution": "eks", "region": "me-central-1", "acknowledge_degraded": "2026-04-30",
         "registry": "123456789012.dkr.ecr.me-central-1.amazonaws.com/falaj",
+        "cluster_name": "acme-prod-main", "network_id": "vpc-0123456789abcdef0",
     },
     "aks": {
         "distribution": "aks", "region": "uaenorth", "registry": "registry.acme.example/falaj",

@@ -118,6 +118,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
             ({"a": {**MAIL, "user": None}}, "a.secret: is for who logs in at the relay"),
         )
     ),
+    ("eks", {}, {"cluster_name": None},
+     "cluster_name: missing; needed by aws-load-balancer-controller, cluster-autoscaler"),
+    ("eks", {}, {"network_id": None}, "network_id: missing; needed by aws-load-balancer"),
+    ("eks", {"cert-manager": False}, {}, "addons.aws-load-balancer-controller: needs"),
+    ("aks", {"cluster-autoscaler": True}, {}, "can't be installed on aks; allowed on eks"),
     ("eks", {}, {"control_plane_cidrs": ["0.0.0.0/0"]}, "nothing public is let in"),
     ("eks", {}, {"control_plane_cidrs": []}, "at least one private range"),
     ("eks", {}, {"region": "eu-west-1"}, "eu-west-1"),

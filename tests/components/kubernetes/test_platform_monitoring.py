@@ -223,7 +223,14 @@ def monitors(of: Any) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("place", "asked", "absent"),
-    [("eks", {}, {"node-repair"}), ("existing", {"node-repair": True}, set[str]())],
+    [
+        ("eks", {}, {"node-repair"}),
+        (
+            "existing",
+            {"node-repair": True},
+            {"cluster-autoscaler", "aws-load-balancer-controller"},
+        ),
+    ],
 )
 def test_every_scrape_has_a_monitor_where_the_policy_lets_prometheus_in(
     place: str, asked: dict[str, Any], absent: set[str]
@@ -245,7 +252,8 @@ def test_metrics_behind_tls_are_read_with_the_certificate_or_not_at_all() -> Non
         for endpoint in each["spec"].get("endpoints", []):
             assert endpoint["tlsConfig"]["ca"]["secret"]["name"]
             assert "insecureSkipVerify" not in endpoint["tlsConfig"]
-    alone = spec("eks", {"cert-manager": False, "envoy-gateway": False, "kserve": False})
+    webhooks = ("cert-manager", "envoy-gateway", "kserve", "aws-load-balancer-controller")
+    alone = spec("eks", dict.fromkeys(webhooks, False))
     assert not [each for each in monitors(alone) if each["kind"] == "ServiceMonitor"]
 
 

@@ -91,14 +91,15 @@ def test_webhooks_are_called_from_the_control_plane_alone() -> None:
 
 def test_stores_are_reached_where_secrets_and_backups_are() -> None:
     able = {name for name in namespaces("eks") if "allow-endpoints" in policies("eks", name)}
-    assert able == {"external-secrets", "velero"}
+    common = {"external-secrets", "velero"}
+    assert able == {"cluster-autoscaler", "aws-load-balancer-controller"} | common
     agent = policies("eks", "velero")["allow-endpoints"]["egress"][1]
     assert agent["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
     assert len(policies("aks", "velero")["allow-endpoints"]["egress"]) == 1
     on_site = {
         name for name in namespaces("existing") if "allow-endpoints" in policies("existing", name)
     }
-    assert on_site == able | {"gpu-operator"}  # its driver's packages come from a mirror
+    assert on_site == common | {"gpu-operator"}  # its driver's packages come from a mirror
 
 
 def test_prometheus_is_read_by_what_scales_and_what_counts_costs() -> None:

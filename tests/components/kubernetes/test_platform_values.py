@@ -30,11 +30,13 @@ from tests.components.kubernetes.platforms import (
 #: What may differ, by facts of the platforms: driver and toolkit, fabrics, identities and stores
 #: of secrets, places of backups, prices, and private load balancers.
 DIFFERENT = {
-    "aks": r"^(efa-device-plugin|network-operator|external-secrets\.serviceAccount\.annotations"
-           r"|opencost\..*\.costModel|velero\.(initContainers|podLabels|serviceAccount"
+    "aks": r"^(efa-device-plugin|cluster-autoscaler|aws-load-balancer-controller|network-operator"
+           r"|external-secrets\.serviceAccount\.annotations|opencost\..*\.costModel"
+           r"|velero\.(initContainers|podLabels|serviceAccount"
            r"|configuration\.backupStorageLocation))",
-    "existing": r"^(efa-device-plugin|network-operator|gpu-operator\.(driver|toolkit\.enabled)"
-                r"|opencost\..*\.costModel|velero\.(credentials|extraVolume"
+    "existing": r"^(efa-device-plugin|cluster-autoscaler|aws-load-balancer-controller"
+                r"|network-operator|gpu-operator\.(driver|toolkit\.enabled)|opencost\..*\.costModel"
+                r"|velero\.(credentials|extraVolume"
                 r"|configuration\.backupStorageLocation))",
 }  # fmt: skip
 #: Values that would let something report outside, and what they have to be.
@@ -178,7 +180,8 @@ def test_kueue_manages_what_names_no_queue_and_gives_up_gangs_that_do_not_form()
     assert found["waitForPodsReady"]["requeuingStrategy"]["backoffLimitCount"] == 3
     assert found["resources"]["quotaCheckStrategy"] == "BlockUndeclared"
     assert found["internalCertManagement"] == {"enable": False}
-    alone = spec("eks", {"cert-manager": False, "envoy-gateway": False, "kserve": False})
+    webhooks = ("cert-manager", "envoy-gateway", "kserve", "aws-load-balancer-controller")
+    alone = spec("eks", dict.fromkeys(webhooks, False))
     assert kueue_configuration(alone)["internalCertManagement"] == {"enable": True}
     inside = values(spec("eks"))["kueue"]["managerConfig"]["controllerManagerConfigYaml"]
     assert yaml.safe_load(inside) == kueue_configuration(spec("eks"))

@@ -131,6 +131,7 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ("view", "accessScope.type", "all", "accessScope.type", "cluster, namespace"),
     ("view", "accessScope.type", "namespace", "accessScope.namespaces", "is missing"),
     ("addon", "configurationValues", "{", "configurationValues", "isn't JSON"),
+    ("addon", "addonName", "amazon-fsx-csi-driver", "addonName", "mean 'aws-fsx-csi-driver'"),
     ("template", "instanceType", "p5.48xlarge", "instanceType", "isn't sold"),
     ("template", "metadataOptions.httpTokens", "yes", "metadataOptions.httpTokens", "required"),
     ("template", "metadataOptions.httpPutResponseHopLimit", 65,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
@@ -19,6 +22,7 @@ from falaj.sandbox.clouds.kinds import (
     Reference,
     at_most,
     between,
+    listed,
     matches,
     not_together,
     sized,
@@ -156,6 +160,22 @@ def _addon(resource: Resource) -> Mapping[str, Any]:
         "createdAt": "2026-01-01T00:00:00Z",
         "modifiedAt": "2026-01-01T00:00:00Z",
     }
+
+
+_ADDONS: Final = Path(__file__).parent.parent / "data" / "eks_addons.json"
+
+
+@cache
+def _addons() -> tuple[str, ...]:
+    """Names of the table of `data/eks_addons.json`."""
+    return tuple(json.loads(_ADDONS.read_text("utf-8"))["addOns"])
+
+
+def _known_addon(inputs: Inputs) -> Iterator[Problem]:
+    """EKS has the add-on; a seller's own, whose name has an underscore, isn't known here."""
+    name = inputs.string("addonName")
+    if name and "_" not in name:
+        yield from listed("addonName", name, _addons())
 
 
 def addon_version(name: str) -> str:
@@ -363,6 +383,7 @@ KINDS: Final[AwsKinds] = {
         rules=(
             json_text("configurationValues"),
             matches("addonName", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}", "an add-on's name"),
+            _known_addon,
         ),
         references=(relations.cluster(), relations.role("serviceAccountRoleArn")),
         computed=_addon,
