@@ -262,6 +262,17 @@ class Store:
         )
         return done.rowcount > 0
 
+    def forget(self, prefix: str) -> None:
+        """Remove whatever has a URN that begins so; what others share is left to them."""
+        with self.transaction():
+            shared = self.connection.execute(
+                "SELECT token, id, urn FROM sharers WHERE substr(urn, 1, ?) = ?",
+                (len(prefix), prefix),
+            ).fetchall()
+            own = [(made.token, made.id, made.urn) for made in self.all()]
+            for token, id, urn in [*shared, *(each for each in own if each[2].startswith(prefix))]:
+                self.remove(token, id, urn)
+
     def clear(self) -> int:
         """Remove everything, faults too; how many resources there were."""
         with self.transaction():

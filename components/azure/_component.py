@@ -54,6 +54,16 @@ def kept(opts: pulumi.ResourceOptions, retained: bool) -> pulumi.ResourceOptions
     )
 
 
+def left_to_its_vault(opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """Options of a key: it is never deleted by itself, in any environment.
+
+    Resource Manager has no verb for that (https://github.com/Azure/azure-rest-api-specs/pull/10643),
+    so that the provider goes to the vault's own address, which is closed to it. The vault takes
+    its keys along when it goes.
+    """
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(retain_on_delete=True))
+
+
 def resource_group(
     name: str, placed: Placed, opts: pulumi.ResourceOptions, *, stateful: bool = False
 ) -> azure_native.resources.ResourceGroup:

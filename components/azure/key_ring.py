@@ -11,6 +11,7 @@ from falaj.components.azure._component import (
     component_options,
     dashed,
     kept,
+    left_to_its_vault,
     resource_group,
     titled,
 )
@@ -95,7 +96,7 @@ def managed_hsm(
             resource_group_name=group,
             properties=_hsm_key(spec.rotation_days),
             tags=tags,
-            opts=opts,
+            opts=left_to_its_vault(opts),
         )
     return {
         purpose: module.name.apply(
@@ -170,7 +171,8 @@ class KeyRing(pulumi.ComponentResource):
 
     In ``production`` all of it is protected and retained. Elsewhere it is destroyed; a vault under
     an automatic name, because Azure gives the name of a deleted vault free only after
-    ``deletion_window_days``.
+    ``deletion_window_days``. Keys are retained everywhere: they go with their vault, and come back
+    with it where it is recovered within that time.
     """
 
     key_ring_id: pulumi.Output[str]
@@ -367,7 +369,7 @@ class KeyRing(pulumi.ComponentResource):
                 ),
             ),
             tags=self._tags,
-            opts=self._kept,
+            opts=left_to_its_vault(self._kept),
         )
 
     def _disk_encryption(

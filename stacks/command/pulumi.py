@@ -14,6 +14,7 @@ from falaj.engine import backend, install, launch
 from falaj.sandbox import activation, prediction
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.remains import remains
 from falaj.stacks.command.workspace import make_workspace
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
@@ -147,14 +148,15 @@ class Pulumi:
     def release(self) -> None:
         """Let a destroy take everything of a sandboxed stack, the protected and retained as well.
 
-        What is retained would stand in the way of what it stands on, such as its subnet.
+        What is retained would stand in the way of what it stands on, such as its subnet. What the
+        cloud itself deletes on no request stays retained.
         """
         exported = self.exported()
         held = [
             (resource, key)
             for resource in sequence(mapping(exported.get("deployment")).get("resources"))
             for key in ("protect", "retainOnDelete")
-            if resource.get(key)
+            if resource.get(key) and (key == "protect" or remains(resource) is None)
         ]
         for resource, key in held:
             del resource[key]

@@ -161,7 +161,9 @@ def test_others_are_destroyed_and_never_meet_a_deleted_name(
     deploy: Deploy, environment: str
 ) -> None:
     made = make(deploy, environment=environment)
-    assert not any(made.kept(each.name) for each in made.resources if each.type.startswith("az"))
+    held = {each.name for each in made.resources if made.request(each.name).retainOnDelete}
+    assert held == {each.name for each in made.of_type("keyvault:Key")}, "they go with the vault"
+    assert not any(made.request(each.name).protect for each in made.resources)
     assert "vaultName" not in made.named("keys-vault").inputs
     vault = made.named("keys-vault").inputs["properties"]
     assert vault["softDeleteRetentionInDays"] == 7
@@ -186,6 +188,9 @@ def test_a_module_of_ones_own(deploy: Deploy) -> None:
     assert made.kept(module.name)
     in_module = {each.inputs["resourceName"] for each in made.of_type("resources:Resource")}
     assert in_module == {"data", "logs", "registry", "state"}
+    assert all(
+        made.request(each.name).retainOnDelete for each in made.of_type("resources:Resource")
+    )
     in_vault = {each.inputs["keyName"] for each in made.of_type("keyvault:Key")}
     assert in_vault == {"disks", "cluster"}
     uris = made.outputs["key_ids"]

@@ -9,6 +9,7 @@ import pytest
 from falaj.sandbox.clouds.azure import MODEL, naming, resources
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
+from tests.sandbox.azure.samples import SCOPE
 
 GROUP = {"resourceGroupName": "rg"}
 SUBNET = {**GROUP, "virtualNetworkName": "vnet"}
@@ -300,6 +301,53 @@ def test_a_lock_keeps_all_below_it(samples: Any) -> None:
     assert delete_blockers(samples, "identity") == []
 
 
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"publicNetworkAccess": "Disabled"},
+        {"networkAcls": {"defaultAction": "Deny", "bypass": "AzureServices"}},
+    ],
+)
+def test_a_closed_vaults_keys_are_made_and_go_with_it_only(
+    samples: Any, closed: dict[str, Any]
+) -> None:
+    vault = samples.made["vault"].inputs
+    properties = {**vault["properties"], **closed}
+    samples.add(
+        "v", "keyvault:Vault", **{**vault, "vaultName": "vault-2", "properties": properties}
+    )
+    for key, token in (("key", "keyvault:Key"), ("secret", "keyvault:Secret")):
+        samples.add(f"v-{key}", token, **{**samples.made[key].inputs, "vaultName": "vault-2"})
+        assert delete_blockers(samples, key) == []
+        [reason] = delete_blockers(samples, f"v-{key}")
+        assert "ForbiddenByConnection" in reason
+        assert "retain_on_delete" in reason
+    made = samples.made["v"]
+    samples.sandbox.cloud.delete(f"urn:pulumi:s::p::{made.token}::v", made.id, {**made.outputs})
+    for key in ("v-key", "v-secret"):
+        assert resources.by_id(samples.sandbox.store, samples.id(key)) is None
+    assert resources.by_id(samples.sandbox.store, samples.id("key")) is not None
+
+
+def test_a_modules_key_goes_with_it_only(samples: Any) -> None:
+    [reason] = delete_blockers(samples, "hsm-key")
+    assert "retain_on_delete" in reason
+
+
+def test_a_subscriptions_plan_is_never_deleted(samples: Any) -> None:
+    samples.add(
+        "arm", "security:Pricing", pricingName="Arm", scopeId=SCOPE, pricingTier="Standard"
+    )
+    [reason] = delete_blockers(samples, "arm")
+    assert "InvalidUrlConfiguration" in reason
+    assert "Free" in reason
+    samples.add(
+        "one", "security:Pricing", pricingName="KeyVaults", scopeId=samples.id("vault"),
+        pricingTier="Standard",
+    )  # fmt: skip
+    assert delete_blockers(samples, "one") == []
+
+
 def test_a_read_only_lock_stops_changes(samples: Any) -> None:
     samples.add(
         "lock", "authorization:ManagementLockAtResourceGroupLevel", **GROUP, lockName="l",
@@ -345,6 +393,8 @@ def test_what_nothing_needs_may_go(more_samples: Any, key: str) -> None:
 def test_everything_can_be_taken_away_in_the_reverse_order(more_samples: Any) -> None:
     cloud = more_samples.sandbox.cloud
     for key, made in reversed(more_samples.made.items()):
+        if key == "hsm-key":  # goes with its module only
+            continue
         urn = f"urn:pulumi:stack::project::{made.token}::{key}"
         cloud.delete(urn, made.id, {**made.outputs})
     assert list(more_samples.sandbox.store.all()) == []

@@ -102,6 +102,31 @@ def _pricing_outputs(inputs: Inputs) -> dict[str, Any]:
     return {"freeTrialRemainingTime": "PT0S", "deprecated": False, "inherited": "False"}
 
 
+def _plan_stays(plan: Resource) -> Iterator[Problem]:
+    """A subscription's plans are there for good; those of single resources can be deleted.
+
+    Source: github.com/Azure/terraform-provider-azapi/issues/818 (400 InvalidUrlConfiguration).
+    """
+    scope = plan.id.partition("/providers/")[0]
+    if len(scope.strip("/").split("/")) == len(("subscriptions", "id")):
+        yield Problem(
+            "",
+            "InvalidUrlConfiguration: Azure deletes no plan of a subscription; declare it with "
+            "retain_on_delete, and set pricingTier to Free to switch it off",
+        )
+
+
+def _hsm_key_stays(resource: Resource) -> Iterator[Problem]:
+    """Source: learn.microsoft.com/rest/api/keyvault/managedhsm/managed-hsm-keys: no delete."""
+    reference = naming.parse(resource.id)
+    if reference and reference.type.lower() == "microsoft.keyvault/managedhsms/keys":
+        yield Problem(
+            "",
+            "Resource Manager deletes no key of a managed HSM; declare it with retain_on_delete: "
+            "it goes with its HSM",
+        )
+
+
 def _outputs(inputs: Inputs) -> dict[str, Any]:
     del inputs
     return {
@@ -161,6 +186,7 @@ KINDS: Final = (
                 all_of(given("subPlan"), equals("pricingTier", "Free")),
             ),
         ),
+        delete_blockers=(_plan_stays,),
         computed=_pricing_outputs,
     ),
     AzureKind(
@@ -168,6 +194,7 @@ KINDS: Final = (
         "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers/"
         "{resourceProviderNamespace}/{parentResourcePath}/{resourceType}/{resourceName}",
         location="any",
+        delete_blockers=(_hsm_key_stays,),
         computed=_resource_outputs,
     ),
     AzureKind(

@@ -254,6 +254,32 @@ def _key_conflicts(resource: Resource) -> Iterator[Problem]:
             )
 
 
+def _closed(item: Resource) -> Iterator[Problem]:
+    """Keys and secrets are deleted at the vault's own address: Resource Manager has no verb.
+
+    What is made by Resource Manager needs no way to that address, so that only this is refused.
+    Sources: github.com/Azure/azure-rest-api-specs/pull/10643; pulumi-azure-native,
+    provider/pkg/resources/customresources/custom_keyvault.go; for the message
+    github.com/microsoft/multimodal-ai/issues/171.
+    """
+    for made in item.world.all(VAULT):
+        if not naming.is_below(item.id, made.id):
+            continue
+        holder = Inputs(made.inputs)
+        is_off = holder.optional_string("properties.publicNetworkAccess") == "Disabled"
+        acls = "properties.networkAcls"
+        is_denied = holder.optional_string(f"{acls}.defaultAction") == "Deny" and not (
+            holder.items(f"{acls}.ipRules") or holder.items(f"{acls}.virtualNetworkRules")
+        )
+        if is_off or is_denied:
+            yield Problem(
+                "",
+                "ForbiddenByConnection: it is deleted at the vault's own address, and the vault "
+                f"{_host(item)!r} is closed to the network; declare it with retain_on_delete: it "
+                "goes with its vault",
+            )
+
+
 def _host(resource: Resource) -> str:
     return resource.id.split("/vaults/")[-1].split("/")[0].lower()
 
@@ -329,6 +355,8 @@ KINDS: Final = (
         name=kinds.VAULT,
         is_global_name=True,
         max_tags=15,
+        # Source: key-vault/general/soft-delete-overview: with a vault all that it holds.
+        takes_along=True,
         replaces=("properties.tenantId",),
         rules=(
             texts("properties.tenantId", checks.guid),
@@ -366,6 +394,7 @@ KINDS: Final = (
             _key_problems,
         ),
         crosschecks=(_key_conflicts,),
+        delete_blockers=(_closed,),
         computed=_key_outputs,
     ),
     AzureKind(
@@ -374,6 +403,7 @@ KINDS: Final = (
         name=kinds.VAULT_ITEM,
         max_tags=15,
         rules=(_secret_problems,),
+        delete_blockers=(_closed,),
         computed=_secret_outputs,
     ),
     AzureKind(
@@ -381,6 +411,7 @@ KINDS: Final = (
         "Microsoft.KeyVault/managedHSMs/{name}",
         name=kinds.VAULT,
         is_global_name=True,
+        takes_along=True,
         replaces=("properties.tenantId", "properties.initialAdminObjectIds"),
         rules=(
             texts("properties.tenantId", checks.guid),
