@@ -21,6 +21,14 @@ def refusal(samples: Any, token: str, **inputs: Any) -> str:
     return str(error.value)
 
 
+def update(samples: Any, key: str, changes: dict[str, Any]) -> dict[str, Any]:
+    made = samples.made[key]
+    properties = {**made.inputs["properties"], **changes.get("properties", {})}
+    inputs = {**made.inputs, **changes, "properties": properties}
+    urn = f"urn:pulumi:stack::project::{made.token}::{key}"
+    return samples.sandbox.cloud.update(urn, made.id, made.outputs, inputs)
+
+
 def delete_blockers(samples: Any, key: str) -> list[str]:
     made = samples.made[key]
     world = samples.sandbox.store
@@ -329,9 +337,35 @@ def test_a_closed_vaults_keys_are_made_and_go_with_it_only(
     assert resources.by_id(samples.sandbox.store, samples.id("key")) is not None
 
 
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("tags", {"tags": {"owner": "somebody"}}),
+        ("properties.attributes", {"properties": {"attributes": {"enabled": False}}}),
+        ("properties.keyOps", {"properties": {"keyOps": ["wrapKey", "unwrapKey"]}}),
+    ],
+)
+def test_a_key_that_exists_stays_as_it_is(
+    samples: Any, path: str, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(SandboxError) as refused:
+        update(samples, "key", changes)
+    assert f"{path}: KeyCreationParametersDidNotMatchExistingKey" in str(refused.value)
+    assert "ignore_changes" in str(refused.value)
+
+
+def test_another_rotation_of_a_key_is_taken_and_not_written(samples: Any) -> None:
+    trigger = {"action": {"type": "rotate"}, "trigger": {"timeAfterCreate": "P90D"}}
+    policy = {"lifetimeActions": [trigger], "attributes": {"expiryTime": "P180D"}}
+    found = update(samples, "key", {"properties": {"rotationPolicy": policy}})
+    assert "rotationPolicy" not in found
+
+
 def test_a_modules_key_goes_with_it_only(samples: Any) -> None:
     [reason] = delete_blockers(samples, "hsm-key")
     assert "retain_on_delete" in reason
+    with pytest.raises(SandboxError, match="properties: Resource Manager changes no key"):
+        update(samples, "hsm-key", {"properties": {"keySize": 3072}})
 
 
 def test_a_subscriptions_plan_is_never_deleted(samples: Any) -> None:

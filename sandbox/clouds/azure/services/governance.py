@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, kinds, naming
+from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import all_of, equals, given, one_of, refused
@@ -116,6 +116,23 @@ def _plan_stays(plan: Resource) -> Iterator[Problem]:
         )
 
 
+def _hsm_key_is_fixed(key: Resource) -> Iterator[Problem]:
+    """Source: …/managed-hsm-keys/create-if-not-exist: a key that exists is answered as it is."""
+    made = resources.by_id(key.world, key.id)
+    reference = naming.parse(key.id)
+    if made is None or reference is None:
+        return
+    if reference.type.lower() != "microsoft.keyvault/managedhsms/keys":
+        return
+    for path in ("tags", "properties"):
+        if made.inputs.get(path) != key.at(path):
+            yield Problem(
+                path,
+                "Resource Manager changes no key of a managed HSM that exists; name it in "
+                "ignore_changes, and change it at the module's own address",
+            )
+
+
 def _hsm_key_stays(resource: Resource) -> Iterator[Problem]:
     """Source: learn.microsoft.com/rest/api/keyvault/managedhsm/managed-hsm-keys: no delete."""
     reference = naming.parse(resource.id)
@@ -194,6 +211,7 @@ KINDS: Final = (
         "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers/"
         "{resourceProviderNamespace}/{parentResourcePath}/{resourceType}/{resourceName}",
         location="any",
+        crosschecks=(_hsm_key_is_fixed,),
         delete_blockers=(_hsm_key_stays,),
         computed=_resource_outputs,
     ),

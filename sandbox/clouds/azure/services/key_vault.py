@@ -254,6 +254,23 @@ def _key_conflicts(resource: Resource) -> Iterator[Problem]:
             )
 
 
+#: What no update changes of a key that exists. Sources: github.com/Azure/bicep/issues/8283, 6113.
+_FIXED: Final = ("tags", "properties.attributes", "properties.keyOps")
+
+
+def _changed(key: Resource) -> Iterator[Problem]:
+    made = resources.by_id(key.world, key.id)
+    before = Inputs(made.inputs) if made else None
+    for path in _FIXED if before else ():
+        if before is not None and before.at(path) != key.at(path):
+            yield Problem(
+                path,
+                "KeyCreationParametersDidNotMatchExistingKey: Resource Manager changes this of no "
+                "key that exists; name it in ignore_changes, and change it at the vault's own "
+                "address",
+            )
+
+
 def _closed(item: Resource) -> Iterator[Problem]:
     """Keys and secrets are deleted at the vault's own address: Resource Manager has no verb.
 
@@ -316,13 +333,24 @@ def _key_outputs(resource: Resource) -> dict[str, Any]:
         "keyOps": resource.get(
             "properties.keyOps", ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"]
         ),
-        "rotationPolicy": resource.at("properties.rotationPolicy"),
+        "rotationPolicy": _policy(resource),
     }
     if kind.startswith("RSA"):
         found["keySize"] = resource.number("properties.keySize") or 2048
     else:
         found["curveName"] = resource.optional_string("properties.curveName") or "P-256"
     return found
+
+
+def _policy(key: Resource) -> Any:
+    """The rotation policy that a key was made with: another one is taken and not written.
+
+    Source: github.com/Azure/azure-service-operator/issues/3188.
+    """
+    made = resources.by_id(key.world, key.id)
+    return (
+        key.at("properties.rotationPolicy") if made is None else made.outputs.get("rotationPolicy")
+    )
 
 
 def _secret_outputs(resource: Resource) -> dict[str, Any]:
@@ -393,7 +421,7 @@ KINDS: Final = (
             _rotation,
             _key_problems,
         ),
-        crosschecks=(_key_conflicts,),
+        crosschecks=(_key_conflicts, _changed),
         delete_blockers=(_closed,),
         computed=_key_outputs,
     ),
