@@ -42,6 +42,9 @@ CREATE TABLE faults (
 );
 """
 
+#: What faults have beyond the columns above; clouds of before lack them.
+_OF_FAULTS: Final = {"times": "INTEGER NOT NULL DEFAULT 1", "answer": "TEXT NOT NULL DEFAULT ''"}
+
 #: Resources that several stacks set, each with those that do.
 _SHARERS: Final = """
 CREATE TABLE IF NOT EXISTS sharers (
@@ -317,6 +320,10 @@ class Store:
                 f"the sandbox's cloud in {self._path} has format {version}, this Falaj writes "
                 f"{_FORMAT}; destroy its stacks with the Falaj that made them, or remove the file"
             )
+        there = {row[1] for row in self.connection.execute("PRAGMA table_info(faults)")}
+        for column, kind in _OF_FAULTS.items():
+            if column not in there:
+                self.connection.execute(f"ALTER TABLE faults ADD COLUMN {column} {kind}")
 
 
 def _dump(values: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import re
 import pulumi
 import pulumi_azure_native as azure_native
 
+from falaj.components.azure._waiting import waiting
 from falaj.components.specification.names import physical_name, unique_name
 from falaj.components.specification.placed import Placed
 
@@ -98,8 +99,10 @@ def component_options(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOpt
     seventy; the engine looks for all of them, and the SDK spends most of a program's time on them.
     They serve programs that changed from a dated type to the plain one. Components have used plain
     types from the start. Aliases of modules that were renamed stay, and those that were given.
+
+    What relies on roles waits for them (`waiting`).
     """
-    own = pulumi.ResourceOptions(transformations=[_without_dated])
+    own = pulumi.ResourceOptions(transformations=[_without_dated, waiting])
     return pulumi.ResourceOptions.merge(opts, own)
 
 
