@@ -22,6 +22,7 @@ from falaj.components.azure._roles import (
     define_role,
     grant,
 )
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.property_names import engine_inputs
@@ -148,6 +149,10 @@ _AUTOMATIC = 16
 #: private link, and disk encryption sets need a key's version, which a module's key has only
 #: after people have activated it.
 _VAULT_ONLY = ("disks", "cluster")
+#: Versions of these don't expire: AKS stays with the version that it was given until an update
+#: gives it the next one, then uses both, and its API server stops where one of them has expired:
+#: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption
+_LASTING = ("cluster",)
 
 
 def _key_options(name: str, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
@@ -206,7 +211,9 @@ class KeyRing(pulumi.ComponentResource):
     can't use them; services use them through one identity that can wrap and unwrap, and with the
     key of data encrypt and decrypt, which Azure NetApp Files does. A key gets a new version every
     ``rotation_days`` by itself, and disks follow; Azure changes neither this nor the tags of a key
-    that exists, so that another ``rotation_days`` is refused with what to do. Azure keeps a copy
+    that exists, so that another ``rotation_days`` is refused with what to do. Versions expire some
+    months after their successor was made, but for the key ``cluster``: AKS stops where one expires
+    that it still uses. Azure keeps a copy
     of a vault in the paired region, which is in the country as well.
 
     With ``managed_hsm`` the keys of data, logs, registry and state are in a module of the
@@ -411,7 +418,9 @@ class KeyRing(pulumi.ComponentResource):
                 key_ops=list(_OPERATIONS),
                 attributes=keyvault.KeyAttributesArgs(enabled=True, exportable=False),
                 rotation_policy=keyvault.RotationPolicyArgs(
-                    attributes=keyvault.KeyRotationPolicyAttributesArgs(
+                    attributes=None
+                    if purpose in _LASTING
+                    else keyvault.KeyRotationPolicyAttributesArgs(
                         expiry_time=f"P{days + _OVERLAP_DAYS}D"
                     ),
                     lifetime_actions=[
@@ -424,7 +433,7 @@ class KeyRing(pulumi.ComponentResource):
                     ],
                 ),
             ),
-            tags=self._tags,
+            tags={**self._tags, tag_name("azure", "purpose"): purpose},
             opts=self._of_keys,
         )
 

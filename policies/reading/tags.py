@@ -77,6 +77,11 @@ def environment(resource: Resource, context: Context) -> Any:
     return _tagged(resource, "environment", context.settings.environment)
 
 
+def purpose(resource: Resource) -> Any:
+    """What it is for, by its own tag; empty where none says it, unknown where that is unknown."""
+    return _tagged(resource, "purpose", "")
+
+
 def _tagged(resource: Resource, name: str, otherwise: str) -> Any:
     tags = tags_of(resource)
     if tags is None:

@@ -73,6 +73,11 @@ def test_a_key_for_each_purpose_in_hardware_with_rotation(usual: Deployed) -> No
         assert key["attributes"]["exportable"] is False
         [action] = key["rotationPolicy"]["lifetimeActions"]
         assert action == {"action": {"type": "rotate"}, "trigger": {"timeAfterCreate": "P365D"}}
+        assert each.inputs["tags"]["falaj-purpose"] == each.inputs["keyName"]
+        if each.inputs["keyName"] == "cluster":
+            # AKS stops where a version that it uses has expired.
+            assert "attributes" not in key["rotationPolicy"]
+            continue
         assert key["rotationPolicy"]["attributes"]["expiryTime"] == "P455D"
     assert list(usual.outputs["key_ids"]) == purposes
     for purpose, uri in usual.outputs["key_ids"].items():
