@@ -117,6 +117,15 @@ def fault() -> None:
 @click.option("--nth", type=int, default=1, show_default=True, help="Which matching operation.")
 @click.option("--timeout", is_flag=True, help="The work is done, the answer comes late.")
 @click.option("--always", is_flag=True, help="Every one from the n-th on, too.")
+@click.option(
+    "--times", type=int, default=1, show_default=True, help="How many, from the n-th on."
+)
+@click.option(
+    "--answer",
+    metavar="TEXT",
+    default="",
+    help="What the cloud says, such as PrincipalNotFound of a role that isn't effective yet.",
+)
 @click.pass_context
 def add(
     context: click.Context,
@@ -127,10 +136,13 @@ def add(
     nth: int,
     timeout: bool,
     always: bool,
+    times: int,
+    answer: str,
 ) -> None:
     """Add a fault."""
     with _opened(context) as store:
-        added = faults.add(store, faults.Fault(action, token, name, nth, timeout, always))
+        asked = faults.Fault(action, token, name, nth, timeout, always, times, answer)
+        added = faults.add(store, asked)
     click.echo(str(added))
 
 

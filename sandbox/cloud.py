@@ -297,6 +297,8 @@ class Cloud:
                 )
                 if blockers:
                     raise SandboxError(blockers, f"{name} can't be deleted")
+                for each in self._model.taken_along(token, made, self.store):
+                    self.store.remove(each.token, each.id)
                 self.store.remove(token, self._kept(id), urn)
         if fault is not None:
             raise fault

@@ -26,7 +26,12 @@ class Fault:
     timeout: bool = False
     """The cloud does the work but the provider stops waiting; else nothing is done."""
     always: bool = False
-    """Every operation from the n-th on fails; else the n-th alone."""
+    """Every operation from the n-th on fails."""
+    times: int = 1
+    """How many of them fail, one after the other, from the n-th on; unless `always`."""
+    answer: str = ""
+    """What the cloud says to it, such as the code ``PrincipalNotFound`` of a role that isn't known
+    everywhere yet."""
     number: int = 0
     seen: int = 0
     spent: bool = False
@@ -35,7 +40,9 @@ class Fault:
         which = f"{self.nth}. {self.action} of {self.token or 'any type'}"
         named = f" named {self.name}" if self.name else ""
         how = "times out" if self.timeout else "fails"
-        again = ", and every one after it" if self.always else ""
+        more = f", and {self.times - 1} after it" if self.times > 1 else ""
+        again = ", and every one after it" if self.always else more
+        again += f", with {self.answer}" if self.answer else ""
         state = "done" if self.spent else f"{self.seen} seen"
         return f"fault {self.number}: the {which}{named} {how}{again} ({state})"
 
@@ -44,15 +51,19 @@ def add(store: Store, fault: Fault) -> Fault:
     """Add a fault; the same with its number.
 
     Raises:
-        EngineError: the action or the count is none.
+        EngineError: the action or a count is none.
     """
     if fault.action not in ACTIONS:
         raise EngineError(f"no operation {fault.action!r}; allowed: {', '.join(ACTIONS)}")
     if fault.nth < 1:
         raise EngineError(f"the operation that fails is counted from 1, given {fault.nth}")
+    if fault.times < 1:
+        raise EngineError(f"at least 1 operation fails, given {fault.times}")
+    values = (fault.action, fault.token, fault.name, fault.nth, fault.timeout, fault.always)
     done = store.connection.execute(
-        "INSERT INTO faults (action, token, name, nth, timeout, always) VALUES (?, ?, ?, ?, ?, ?)",
-        (fault.action, fault.token, fault.name, fault.nth, fault.timeout, fault.always),
+        "INSERT INTO faults (action, token, name, nth, timeout, always, times, answer) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (*values, fault.times, fault.answer),
     )
     return _get(store, done.lastrowid or 0)
 
@@ -80,11 +91,12 @@ def meet(store: Store, action: str, token: str, name: str) -> FaultError | None:
             fault = _get(store, number)
             if fault.seen < fault.nth:
                 continue
-            if not fault.always:
+            if not fault.always and fault.seen >= fault.nth + fault.times - 1:
                 store.connection.execute("UPDATE faults SET spent = 1 WHERE number = ?", (number,))
             how = "timed out" if fault.timeout else "failed"
+            said = f"{fault.answer}: " if fault.answer else ""
             return FaultError(
-                f"the {action} of {name} ({token}) {how} because the sandbox was told so: "
+                f"{said}the {action} of {name} ({token}) {how} because the sandbox was told so: "
                 f"fault {number}; `falaj sandbox fault list` shows all",
                 timed_out=fault.timeout,
             )
@@ -93,11 +105,12 @@ def meet(store: Store, action: str, token: str, name: str) -> FaultError | None:
 
 def _get(store: Store, number: int) -> Fault:
     row = store.connection.execute(
-        "SELECT action, token, name, nth, timeout, always, number, seen, spent FROM faults "
-        "WHERE number = ?",
+        "SELECT action, token, name, nth, timeout, always, times, answer, number, seen, spent "
+        "FROM faults WHERE number = ?",
         (number,),
     ).fetchone()
-    action, token, name, nth, timeout, always, found, seen, spent = row
+    action, token, name, nth, timeout, always, times, answer, found, seen, spent = row
     return Fault(
-        action, token, name, nth, bool(timeout), bool(always), found, seen, spent=bool(spent)
-    )
+        action, token, name, nth, bool(timeout), bool(always), times, answer, found, seen,
+        spent=bool(spent),
+    )  # fmt: skip

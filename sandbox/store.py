@@ -42,6 +42,9 @@ CREATE TABLE faults (
 );
 """
 
+#: What faults have beyond the columns above; clouds of before lack them.
+_OF_FAULTS: Final = {"times": "INTEGER NOT NULL DEFAULT 1", "answer": "TEXT NOT NULL DEFAULT ''"}
+
 #: Resources that several stacks set, each with those that do.
 _SHARERS: Final = """
 CREATE TABLE IF NOT EXISTS sharers (
@@ -262,6 +265,17 @@ class Store:
         )
         return done.rowcount > 0
 
+    def forget(self, prefix: str) -> None:
+        """Remove whatever has a URN that begins so; what others share is left to them."""
+        with self.transaction():
+            shared = self.connection.execute(
+                "SELECT token, id, urn FROM sharers WHERE substr(urn, 1, ?) = ?",
+                (len(prefix), prefix),
+            ).fetchall()
+            own = [(made.token, made.id, made.urn) for made in self.all()]
+            for token, id, urn in [*shared, *(each for each in own if each[2].startswith(prefix))]:
+                self.remove(token, id, urn)
+
     def clear(self) -> int:
         """Remove everything, faults too; how many resources there were."""
         with self.transaction():
@@ -306,6 +320,10 @@ class Store:
                 f"the sandbox's cloud in {self._path} has format {version}, this Falaj writes "
                 f"{_FORMAT}; destroy its stacks with the Falaj that made them, or remove the file"
             )
+        there = {row[1] for row in self.connection.execute("PRAGMA table_info(faults)")}
+        for column, kind in _OF_FAULTS.items():
+            if column not in there:
+                self.connection.execute(f"ALTER TABLE faults ADD COLUMN {column} {kind}")
 
 
 def _dump(values: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import re
 import pulumi
 import pulumi_azure_native as azure_native
 
+from falaj.components.azure._waiting import waiting
 from falaj.components.specification.names import physical_name, unique_name
 from falaj.components.specification.placed import Placed
 
@@ -54,6 +55,16 @@ def kept(opts: pulumi.ResourceOptions, retained: bool) -> pulumi.ResourceOptions
     )
 
 
+def left_to_its_vault(opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """Options of a key: it is never deleted by itself, in any environment.
+
+    Resource Manager has no verb for that (https://github.com/Azure/azure-rest-api-specs/pull/10643),
+    so that the provider goes to the vault's own address, which is closed to it. The vault takes
+    its keys along when it goes.
+    """
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(retain_on_delete=True))
+
+
 def resource_group(
     name: str, placed: Placed, opts: pulumi.ResourceOptions, *, stateful: bool = False
 ) -> azure_native.resources.ResourceGroup:
@@ -88,8 +99,10 @@ def component_options(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOpt
     seventy; the engine looks for all of them, and the SDK spends most of a program's time on them.
     They serve programs that changed from a dated type to the plain one. Components have used plain
     types from the start. Aliases of modules that were renamed stay, and those that were given.
+
+    What relies on roles waits for them (`waiting`).
     """
-    own = pulumi.ResourceOptions(transformations=[_without_dated])
+    own = pulumi.ResourceOptions(transformations=[_without_dated, waiting])
     return pulumi.ResourceOptions.merge(opts, own)
 
 

@@ -84,7 +84,10 @@ def _subscription(scope: str) -> str:
 #: Longest name of a role:
 #: https://learn.microsoft.com/azure/role-based-access-control/custom-roles
 _ROLE_NAME_LIMIT = 128
-#: Ids of roles follow from their names, so that every run makes the same; any fixed UUID serves.
+#: Digits of a role's id in its name, which tell those of two subscriptions apart.
+_OF_SUBSCRIPTION = 8
+#: Ids of roles follow from their names and subscriptions, so that every run makes the same; any
+#: fixed UUID serves.
 _NAMESPACE = uuid.UUID("6f3f8a52-6c0e-4d0b-9c58-0f6d0c5f3b11")
 
 
@@ -108,6 +111,16 @@ class Permissions:
                 )
 
 
+def role_id(title: str, scope: str) -> str:
+    """The id of a role of our own.
+
+    Ids and names are unique in a tenant, which has many subscriptions, each with a stack of that
+    name: https://learn.microsoft.com/azure/role-based-access-control/custom-roles; Azure answers
+    ``RoleDefinitionWithSameNameExists`` to the second.
+    """
+    return str(uuid.uuid5(_NAMESPACE, f"{_subscription(scope).lower()}/{title}"))
+
+
 def define_role(
     name: str,
     placed: Placed,
@@ -118,17 +131,19 @@ def define_role(
     """Define a role that can be assigned inside ``scope`` only.
 
     Args:
-        name: in the program; with tenant and stack the role's name in Entra.
+        name: in the program; with tenant, stack and some digits the role's name in Entra.
         placed: the component's place and owner.
         permissions: what it allows.
         scope: id of a resource group or subscription.
         opts: options of the component's resources.
     """
-    title = physical_name(placed.tenant, pulumi.get_stack(), name, limit=_ROLE_NAME_LIMIT)
+    limit = _ROLE_NAME_LIMIT - len("-") - _OF_SUBSCRIPTION
+    title = physical_name(placed.tenant, pulumi.get_stack(), name, limit=limit)
+    own = pulumi.Output.from_input(scope).apply(lambda scope: role_id(title, scope))
     return azure_native.authorization.RoleDefinition(
         name,
-        role_definition_id=str(uuid.uuid5(_NAMESPACE, title)),
-        role_name=title,
+        role_definition_id=own,
+        role_name=own.apply(lambda own: f"{title}-{own[:_OF_SUBSCRIPTION]}"),
         role_type="CustomRole",
         description=permissions.description,
         scope=scope,

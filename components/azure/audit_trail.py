@@ -196,14 +196,18 @@ _PLANS = (
 def threat_detection(
     name: str,
     subscription: pulumi.Input[str],
+    *,
+    on: bool,
     emails: Sequence[str],
     opts: pulumi.ResourceOptions,
 ) -> None:
-    """Switch the plans on, one after the other, and name who is told of findings.
+    """Switch the plans on or off, one after the other, and name who is told of findings.
 
-    Plans are the subscription's, whichever stack sets them: they stay on after it is destroyed.
-    Azure deletes none, and refuses to be asked
-    (https://github.com/Azure/terraform-provider-azapi/issues/818).
+    Plans are the subscription's, whichever stack sets them: they stay as they are after it is
+    destroyed. Azure deletes none, and refuses to be asked
+    (https://github.com/Azure/terraform-provider-azapi/issues/818); a plan that is off is one of
+    the tier Free. Two at once are refused as well: "Another update operation is in progress"
+    (https://github.com/Azure/azure-powershell/issues/10842).
 
     They are told by Defender itself: an action group's messages may be worked on in any region of
     the world (https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups).
@@ -215,16 +219,9 @@ def threat_detection(
             f"{name}-{plan.name}",
             pricing_name=plan.name,
             scope_id=scope,
-            pricing_tier=security.PricingTier.STANDARD,
-            sub_plan=plan.sub_plan,
-            extensions=[
-                security.ExtensionArgs(
-                    name=title,
-                    is_enabled=security.IsEnabled.TRUE if on else security.IsEnabled.FALSE,
-                )
-                for title, on in plan.extensions.items()
-            ]
-            or None,
+            pricing_tier=security.PricingTier.STANDARD if on else security.PricingTier.FREE,
+            sub_plan=plan.sub_plan if on else None,
+            extensions=_extensions(plan) if on else None,
             opts=pulumi.ResourceOptions.merge(
                 opts, pulumi.ResourceOptions(depends_on=before, retain_on_delete=True)
             ),
@@ -247,6 +244,16 @@ def threat_detection(
         ],
         opts=opts,
     )
+
+
+def _extensions(plan: _Plan) -> list[security.ExtensionArgs] | None:
+    return [
+        security.ExtensionArgs(
+            name=title,
+            is_enabled=security.IsEnabled.TRUE if on else security.IsEnabled.FALSE,
+        )
+        for title, on in plan.extensions.items()
+    ] or None
 
 
 __all__ = ["AuditTrail", "AuditTrailArgs"]
@@ -280,8 +287,10 @@ class AuditTrail(pulumi.ComponentResource):
     With ``threat_detection`` Defender for Cloud watches the subscription: operations on resources,
     keys, storage, images and machines. It looks into no data and copies no disks.
     ``alert_emails`` are told by Defender; there are no action groups, whose messages may be worked
-    on abroad. Plans and contact are the subscription's, whichever stack sets them: the last
-    one's values hold, and the plans stay on when the stack goes.
+    on abroad. Without it the plans are declared as well, with the tier Free: it is how Azure is
+    told that they are off. Plans and contact are the subscription's, whichever stack sets them:
+    the last one's values hold, and the plans stay as they are, and are billed, when the stack
+    goes.
 
     Example:
         ``trail = AuditTrail("audit", {"region": "uaenorth", "tenant": "bank", "owner":
@@ -338,13 +347,16 @@ class AuditTrail(pulumi.ComponentResource):
         )
         trail = self._activities(workspace.id)
         self._resources(workspace.id)
-        if spec.threat_detection:
-            client = azure_native.authorization.get_client_config_output(
-                opts=pulumi.InvokeOutputOptions(parent=self)
-            )
-            threat_detection(
-                f"{name}-defender", client.subscription_id, spec.alert_emails, self._opts
-            )
+        client = azure_native.authorization.get_client_config_output(
+            opts=pulumi.InvokeOutputOptions(parent=self)
+        )
+        threat_detection(
+            f"{name}-defender",
+            client.subscription_id,
+            on=spec.threat_detection,
+            emails=spec.alert_emails,
+            opts=self._opts,
+        )
         if placed.retained:
             azure_native.authorization.ManagementLockByScope(
                 f"{name}-lock",

@@ -7,6 +7,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import consumption
 
 from falaj.components.azure._component import component_options, titled
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.budget import BudgetArgs, check
 from falaj.components.specification.property_names import engine_inputs
 
@@ -18,7 +19,7 @@ _FORECAST_PERCENT = 100
 class Budget(pulumi.ComponentResource):
     """A limit for what the tenant's resources cost in a month, with alerts.
 
-    Counts everything in the subscription that has the tenant's tag ``falaj:tenant``. People are
+    Counts everything in the subscription that has the tenant's tag ``falaj-tenant``. People are
     told at shares of the limit, and when Azure expects the month to pass it; nothing is stopped.
 
     Azure counts in the currency of the billing account, which for customers in the country is
@@ -63,7 +64,7 @@ class Budget(pulumi.ComponentResource):
             time_period=consumption.BudgetTimePeriodArgs(start_date=f"{month}-01T00:00:00Z"),
             filter=consumption.BudgetFilterArgs(
                 tags=consumption.BudgetComparisonExpressionArgs(
-                    name="falaj:tenant",
+                    name=tag_name("azure", "tenant"),
                     operator=consumption.BudgetOperatorType.IN_,
                     values=[spec.placed.tenant],
                 )

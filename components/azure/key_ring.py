@@ -1,7 +1,7 @@
 """Keys of a tenant, one for each purpose, in hardware modules in the country."""
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import pulumi
 import pulumi_azure_native as azure_native
@@ -11,6 +11,7 @@ from falaj.components.azure._component import (
     component_options,
     dashed,
     kept,
+    left_to_its_vault,
     resource_group,
     titled,
 )
@@ -21,6 +22,7 @@ from falaj.components.azure._roles import (
     define_role,
     grant,
 )
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.property_names import engine_inputs
@@ -40,6 +42,7 @@ def managed_hsm(
     administrators: Sequence[pulumi.Input[str]],
     purposes: Sequence[str],
     opts: pulumi.ResourceOptions,
+    key_opts: pulumi.ResourceOptions,
 ) -> dict[str, pulumi.Output[str]]:
     """Make a module and its keys.
 
@@ -51,6 +54,7 @@ def managed_hsm(
         administrators: who activates the module and grants its roles, object ids.
         purposes: which keys.
         opts: options of resources with data.
+        key_opts: options of keys.
 
     Returns:
         Identifiers of the keys by purpose, without a version.
@@ -95,7 +99,7 @@ def managed_hsm(
             resource_group_name=group,
             properties=_hsm_key(spec.rotation_days),
             tags=tags,
-            opts=opts,
+            opts=key_opts,
         )
     return {
         purpose: module.name.apply(
@@ -136,12 +140,67 @@ _OPERATIONS = (
     keyvault.JsonWebKeyOperation.WRAP_KEY,
     keyvault.JsonWebKeyOperation.UNWRAP_KEY,
 )
+#: What Resource Manager changes of no key that exists, tags among it: it answers 400
+#: KeyCreationParametersDidNotMatchExistingKey (https://github.com/Azure/bicep/issues/8283).
+_FIXED = ("tags", *(f"properties.{each}" for each in ("attributes", "keyOps", "keySize", "kty")))
 #: Azure adds eight digits to an automatic name, and vaults' names have up to 24 characters.
 _AUTOMATIC = 16
 #: These stay in the vault where there is a module of one's own: AKS reaches no such module over a
 #: private link, and disk encryption sets need a key's version, which a module's key has only
 #: after people have activated it.
 _VAULT_ONLY = ("disks", "cluster")
+#: Versions of these don't expire: AKS stays with the version that it was given until an update
+#: gives it the next one, then uses both, and its API server stops where one of them has expired:
+#: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption
+_LASTING = ("cluster",)
+
+
+def _key_options(name: str, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """Options of the keys of a ring."""
+    rotation = pulumi.ResourceHook(
+        f"{name}-rotation", refuse_rotation, pulumi.ResourceHookOptions(on_dry_run=True)
+    )
+    return pulumi.ResourceOptions.merge(
+        left_to_its_vault(opts),
+        pulumi.ResourceOptions(
+            ignore_changes=list(_FIXED),
+            hooks=pulumi.ResourceHookBinding(before_update=[rotation]),
+        ),
+    )
+
+
+def refuse_rotation(key: pulumi.ResourceHookArgs) -> None:
+    """Refuse another rotation of a key that exists, before it is sent.
+
+    Resource Manager answers as if it had written it
+    (https://github.com/Azure/azure-service-operator/issues/3188).
+
+    Raises:
+        pulumi.RunError: the rotation policy isn't the one that the key has.
+    """
+    had, wanted = (_rotation(each) for each in (key.old_inputs, key.new_inputs))
+    if had != wanted:
+        raise pulumi.RunError(
+            f"rotation_days of the key {key.name!r}: it rotates after {had or 'nothing'}, and "
+            f"{wanted or 'nothing'} was given; Azure changes this of no key that exists, except "
+            "at its own address, from inside of the network: az keyvault key rotation-policy "
+            f"update --id https://VAULT.vault.azure.net/keys/{_key_name(key)} --value FILE (which "
+            f"is PUT /keys/{_key_name(key)}/rotationpolicy), then falaj refresh; or give "
+            "rotation_days as it was"
+        )
+
+
+def _rotation(inputs: Mapping[str, Any] | None) -> str | None:
+    """After how long a key gets a new version, such as ``P365D``; None: never."""
+    policy = ((inputs or {}).get("properties") or {}).get("rotationPolicy") or {}
+    triggers = [each.get("trigger") or {} for each in policy.get("lifetimeActions") or ()]
+    return next((each.get("timeAfterCreate") for each in triggers), None)
+
+
+def _key_name(key: pulumi.ResourceHookArgs) -> str:
+    """Its name in the vault, or in the module."""
+    inputs = key.new_inputs or {}
+    return str(inputs.get("keyName") or inputs.get("resourceName"))
 
 
 class KeyRing(pulumi.ComponentResource):
@@ -151,8 +210,11 @@ class KeyRing(pulumi.ComponentResource):
     be purged, has no public address, and takes roles of Azure only. Administrators manage keys and
     can't use them; services use them through one identity that can wrap and unwrap, and with the
     key of data encrypt and decrypt, which Azure NetApp Files does. A key gets a new version every
-    ``rotation_days`` by itself, and disks follow. Azure keeps a copy of a vault in the paired
-    region, which is in the country as well.
+    ``rotation_days`` by itself, and disks follow; Azure changes neither this nor the tags of a key
+    that exists, so that another ``rotation_days`` is refused with what to do. Versions expire some
+    months after their successor was made, but for the key ``cluster``: AKS stops where one expires
+    that it still uses. Azure keeps a copy
+    of a vault in the paired region, which is in the country as well.
 
     With ``managed_hsm`` the keys of data, logs, registry and state are in a module of the
     tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
@@ -170,7 +232,8 @@ class KeyRing(pulumi.ComponentResource):
 
     In ``production`` all of it is protected and retained. Elsewhere it is destroyed; a vault under
     an automatic name, because Azure gives the name of a deleted vault free only after
-    ``deletion_window_days``.
+    ``deletion_window_days``. Keys are retained everywhere: they go with their vault, and come back
+    with it where it is recovered within that time.
     """
 
     key_ring_id: pulumi.Output[str]
@@ -194,6 +257,7 @@ class KeyRing(pulumi.ComponentResource):
         self._tags = spec.placed.tags(name)
         self._opts = pulumi.ResourceOptions(parent=self)
         self._kept = kept(self._opts, spec.placed.retained)
+        self._of_keys = _key_options(name, self._kept)
         self._group = resource_group(name, spec.placed, self._opts, stateful=True)
         client = azure_native.authorization.get_client_config_output(
             opts=pulumi.InvokeOutputOptions(parent=self)
@@ -219,6 +283,7 @@ class KeyRing(pulumi.ComponentResource):
                 administrators=administrators,
                 purposes=in_module,
                 opts=self._kept,
+                key_opts=self._of_keys,
             )
         granted: list[pulumi.Resource] = [allowed]
         if "data" in keys:
@@ -353,7 +418,9 @@ class KeyRing(pulumi.ComponentResource):
                 key_ops=list(_OPERATIONS),
                 attributes=keyvault.KeyAttributesArgs(enabled=True, exportable=False),
                 rotation_policy=keyvault.RotationPolicyArgs(
-                    attributes=keyvault.KeyRotationPolicyAttributesArgs(
+                    attributes=None
+                    if purpose in _LASTING
+                    else keyvault.KeyRotationPolicyAttributesArgs(
                         expiry_time=f"P{days + _OVERLAP_DAYS}D"
                     ),
                     lifetime_actions=[
@@ -366,8 +433,8 @@ class KeyRing(pulumi.ComponentResource):
                     ],
                 ),
             ),
-            tags=self._tags,
-            opts=self._kept,
+            tags={**self._tags, tag_name("azure", "purpose"): purpose},
+            opts=self._of_keys,
         )
 
     def _disk_encryption(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from falaj.components import catalogue
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default, Example
 from falaj.components.specification.limits import (
@@ -62,14 +63,15 @@ class Placed:
 
     def tags(self, component: str) -> dict[str, str]:
         """Tags that everything carries; ``component`` is the name in the program."""
-        return {
-            "falaj:owner": self.owner,
-            "falaj:tenant": self.tenant,
-            "falaj:data-class": self.data_class,
-            "falaj:cost-center": self.cost_center,
-            "falaj:environment": self.environment,
-            "falaj:component": component,
+        found = {
+            "owner": self.owner,
+            "tenant": self.tenant,
+            "data-class": self.data_class,
+            "cost-center": self.cost_center,
+            "environment": self.environment,
+            "component": component,
         }
+        return {tag_name(self.place.cloud, name): value for name, value in found.items()}
 
 
 def check_placed(cloud: str, args: Mapping[str, Any], errors: ArgumentErrors) -> Placed | None:

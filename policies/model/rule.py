@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
+from falaj.components.catalogue.tag_names import tag_names
 from falaj.policies.model.resource import REFERENCE, Resource, Stack
 from falaj.policies.model.settings import Settings
 
@@ -43,7 +44,7 @@ class Context:
 
     def data_class(self, resource: Resource) -> str:
         """The class of the resource's data: its own tag's, else the stack's."""
-        own = (resource.tags.get(each) for each in ("falaj:data-class", "data-class"))
+        own = (resource.tags.get(each) for each in (*tag_names("data-class"), "data-class"))
         return next((each for each in own if isinstance(each, str) and each), "") or (
             self.settings.data_class
         )

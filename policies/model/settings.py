@@ -68,7 +68,8 @@ class Settings(BaseModel):
         "falaj:owner", "falaj:tenant", "falaj:data-class", "falaj:cost-center",
         "falaj:environment",
     )  # fmt: skip
-    """Tags that everything that takes tags must carry."""
+    """Tags that everything that takes tags must carry. On Azure ``falaj-owner`` and so on: its
+    private DNS zones drop tags with a colon."""
     most_gpu_machines: int = Field(default=16, ge=0)
     """How many machines one pool with GPUs may grow to: the ceiling of all ceilings."""
     rules: tuple[Annotated[str, Field(min_length=1)], ...] = ()

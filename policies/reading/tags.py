@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from falaj.components.catalogue.tag_names import tag_name, tag_names
 from falaj.policies.model import ABSENT, UNKNOWN, Context, Resource, get, is_unknown, items, text
 
 #: Tags as a list of keys and values, which providers don't add their own to:
@@ -25,6 +26,21 @@ def tags_of(resource: Resource) -> dict[str, Any] | None:
         if isinstance(given, Mapping):
             found |= {str(key): each for key, each in cast("Mapping[Any, Any]", given).items()}
     return found
+
+
+def as_given(resource: Resource, tag: str) -> str:
+    """A tag's name as it is to be given to a resource: Falaj's own have another form on Azure."""
+    own, _, name = tag.partition(":")
+    is_other = resource.package == "azure-native" and own.lower() == "falaj" and name
+    return tag_name("azure", name) if is_other else tag
+
+
+def comparable(resource: Resource, tag: str) -> str:
+    """What two names of one tag have in common: on Azure neither letter case nor the colon counts.
+
+    Falaj's own may have been given in AWS' form on Azure, where most types take it.
+    """
+    return as_given(resource, tag).lower() if resource.package == "azure-native" else tag
 
 
 def _listed(value: Any) -> dict[str, Any] | None:
@@ -61,11 +77,16 @@ def environment(resource: Resource, context: Context) -> Any:
     return _tagged(resource, "environment", context.settings.environment)
 
 
+def purpose(resource: Resource) -> Any:
+    """What it is for, by its own tag; empty where none says it, unknown where that is unknown."""
+    return _tagged(resource, "purpose", "")
+
+
 def _tagged(resource: Resource, name: str, otherwise: str) -> Any:
     tags = tags_of(resource)
     if tags is None:
         return UNKNOWN
-    for key in (f"falaj:{name}", name):
+    for key in (*tag_names(name), name):
         value = tags.get(key)
         if is_unknown(value):
             return value

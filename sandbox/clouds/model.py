@@ -117,6 +117,10 @@ class CloudModel(Protocol):
         though another stack has, and what the last of them doesn't need any more goes."""
         ...
 
+    def taken_along(self, token: str, made: Made, world: World) -> list[Made]:
+        """What ceases to exist when `made` is deleted, without being asked for."""
+        ...
+
     def replacements(self, token: str) -> frozenset[str]:
         """Property paths, top level or ``a.b``, a change of which replaces the resource."""
         ...
@@ -196,6 +200,11 @@ class GenericModel:
         """Nothing is, as far as is known here."""
         del token
         return False
+
+    def taken_along(self, token: str, made: Made, world: World) -> list[Made]:
+        """Nothing is, as far as is known here."""
+        del token, made, world
+        return []
 
     def replacements(self, token: str) -> frozenset[str]:
         """Everything can be changed in place."""

@@ -32,6 +32,7 @@ from falaj.stacks.command.judged import judged
 from falaj.stacks.command.operation import Outcome, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.command.remains import told
 from falaj.stacks.command.summary import summary
 from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
@@ -466,6 +467,9 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
         # A file that became invalid must not stop its stack from being destroyed; keep the data.
         remove_leftovers(pulumi, stack, retain=local is None or local.retain)
     say(f"stack {stack.name} is down")
+    if not pulumi.sandbox:
+        for line in told(resources):
+            say(f"  {line}")
     if stack.site.exists():
         say(f"  retained, as the stack says: {stack.site}")
     return 0

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
+from falaj.components.specification import propagation
 from falaj.engine import backend, install, launch
 from falaj.sandbox import activation, prediction
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
+from falaj.stacks.command.remains import remains
 from falaj.stacks.command.workspace import make_workspace
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
@@ -40,6 +42,8 @@ class Pulumi:
         self.engine = install.ensure_engine(say)
         if sandbox:
             self.environment = activation.activated(launch.environment(say, self.engine))
+            # All takes effect at once there.
+            self.environment[propagation.VARIABLE] = "0"
             self.folder: Path = make_workspace(stack)
         else:
             self.environment = launch.environment(say, self.engine)
@@ -147,14 +151,15 @@ class Pulumi:
     def release(self) -> None:
         """Let a destroy take everything of a sandboxed stack, the protected and retained as well.
 
-        What is retained would stand in the way of what it stands on, such as its subnet.
+        What is retained would stand in the way of what it stands on, such as its subnet. What the
+        cloud itself deletes on no request stays retained.
         """
         exported = self.exported()
         held = [
             (resource, key)
             for resource in sequence(mapping(exported.get("deployment")).get("resources"))
             for key in ("protect", "retainOnDelete")
-            if resource.get(key)
+            if resource.get(key) and (key == "protect" or remains(resource) is None)
         ]
         for resource, key in held:
             del resource[key]

@@ -137,15 +137,13 @@ def _runtime(project: Project) -> Any:
 
 def forget_stack(stack: StackFile, cloud: Path) -> None:
     """Drop what is left of a destroyed stack in the sandbox: its copied file, what was published
-    for it, and resources that a killed run had made before the engine could note them."""
+    for it, what a cloud keeps of it, and resources that a killed run had made before the engine
+    could note them."""
     (_folder(stack.project) / "stacks" / stack.path.name).unlink(missing_ok=True)
     _published(stack).unlink(missing_ok=True)
     store = Store(cloud)
     try:
-        prefix = f"urn:pulumi:{stack.name}::{stack.project.name}::"
-        for made in list(store.all()):
-            if made.urn.startswith(prefix):
-                store.remove(made.token, made.id, made.urn)
+        store.forget(f"urn:pulumi:{stack.name}::{stack.project.name}::")
     finally:
         store.close()
 

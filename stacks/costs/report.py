@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from falaj.components.catalogue.cost import HOURS_PER_MONTH
+from falaj.components.catalogue.tag_names import tag_names
 from falaj.policies.model import Resource, is_unknown, text
 from falaj.policies.reading.tags import tags_of
 from falaj.stacks.costs.amounts import Amount
@@ -28,7 +29,12 @@ _NO_PRICE: Final = (
     f"A month has {HOURS_PER_MONTH} hours."
 )
 #: Tags and labels that say who pays, the first that is there.
-COST_CENTER: Final = ("falaj:cost-center", "falaj.io/cost-center", "cost-center", "costCenter")
+COST_CENTER: Final = (
+    *tag_names("cost-center"),
+    "falaj.io/cost-center",
+    "cost-center",
+    "costCenter",
+)
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,32 @@ def test_nth_creation_of_a_type_fails_once(cloud: Cloud) -> None:
     assert [fault.spent for fault in faults.listed(cloud.store)] == [True]
 
 
+def test_fault_that_fails_some_times_with_the_clouds_answer(cloud: Cloud) -> None:
+    faults.add(cloud.store, Fault("create", TOPIC, nth=2, times=2, answer="PrincipalNotFound"))
+    make(cloud, "a")
+    for _ in range(2):
+        with pytest.raises(FaultError, match=r"^PrincipalNotFound: the create of b "):
+            make(cloud, "b")
+    make(cloud, "b")
+    (fault,) = faults.listed(cloud.store)
+    assert str(fault) == (
+        f"fault 1: the 2. create of {TOPIC} fails, and 1 after it, with PrincipalNotFound (done)"
+    )
+
+
+def test_a_cloud_of_before_takes_faults(tmp_path: Path) -> None:
+    path = tmp_path / "cloud.sqlite"
+    before = Store(path)
+    for column in ("times", "answer"):
+        before.connection.execute(f"ALTER TABLE faults DROP COLUMN {column}")
+    before.connection.execute(
+        "INSERT INTO faults (action, nth, timeout, always) VALUES ('read', 1, 0, 0)"
+    )
+    before.close()
+    (fault,) = faults.listed(Store(path))
+    assert (fault.times, fault.answer) == (1, "")
+
+
 def test_fault_of_a_name_that_always_fails(cloud: Cloud) -> None:
     faults.add(cloud.store, Fault("create", name="b", always=True))
     make(cloud, "a")

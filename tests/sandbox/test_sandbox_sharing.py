@@ -54,6 +54,16 @@ def test_one_that_is_left_and_made_again_is_shared_once_more(store: Store) -> No
     assert found(store) is None
 
 
+def test_a_forgotten_stack_leaves_what_others_share(store: Store) -> None:
+    store.forget("urn:pulumi:a::falaj::")
+    assert found(store) == plan("b", "Standard")
+    store.share(plan("a", "Standard"))
+    store.forget("urn:pulumi:b::falaj::")
+    assert found(store) == plan("a", "Standard")
+    store.forget("urn:pulumi:a::falaj::")
+    assert found(store) is None
+
+
 def test_what_is_lost_behind_the_engines_back_is_gone_for_all(store: Store) -> None:
     assert store.remove(TOKEN, ID)
     assert found(store) is None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.store import Store
 from tests.stacks.conftest import Project
@@ -85,12 +86,13 @@ def live_from_preview_to_destroy(project: Project, stack: str) -> None:
     assert nothing_changed(run(project, "up"))
     _grow(project, count)
 
-    tagged = next(m for m in made(project) if "falaj:cost-center" in (m.inputs.get("tags") or {}))
-    sandbox(project, "set", tagged.urn, 'tags["falaj:cost-center"]', "somebody else")
+    tag = tag_name("aws" if project.stack.startswith("aws") else "azure", "cost-center")
+    tagged = next(m for m in made(project) if tag in (m.inputs.get("tags") or {}))
+    sandbox(project, "set", tagged.urn, f'tags["{tag}"]', "somebody else")
     assert counts(run(project, "refresh"))["updated"] == 1
     assert counts(run(project, "up"))["updated"] == 1
     mended = next(m for m in made(project) if m.urn == tagged.urn)
-    assert mended.inputs["tags"]["falaj:cost-center"] == "another"
+    assert mended.inputs["tags"][tag] == "another"
     _go(project, before)
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.sandbox.inprocess import Sandbox, SandboxMocks
 from falaj.sandbox.schema import Tables
 from falaj.stacks.errors import SettingsError
@@ -98,7 +99,8 @@ def test_everything_has_an_explicit_provider(six: dict[str, SandboxMocks], stack
 def test_everything_that_takes_tags_has_all_of_them(
     six: dict[str, SandboxMocks], stack: str
 ) -> None:
-    wanted = {"falaj:owner", "falaj:tenant", "falaj:data-class", "falaj:cost-center"}
+    cloud = stack.partition("-")[0]
+    wanted = {tag_name(cloud, name) for name in ("owner", "tenant", "data-class", "cost-center")}
     missing: list[str] = []
     for package in PACKAGES:
         tables = Tables(package)

@@ -32,6 +32,7 @@ from falaj.policies.model import (
 from falaj.policies.model.resource import remembered
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import entries
+from falaj.policies.reading.tags import purpose
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.at_rest import AWS_READERS as READERS
 from falaj.policies.rules.encryption.aws_readers import COMPANIONS
@@ -241,6 +242,13 @@ def _in_time(resource: Resource, action: Any, at: str) -> Iterator[Finding]:
     "`properties.attributes.expires`.",
 )
 def _expiry(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Not keys whose tag says that a cluster's secrets are encrypted with them.
+
+    AKS stays with a version until it is given the next, and its API server stops where a version
+    expired that it uses: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption
+    """
+    if purpose(resource) == "cluster":
+        return
     found = [
         (path, resource.get(path))
         for path in (

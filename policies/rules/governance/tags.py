@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Final
 
+from falaj.components.catalogue.tag_names import tag_names
 from falaj.policies.model import (
     Context,
     Finding,
@@ -21,7 +21,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.tags import LISTED, tags_of
+from falaj.policies.reading.tags import LISTED, as_given, comparable, tags_of
 from falaj.policies.reading.types import azure
 
 # Tags that can be added safely: those whose value the stack itself says.
@@ -53,12 +53,11 @@ def missing_tags(
     given = tags_of(resource)
     if given is None:
         return {}
-    folds = resource.package == "azure-native"
-    there = {key.lower() if folds else key for key in given}
+    there = {comparable(resource, key) for key in given}
     return {
-        tag: stack_config[_CONFIG_KEYS[tag]]
+        as_given(resource, tag): stack_config[_CONFIG_KEYS[tag]]
         for tag in settings.required_tags
-        if (tag.lower() if folds else tag) not in there
+        if comparable(resource, tag) not in there
         and tag in _CONFIG_KEYS
         and stack_config.get(_CONFIG_KEYS[tag])
     }
@@ -100,19 +99,21 @@ TAGGABLE: Final = _read() | LISTED
     "Auto Scaling groups.",
 )
 def required_tags(resource: Resource, context: Context) -> Iterator[Finding]:
-    """One finding for all tags that are missing. Azure's names know no letter case."""
+    """One finding for all tags that are missing. Azure's names know no letter case, and Falaj's
+    own have another form there."""
     tags = tags_of(resource)
     required = context.settings.required_tags
     if tags is None:
         yield indeterminate("tags", f"the tags can't be seen; {', '.join(required)} are required")
         return
-    folds = resource.package == "azure-native"
     given = {
-        key.lower() if folds else key
+        comparable(resource, key)
         for key, value in tags.items()
         if is_unknown(value) or text(value)
     }
-    missing = [each for each in required if (each.lower() if folds else each) not in given]
+    missing = [
+        as_given(resource, each) for each in required if comparable(resource, each) not in given
+    ]
     if missing:
         yield violation("tags", f"tags are missing or empty: {', '.join(missing)}")
 
@@ -127,7 +128,11 @@ _EMPTY: Final = frozenset(
     ("-", ".", "?", "changeme", "n/a", "na", "nobody", "none", "null", "tbd", "todo", "unknown",
      "undefined", "xxx")
 )  # fmt: skip
-_MEANT: Final = re.compile(r"falaj:(data-class|environment|owner|tenant|cost-center)")
+_MEANT: Final = {
+    each: name
+    for name in ("data-class", "environment", "owner", "tenant", "cost-center")
+    for each in tag_names(name)
+}
 
 
 @rule(
@@ -142,18 +147,18 @@ _MEANT: Final = re.compile(r"falaj:(data-class|environment|owner|tenant|cost-cen
 def tag_values(resource: Resource, context: Context) -> Iterator[Finding]:
     """Only Falaj's own tags are read; what a value can't be known to be, its maker knows."""
     for key, value in (tags_of(resource) or {}).items():
-        found = _MEANT.fullmatch(key)
-        if found is None:
+        name = _MEANT.get(key)
+        if name is None:
             continue
         path = f'tags["{key}"]'
         if is_unknown(value):
-            if found[1] in _VALUES:
-                allowed = ", ".join(_VALUES[found[1]])
+            if name in _VALUES:
+                allowed = ", ".join(_VALUES[name])
                 yield indeterminate(path, f"it can't be seen; it must be one of {allowed}")
             continue
         given = text(value)
-        if found[1] in _VALUES and given not in _VALUES[found[1]]:
-            allowed = ", ".join(_VALUES[found[1]])
+        if name in _VALUES and given not in _VALUES[name]:
+            allowed = ", ".join(_VALUES[name])
             yield violation(path, f"it is {given[:40] or 'empty'!r}; it must be one of {allowed}")
         elif given.lower() in _EMPTY:
             yield violation(path, f"it is {given!r}, which names nobody and nothing")

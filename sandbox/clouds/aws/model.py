@@ -232,6 +232,11 @@ class AwsModel:
                     found[key] = value
         return found
 
+    def taken_along(self, token: str, made: Made, world: World) -> list[Made]:
+        """Nothing: whatever AWS makes in what is deleted is a part of it here."""
+        del token, made, world
+        return []
+
     def is_shared(self, token: str) -> bool:
         """Whether it is a setting that every account has in a region."""
         kind = kind_of(token)

@@ -165,6 +165,8 @@ class AzureKind(ResourceKind):
     """Whether it can't be deleted while another resource refers to it."""
     is_held_by_children: bool = False
     """Whether it can't be deleted while resources stand below it."""
+    takes_along: bool = False
+    """Whether what stands below it goes with it."""
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -111,6 +111,16 @@ class AzureModel:
         """Whether it is a setting that every subscription has."""
         return registry.kind_of(token).is_always_there
 
+    def taken_along(self, token: str, made: Made, world: World) -> list[Made]:
+        """What stands in a vault or a hardware module, which can't be deleted by itself."""
+        if not registry.kind_of(token).takes_along:
+            return []
+        return [
+            each
+            for each in resources.azure(world)
+            if each.id != made.id and naming.is_below(each.id, made.id)
+        ]
+
     def replacements(self, token: str) -> frozenset[str]:
         """The path's inputs, the location, and what the type's row names."""
         kind = registry.kind_of(token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pulumi
@@ -251,7 +252,15 @@ def test_days_of_old_versions(made: Deployed) -> None:
 
 
 def test_no_threat_detection(made: Deployed) -> None:
-    assert not made.of_type("security:Pricing")
+    plans = made.of_type("security:Pricing")
+    assert {each.inputs["pricingTier"] for each in plans} == {"Free"}
+    assert not any({"subPlan", "extensions"} & set(each.inputs) for each in plans)
+    assert all(made.request(each.name).retainOnDelete for each in plans)
+    for before, after in pairwise(plans):
+        assert any(
+            urn.endswith(f"::{before.name}") for urn in made.request(after.name).dependencies
+        ), "one after the other"
+    assert len(plans) == 5
     assert not made.of_type("security:SecurityContact")
 
 

@@ -278,7 +278,7 @@ def test_the_rest_of_the_hardening(usual: Deployed) -> None:
     assert found["securityProfile"]["workloadIdentity"] == {"enabled": True}
     assert found["securityProfile"]["imageCleaner"]["enabled"] is True
     assert found["identity"]["type"] == "UserAssigned"
-    assert found["tags"]["falaj:tenant"] == "acme"
+    assert found["tags"]["falaj-tenant"] == "acme"
     assert found["location"] == "uaenorth"
 
 
@@ -313,7 +313,7 @@ def test_arguments_reach_the_cluster(deploy: Deploy) -> None:
     assert pool["availabilityZones"] == ["2"]
     assert pool["count"] == 1
     assert pool["orchestratorVersion"] == "1.36"
-    assert found["tags"]["falaj:environment"] == "test"
+    assert found["tags"]["falaj-environment"] == "test"
     assert found["aadProfile"]["adminGroupObjectIDs"] == []
     kept = {each["category"] for each in made.named("ai-logs").inputs["logs"]}
     assert "kube-audit-admin" in kept

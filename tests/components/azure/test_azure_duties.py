@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from falaj.components.azure._roles import ROLES
+from falaj.components.azure._roles import ROLES, role_id
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.whole_foundation import MEMBERS, foundation
 
@@ -149,3 +149,18 @@ def test_pods_get_what_their_duty_needs(made: Deployed) -> None:
         assert credential["subject"] == "system:serviceaccount:training:jobs"
         assert credential["audiences"] == ["api://AzureADTokenExchange"]
         assert credential["issuer"].startswith("https://uaenorth.oic.prod-aks.azure.com/")
+
+
+def test_roles_of_two_subscriptions_of_a_tenant_differ() -> None:
+    one, other = (f"/subscriptions/{digit * 8}-0000-0000-0000-000000000000" for digit in "12")
+    assert role_id("acme-dev-keys", one) != role_id("acme-dev-keys", other)
+    assert role_id("acme-dev-keys", one) == role_id("acme-dev-keys", f"{one}/resourceGroups/g")
+    assert role_id("acme-dev-keys", one) != role_id("acme-test-keys", one)
+
+
+def test_a_roles_name_has_digits_of_its_id(made: Deployed) -> None:
+    roles = made.of_type("authorization:RoleDefinition")
+    assert len(roles) > 4
+    for role in roles:
+        own = role.inputs["roleDefinitionId"]
+        assert role.inputs["roleName"] == f"acme-dev-{role.name}-{own[:8]}"

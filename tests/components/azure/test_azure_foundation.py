@@ -47,10 +47,10 @@ def takes(token: str, argument: str) -> bool:
 def test_everything_that_can_carries_tags_and_names_its_place(made: Deployed) -> None:
     for each in own(made):
         if takes(each.type, "tags"):
-            assert each.inputs["tags"]["falaj:tenant"] == "acme", each.name
-            assert each.inputs["tags"]["falaj:data-class"] == "confidential", each.name
-            assert {"falaj:owner", "falaj:cost-center"} <= set(each.inputs["tags"]), each.name
-            assert each.inputs["tags"]["falaj:component"] in PARTS, each.name
+            assert each.inputs["tags"]["falaj-tenant"] == "acme", each.name
+            assert each.inputs["tags"]["falaj-data-class"] == "confidential", each.name
+            assert {"falaj-owner", "falaj-cost-center"} <= set(each.inputs["tags"]), each.name
+            assert each.inputs["tags"]["falaj-component"] in PARTS, each.name
         if takes(each.type, "location") and each.type != "azure-native:resources:Resource":
             assert each.inputs.get("location"), each.name
 
@@ -214,7 +214,7 @@ def test_the_budget_of_the_tenant(made: Deployed) -> None:
     given = budget.inputs
     assert given["amount"] == 20000
     assert given["filter"]["tags"] == {
-        "name": "falaj:tenant",
+        "name": "falaj-tenant",
         "operator": "In",
         "values": ["acme"],
     }

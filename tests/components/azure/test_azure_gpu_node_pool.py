@@ -235,7 +235,7 @@ def test_every_pool_is_hardened(several: Deployed) -> None:
         assert pool.inputs["securityProfile"]["sshAccess"] == "Disabled"
         assert pool.inputs["mode"] == "User"
         assert pool.inputs["osSKU"] == "Ubuntu"
-        assert pool.inputs["tags"]["falaj:component"] == pool.name
+        assert pool.inputs["tags"]["falaj-component"] == pool.name
 
 
 def test_spot_slices_of_a_gpu(several: Deployed) -> None:

@@ -290,7 +290,7 @@ def test_arguments_reach_the_machines() -> None:
     assert profile["capacity"] == {"minimum": "2", "maximum": "5", "default": "2"}
     assert profile["rules"][0]["metricTrigger"]["threshold"] == 70
     assert made.outputs["endpoint"] == "https://churn.acme.internal:8443"
-    assert found["tags"]["falaj:environment"] == "test"
+    assert found["tags"]["falaj-environment"] == "test"
 
 
 def test_arm_machines_and_images_by_name() -> None:

@@ -9,6 +9,7 @@ import pulumi
 import pytest
 
 from falaj.components.azure import KeyRing
+from falaj.components.azure.key_ring import refuse_rotation
 from tests.components.azure.conftest import PLACED, SOMEBODY, SOMEBODY_ELSE, Deployed
 from tests.components.azure.conftest import deploy as deploy_now
 from tests.components.azure.foundation import Foundation
@@ -72,11 +73,43 @@ def test_a_key_for_each_purpose_in_hardware_with_rotation(usual: Deployed) -> No
         assert key["attributes"]["exportable"] is False
         [action] = key["rotationPolicy"]["lifetimeActions"]
         assert action == {"action": {"type": "rotate"}, "trigger": {"timeAfterCreate": "P365D"}}
+        assert each.inputs["tags"]["falaj-purpose"] == each.inputs["keyName"]
+        if each.inputs["keyName"] == "cluster":
+            # AKS stops where a version that it uses has expired.
+            assert "attributes" not in key["rotationPolicy"]
+            continue
         assert key["rotationPolicy"]["attributes"]["expiryTime"] == "P455D"
     assert list(usual.outputs["key_ids"]) == purposes
     for purpose, uri in usual.outputs["key_ids"].items():
         assert uri.startswith("https://")
         assert uri.endswith(f".vault.azure.net/keys/{purpose}"), "no version"
+
+
+def test_what_no_update_changes_of_a_key_is_left_alone(usual: Deployed) -> None:
+    for each in usual.of_type("keyvault:Key"):
+        fixed = {"tags", *(f"properties.{name}" for name in ("attributes", "keyOps"))}
+        assert fixed <= set(usual.ignored(each.name))
+        hooks = usual.request(each.name).hooks
+        assert list(hooks.before_update) == ["keys-rotation"]
+
+
+def test_another_rotation_of_a_key_that_exists_is_refused() -> None:
+    def policy(days: int) -> dict[str, Any]:
+        action = {"action": {"type": "rotate"}, "trigger": {"timeAfterCreate": f"P{days}D"}}
+        return {"keyName": "data", "properties": {"rotationPolicy": {"lifetimeActions": [action]}}}
+
+    def updated(had: dict[str, Any] | None, wanted: dict[str, Any]) -> None:
+        refuse_rotation(
+            pulumi.ResourceHookArgs(
+                "urn", "id", "keys-data", "", old_inputs=had, new_inputs=wanted
+            )
+        )
+
+    updated(policy(90), policy(90))
+    with pytest.raises(pulumi.RunError, match=r"after P90D, and P100D was.*/keys/data/rotationp"):
+        updated(policy(90), policy(100))
+    with pytest.raises(pulumi.RunError, match="rotates after nothing"):
+        updated({"keyName": "data"}, policy(100))
 
 
 def test_rotation_days_and_window(deploy: Deploy) -> None:
@@ -161,7 +194,9 @@ def test_others_are_destroyed_and_never_meet_a_deleted_name(
     deploy: Deploy, environment: str
 ) -> None:
     made = make(deploy, environment=environment)
-    assert not any(made.kept(each.name) for each in made.resources if each.type.startswith("az"))
+    held = {each.name for each in made.resources if made.request(each.name).retainOnDelete}
+    assert held == {each.name for each in made.of_type("keyvault:Key")}, "they go with the vault"
+    assert not any(made.request(each.name).protect for each in made.resources)
     assert "vaultName" not in made.named("keys-vault").inputs
     vault = made.named("keys-vault").inputs["properties"]
     assert vault["softDeleteRetentionInDays"] == 7
@@ -186,6 +221,9 @@ def test_a_module_of_ones_own(deploy: Deploy) -> None:
     assert made.kept(module.name)
     in_module = {each.inputs["resourceName"] for each in made.of_type("resources:Resource")}
     assert in_module == {"data", "logs", "registry", "state"}
+    for each in made.of_type("resources:Resource"):
+        assert made.request(each.name).retainOnDelete
+        assert "tags" in made.ignored(each.name)
     in_vault = {each.inputs["keyName"] for each in made.of_type("keyvault:Key")}
     assert in_vault == {"disks", "cluster"}
     uris = made.outputs["key_ids"]

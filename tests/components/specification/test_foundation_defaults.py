@@ -141,13 +141,14 @@ def test_registry_trail_and_budget_have_defaults(cloud: str, shared: Shared) -> 
 
 def test_tags_say_whose_it_is(cloud: str, shared: Shared) -> None:
     placed = key_ring.check(cloud, "k", shared(cloud)).placed
+    sign = {"aws": ":", "azure": "-"}[cloud]
     assert placed.tags("keys") == {
-        "falaj:owner": "platform@acme.example",
-        "falaj:tenant": "acme",
-        "falaj:data-class": "restricted",
-        "falaj:cost-center": "ai-42",
-        "falaj:environment": "production",
-        "falaj:component": "keys",
+        f"falaj{sign}owner": "platform@acme.example",
+        f"falaj{sign}tenant": "acme",
+        f"falaj{sign}data-class": "restricted",
+        f"falaj{sign}cost-center": "ai-42",
+        f"falaj{sign}environment": "production",
+        f"falaj{sign}component": "keys",
     }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.policies.model import UNKNOWN, Context, FindingKind, Provider, Resource, Settings
-from falaj.policies.reading.tags import tags_of
+from falaj.policies.reading.tags import as_given, tags_of
 from falaj.policies.rules.governance.costs import has_gpu
 from falaj.policies.rules.governance.restricted_data import restricted_spot, shares_gpu
 from falaj.policies.rules.governance.tags import TAGGABLE, missing_tags, required_tags
@@ -23,7 +23,11 @@ CONFIG = {
     "falaj:environment": "test",
 }
 REQUIRED = Settings().required_tags
-NAMES = st.sampled_from(REQUIRED) | st.text(min_size=1, max_size=12)
+NAMES = (
+    st.sampled_from(REQUIRED)
+    | st.sampled_from(["falaj-owner", "falaj-tenant"])
+    | st.text(min_size=1, max_size=12)
+)
 VALUES = st.text(min_size=1, max_size=8).filter(str.strip) | st.just(UNKNOWN)
 KINDS = st.sampled_from(sorted(TAGGABLE - {"aws:autoscaling/group:Group"}))
 
@@ -33,7 +37,7 @@ def test_what_is_added_meets_the_rule_and_changes_nothing(kind: str, tags: dict[
     resource = Resource(kind, "it", {"tags": tags})
     added = missing_tags(resource, Settings(), CONFIG)
     assert not set(added) & set(tags)
-    assert set(added) <= set(REQUIRED)
+    assert set(added) <= {as_given(resource, each) for each in REQUIRED}
     whole = Resource(kind, "it", {"tags": {**tags, **added}})
     assert not list(required_tags.check(whole, Context()))
 
@@ -41,9 +45,20 @@ def test_what_is_added_meets_the_rule_and_changes_nothing(kind: str, tags: dict[
 @given(KINDS, st.sets(st.sampled_from(REQUIRED), min_size=1))
 def test_each_missing_tag_is_named(kind: str, missing: set[str]) -> None:
     tags = {each: "x" for each in REQUIRED if each not in missing}
-    (found,) = required_tags.check(Resource(kind, "it", {"tags": tags}), Context())
+    resource = Resource(kind, "it", {"tags": tags})
+    (found,) = required_tags.check(resource, Context())
     assert found.kind is FindingKind.VIOLATION
-    assert all(each in found.reason for each in missing)
+    assert all(as_given(resource, each) in found.reason for each in missing)
+
+
+def test_tags_that_are_added_have_the_clouds_form() -> None:
+    vault = Resource("azure-native:keyvault:Vault", "it", {"tags": {"falaj:tenant": "bank"}})
+    added = missing_tags(vault, Settings(), CONFIG)
+    assert set(added) == {
+        "falaj-owner", "falaj-data-class", "falaj-cost-center", "falaj-environment"
+    }  # fmt: skip
+    bucket = Resource("aws:s3/bucket:Bucket", "it", {"tags": {"falaj-tenant": "bank"}})
+    assert set(missing_tags(bucket, Settings(), CONFIG)) == set(REQUIRED)
 
 
 def test_nothing_is_added_where_tags_cannot_be_seen_or_are_a_list() -> None:

@@ -9,6 +9,7 @@ import pytest
 from falaj.sandbox.clouds.azure import MODEL, naming, resources
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
+from tests.sandbox.azure.samples import SCOPE
 
 GROUP = {"resourceGroupName": "rg"}
 SUBNET = {**GROUP, "virtualNetworkName": "vnet"}
@@ -18,6 +19,14 @@ def refusal(samples: Any, token: str, **inputs: Any) -> str:
     with pytest.raises(SandboxError) as error:
         samples.add("new", token, **inputs)
     return str(error.value)
+
+
+def update(samples: Any, key: str, changes: dict[str, Any]) -> dict[str, Any]:
+    made = samples.made[key]
+    properties = {**made.inputs["properties"], **changes.get("properties", {})}
+    inputs = {**made.inputs, **changes, "properties": properties}
+    urn = f"urn:pulumi:stack::project::{made.token}::{key}"
+    return samples.sandbox.cloud.update(urn, made.id, made.outputs, inputs)
 
 
 def delete_blockers(samples: Any, key: str) -> list[str]:
@@ -358,6 +367,79 @@ def test_a_lock_keeps_all_below_it(samples: Any) -> None:
     assert delete_blockers(samples, "identity") == []
 
 
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"publicNetworkAccess": "Disabled"},
+        {"networkAcls": {"defaultAction": "Deny", "bypass": "AzureServices"}},
+    ],
+)
+def test_a_closed_vaults_keys_are_made_and_go_with_it_only(
+    samples: Any, closed: dict[str, Any]
+) -> None:
+    vault = samples.made["vault"].inputs
+    properties = {**vault["properties"], **closed}
+    samples.add(
+        "v", "keyvault:Vault", **{**vault, "vaultName": "vault-2", "properties": properties}
+    )
+    for key, token in (("key", "keyvault:Key"), ("secret", "keyvault:Secret")):
+        samples.add(f"v-{key}", token, **{**samples.made[key].inputs, "vaultName": "vault-2"})
+        assert delete_blockers(samples, key) == []
+        [reason] = delete_blockers(samples, f"v-{key}")
+        assert "ForbiddenByConnection" in reason
+        assert "retain_on_delete" in reason
+    made = samples.made["v"]
+    samples.sandbox.cloud.delete(f"urn:pulumi:s::p::{made.token}::v", made.id, {**made.outputs})
+    for key in ("v-key", "v-secret"):
+        assert resources.by_id(samples.sandbox.store, samples.id(key)) is None
+    assert resources.by_id(samples.sandbox.store, samples.id("key")) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("tags", {"tags": {"owner": "somebody"}}),
+        ("properties.attributes", {"properties": {"attributes": {"enabled": False}}}),
+        ("properties.keyOps", {"properties": {"keyOps": ["wrapKey", "unwrapKey"]}}),
+    ],
+)
+def test_a_key_that_exists_stays_as_it_is(
+    samples: Any, path: str, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(SandboxError) as refused:
+        update(samples, "key", changes)
+    assert f"{path}: KeyCreationParametersDidNotMatchExistingKey" in str(refused.value)
+    assert "ignore_changes" in str(refused.value)
+
+
+def test_another_rotation_of_a_key_is_taken_and_not_written(samples: Any) -> None:
+    trigger = {"action": {"type": "rotate"}, "trigger": {"timeAfterCreate": "P90D"}}
+    policy = {"lifetimeActions": [trigger], "attributes": {"expiryTime": "P180D"}}
+    found = update(samples, "key", {"properties": {"rotationPolicy": policy}})
+    assert "rotationPolicy" not in found
+
+
+def test_a_modules_key_goes_with_it_only(samples: Any) -> None:
+    [reason] = delete_blockers(samples, "hsm-key")
+    assert "retain_on_delete" in reason
+    with pytest.raises(SandboxError, match="properties: Resource Manager changes no key"):
+        update(samples, "hsm-key", {"properties": {"keySize": 3072}})
+
+
+def test_a_subscriptions_plan_is_never_deleted(samples: Any) -> None:
+    samples.add(
+        "arm", "security:Pricing", pricingName="Arm", scopeId=SCOPE, pricingTier="Standard"
+    )
+    [reason] = delete_blockers(samples, "arm")
+    assert "InvalidUrlConfiguration" in reason
+    assert "Free" in reason
+    samples.add(
+        "one", "security:Pricing", pricingName="KeyVaults", scopeId=samples.id("vault"),
+        pricingTier="Standard",
+    )  # fmt: skip
+    assert delete_blockers(samples, "one") == []
+
+
 def test_a_read_only_lock_stops_changes(samples: Any) -> None:
     samples.add(
         "lock", "authorization:ManagementLockAtResourceGroupLevel", **GROUP, lockName="l",
@@ -403,6 +485,8 @@ def test_what_nothing_needs_may_go(more_samples: Any, key: str) -> None:
 def test_everything_can_be_taken_away_in_the_reverse_order(more_samples: Any) -> None:
     cloud = more_samples.sandbox.cloud
     for key, made in reversed(more_samples.made.items()):
+        if key == "hsm-key":  # goes with its module only
+            continue
         urn = f"urn:pulumi:stack::project::{made.token}::{key}"
         cloud.delete(urn, made.id, {**made.outputs})
     assert list(more_samples.sandbox.store.all()) == []

@@ -77,6 +77,8 @@ WRONG: list[tuple[str, str, Any, str | None, str]] = [
     ("endpoint", "privateLinkServiceConnections[0].groupIds", [], ".*", "is missing"),
     ("endpoint", "privateLinkServiceConnections", [], None, "is missing"),
     ("zones", "privateDnsZoneConfigs", [], None, "is missing"),
+    ("zone", "tags", {"falaj:owner": "it"}, ".*falaj:owner.*", "'falaj-owner'"),
+    ("link", "tags", {"1st": "it"}, ".*1st.*", "drops it"),
     ("record", "recordType", "B", None, "isn't allowed"),
     ("record", "aRecords[0].ipv4Address", "10.0.0.256", None, "IPv4"),
     ("pip", "sku.name", "Basic", None, "Standard"),

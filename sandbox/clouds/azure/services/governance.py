@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, kinds, naming
+from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import all_of, equals, given, one_of, refused
@@ -102,6 +102,48 @@ def _pricing_outputs(inputs: Inputs) -> dict[str, Any]:
     return {"freeTrialRemainingTime": "PT0S", "deprecated": False, "inherited": "False"}
 
 
+def _plan_stays(plan: Resource) -> Iterator[Problem]:
+    """A subscription's plans are there for good; those of single resources can be deleted.
+
+    Source: github.com/Azure/terraform-provider-azapi/issues/818 (400 InvalidUrlConfiguration).
+    """
+    scope = plan.id.partition("/providers/")[0]
+    if len(scope.strip("/").split("/")) == len(("subscriptions", "id")):
+        yield Problem(
+            "",
+            "InvalidUrlConfiguration: Azure deletes no plan of a subscription; declare it with "
+            "retain_on_delete, and set pricingTier to Free to switch it off",
+        )
+
+
+def _hsm_key_is_fixed(key: Resource) -> Iterator[Problem]:
+    """Source: …/managed-hsm-keys/create-if-not-exist: a key that exists is answered as it is."""
+    made = resources.by_id(key.world, key.id)
+    reference = naming.parse(key.id)
+    if made is None or reference is None:
+        return
+    if reference.type.lower() != "microsoft.keyvault/managedhsms/keys":
+        return
+    for path in ("tags", "properties"):
+        if made.inputs.get(path) != key.at(path):
+            yield Problem(
+                path,
+                "Resource Manager changes no key of a managed HSM that exists; name it in "
+                "ignore_changes, and change it at the module's own address",
+            )
+
+
+def _hsm_key_stays(resource: Resource) -> Iterator[Problem]:
+    """Source: learn.microsoft.com/rest/api/keyvault/managedhsm/managed-hsm-keys: no delete."""
+    reference = naming.parse(resource.id)
+    if reference and reference.type.lower() == "microsoft.keyvault/managedhsms/keys":
+        yield Problem(
+            "",
+            "Resource Manager deletes no key of a managed HSM; declare it with retain_on_delete: "
+            "it goes with its HSM",
+        )
+
+
 def _outputs(inputs: Inputs) -> dict[str, Any]:
     del inputs
     return {
@@ -161,6 +203,7 @@ KINDS: Final = (
                 all_of(given("subPlan"), equals("pricingTier", "Free")),
             ),
         ),
+        delete_blockers=(_plan_stays,),
         computed=_pricing_outputs,
     ),
     AzureKind(
@@ -168,6 +211,8 @@ KINDS: Final = (
         "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers/"
         "{resourceProviderNamespace}/{parentResourcePath}/{resourceType}/{resourceName}",
         location="any",
+        crosschecks=(_hsm_key_is_fixed,),
+        delete_blockers=(_hsm_key_stays,),
         computed=_resource_outputs,
     ),
     AzureKind(

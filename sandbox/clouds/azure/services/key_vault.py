@@ -254,6 +254,49 @@ def _key_conflicts(resource: Resource) -> Iterator[Problem]:
             )
 
 
+#: What no update changes of a key that exists. Sources: github.com/Azure/bicep/issues/8283, 6113.
+_FIXED: Final = ("tags", "properties.attributes", "properties.keyOps")
+
+
+def _changed(key: Resource) -> Iterator[Problem]:
+    made = resources.by_id(key.world, key.id)
+    before = Inputs(made.inputs) if made else None
+    for path in _FIXED if before else ():
+        if before is not None and before.at(path) != key.at(path):
+            yield Problem(
+                path,
+                "KeyCreationParametersDidNotMatchExistingKey: Resource Manager changes this of no "
+                "key that exists; name it in ignore_changes, and change it at the vault's own "
+                "address",
+            )
+
+
+def _closed(item: Resource) -> Iterator[Problem]:
+    """Keys and secrets are deleted at the vault's own address: Resource Manager has no verb.
+
+    What is made by Resource Manager needs no way to that address, so that only this is refused.
+    Sources: github.com/Azure/azure-rest-api-specs/pull/10643; pulumi-azure-native,
+    provider/pkg/resources/customresources/custom_keyvault.go; for the message
+    github.com/microsoft/multimodal-ai/issues/171.
+    """
+    for made in item.world.all(VAULT):
+        if not naming.is_below(item.id, made.id):
+            continue
+        holder = Inputs(made.inputs)
+        is_off = holder.optional_string("properties.publicNetworkAccess") == "Disabled"
+        acls = "properties.networkAcls"
+        is_denied = holder.optional_string(f"{acls}.defaultAction") == "Deny" and not (
+            holder.items(f"{acls}.ipRules") or holder.items(f"{acls}.virtualNetworkRules")
+        )
+        if is_off or is_denied:
+            yield Problem(
+                "",
+                "ForbiddenByConnection: it is deleted at the vault's own address, and the vault "
+                f"{_host(item)!r} is closed to the network; declare it with retain_on_delete: it "
+                "goes with its vault",
+            )
+
+
 def _host(resource: Resource) -> str:
     return resource.id.split("/vaults/")[-1].split("/")[0].lower()
 
@@ -290,13 +333,24 @@ def _key_outputs(resource: Resource) -> dict[str, Any]:
         "keyOps": resource.get(
             "properties.keyOps", ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"]
         ),
-        "rotationPolicy": resource.at("properties.rotationPolicy"),
+        "rotationPolicy": _policy(resource),
     }
     if kind.startswith("RSA"):
         found["keySize"] = resource.number("properties.keySize") or 2048
     else:
         found["curveName"] = resource.optional_string("properties.curveName") or "P-256"
     return found
+
+
+def _policy(key: Resource) -> Any:
+    """The rotation policy that a key was made with: another one is taken and not written.
+
+    Source: github.com/Azure/azure-service-operator/issues/3188.
+    """
+    made = resources.by_id(key.world, key.id)
+    return (
+        key.at("properties.rotationPolicy") if made is None else made.outputs.get("rotationPolicy")
+    )
 
 
 def _secret_outputs(resource: Resource) -> dict[str, Any]:
@@ -329,6 +383,8 @@ KINDS: Final = (
         name=kinds.VAULT,
         is_global_name=True,
         max_tags=15,
+        # Source: key-vault/general/soft-delete-overview: with a vault all that it holds.
+        takes_along=True,
         replaces=("properties.tenantId",),
         rules=(
             texts("properties.tenantId", checks.guid),
@@ -365,7 +421,8 @@ KINDS: Final = (
             _rotation,
             _key_problems,
         ),
-        crosschecks=(_key_conflicts,),
+        crosschecks=(_key_conflicts, _changed),
+        delete_blockers=(_closed,),
         computed=_key_outputs,
     ),
     AzureKind(
@@ -374,6 +431,7 @@ KINDS: Final = (
         name=kinds.VAULT_ITEM,
         max_tags=15,
         rules=(_secret_problems,),
+        delete_blockers=(_closed,),
         computed=_secret_outputs,
     ),
     AzureKind(
@@ -381,6 +439,7 @@ KINDS: Final = (
         "Microsoft.KeyVault/managedHSMs/{name}",
         name=kinds.VAULT,
         is_global_name=True,
+        takes_along=True,
         replaces=("properties.tenantId", "properties.initialAdminObjectIds"),
         rules=(
             texts("properties.tenantId", checks.guid),

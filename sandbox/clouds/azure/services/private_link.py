@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -206,6 +207,25 @@ def _zone_blockers(resource: Resource) -> Iterator[Problem]:
             )
 
 
+_DROPPED: Final = re.compile(r"[:() ]|^\d")
+
+
+def _dropped_tags(inputs: Inputs) -> Iterator[Problem]:
+    """Tags that zones, their links and records take and don't keep.
+
+    Sources: github.com/Azure/azure-rest-api-specs/issues/11748; azure-resource-manager/management/
+    tag-resources (limitations); github.com/MicrosoftDocs/azure-docs/pull/124115.
+    """
+    for name in inputs.keys("tags"):
+        if _DROPPED.search(name):
+            yield Problem(
+                f'tags["{name}"]',
+                "private DNS takes such a tag and drops it, so that every `up` would bring it "
+                "back; leave out colons, spaces, parentheses and a leading digit "
+                f"({_DROPPED.sub('-', name)!r})",
+            )
+
+
 KINDS: Final = (
     AzureKind(
         ENDPOINT,
@@ -243,6 +263,7 @@ KINDS: Final = (
         "Microsoft.Network/privateDnsZones/{privateZoneName}",
         name=kinds.ZONE,
         location="global",
+        rules=(_dropped_tags,),
         delete_blockers=(_zone_blockers,),
         computed=_zone_outputs,
     ),
@@ -253,7 +274,10 @@ KINDS: Final = (
         name=kinds.NETWORK,
         location="global",
         replaces=("virtualNetwork",),
-        rules=(required("virtualNetwork.id", "name the network that may inputs the zone"),),
+        rules=(
+            required("virtualNetwork.id", "name the network that may inputs the zone"),
+            _dropped_tags,
+        ),
         references=(relations.to("virtualNetwork.id", "Microsoft.Network/virtualNetworks"),),
         crosschecks=(_link_conflicts,),
         computed=_link_outputs,

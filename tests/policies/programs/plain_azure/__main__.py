@@ -5,11 +5,11 @@ import pulumi_azure_native as azure
 
 mistakes = pulumi.Config().get_bool("mistakes") or False
 tags = {
-    "falaj:owner": "data@example.ae",
-    "falaj:tenant": "shop",
-    "falaj:data-class": "confidential",
-    "falaj:cost-center": "data",
-    "falaj:environment": "production",
+    "falaj-owner": "data@example.ae",
+    "falaj-tenant": "shop",
+    "falaj-data-class": "confidential",
+    "falaj-cost-center": "data",
+    "falaj-environment": "production",
 }
 protected = pulumi.ResourceOptions(protect=True)
 group = azure.resources.ResourceGroup("shop", location="uaenorth", tags=tags)

@@ -1,0 +1,111 @@
+"""Rights take effect some time after they were granted: what waits for that, and for how long.
+
+A cloud says that a grant was made before all of its services know of it, so that to depend on the
+grant isn't enough. What was granted in this run is therefore given some seconds before anything
+that depends on it begins, and what is refused nevertheless, in words that mean a right that isn't
+known yet, is tried again. Previews wait for nothing, nor does what was granted before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+import pulumi
+
+VARIABLE: Final = "FALAJ_PROPAGATION_SECONDS"
+"""Of the environment: seconds in place of those that a grant is given and of `PAUSE`; the sandbox,
+where all takes effect at once, is run with 0."""
+PAUSE: Final = 30.0
+"""Seconds between two tries."""
+PATIENCE: Final = 600.0
+"""Seconds for which what is refused is tried again: Azure says that grants take up to ten minutes,
+https://learn.microsoft.com/azure/role-based-access-control/troubleshooting."""
+
+_Sleep: TypeAlias = "Callable[[float], Awaitable[None]]"
+
+#: URNs of the identities and grants that this process made.
+_granted: set[str] = set()
+
+
+def _seconds(usual: float) -> float:
+    return float(os.environ.get(VARIABLE) or usual)
+
+
+async def settle(
+    made: pulumi.ResourceHookArgs, seconds: float, sleep: _Sleep = asyncio.sleep
+) -> None:
+    """Give what was granted some time.
+
+    Args:
+        made: a grant, or an identity, that was made.
+        seconds: how long it is given.
+        sleep: waits for some seconds.
+    """
+    _granted.add(made.urn)
+    await sleep(_seconds(seconds))
+
+
+async def is_tried_again(
+    failed: pulumi.ErrorHookArgs,
+    answers: Sequence[str],
+    tell: Callable[[str], None],
+    sleep: _Sleep = asyncio.sleep,
+) -> bool:
+    """Whether to try again what may rely on a right that isn't known yet; waits before it.
+
+    Only where an identity or a grant was made in this run: a right that is missing for another
+    reason is said at once.
+
+    Args:
+        failed: what was refused, with the service's answers, the last one first.
+        answers: codes or words of an answer that may mean a right not known yet.
+        tell: says why it is waited.
+        sleep: waits for some seconds.
+    """
+    answer = next((each for each in answers if each in failed.errors[0]), None)
+    if answer is None or not _granted or len(failed.errors) > PATIENCE / PAUSE:
+        return False
+    pause = _seconds(PAUSE)
+    tell(
+        f"{failed.name}: {answer}, which may mean that a right of this run isn't known everywhere "
+        f"yet: trying again in {pause:.0f} s"
+    )
+    await sleep(pause)
+    return True
+
+
+def after_grant(name: str, seconds: float) -> pulumi.ResourceHookBinding:
+    """Hooks of a grant or an identity: what depends on it begins some time after it was made.
+
+    Args:
+        name: its name in the program; no two hooks of a program have the same.
+        seconds: how long it is given.
+    """
+
+    async def settled(made: pulumi.ResourceHookArgs) -> None:
+        await settle(made, seconds)
+
+    hook = pulumi.ResourceHook(f"{name}-settles", settled)
+    return pulumi.ResourceHookBinding(after_create=[hook])
+
+
+def until_granted(name: str, answers: Sequence[str]) -> pulumi.ResourceHookBinding:
+    """Hooks of what relies on grants: it is tried again while its service doesn't know of them.
+
+    Args:
+        name: the resource's name in the program; no two hooks of a program have the same.
+        answers: codes or words of the service's answer that may mean a right not known yet.
+    """
+    # Hooks are called outside of the program's own context, without the engine to tell.
+    context = contextvars.copy_context()
+
+    async def again(failed: pulumi.ErrorHookArgs) -> bool:
+        return await is_tried_again(
+            failed, answers, lambda text: context.run(pulumi.log.warn, text)
+        )
+
+    return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-granted", again)])

@@ -1,0 +1,78 @@
+"""Rights that take effect late: how long is waited, and for what."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pulumi
+import pytest
+
+from falaj.components.specification import propagation
+from falaj.components.specification.propagation import (
+    PATIENCE,
+    PAUSE,
+    VARIABLE,
+    is_tried_again,
+    settle,
+)
+
+
+@pytest.fixture(autouse=True)
+def _program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(propagation, "_granted", set())
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+class Waits:
+    """Seconds that were waited, in place of waiting."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.told: list[str] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def grant(waits: Waits, seconds: float = 60) -> None:
+    made = pulumi.ResourceHookArgs("urn:grant", "id", "grant", "type")
+    asyncio.run(settle(made, seconds, waits))
+
+
+def again(waits: Waits, *errors: str) -> bool:
+    failed = pulumi.ErrorHookArgs("urn:one", "", "one", "type", errors=list(errors))
+    return asyncio.run(is_tried_again(failed, ["PrincipalNotFound"], waits.told.append, waits))
+
+
+def test_what_was_granted_is_given_some_time() -> None:
+    waits = Waits()
+    grant(waits)
+    assert waits.seconds == [60]
+
+
+def test_a_right_that_is_not_known_yet_is_waited_for_ten_minutes() -> None:
+    waits = Waits()
+    grant(waits, 0)
+    answer = "403 PrincipalNotFound: no principal 1"
+    tries = 1
+    while again(waits, *[answer] * tries):
+        tries += 1
+    assert sum(waits.seconds) == PATIENCE
+    assert set(waits.seconds[1:]) == {PAUSE}
+    assert "one: PrincipalNotFound" in waits.told[0]
+
+
+def test_what_is_refused_for_another_reason_is_said_at_once() -> None:
+    waits = Waits()
+    assert not again(waits, "PrincipalNotFound"), "nothing was granted in this run"
+    grant(waits, 0)
+    assert not again(waits, "InvalidUrlConfiguration", "PrincipalNotFound")
+    assert waits.seconds == [0]
+
+
+def test_nobody_waits_where_all_takes_effect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0")
+    waits = Waits()
+    grant(waits)
+    assert again(waits, "PrincipalNotFound")
+    assert waits.seconds == [0, 0]
