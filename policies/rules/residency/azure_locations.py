@@ -25,7 +25,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.types import azure
-from falaj.policies.reading.walk import Leaf, decoded, walk
+from falaj.policies.reading.walk import Leaf, walk
 from falaj.policies.rules.residency.ai import REGIONAL
 from falaj.policies.rules.residency.azure_places import (
     LOCATED,
@@ -214,7 +214,7 @@ def location_id(resource: Resource, context: Context) -> Iterator[Finding]:
             continue
         if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
             yield indeterminate(format_path(leaf.path), "the identifier's location can't be seen")
-        for named in _told(decoded(leaf)):
+        for named in _told(text(leaf.value)):
             if is_azure_location(named) and normalise_azure(named) not in allowed(context):
                 yield violation(
                     format_path(leaf.path), f"it names {named!r}; {where_allowed(context)}"

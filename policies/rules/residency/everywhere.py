@@ -30,7 +30,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
 from falaj.policies.reading.place import format_places, is_allowed, referred_place
-from falaj.policies.reading.walk import Leaf, decoded, is_document, walk
+from falaj.policies.reading.walk import Leaf, is_document, walk
 
 # Which keys name a region, a zone or a location.
 
@@ -182,7 +182,7 @@ def _named(leaf: Leaf) -> Iterator[str]:
     if not isinstance(given, str) or len(given) > 2000:
         return
     kind = kind_named(leaf.keys)
-    if (not kind and calls_something(leaf.key)) or _PARTS.search(leaf.key):
+    if (not kind and calls_something(leaf.key)) or _is_part(leaf):
         return
     if whole := place_named(given) if kind else _aws(given):
         yield whole
@@ -199,13 +199,18 @@ def _aws(given: str) -> str:
     return f"aws/{region}" if region else ""
 
 
+def _is_part(leaf: Leaf) -> bool:
+    """Whether it is a part of a path, which may be called after anything."""
+    return not leaf.is_own and _PARTS.search(leaf.key) is not None
+
+
 def _in_text(leaf: Leaf) -> Iterator[str]:
     if not isinstance(leaf.value, str) or len(leaf.value) <= 12 or is_document(leaf.value):
         return
-    given = decoded(leaf)
-    settings = () if _PARTS.search(leaf.key) or _QUERIES.search(leaf.key) else (_SETTING,)
+    asks = not leaf.is_own and _QUERIES.search(leaf.key)
+    settings = () if _is_part(leaf) or asks else (_SETTING,)
     for pattern in (*settings, _OPTION):
-        for found in pattern.finditer(given):
+        for found in pattern.finditer(leaf.value):
             yield f"aws/{found[1].lower()}"
 
 
@@ -256,7 +261,7 @@ def _pointers(resource: Resource, context: Context, *, arns: bool) -> Iterator[F
     for leaf in walk(resource):
         if not isinstance(leaf.value, str) or is_document(leaf.value):
             continue
-        for region, evidence in dict.fromkeys(regions_in(decoded(leaf))):
+        for region, evidence in dict.fromkeys(regions_in(leaf.value)):
             if evidence.lower().startswith("arn:") is arns and region not in allowed:
                 yield violation(
                     format_path(leaf.path),
@@ -326,7 +331,7 @@ def _texts(resource: Resource) -> Iterator[tuple[Leaf, str]]:
     if not resource.kind.startswith(_ONLY_NAMES):
         for leaf in walk(resource):
             if isinstance(leaf.value, str) and not is_document(leaf.value):
-                yield leaf, decoded(leaf)
+                yield leaf, leaf.value
 
 
 @rule(
