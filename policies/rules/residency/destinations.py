@@ -71,7 +71,7 @@ def _places(near: Sequence[Resource], context: Context) -> set[str]:
     return found | ({"unknown"} if opaque else set())
 
 
-def _unseen(
+def unseen(
     near: Sequence[Resource], path: str, what: str, context: Context, why: str
 ) -> Iterator[Finding]:
     """A value that can't be seen, judged by what it was made from."""
@@ -90,7 +90,7 @@ def region(resource: Resource, context: Context, path: str, what: str) -> Iterat
     for at, value in select(resource.properties, path):
         if is_unknown(value):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "can't be known")
+            yield from unseen(near, at, what, context, "can't be known")
         elif given := text(value):
             yield from _judge(f"aws/{region_in(given) or given}", at, what, context)
 
@@ -110,7 +110,7 @@ def arn(
     for at, value in select(resource.properties, path):
         if is_unknown(value):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "can't be known")
+            yield from unseen(near, at, what, context, "can't be known")
             continue
         given = text(value)
         if found := region_in(given):
@@ -119,7 +119,7 @@ def arn(
             yield from bucket_at(resource, context, at, value, what)
         elif given and not names_are_local and not given.startswith("arn:"):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "isn't said by its name")
+            yield from unseen(near, at, what, context, "isn't said by its name")
 
 
 def bucket_name(value: object) -> str:
@@ -152,7 +152,7 @@ def bucket_at(
             for each in context.referred(resource, at)
             if _is_of_s3(each) or not has_place(each)
         ]
-        yield from _unseen(near, at, what, context, "can't be known")
+        yield from unseen(near, at, what, context, "can't be known")
         return
     if ".mrap" in text(value):
         yield violation(at, f"{what} is reached through edges abroad; {format_places(context)}")
@@ -203,8 +203,22 @@ def _own_accounts(stack: Stack) -> frozenset[str]:
         if re.match(r"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:", arn_of):
             found.add(arn_of.split(":")[4])
         if each.type == "pulumi:providers:aws":
-            found.update(_ACCOUNT.findall(str(each.properties.get("allowedAccountIds"))))
+            found |= _accounts_of_provider(each.properties)
     return frozenset(found)
+
+
+def _accounts_of_provider(settings: Mapping[str, Any]) -> set[str]:
+    return {
+        number
+        for key in ("allowedAccountIds", "assumeRoles")
+        for number in _ACCOUNT.findall(str(settings.get(key)))
+    }
+
+
+def own_accounts(resource: Resource, context: Context) -> frozenset[str]:
+    """The accounts that are one's own, as far as its provider, the stack and the cloud say."""
+    found = _own_accounts(context.stack) if context.stack else frozenset[str]()
+    return found | _accounts_of_provider(resource.provider.properties if resource.provider else {})
 
 
 def account(
@@ -222,7 +236,7 @@ def account(
         may_be_own: programs often name their own account here, whose number only the cloud's
             answers tell; without these an account is indeterminate rather than foreign.
     """
-    own = _own_accounts(context.stack) if context.stack else frozenset[str]()
+    own = own_accounts(resource, context)
     find = indeterminate if may_be_own and not own else violation
     for at, value in select(resource.properties, path):
         given = text(value)
@@ -246,7 +260,7 @@ def host(resource: Resource, context: Context, path: str, what: str) -> Iterator
     for at, value in select(resource.properties, path):
         if is_unknown(value):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "can't be known")
+            yield from unseen(near, at, what, context, "can't be known")
             continue
         # Brokers come as a list in one text.
         for found in dict.fromkeys(host_of(each) for each in text(value).split(",")):

@@ -159,6 +159,10 @@ _SETTING: Final = re.compile(
 )
 #: Redshift's COPY and UNLOAD: ``REGION AS 'eu-west-1'``.
 _OPTION: Final = re.compile(rf"(?i)\bregion\s+(?:as\s+)?[\"']({AWS_REGION})[\"']")
+#: The same of any cloud, in options of its commands: ``--location westeurope``.
+_ANYWHERE: Final = re.compile(
+    r"(?i)(?<!\S)--?(?:region|location|zone)s?[\s=]+[\"']?([a-z][a-z0-9-]{4,30})(?![\w-])"
+)
 _LIST: Final = re.compile(r"[\s,;|]+")
 
 
@@ -212,6 +216,8 @@ def _in_text(leaf: Leaf) -> Iterator[str]:
     for pattern in (*settings, _OPTION):
         for found in pattern.finditer(leaf.value):
             yield f"aws/{found[1].lower()}"
+    for found in _ANYWHERE.finditer(leaf.value) if settings else ():
+        yield from filter(None, (place_named(found[1]),))
 
 
 def _hidden(resource: Resource, context: Context, leaf: Leaf, path: str) -> Iterator[Finding]:
@@ -320,7 +326,7 @@ _SERVICES: Final = {
     "gs": "Google Cloud Storage", "gcs": "Google Cloud Storage", "oss": "Alibaba's object storage",
 }  # fmt: skip
 #: Hosts of the clouds that say no region: named rules place what is behind them.
-_SAYS_NOTHING: Final = (".windows.net", ".azure.com", ".azure.net", ".amazonaws.com", ".aws")
+SAYS_NOTHING: Final = (".windows.net", ".azure.com", ".azure.net", ".amazonaws.com", ".aws")
 #: Types that name hosts to answer for, to filter or to block, and types with rules of their own.
 _ONLY_NAMES: Final = (
     "aws:route53/", "aws:networkfirewall/", "aws:wafv2/", "kubernetes:", "aws:iam/", "azuread:",
@@ -378,7 +384,7 @@ def off_list_host(resource: Resource, context: Context) -> Iterator[Finding]:
             if (
                 host
                 and not foreign_service(host)
-                and not host.endswith(_SAYS_NOTHING)
+                and not host.endswith(SAYS_NOTHING)
                 and not may_talk_to(host, context.settings)
             ):
                 yield violation(path, f"data goes to {host}, which no setting allows")
