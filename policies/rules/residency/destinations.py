@@ -18,6 +18,7 @@ from falaj.policies.model import (
     Stack,
     indeterminate,
     is_unknown,
+    leaves,
     rule,
     select,
     text,
@@ -221,6 +222,26 @@ def own_accounts(resource: Resource, context: Context) -> frozenset[str]:
     return found | _accounts_of_provider(resource.provider.properties if resource.provider else {})
 
 
+@remembered(size=2)
+def only_account(stack: Stack) -> str:
+    """The account that a stack's ARNs name, where it is but one; else empty.
+
+    Before anything is made the cloud has told no account; a program then names its own.
+    """
+    named = {
+        found
+        for each in stack.resources
+        if each.package == "aws"
+        for _, value in leaves(each.properties)
+        if isinstance(value, str) and ":" in value
+        for found in _IN_ARN.findall(value)
+    }
+    return named.pop() if len(named) == 1 else ""
+
+
+_IN_ARN: Final = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(\d{12}):")
+
+
 def account(
     resource: Resource, context: Context, path: str, what: str, *, may_be_own: bool = False
 ) -> Iterator[Finding]:
@@ -234,10 +255,13 @@ def account(
         path: keys as `select` takes them.
         what: how the account is let in, for the reason.
         may_be_own: programs often name their own account here, whose number only the cloud's
-            answers tell; without these an account is indeterminate rather than foreign.
+            answers tell; without these an account is indeterminate rather than foreign, or one's
+            own where it is the only one that the whole stack names.
     """
     own = own_accounts(resource, context)
     find = indeterminate if may_be_own and not own else violation
+    if may_be_own and not own and context.stack and (only := only_account(context.stack)):
+        own = frozenset({only})
     for at, value in select(resource.properties, path):
         given = text(value)
         if is_unknown(value):
