@@ -25,7 +25,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.resource import remembered
-from falaj.policies.reading.hosts import host_of, may_talk_to, region_of_host
+from falaj.policies.reading.hosts import host_of, is_listed, may_talk_to, region_of_host
 from falaj.policies.reading.place import format_places, has_place, is_allowed, place_of
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import (
@@ -133,6 +133,12 @@ def _is_of_s3(resource: Resource) -> bool:
     return resource.kind in BUCKETS or resource.kind.startswith("aws:s3/bucket")
 
 
+def _is_listed_bucket(name: str, context: Context) -> bool:
+    """Whether the setting ``allowedHosts`` names a bucket, alone or by its host: a central one."""
+    hosts = (f"{name}.s3.{each}.amazonaws.com" for each in context.settings.regions("aws"))
+    return any(is_listed(each, context.settings) for each in (name, *hosts))
+
+
 def bucket_at(
     resource: Resource, context: Context, at: str, value: Any, what: str, *, certain: bool = False
 ) -> Iterator[Finding]:
@@ -173,11 +179,14 @@ def bucket_at(
         for each in context.stack.called(known)
         if each.kind in BUCKETS
     }
+    if not places and _is_listed_bucket(name, context):
+        return
     if not places:
         find = violation if certain else indeterminate
         yield find(
             at,
-            f"{what} is no bucket of this stack, and the names of buckets say no region; "
+            f"{what} is neither a bucket of this stack nor one of allowedHosts, and the names of "
+            "buckets say no region; "
             f"{format_places(context)}",
         )
     for place in sorted(places):
