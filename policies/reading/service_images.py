@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.policies.model import Resource, is_unknown, text
+from falaj.policies.model.resource import remembered
 from falaj.policies.reading.images import is_plausible
 from falaj.policies.reading.walk import Leaf, is_document, walk
 
@@ -32,13 +33,18 @@ _OF_MACHINES: Final = re.compile(
 )
 
 
-def service_images(resource: Resource) -> Iterator[tuple[Leaf, Any]]:
+@remembered(size=8)
+def service_images(resource: Resource) -> tuple[tuple[Leaf, Any], ...]:
     """Every reference to an image, with where it stands; unknown ones included."""
+    return tuple(_images(resource))
+
+
+def _images(resource: Resource) -> Iterator[tuple[Leaf, Any]]:
     if _OF_MACHINES.match(resource.kind):
         return
     for leaf in walk(resource):
         key = leaf.key.lower()
-        if leaf.is_own or (key not in _KEYS and key not in _RUNTIMES):
+        if (key not in _KEYS and key not in _RUNTIMES) or leaf.is_own:
             continue
         if is_unknown(leaf.value):
             yield leaf, leaf.value

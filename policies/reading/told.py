@@ -13,7 +13,7 @@ from typing import Final
 
 URL: Final = re.compile(r"\b([a-z][a-z0-9+.:-]{1,40})://[^\s\"'<>|,;()`{}\\]+", re.IGNORECASE)
 _NAME: Final = r"(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]"
-_ADDRESS: Final = r"\d{1,10}(?:\.\d{1,10}){3}"
+_ADDRESS: Final = r"\d{1,10}(?:\.\d{1,10}){3}|0x[0-9a-f]{8}"
 _WITH_PORT: Final = re.compile(
     rf"(?<![\w.@/:-])({_NAME}|{_ADDRESS}|\[[0-9a-f:.]+\]):\d{{2,5}}(?![\w.:-])", re.IGNORECASE
 )
@@ -21,6 +21,13 @@ _WITH_PORT: Final = re.compile(
 _FAR_END: Final = re.compile(
     rf"(?<![\w.@/:-])[\w.%+-]+@({_NAME}|{_ADDRESS}):(?=[/~.\w])"
     rf"|\b(?:ssh|scp|sftp|rsync|rclone|ncat|nc)\b[^\n;|&]{{0,400}}?[\s\"'][\w.%+-]+@({_NAME}|{_ADDRESS})",
+    re.IGNORECASE,
+)
+# curl -T x https://host, curl --data @x …; wget --post-file=x: what is sent, rather than fetched.
+_UPLOAD: Final = re.compile(
+    r"\b(?:curl|wget|http|https)\b(?=[^\n;|&]{0,2000}?\s(?:-T|--upload-file|-F|--form|-d|--data\S*"
+    r"|--post-(?:file|data)\S*|-X\s?(?:POST|PUT|PATCH)|--request\s(?:POST|PUT|PATCH))\b)"
+    r"[^\n;|&]{0,2000}?([a-z]{3,6}://[^\s\"'<>|,;()`{}\\]+)",
     re.IGNORECASE,
 )
 #: Schemes of what is no host: files, images (which have rules of their own), claims.
@@ -53,8 +60,25 @@ def is_link(name: str, value: str) -> bool:
     return bool(_LINKS.fullmatch(name) and all(map(_PAGE.fullmatch, value.split(","))))
 
 
+#: Settings that name where customers are, rather than machines.
+_MARKET: Final = re.compile(
+    r"(?i)(?:^|[_.-])(?:sales?|market(?:ing)?|customers?|billing|tax|shipping|delivery|pric(?:e|ing))"
+    r"[_.-]?(?:region|location)s?$"
+)
+
+
+def is_market(name: str, value: str) -> bool:
+    """Whether a setting names a market as people write it; the id of a region is none.
+
+    >>> is_market("SALES_REGION", "West Europe"), is_market("SALES_REGION", "eu-west-1")
+    (True, False)
+    """
+    return bool(_MARKET.search(name)) and (value != value.lower() or " " in value)
+
+
 def far_ends(value: str) -> Iterator[str]:
-    """Hosts that a text copies to, or opens a shell on, by SSH and its like.
+    """Hosts that a text copies to, or opens a shell on, by SSH and its like, and URLs that it
+    uploads to.
 
     >>> list(far_ends("scp /data/x ops@drop.example.com:/in"))
     ['drop.example.com']
@@ -62,6 +86,10 @@ def far_ends(value: str) -> Iterator[str]:
     if "@" in value:
         for found in _FAR_END.finditer(value):
             yield found[1] or found[2]
+    if "://" in value:
+        for found in _UPLOAD.finditer(value):
+            if "$" not in found[1]:
+                yield found[1]
 
 
 def without_scheme(value: str) -> Iterator[str]:
@@ -73,4 +101,4 @@ def without_scheme(value: str) -> Iterator[str]:
     if ":" in value:
         for found in _WITH_PORT.finditer(value):
             yield f"//{found[1]}"
-        yield from (f"//{each}" for each in far_ends(value))
+        yield from (f"//{each}" for each in far_ends(value) if "://" not in each)

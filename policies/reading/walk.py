@@ -54,7 +54,8 @@ _OWN: Final = frozenset((
     "airflowconfigurationoptions", "appsettings", "appsettingsoverrides", "arguments",
     "clientmetadata", "commandlinearguments", "configurationprotectedsettings",
     "configurationsettings", "connectorconfiguration", "containerenvironmentvariables",
-    "customparameters", "defaultarguments", "defaultrunproperties", "driveropts", "environment",
+    "customparameters", "defaultarguments", "defaultrunproperties", "driveropts", "env",
+    "environment",
     "environmentvariables", "hyperparameters", "nonoverridablearguments",
     "runtimeenvironmentsecrets", "runtimeenvironmentvariables", "scriptparameters",
     "sessionattributes", "sparkconfiguration", "stagevariables", "statichyperparameters",
@@ -126,6 +127,7 @@ def walk(resource: Resource) -> tuple[Leaf, ...]:
     )
 
 
+@lru_cache(maxsize=8192)
 def _plain(key: str) -> str:
     return key.replace("-", "").replace("_", "").lower()
 
@@ -141,7 +143,7 @@ def _walk(
         for key, each in value.items():
             name = str(key)
             plain = _plain(name)
-            if name in refused or (not own and _says_nothing(name, plain, each)):
+            if name in refused or (not own and _says_nothing(name, each)):
                 continue
             if plain in _VALUES and _CHOOSES.search(named) and not own:
                 continue
@@ -165,13 +167,21 @@ def _walk(
                 yield from _walk(document, None, keys, here, own=own)
 
 
-def _says_nothing(name: str, plain: str, value: Any) -> bool:
+def _says_nothing(name: str, value: Any) -> bool:
     """Whether a key of a schema marks, describes, filters or keeps out."""
-    if not _OF_SCHEMA.fullmatch(name):
-        return False
-    if plain in _MARKS or plain.endswith(_MARKING) or _KEEPS_OUT.search(name):
-        return True
-    return plain in _DESCRIBES and isinstance(value, str)
+    return _is_mark(name) or (isinstance(value, str) and _describes(name))
+
+
+@lru_cache(maxsize=8192)
+def _is_mark(name: str) -> bool:
+    plain = _plain(name)
+    marks = plain in _MARKS or plain.endswith(_MARKING) or _KEEPS_OUT.search(name)
+    return bool(marks and _OF_SCHEMA.fullmatch(name))
+
+
+@lru_cache(maxsize=8192)
+def _describes(name: str) -> bool:
+    return _plain(name) in _DESCRIBES and _OF_SCHEMA.fullmatch(name) is not None
 
 
 #: What stands beside the effect of a statement, and beside the operator of an expression.

@@ -161,8 +161,13 @@ def _of_container(container: Container) -> Iterator[Destination]:
                 yield from _in_text(manifest, f"{container.at}.{key}[{index}]", each, told=True)
         # A command is told in pieces: ``[ssh, ops@host]``.
         whole = " ".join(text(each) for each in items(container.get(key)))
-        for host in far_ends(whole):
-            yield Destination(manifest, f"{container.at}.{key}", f"//{host}", is_told=True)
+        yield from _far_ends(manifest, f"{container.at}.{key}", whole)
+
+
+def _far_ends(manifest: Manifest, at: str, value: str) -> Iterator[Destination]:
+    for each in far_ends(value):
+        host = each if "://" in each else f"//{each}"
+        yield Destination(manifest, at, host, is_told=True)
 
 
 def _in_text(manifest: Manifest, at: str, value: Any, *, told: bool) -> Iterator[Destination]:
@@ -214,7 +219,10 @@ def _of_files(manifest: Manifest) -> Iterator[Destination]:
 def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]:
     if len(content) > _LONGEST:
         return
-    yield from _in_text(manifest, at, _COMMENT.sub(" ", content), told=False)
+    plain = _COMMENT.sub(" ", content)
+    yield from _in_text(manifest, at, plain, told=False)
+    for each in (plain, *texts_in(content)):
+        yield from _far_ends(manifest, at, each)
     if "[OUTPUT]" in content.upper():
         for found in _FLUENT_HOST.finditer(content):
             yield Destination(manifest, at, found[1], is_told=True)

@@ -24,6 +24,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.told import is_market
 from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import Leaf, walk
 from falaj.policies.rules.residency.ai import REGIONAL
@@ -189,6 +190,8 @@ def location(resource: Resource, context: Context) -> Iterator[Finding]:
             continue
         elsewhere = _JUDGED_ELSEWHERE.get(resource.kind, ("",))
         if leaf.keys[-len(elsewhere) :] == elsewhere:
+            continue
+        if leaf.is_own and is_market(leaf.name, text(leaf.value)):
             continue
         if not is_unknown(leaf.value):
             yield from _judge_text(leaf, text(leaf.value), resource, context)

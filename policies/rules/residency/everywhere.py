@@ -30,6 +30,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
 from falaj.policies.reading.place import format_places, is_allowed, referred_place
+from falaj.policies.reading.told import is_market
 from falaj.policies.reading.walk import Leaf, is_document, walk
 
 # Which keys name a region, a zone or a location.
@@ -188,7 +189,9 @@ def _named(leaf: Leaf) -> Iterator[str]:
     kind = kind_named(leaf.keys)
     if (not kind and calls_something(leaf.key)) or _is_part(leaf):
         return
-    if whole := place_named(given) if kind else _aws(given):
+    if leaf.is_own and is_market(leaf.name, given):
+        return
+    if whole := place_named(given) if kind else _aws(given) or _elsewhere(leaf, given):
         yield whole
         return
     parts = [each for each in _LIST.split(given.strip("[]()\"' ")) if each]
@@ -196,6 +199,14 @@ def _named(leaf: Leaf) -> Iterator[str]:
         places = [_aws(each.strip("\"'")) for each in parts]
         if all(places):
             yield from places
+
+
+def _elsewhere(leaf: Leaf, given: str) -> str:
+    """The region of another cloud whose id a setting is: ``europe-west4`` and ``westeurope`` mean
+    nothing else."""
+    place = place_named(given) if leaf.is_own else ""
+    is_id = place.startswith(("gcp/", "oci/")) or place == f"azure/{given}"
+    return place if is_id else ""
 
 
 def _aws(given: str) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
+from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
     Context,
     Finding,
@@ -19,12 +21,14 @@ from falaj.policies.model import (
     format_path,
     is_unknown,
     rule,
+    select,
     violation,
 )
-from falaj.policies.reading.hosts import host_of
+from falaj.policies.reading.hosts import foreign_service, host_of, is_listed
+from falaj.policies.reading.place import format_places, is_allowed
 from falaj.policies.reading.services import may_reach, outside
 from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, is_link, without_scheme
-from falaj.policies.reading.types import azure
+from falaj.policies.reading.types import aws, aws_type, azure
 from falaj.policies.reading.walk import Leaf, is_document, walk
 from falaj.policies.rules.residency.destinations import unseen
 from falaj.policies.rules.residency.everywhere import CONTROLS, SAYS_NOTHING
@@ -36,8 +40,8 @@ _PROGRAM: Final = frozenset((
     "commandlinearguments", "connectionstrings", "containerenvironmentvariables",
     "defaultarguments", "defaultrunproperties", "entrypoint", "env", "environment",
     "environmentvariables", "logconfiguration", "nonoverridablearguments",
-    "runtimeenvironmentvariables", "scriptparameters", "stagevariables", "startcommand",
-    "variables",
+    "runcommand", "runtimeenvironmentvariables", "scriptparameters", "stagevariables",
+    "startcommand", "variables",
 ))  # fmt: skip
 #: Types whose settings stand under a key that means something else in others.
 _OF_TYPES: Final[dict[str, str]] = dict.fromkeys(
@@ -48,11 +52,12 @@ _OF_TYPES: Final[dict[str, str]] = dict.fromkeys(
     "properties",
 )  # fmt: skip
 #: Workflows, whose actions call what these keys name.
-_WORKFLOWS: Final = azure("logic:Workflow")
-_CALLED: Final = frozenset(("uri", "url", "endpoint", "host"))
+_WORKFLOWS: Final = azure("logic:Workflow") | aws("sfn/stateMachine")
+_CALLED: Final = frozenset(("uri", "url", "endpoint", "host", "apiendpoint"))
 #: Names of settings whose text is a host, also without a port.
 _HOST_SETTING: Final = re.compile(
-    r"(?:host|hostname|endpoint|url|uri|server|dsn|broker|proxy)s?$", re.IGNORECASE
+    r"(?:host|hostname|endpoint|url|uri|server|dsn|broker|proxy|ip|addr|address)(?:e?s)?$",
+    re.IGNORECASE,
 )
 _SEPARATORS: Final = re.compile(r"[\s,;]+")
 #: Schemes of buckets, which other rules place by the stack.
@@ -73,7 +78,7 @@ def _is_told(leaf: Leaf, resource: Resource) -> bool:
         return leaf.key.lower() in _CALLED
     if leaf.keys[:1] == (_OF_TYPES.get(resource.kind),):
         return True
-    return any(_plain(each) in _PROGRAM for each in leaf.keys) or _hides(leaf)
+    return not _PROGRAM.isdisjoint(map(_plain, leaf.keys)) or _hides(leaf)
 
 
 def _hides(leaf: Leaf) -> bool:
@@ -81,6 +86,7 @@ def _hides(leaf: Leaf) -> bool:
     return is_unknown(leaf.value) and _plain(leaf.key) in _PROGRAM | _HOLDERS
 
 
+@lru_cache(maxsize=8192)
 def _plain(key: str) -> str:
     return key.replace("-", "").replace("_", "").lower()
 
@@ -143,12 +149,50 @@ def program_destination(resource: Resource, context: Context) -> Iterator[Findin
     "allowedHosts.",
 )
 def script_copy(resource: Resource, context: Context) -> Iterator[Finding]:
-    """Far ends of SSH, SCP, SFTP and rsync in scripts of machines, builds and jobs."""
+    """Far ends of SSH, SCP, SFTP and rsync, and of uploads, in scripts of machines and builds."""
     for leaf in walk(resource):
         if isinstance(leaf.value, str) and _LINES in leaf.value:
             for host in dict.fromkeys(far_ends(leaf.value)):
-                if not may_reach(host, context.settings):
-                    yield violation(format_path(leaf.path), outside(host))
+                given = host_of(host) or host
+                if not given.endswith(SAYS_NOTHING) and not may_reach(given, context.settings):
+                    yield violation(format_path(leaf.path), outside(given))
 
 
-RULES: tuple[Rule, ...] = (program_destination, script_copy)
+#: Where records of names are, by type: the property that holds their targets.
+_RECORDS: Final[dict[str, tuple[str, ...]]] = {
+    aws_type("route53/record"): ("records", "aliases.name"),
+    **dict.fromkeys(
+        azure("dns:RecordSet", "privatedns:PrivateRecordSet"),
+        ("cnameRecord.cname", "srvRecords.target", "mxRecords.exchange"),
+    ),
+}
+
+
+@rule(
+    "residency-dns-target",
+    "No name of one's own stands for a host abroad",
+    Severity.HIGH,
+    frozenset(_RECORDS),
+    (*CONTROLS, "iso27001:A.8.12"),
+    "Point the record at a host in the country, or add the host to the setting allowedHosts: who "
+    "is told the name sends data to what it stands for.",
+)
+def dns_target(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Records that name a host of any cloud's region abroad, or of a service known to be."""
+    for key in _RECORDS[resource.kind]:
+        for path, value in select(resource.properties, key):
+            if is_unknown(value):
+                near = context.referred(resource, path)
+                yield from unseen(
+                    near, path, "what the name stands for", context, "can't be known"
+                )
+            host = host_of(value)
+            if not host or is_listed(host, context.settings):
+                continue
+            places = filter(None, map(place_named, host.split(".")))
+            abroad = [each for each in places if not is_allowed(each, context)]
+            if what := (abroad[0] if abroad else foreign_service(host)):
+                yield violation(path, f"{host} is in {what}; {format_places(context)}")
+
+
+RULES: tuple[Rule, ...] = (program_destination, script_copy, dns_target)
