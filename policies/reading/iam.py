@@ -110,17 +110,21 @@ def read(value: object, path: str | Path = ()) -> Document:
     at = (path,) if isinstance(path, str) else tuple(path)
     if is_unknown(value):
         return Document((), _spell(at), "can't be known yet")
-    if isinstance(value, str):
-        if not value.strip():
-            return Document(())
-        try:
-            parsed = json.loads(value) if len(value) <= _LONGEST else None
-        except (ValueError, RecursionError):
-            parsed = None
-        if not isinstance(parsed, Mapping | list):
-            return Document((), _spell(at), "is no JSON document")
-        return _of(parsed, at, in_text=True)
-    return _of(value, at, in_text=False)
+    return _of_text(value, at) if isinstance(value, str) else _of(value, at, in_text=False)
+
+
+@lru_cache(maxsize=512)
+def _of_text(value: str, at: Path) -> Document:
+    """Several rules read the same document, one after the other."""
+    if not value.strip():
+        return Document(())
+    try:
+        parsed = json.loads(value) if len(value) <= _LONGEST else None
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, Mapping | list):
+        return Document((), _spell(at), "is no JSON document")
+    return _of(parsed, at, in_text=True)
 
 
 def _of(value: Any, at: Path, *, in_text: bool) -> Document:

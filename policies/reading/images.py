@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from falaj.policies.model import Settings
+from falaj.policies.model import Settings, Stack, get, text
 
 _SCHEMES: Final = re.compile(r"^(?:docker|oci|oci\+native|docker-pullable|containerd)://", re.I)
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
@@ -100,3 +100,14 @@ def is_below(image: Image, allowed: str) -> bool:
     path = path.strip("/")
     repository = image.repository.lower()
     return not path or repository == path or repository.startswith(path + "/")
+
+
+def is_of_stack(image: Image, stack: Stack | None) -> bool:
+    """Whether a registry of Azure is one that the stack makes, which is judged with it."""
+    registries = stack.of_kind("azure-native:containerregistry:Registry") if stack else []
+    return any(
+        image.host == text(get(each.outputs, "loginServer")).lower()
+        or image.acr_name
+        in (text(each.get("registryName")).lower(), text(get(each.outputs, "name")).lower())
+        for each in registries
+    )

@@ -51,6 +51,7 @@ from falaj.policies.reading.kubernetes import (
 
 _OWN: Final = tuple(ipaddress.ip_network(each) for each in OWN_RANGES)
 _KNOWN_NAMESPACES: Final = SYSTEM_NAMESPACES | PLATFORM_NAMESPACES
+_OCTAL: Final = re.compile(r"(?=[\d.]+$)(?:\d+\.)*0\d")
 _LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 
@@ -170,6 +171,10 @@ def is_own_address(value: object) -> bool:
 def may_reach(value: object, settings: Settings) -> bool:
     """Whether data may go to a URL, a host or an address."""
     host = host_of(value) or text(value).lower().rstrip(".")
+    if _OCTAL.match(host):
+        # Firewalls drop a leading zero, programs read what follows it as octal: 010.8.8.8 is
+        # private to the one and 8.8.8.8 to the other (inet_aton(3)).
+        return is_listed(host, settings)
     if (address := network(host)) is not None:
         if address.prefixlen == address.max_prefixlen and address.network_address.is_unspecified:
             return True  # Where a program listens; called, it is the program's own host.

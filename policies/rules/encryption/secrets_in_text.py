@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -25,6 +23,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.model.values import Unknown
+from falaj.policies.reading.encoded import texts_in
 
 # Secrets that stand in plain sight on AWS: in parameters, environments and start scripts.
 #
@@ -90,17 +89,9 @@ def secret_parameter(resource: Resource, context: Context) -> Iterator[Finding]:
             yield violation("type", f"{why}; it must be SecureString")
 
 
-def _decoded(value: str) -> str:
-    """The text with what it holds in base64, as start scripts are given."""
-    try:
-        plain = base64.b64decode(value, validate=True).decode("utf-8", "ignore")
-    except (ValueError, binascii.Error):
-        return value
-    return f"{value}\n{plain}"
-
-
 def _kind_of_secret(name: str, value: Any) -> str:
-    given = f"{name}={_decoded(text(value)[:_LONGEST])}"
+    plain = text(value)[:_LONGEST]
+    given = "\n".join((f"{name}={plain}", *texts_in(plain)))
     if _PRIVATE_KEY.search(given):
         return "a private key"
     return "an AWS access key" if _ACCESS_KEY.search(given) or _SECRET_KEY.search(given) else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.model.resource import remembered
 from falaj.policies.reading.destinations import is_made_here, is_told
+from falaj.policies.reading.encoded import plain_of, texts_in
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, region_of_host
 from falaj.policies.reading.kubernetes import (
     ANY_OBJECT,
@@ -39,6 +39,7 @@ from falaj.policies.reading.kubernetes import (
 )
 from falaj.policies.reading.pods import Container, each_container, pods
 from falaj.policies.reading.services import may_reach_from_pods
+from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, is_link, without_scheme
 
 # Where programs in a cluster are told to send or fetch data: settings, arguments, exporters.
 #
@@ -46,7 +47,6 @@ from falaj.policies.reading.services import may_reach_from_pods
 # container's settings); then any host that isn't allowed counts. In other texts (configuration
 # files) only hosts that are known to be abroad count, for such texts hold links of every kind.
 
-_URL: Final = re.compile(r"\b([a-z][a-z0-9+.-]{1,20})://[^\s\"'<>|,;()`{}\\]+", re.I)
 _NAME: Final = re.compile(r"(?<![\w./@-])(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{2,18}(?![\w-])", re.I)
 _HOST: Final = re.compile(r"[a-z0-9_*-]+(?:\.[a-z0-9_-]+)*\.?")
 _COMMENT: Final = re.compile(r"(?m)(?:^|\s)(?:#|//|;)\s.*$")
@@ -55,13 +55,6 @@ _HOST_SETTINGS: Final = re.compile(
     r"OTEL_EXPORTER_\w*ENDPOINT|DD_SITE|DD_(?:DD_)?URL|NEW_RELIC_HOST|\w*_BASE_URL|\w*_ENDPOINT|"
     r"\w*_ENDPOINT_URL|\w*_API_BASE|SENTRY_DSN|\w*_TRACKING_URI|(?:HTTPS?|ALL)_PROXY|"
     r"(?:\w*_)?UR[IL]",
-    re.I,
-)
-#: Settings whose URLs are shown or compared, not called.
-_LINKS: Final = re.compile(
-    r"\w*(?:DOC|HELP|SUPPORT|SCHEMA|LICEN[CS]E|HOMEPAGE|LOGO|TERMS|PRIVACY|REFERENCE|README|"
-    r"AUDIENCE|NAMESPACE_URI|CORS|ALLOWED_ORIGIN|ROOT_URL|PUBLIC_URL|EXTERNAL_URL|FRONTEND_URL|"
-    r"SELF_URL)\w*",
     re.I,
 )
 #: Keys of configurations whose content are destinations.
@@ -83,9 +76,18 @@ _HOOKS: Final = tuple(
     )
 )  # fmt: skip
 _OUTPUT_KINDS: Final = frozenset({"Output", "ClusterOutput"})
-_NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema", "caBundle", "image"})
+_NOT_SEARCHED: Final = frozenset({"openAPIV3Schema", "caBundle", "image"})
+#: What every object has, and templates of objects have: marks, and what a controller reports.
+_OF_OBJECTS: Final = frozenset({"status", "metadata"})
+#: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
+_METADATA: Final = frozenset({
+    "annotations", "creationTimestamp", "finalizers", "generateName", "labels", "name",
+    "namespace", "ownerReferences",
+})  # fmt: skip
 #: Where Fluent Bit sends what it reads, in its own format of files.
 _FLUENT_HOST: Final = re.compile(r"(?mi)^\s*(?:Host|Endpoint|Upstream_Host)\s+(\S+)\s*$")
+#: Keys that become variables of a program (``envFrom``), rather than files.
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]+")
 _LONGEST: Final = 500_000
 
 
@@ -145,7 +147,7 @@ def _of_container(container: Container) -> Iterator[Destination]:
     for index, each in enumerate(items(container.get("env"))):
         name, value = text(get(each, "name")), get(each, "value")
         at = f"{container.at}.env[{index}].value"
-        if _LINKS.fullmatch(name):
+        if is_link(name, text(value)):
             continue
         if _HOST_SETTINGS.fullmatch(name):
             if is_unknown(value) or text(value):
@@ -154,20 +156,39 @@ def _of_container(container: Container) -> Iterator[Destination]:
             yield from _in_text(manifest, at, value, told=True)
     for key in ("args", "command", *_HOOKS):
         for index, each in enumerate(items(container.get(key))):
-            option = text(each).partition("=")[0].lstrip("-").replace("-", "_")
-            if not _LINKS.fullmatch(option):
+            option, _, value = text(each).partition("=")
+            if not is_link(option.lstrip("-").replace("-", "_"), value):
                 yield from _in_text(manifest, f"{container.at}.{key}[{index}]", each, told=True)
+        # A command is told in pieces: ``[ssh, ops@host]``.
+        whole = " ".join(text(each) for each in items(container.get(key)))
+        yield from _far_ends(manifest, f"{container.at}.{key}", whole)
+
+
+def _far_ends(manifest: Manifest, at: str, value: str) -> Iterator[Destination]:
+    for each in far_ends(value):
+        host = each if "://" in each else f"//{each}"
+        yield Destination(manifest, at, host, is_told=True)
 
 
 def _in_text(manifest: Manifest, at: str, value: Any, *, told: bool) -> Iterator[Destination]:
-    """URLs within a text, and names of hosts; only URLs are told."""
+    """URLs within a text, and names of hosts, also in what it holds in base64; names are told
+    only with a port."""
     given = text(value)
     if not given or len(given) > _LONGEST:
         return
+    yield from _in_plain(manifest, at, given, told=told)
+    for plain in texts_in(given):
+        yield from _in_plain(manifest, at, _COMMENT.sub(" ", plain), told=told)
+
+
+def _in_plain(manifest: Manifest, at: str, given: str, *, told: bool) -> Iterator[Destination]:
     rest = given
-    for found in _URL.finditer(given):
+    for found in URL.finditer(given):
         yield Destination(manifest, at, found[0].rstrip("."), is_told=told)
         rest = rest.replace(found[0], " ")
+    if told:
+        for host in without_scheme(rest):
+            yield Destination(manifest, at, host, is_told=True)
     for found in _NAME.finditer(rest):
         yield Destination(manifest, at, found[0], is_told=False)
 
@@ -176,33 +197,32 @@ def _of_files(manifest: Manifest) -> Iterator[Destination]:
     """What the files of a ConfigMap, or the texts of a Secret, name."""
     if manifest.kind == "Secret" and text(manifest.get("type")).startswith("kubernetes.io/docker"):
         return  # Registries, of which images tell.
-    for key in ("data",) if manifest.kind == "ConfigMap" else ("stringData", "data"):
+    is_map = manifest.kind == "ConfigMap"
+    for key in ("data", "binaryData") if is_map else ("stringData", "data"):
         data = manifest.get(key)
-        decode = key == "data" and manifest.kind == "Secret"
+        decode = key == ("binaryData" if is_map else "data")
         for name, value in data.items() if isinstance(data, Mapping) else ():
             at = format_path((key, str(name)))
-            if _LINKS.fullmatch(str(name)):
+            if is_link(str(name), text(value)):
                 continue
             if not decode and _HOST_SETTINGS.fullmatch(str(name)) and "\n" not in text(value):
                 if is_unknown(value) or text(value):
                     yield Destination(manifest, at, value, is_told=True)
                 continue
-            content = _decoded(text(value)) if decode else text(value)
-            yield from _of_file(manifest, at, content)
-
-
-def _decoded(value: str) -> str:
-    """The text behind base64; empty where there is none."""
-    try:
-        return base64.b64decode(value, validate=True).decode()
-    except ValueError:
-        return ""
+            content = plain_of(text(value)) if decode else text(value)
+            if _VARIABLE.fullmatch(str(name)) and "\n" not in content:
+                yield from _in_text(manifest, at, content, told=True)
+            else:
+                yield from _of_file(manifest, at, content)
 
 
 def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]:
     if len(content) > _LONGEST:
         return
-    yield from _in_text(manifest, at, _COMMENT.sub(" ", content), told=False)
+    plain = _COMMENT.sub(" ", content)
+    yield from _in_text(manifest, at, plain, told=False)
+    for each in (plain, *texts_in(content)):
+        yield from _far_ends(manifest, at, each)
     if "[OUTPUT]" in content.upper():
         for found in _FLUENT_HOST.finditer(content):
             yield Destination(manifest, at, found[1], is_told=True)
@@ -221,6 +241,8 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
             name, at = str(key), (*path, str(key))
             if name in _NOT_SEARCHED or name in {"containers", "initContainers"}:
                 continue
+            if name in _OF_OBJECTS and (not path or _is_metadata(each)):
+                continue
             if name == "storageUri" or (told and name.lower() in _ENDPOINTS):
                 yield from _told(manifest, each, at)
             else:
@@ -235,6 +257,10 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
             yield from _of_file(manifest, format_path(path), value)
         else:
             yield from _in_text(manifest, format_path(path), value, told=False)
+
+
+def _is_metadata(value: Any) -> bool:
+    return isinstance(value, Mapping) and _METADATA.issuperset(value)
 
 
 def _told(manifest: Manifest, value: Any, path: Path) -> Iterator[Destination]:
@@ -255,12 +281,6 @@ _FOREIGN_SCHEMES: Final = {
     "oss": "Alibaba OSS", "oci-storage": "Oracle Object Storage",
 }  # fmt: skip
 _BUCKETS: Final = frozenset({"s3", "s3a", "s3n"})
-#: Schemes of what is no host: files, images (which have rules of their own), claims.
-_NO_HOSTS: Final = frozenset({
-    "file", "pvc", "oci", "oci+native", "docker", "unix", "unixgram", "vsock", "jdbc:sqlite",
-    "sqlite", "env", "secret", "config", "spiffe", "urn", "model", "runs", "models", "dir",
-    "containerd",
-})  # fmt: skip
 
 
 def _abroad(found: Destination, context: Context) -> str:
@@ -269,7 +289,7 @@ def _abroad(found: Destination, context: Context) -> str:
         return ""
     if service := _FOREIGN_SCHEMES.get(found.scheme):
         return f"{service} has no place in the country"
-    if found.scheme in _NO_HOSTS | _BUCKETS:
+    if found.scheme in NO_HOSTS | _BUCKETS:
         return ""
     if service := foreign_service(found.host):
         return f"{found.host} is {service}, which keeps data abroad"
@@ -324,7 +344,7 @@ def egress_host(resource: Resource, context: Context) -> Iterator[Finding]:
 
 
 def _off_list(found: Destination, context: Context) -> Iterator[Finding]:
-    if found.scheme in _NO_HOSTS | frozenset(_FOREIGN_SCHEMES):
+    if found.scheme in NO_HOSTS | frozenset(_FOREIGN_SCHEMES):
         return
     if found.scheme in _BUCKETS:
         if not _is_of_stack(found.host, context) and not is_listed(found.host, context.settings):

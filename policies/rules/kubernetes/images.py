@@ -24,7 +24,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.model.resource import remembered
-from falaj.policies.reading.images import Image, is_allowed, is_plausible, parse
+from falaj.policies.reading.images import Image, is_allowed, is_of_stack, is_plausible, parse
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, is_object, manifests
 from falaj.policies.reading.pods import Pod, pods
 
@@ -270,7 +270,7 @@ def _judge(use: ImageUse, image: Image, resource: Resource, context: Context) ->
     if image.acr_name:
         if context.stack is None:
             yield use.indeterminate(f"where {image.host} is isn't said by its name")
-        elif not _is_of_stack(image, context):
+        elif not is_of_stack(image, context.stack):
             yield use.violation(
                 f"where {image.host} is can't be told: this stack doesn't make it, and it isn't "
                 "one of allowedRegistries"
@@ -280,18 +280,6 @@ def _judge(use: ImageUse, image: Image, resource: Resource, context: Context) ->
     where = f" in {image.ecr_region}" if image.ecr_region else ""
     yield use.violation(
         f"the image {format_value(use.reference)} comes from {host}{where}; allowed are {allowed}"
-    )
-
-
-def _is_of_stack(image: Image, context: Context) -> bool:
-    registries = (
-        context.stack.of_kind("azure-native:containerregistry:Registry") if context.stack else []
-    )
-    return any(
-        image.host == text(get(each.outputs, "loginServer")).lower()
-        or image.acr_name
-        in (text(each.get("registryName")).lower(), text(get(each.outputs, "name")).lower())
-        for each in registries
     )
 
 

@@ -27,7 +27,7 @@ from falaj.policies.model import (
 from falaj.policies.reading.hosts import host_of, may_talk_to
 from falaj.policies.reading.place import format_places
 from falaj.policies.reading.types import azure
-from falaj.policies.reading.walk import decoded, is_document, walk
+from falaj.policies.reading.walk import is_document, walk
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.destinations import AZURE_CONTROLS
 from falaj.policies.rules.residency.everywhere import CONTROLS
@@ -72,7 +72,7 @@ def model_profile(resource: Resource, context: Context) -> Iterator[Finding]:
     for leaf in walk(resource):
         if not isinstance(leaf.value, str) or is_document(leaf.value):
             continue
-        given = decoded(leaf)
+        given = leaf.value
         if area := _area(given) if "." in given or ":" in given else "":
             yield violation(
                 format_path(leaf.path),

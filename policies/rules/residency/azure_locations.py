@@ -24,8 +24,9 @@ from falaj.policies.model import (
     text,
     violation,
 )
+from falaj.policies.reading.told import is_market
 from falaj.policies.reading.types import azure
-from falaj.policies.reading.walk import Leaf, decoded, walk
+from falaj.policies.reading.walk import Leaf, walk
 from falaj.policies.rules.residency.ai import REGIONAL
 from falaj.policies.rules.residency.azure_places import (
     LOCATED,
@@ -190,6 +191,8 @@ def location(resource: Resource, context: Context) -> Iterator[Finding]:
         elsewhere = _JUDGED_ELSEWHERE.get(resource.kind, ("",))
         if leaf.keys[-len(elsewhere) :] == elsewhere:
             continue
+        if leaf.is_own and is_market(leaf.name, text(leaf.value)):
+            continue
         if not is_unknown(leaf.value):
             yield from _judge_text(leaf, text(leaf.value), resource, context)
         elif _is_near(leaf.keys) or _SETTING.search(leaf.keys[-2 if leaf.key == "value" else -1]):
@@ -214,7 +217,7 @@ def location_id(resource: Resource, context: Context) -> Iterator[Finding]:
             continue
         if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
             yield indeterminate(format_path(leaf.path), "the identifier's location can't be seen")
-        for named in _told(decoded(leaf)):
+        for named in _told(text(leaf.value)):
             if is_azure_location(named) and normalise_azure(named) not in allowed(context):
                 yield violation(
                     format_path(leaf.path), f"it names {named!r}; {where_allowed(context)}"

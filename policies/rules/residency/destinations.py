@@ -18,13 +18,14 @@ from falaj.policies.model import (
     Stack,
     indeterminate,
     is_unknown,
+    leaves,
     rule,
     select,
     text,
     violation,
 )
 from falaj.policies.model.resource import remembered
-from falaj.policies.reading.hosts import host_of, may_talk_to, region_of_host
+from falaj.policies.reading.hosts import host_of, is_listed, may_talk_to, region_of_host
 from falaj.policies.reading.place import format_places, has_place, is_allowed, place_of
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency.azure_places import (
@@ -71,7 +72,7 @@ def _places(near: Sequence[Resource], context: Context) -> set[str]:
     return found | ({"unknown"} if opaque else set())
 
 
-def _unseen(
+def unseen(
     near: Sequence[Resource], path: str, what: str, context: Context, why: str
 ) -> Iterator[Finding]:
     """A value that can't be seen, judged by what it was made from."""
@@ -90,7 +91,7 @@ def region(resource: Resource, context: Context, path: str, what: str) -> Iterat
     for at, value in select(resource.properties, path):
         if is_unknown(value):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "can't be known")
+            yield from unseen(near, at, what, context, "can't be known")
         elif given := text(value):
             yield from _judge(f"aws/{region_in(given) or given}", at, what, context)
 
@@ -110,7 +111,7 @@ def arn(
     for at, value in select(resource.properties, path):
         if is_unknown(value):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "can't be known")
+            yield from unseen(near, at, what, context, "can't be known")
             continue
         given = text(value)
         if found := region_in(given):
@@ -119,7 +120,7 @@ def arn(
             yield from bucket_at(resource, context, at, value, what)
         elif given and not names_are_local and not given.startswith("arn:"):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "isn't said by its name")
+            yield from unseen(near, at, what, context, "isn't said by its name")
 
 
 def bucket_name(value: object) -> str:
@@ -130,6 +131,12 @@ def bucket_name(value: object) -> str:
 
 def _is_of_s3(resource: Resource) -> bool:
     return resource.kind in BUCKETS or resource.kind.startswith("aws:s3/bucket")
+
+
+def _is_listed_bucket(name: str, context: Context) -> bool:
+    """Whether the setting ``allowedHosts`` names a bucket, alone or by its host: a central one."""
+    hosts = (f"{name}.s3.{each}.amazonaws.com" for each in context.settings.regions("aws"))
+    return any(is_listed(each, context.settings) for each in (name, *hosts))
 
 
 def bucket_at(
@@ -152,7 +159,7 @@ def bucket_at(
             for each in context.referred(resource, at)
             if _is_of_s3(each) or not has_place(each)
         ]
-        yield from _unseen(near, at, what, context, "can't be known")
+        yield from unseen(near, at, what, context, "can't be known")
         return
     if ".mrap" in text(value):
         yield violation(at, f"{what} is reached through edges abroad; {format_places(context)}")
@@ -172,11 +179,14 @@ def bucket_at(
         for each in context.stack.called(known)
         if each.kind in BUCKETS
     }
+    if not places and _is_listed_bucket(name, context):
+        return
     if not places:
         find = violation if certain else indeterminate
         yield find(
             at,
-            f"{what} is no bucket of this stack, and the names of buckets say no region; "
+            f"{what} is neither a bucket of this stack nor one of allowedHosts, and the names of "
+            "buckets say no region; "
             f"{format_places(context)}",
         )
     for place in sorted(places):
@@ -203,8 +213,42 @@ def _own_accounts(stack: Stack) -> frozenset[str]:
         if re.match(r"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:", arn_of):
             found.add(arn_of.split(":")[4])
         if each.type == "pulumi:providers:aws":
-            found.update(_ACCOUNT.findall(str(each.properties.get("allowedAccountIds"))))
+            found |= _accounts_of_provider(each.properties)
     return frozenset(found)
+
+
+def _accounts_of_provider(settings: Mapping[str, Any]) -> set[str]:
+    return {
+        number
+        for key in ("allowedAccountIds", "assumeRoles")
+        for number in _ACCOUNT.findall(str(settings.get(key)))
+    }
+
+
+def own_accounts(resource: Resource, context: Context) -> frozenset[str]:
+    """The accounts that are one's own, as far as its provider, the stack and the cloud say."""
+    found = _own_accounts(context.stack) if context.stack else frozenset[str]()
+    return found | _accounts_of_provider(resource.provider.properties if resource.provider else {})
+
+
+@remembered(size=2)
+def only_account(stack: Stack) -> str:
+    """The account that a stack's ARNs name, where it is but one; else empty.
+
+    Before anything is made the cloud has told no account; a program then names its own.
+    """
+    named = {
+        found
+        for each in stack.resources
+        if each.package == "aws"
+        for _, value in leaves(each.properties)
+        if isinstance(value, str) and ":" in value
+        for found in _IN_ARN.findall(value)
+    }
+    return named.pop() if len(named) == 1 else ""
+
+
+_IN_ARN: Final = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(\d{12}):")
 
 
 def account(
@@ -220,10 +264,13 @@ def account(
         path: keys as `select` takes them.
         what: how the account is let in, for the reason.
         may_be_own: programs often name their own account here, whose number only the cloud's
-            answers tell; without these an account is indeterminate rather than foreign.
+            answers tell; without these an account is indeterminate rather than foreign, or one's
+            own where it is the only one that the whole stack names.
     """
-    own = _own_accounts(context.stack) if context.stack else frozenset[str]()
+    own = own_accounts(resource, context)
     find = indeterminate if may_be_own and not own else violation
+    if may_be_own and not own and context.stack and (only := only_account(context.stack)):
+        own = frozenset({only})
     for at, value in select(resource.properties, path):
         given = text(value)
         if is_unknown(value):
@@ -246,7 +293,7 @@ def host(resource: Resource, context: Context, path: str, what: str) -> Iterator
     for at, value in select(resource.properties, path):
         if is_unknown(value):
             near = context.referred(resource, at)
-            yield from _unseen(near, at, what, context, "can't be known")
+            yield from unseen(near, at, what, context, "can't be known")
             continue
         # Brokers come as a list in one text.
         for found in dict.fromkeys(host_of(each) for each in text(value).split(",")):

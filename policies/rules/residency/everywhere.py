@@ -30,7 +30,8 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
 from falaj.policies.reading.place import format_places, is_allowed, referred_place
-from falaj.policies.reading.walk import Leaf, decoded, is_document, walk
+from falaj.policies.reading.told import is_market
+from falaj.policies.reading.walk import Leaf, is_document, walk
 
 # Which keys name a region, a zone or a location.
 
@@ -159,6 +160,10 @@ _SETTING: Final = re.compile(
 )
 #: Redshift's COPY and UNLOAD: ``REGION AS 'eu-west-1'``.
 _OPTION: Final = re.compile(rf"(?i)\bregion\s+(?:as\s+)?[\"']({AWS_REGION})[\"']")
+#: The same of any cloud, in options of its commands: ``--location westeurope``.
+_ANYWHERE: Final = re.compile(
+    r"(?i)(?<!\S)--?(?:region|location|zone)s?[\s=]+[\"']?([a-z][a-z0-9-]{4,30})(?![\w-])"
+)
 _LIST: Final = re.compile(r"[\s,;|]+")
 
 
@@ -182,9 +187,11 @@ def _named(leaf: Leaf) -> Iterator[str]:
     if not isinstance(given, str) or len(given) > 2000:
         return
     kind = kind_named(leaf.keys)
-    if (not kind and calls_something(leaf.key)) or _PARTS.search(leaf.key):
+    if (not kind and calls_something(leaf.key)) or _is_part(leaf):
         return
-    if whole := place_named(given) if kind else _aws(given):
+    if leaf.is_own and is_market(leaf.name, given):
+        return
+    if whole := place_named(given) if kind else _aws(given) or _elsewhere(leaf, given):
         yield whole
         return
     parts = [each for each in _LIST.split(given.strip("[]()\"' ")) if each]
@@ -194,19 +201,34 @@ def _named(leaf: Leaf) -> Iterator[str]:
             yield from places
 
 
+def _elsewhere(leaf: Leaf, given: str) -> str:
+    """The region of another cloud whose id a setting is: ``europe-west4`` and ``westeurope`` mean
+    nothing else."""
+    place = place_named(given) if leaf.is_own else ""
+    is_id = place.startswith(("gcp/", "oci/")) or place == f"azure/{given}"
+    return place if is_id else ""
+
+
 def _aws(given: str) -> str:
     region = aws_region_of(given)
     return f"aws/{region}" if region else ""
 
 
+def _is_part(leaf: Leaf) -> bool:
+    """Whether it is a part of a path, which may be called after anything."""
+    return not leaf.is_own and _PARTS.search(leaf.key) is not None
+
+
 def _in_text(leaf: Leaf) -> Iterator[str]:
     if not isinstance(leaf.value, str) or len(leaf.value) <= 12 or is_document(leaf.value):
         return
-    given = decoded(leaf)
-    settings = () if _PARTS.search(leaf.key) or _QUERIES.search(leaf.key) else (_SETTING,)
+    asks = not leaf.is_own and _QUERIES.search(leaf.key)
+    settings = () if _is_part(leaf) or asks else (_SETTING,)
     for pattern in (*settings, _OPTION):
-        for found in pattern.finditer(given):
+        for found in pattern.finditer(leaf.value):
             yield f"aws/{found[1].lower()}"
+    for found in _ANYWHERE.finditer(leaf.value) if settings else ():
+        yield from filter(None, (place_named(found[1]),))
 
 
 def _hidden(resource: Resource, context: Context, leaf: Leaf, path: str) -> Iterator[Finding]:
@@ -256,7 +278,7 @@ def _pointers(resource: Resource, context: Context, *, arns: bool) -> Iterator[F
     for leaf in walk(resource):
         if not isinstance(leaf.value, str) or is_document(leaf.value):
             continue
-        for region, evidence in dict.fromkeys(regions_in(decoded(leaf))):
+        for region, evidence in dict.fromkeys(regions_in(leaf.value)):
             if evidence.lower().startswith("arn:") is arns and region not in allowed:
                 yield violation(
                     format_path(leaf.path),
@@ -315,7 +337,7 @@ _SERVICES: Final = {
     "gs": "Google Cloud Storage", "gcs": "Google Cloud Storage", "oss": "Alibaba's object storage",
 }  # fmt: skip
 #: Hosts of the clouds that say no region: named rules place what is behind them.
-_SAYS_NOTHING: Final = (".windows.net", ".azure.com", ".azure.net", ".amazonaws.com", ".aws")
+SAYS_NOTHING: Final = (".windows.net", ".azure.com", ".azure.net", ".amazonaws.com", ".aws")
 #: Types that name hosts to answer for, to filter or to block, and types with rules of their own.
 _ONLY_NAMES: Final = (
     "aws:route53/", "aws:networkfirewall/", "aws:wafv2/", "kubernetes:", "aws:iam/", "azuread:",
@@ -326,7 +348,7 @@ def _texts(resource: Resource) -> Iterator[tuple[Leaf, str]]:
     if not resource.kind.startswith(_ONLY_NAMES):
         for leaf in walk(resource):
             if isinstance(leaf.value, str) and not is_document(leaf.value):
-                yield leaf, decoded(leaf)
+                yield leaf, leaf.value
 
 
 @rule(
@@ -373,7 +395,7 @@ def off_list_host(resource: Resource, context: Context) -> Iterator[Finding]:
             if (
                 host
                 and not foreign_service(host)
-                and not host.endswith(_SAYS_NOTHING)
+                and not host.endswith(SAYS_NOTHING)
                 and not may_talk_to(host, context.settings)
             ):
                 yield violation(path, f"data goes to {host}, which no setting allows")

@@ -24,6 +24,7 @@ from falaj.policies.model import (
 from falaj.policies.reading import images
 from falaj.policies.reading.hosts import host_of, may_talk_to
 from falaj.policies.reading.place import format_places, is_allowed, place_of
+from falaj.policies.reading.service_images import service_images
 from falaj.policies.reading.walk import is_document, walk
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.everywhere import CONTROLS
@@ -104,6 +105,10 @@ _RUNS: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+#: What makes an image's name, or builds it.
+_REGISTRIES: Final = ("aws:ecr/", "azure-native:containerregistry:", "docker:", "docker-build:")
+
+
 def _where_allowed(context: Context) -> str:
     regions = ", ".join(context.settings.regions("aws"))
     return f"allowed are ECR in {regions} and the setting allowedRegistries"
@@ -114,7 +119,7 @@ def _from_own_registry(resource: Resource, context: Context, path: str) -> bool:
     return any(
         is_allowed(place_of(each, context.stack), context)
         for each in context.referred(resource, path)
-        if each.kind.startswith(("aws:ecr/", "docker:", "docker-build:"))
+        if each.kind.startswith(_REGISTRIES)
     )
 
 
@@ -122,14 +127,23 @@ def _from_own_registry(resource: Resource, context: Context, path: str) -> bool:
     "residency-aws-image",
     "Services run images from allowed registries only",
     Severity.HIGH,
-    frozenset(_RUNS),
+    {"aws:*"},
     _CONTROLS,
     "Push the image to a repository (aws.ecr.Repository) of an allowed region and run it from "
     "there, or add the registry to the setting allowedRegistries.",
 )
 def image(resource: Resource, context: Context) -> Iterator[Finding]:
-    """Images in properties and in documents; one without a registry is Docker Hub's."""
-    tops = _RUNS[resource.kind]
+    """Images in properties and in documents of any service; one without a registry is Docker
+    Hub's."""
+    tops = _RUNS.get(resource.kind)
+    if tops is None:
+        for leaf, reference in service_images(resource):
+            path = format_path(leaf.path)
+            if not is_unknown(reference):
+                yield from _judge(reference, path, context)
+            elif not _from_own_registry(resource, context, path):
+                yield indeterminate(path, f"the image can't be known; {_where_allowed(context)}")
+        return
     for leaf in walk(resource):
         if not leaf.path or leaf.path[0] not in tops:
             continue
@@ -139,6 +153,40 @@ def image(resource: Resource, context: Context) -> Iterator[Finding]:
                 yield indeterminate(path, f"the image can't be known; {_where_allowed(context)}")
         elif leaf.key.lower() in _KEYS and not is_document(leaf.value):
             yield from _judge(text(leaf.value), path, context)
+
+
+#: Microsoft's own registry, of which each region has its copy; it is read only
+#: (https://learn.microsoft.com/azure/container-registry/container-registry-client-firewall-rules).
+SYSTEM: Final = frozenset(("mcr.microsoft.com",))
+
+
+@rule(
+    "residency-azure-image",
+    "Services of Azure run images from allowed registries only",
+    Severity.HIGH,
+    {"azure-native:*"},
+    _CONTROLS,
+    "Push the image to a registry of this stack (azure_native.containerregistry.Registry) and run "
+    "it from there, or add the registry to the setting allowedRegistries.",
+)
+def azure_image(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Images of container apps and groups, sites, batch pools and machine learning."""
+    for leaf, reference in service_images(resource):
+        path = format_path(leaf.path)
+        if is_unknown(reference):
+            if not _from_own_registry(resource, context, path):
+                yield indeterminate(path, "the image can't be known")
+            continue
+        found = images.parse(reference)
+        if found.host in SYSTEM or images.is_allowed(found, context.settings):
+            continue
+        reason = f"the image comes from {found.host}, which is none of allowedRegistries"
+        if not found.acr_name:
+            yield violation(path, reason)
+        elif context.stack is None:
+            yield indeterminate(path, f"{reason}, unless this stack makes it")
+        elif not images.is_of_stack(found, context.stack):
+            yield violation(path, f"{reason}, and this stack doesn't make it")
 
 
 def _judge(reference: str, path: str, context: Context) -> Iterator[Finding]:
@@ -209,5 +257,6 @@ RULES: tuple[Rule, ...] = (
     pull_through_cache,
     public_registry,
     image,
+    azure_image,
     push,
 )

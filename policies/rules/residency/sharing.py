@@ -11,19 +11,24 @@ from falaj.policies.model import (
     Resource,
     Rule,
     Severity,
+    get,
     indeterminate,
     is_true,
     is_unknown,
     rule,
+    select,
     text,
     violation,
 )
+from falaj.policies.reading.iam import Statement, account_of, is_anybody, lets_anybody, read
 from falaj.policies.reading.images import is_allowed, parse
 from falaj.policies.reading.place import format_places
+from falaj.policies.reading.resource_policies import RESOURCE_POLICIES
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.residency import destinations
-from falaj.policies.rules.residency.destinations import AZURE_CONTROLS
+from falaj.policies.rules.residency.destinations import AZURE_CONTROLS, only_account, own_accounts
 from falaj.policies.rules.residency.everywhere import CONTROLS
+from falaj.policies.rules.residency.images import SYSTEM
 
 # What an account or organisation sets up in other regions: stacks, bills, messages.
 
@@ -156,6 +161,12 @@ _ACCOUNTS: Final[dict[str, tuple[str, ...]]] = {
         "distributions.amiDistributionConfiguration.targetAccountIds",
     ),
     "aws:oam/link:Link": ("sinkIdentifier",),
+    "aws:kms/grant:Grant": ("granteePrincipal", "retiringPrincipal"),
+    "aws:lakeformation/permissions:Permissions": ("principal",),
+    "aws:lakeformation/optIn:OptIn": ("principals.dataLakePrincipalIdentifier",),
+    "aws:lambda/permission:Permission": ("principal", "sourceAccount"),
+    "aws:cloudwatch/eventPermission:EventPermission": ("principal",),
+    "aws:s3control/accessGrant:AccessGrant": ("grantee.granteeIdentifier",),
 }
 
 #: Types in which programs name their own account as well; data isn't shared with oneself.
@@ -166,6 +177,11 @@ _OWN_AS_WELL: Final = frozenset((
     "aws:securitylake/subscriber:Subscriber",
     "aws:imagebuilder/distributionConfiguration:DistributionConfiguration",
     "aws:ssm/document:Document",
+    "aws:kms/grant:Grant",
+    "aws:lakeformation/permissions:Permissions",
+    "aws:lakeformation/optIn:OptIn",
+    "aws:lambda/permission:Permission",
+    "aws:s3control/accessGrant:AccessGrant",
 ))  # fmt: skip
 
 
@@ -184,6 +200,85 @@ def sharing(resource: Resource, context: Context) -> Iterator[Finding]:
         yield from destinations.account(
             resource, context, path, "it is shared with", may_be_own=resource.kind in _OWN_AS_WELL
         )
+
+
+#: Trust of a role is a policy on who may become it.
+_TRUST: Final = "aws:iam/role:Role"
+#: Conditions whose values name the account that is let in, or that a service acts for.
+_NAMING: Final = frozenset((
+    "aws:principalaccount", "aws:principalarn", "aws:sourceaccount", "aws:sourcearn",
+    "aws:sourceowner", "kms:calleraccount", "s3:dataaccesspointaccount",
+))  # fmt: skip
+
+
+def _let_in(statement: Statement) -> Iterator[str]:
+    """The accounts that a statement lets in, by its principals or, where these are anybody, by
+    its conditions."""
+    named = [account_of(who) for _, who in statement.principals if not is_anybody(who)]
+    yield from filter(None, named)
+    if lets_anybody(statement) or all(kind == "Service" for kind, _ in statement.principals):
+        for condition in statement.conditions:
+            if condition.key in _NAMING and "not" not in condition.operator:
+                yield from filter(None, map(account_of, condition.values))
+
+
+@rule(
+    "residency-aws-policy-sharing",
+    "Policies let in own and allowed accounts only",
+    Severity.HIGH,
+    frozenset(RESOURCE_POLICIES) | {_TRUST},
+    _CONTROLS,
+    "Remove the account from the policy, or add it to the setting allowedAccounts once it is sure "
+    "that its owner keeps data in the country: what is shared may be copied anywhere.",
+)
+def policy_sharing(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Accounts by number, by ARN, and by conditions that say which of all callers are meant.
+
+    Where neither the provider nor the cloud has told one's own account, the only one that a whole
+    stack names counts as that until it is told.
+    """
+    path = "assumeRolePolicy" if resource.kind == _TRUST else RESOURCE_POLICIES[resource.kind]
+    document = read(resource.get(path), path)
+    own = own_accounts(resource, context)
+    for statement in document.allowing:
+        for number in dict.fromkeys(_let_in(statement)):
+            if number in own or number in context.settings.allowed_accounts:
+                continue
+            reason = (
+                f"{statement.label} lets in the account {number}, which the setting "
+                "allowedAccounts lacks"
+            )
+            if own:
+                yield violation(statement.path, reason)
+            elif context.stack is None or only_account(context.stack) != number:
+                yield indeterminate(statement.path, f"{reason}, unless it is one's own")
+
+
+#: Who delivers the logs of AWS's own edge service
+#: (https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/standard-logging-legacy-s3.html).
+_DELIVERY: Final = "c4c1ede66af53448b93c283ce9448c4ba468c9432aa01d700d3878632f77d2d0"
+
+
+@rule(
+    "residency-aws-acl-sharing",
+    "Lists of access name the owner of a bucket only",
+    Severity.HIGH,
+    {"aws:s3/bucketAcl:BucketAcl", "aws:s3/bucketAclV2:BucketAclV2"},
+    _CONTROLS,
+    "Remove the grant, and let others in by a policy that names their account.",
+)
+def acl_sharing(resource: Resource, context: Context) -> Iterator[Finding]:
+    """Grants to users by their canonical id, which says no account, and by mail."""
+    holder = "accessControlPolicy"
+    owner = resource.get(f"{holder}.owner.id")
+    for path, grantee in select(resource.properties, f"{holder}.grants.grantee"):
+        who = get(grantee, "id")
+        if is_unknown(grantee) or is_unknown(who) or (is_unknown(owner) and text(who)):
+            yield indeterminate(path, "with whom it is shared can't be known")
+        elif text(get(grantee, "emailAddress")):
+            yield violation(path, "it is shared with whoever has an address of mail")
+        elif text(who) not in ("", text(owner), _DELIVERY, *context.settings.allowed_accounts):
+            yield violation(path, "it is shared with an owner whom allowedAccounts doesn't name")
 
 
 @rule(
@@ -257,12 +352,6 @@ def community_gallery(resource: Resource, context: Context) -> Iterator[Finding]
         yield violation(path, "it is shared with every subscription of the world")
 
 
-#: Microsoft's own registry, from which Azure's nodes get their system images whether a cache
-#: names it or not; it is read only, and each region serves its own copy
-#: (https://learn.microsoft.com/azure/container-registry/container-registry-client-firewall-rules).
-_SYSTEM: Final = frozenset(("mcr.microsoft.com",))
-
-
 @rule(
     "residency-azure-registry-cache",
     "Registries cache images of allowed registries only",
@@ -273,14 +362,15 @@ _SYSTEM: Final = frozenset(("mcr.microsoft.com",))
     "allowedRegistries: a cache tells its source what runs here, and runs what the source says.",
 )
 def registry_cache(resource: Resource, context: Context) -> Iterator[Finding]:
-    """Where a cache gets its images."""
+    """Where a cache gets its images; nodes get their own from Microsoft's whether a cache names
+    it or not."""
     path = "sourceRepository"
     source = resource.get(path)
     if is_unknown(source):
         yield indeterminate(path, "the registry that it caches can't be seen")
     elif text(source):
         image = parse(text(source))
-        if image.host not in _SYSTEM and not is_allowed(image, context.settings):
+        if image.host not in SYSTEM and not is_allowed(image, context.settings):
             yield violation(path, f"it caches {image.host}, which is none of allowedRegistries")
 
 
@@ -290,6 +380,8 @@ RULES: tuple[Rule, ...] = (
     billing_export,
     user_messages,
     sharing,
+    policy_sharing,
+    acl_sharing,
     resource_share,
     disk_export,
     community_gallery,

@@ -33,6 +33,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.types import aws, aws_type, azure
+from falaj.policies.rules.zero_trust import audit_logs
 
 # Records on AWS: traffic of networks, calls of the API, access to services.
 
@@ -172,17 +173,10 @@ _ACCESS_LOGS: Final[Requirements] = {
         Requirement("logPublishingOptions.enabled", denied=("false",), hint=_WANTED),
     ),
     aws("mq/broker"): (Requirement("logs.general", allowed=("true",), absent=_OFF, hint=_WANTED),),
-    aws("neptune/cluster"): (
-        Requirement("enableCloudwatchLogsExports", absent=_OFF, hint=_WANTED),
-    ),
-    aws("docdb/cluster"): (
-        Requirement("enabledCloudwatchLogsExports", absent=_OFF, hint=_WANTED),
-    ),
-    aws("rds/cluster"): (Requirement("enabledCloudwatchLogsExports", absent=_OFF, hint=_WANTED),),
-    aws("appsync/graphQLApi"): (Requirement("logConfig", absent=_OFF, hint=_WANTED),),
     aws("cloudfront/distribution"): (
         Requirement("loggingConfig.bucket", absent=_OFF, hint=_WANTED),
     ),
+    **audit_logs.REQUIREMENTS,
 }
 
 
@@ -193,13 +187,14 @@ _ACCESS_LOGGED: Final = check_of(_ACCESS_LOGS)
     "zero-trust-aws-access-log",
     "Access to services is recorded",
     Severity.LOW,
-    aws(*_BALANCERS).union(*_ACCESS_LOGS),
+    aws(*_BALANCERS).union(audit_logs.TYPES, *_ACCESS_LOGS),
     _LOGGING,
     "Switch the service's access or audit log on, to a group or bucket in the country.",
 )
 def access_log(resource: Resource, context: Context) -> Iterator[Finding]:
     """Logs of access, audit or queries that are off by default."""
     yield from _ACCESS_LOGGED(resource, context)
+    yield from audit_logs.unrecorded(resource, context)
     if resource.kind not in aws(*_BALANCERS):
         return
     # Network load balancers record TLS listeners only, gateway ones nothing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +33,7 @@ from falaj.policies.reading.iam import (
     open_statements,
     read,
 )
+from falaj.policies.reading.resource_policies import RESOURCE_POLICIES
 from falaj.policies.reading.types import aws, aws_type
 from falaj.policies.rules.zero_trust.identities import (
     DOCUMENTS,
@@ -491,48 +492,6 @@ def _is_everybody(value: str) -> bool:
 
 # Policies of resources: nobody is let in who isn't named.
 
-#: Which property of a type is its policy document.
-_DOCUMENTS: Final[Mapping[str, str]] = {
-    **{
-        aws_type(each): "policy"
-        for each in (
-            "s3/bucket", "s3/bucketV2", "s3/bucketPolicy", "s3/accessPoint",
-            "s3/vectorsVectorBucketPolicy", "s3/filesFileSystemPolicy", "s3control/bucketPolicy",
-            "s3control/accessPointPolicy", "s3control/objectLambdaAccessPointPolicy",
-            "s3control/accessGrantsInstanceResourcePolicy", "sns/topic", "sns/topicPolicy",
-            "sqs/queue", "sqs/queuePolicy", "kms/key", "kms/keyPolicy", "kms/externalKey",
-            "kms/replicaKey", "kms/replicaExternalKey", "secretsmanager/secret",
-            "secretsmanager/secretPolicy", "ecr/repositoryPolicy", "ecr/registryPolicy",
-            "ecrpublic/repositoryPolicy", "efs/fileSystemPolicy", "backup/vaultPolicy",
-            "glacier/vaultLock", "cloudwatch/eventBusPolicy", "acmpca/policy",
-            "codebuild/resourcePolicy", "dynamodb/resourcePolicy", "kinesis/resourcePolicy",
-            "glue/resourcePolicy", "lambda/resourcePolicy", "msk/clusterPolicy",
-            "networkfirewall/resourcePolicy", "oam/sinkPolicy", "redshift/resourcePolicy",
-            "redshiftserverless/resourcePolicy", "opensearchingest/resourcePolicy",
-            "schemas/registryPolicy", "ses/identityPolicy", "sesv2/emailIdentityPolicy",
-            "mediastore/containerPolicy", "vpclattice/authPolicy", "vpclattice/resourcePolicy",
-            "dsql/clusterPolicy", "bedrock/agentcoreResourcePolicy", "apigateway/restApiPolicy",
-            "apigateway/restApi", "apigateway/domainName",
-        )
-    },
-    aws_type("elasticsearch/domain"): "accessPolicies",
-    aws_type("elasticsearch/domainPolicy"): "accessPolicies",
-    aws_type("opensearch/domain"): "accessPolicies",
-    aws_type("opensearch/domainPolicy"): "accessPolicies",
-    aws_type("cloudsearch/domainServiceAccessPolicy"): "accessPolicy",
-    aws_type("glacier/vault"): "accessPolicy",
-    aws_type("cloudwatch/logDestinationPolicy"): "accessPolicy",
-    aws_type("cloudwatch/logDeliveryDestinationPolicy"): "deliveryDestinationPolicy",
-    aws_type("cloudwatch/logResourcePolicy"): "policyDocument",
-    aws_type("xray/resourcePolicy"): "policyDocument",
-    aws_type("amp/resourcePolicy"): "policyDocument",
-    aws_type("codeartifact/domainPermissions"): "policyDocument",
-    aws_type("codeartifact/repositoryPermissionsPolicy"): "policyDocument",
-    aws_type("ecr/repositoryCreationTemplate"): "repositoryPolicy",
-    aws_type("s3tables/tableBucketPolicy"): "resourcePolicy",
-    aws_type("s3tables/tablePolicy"): "resourcePolicy",
-    aws_type("sagemaker/modelPackageGroupPolicy"): "resourcePolicy",
-}  # fmt: skip
 #: Search domains inside a network can't be reached by strangers, whoever a policy names:
 #: https://docs.aws.amazon.com/opensearch-service/latest/developerguide/vpc.html
 _DOMAINS: Final = aws("opensearch/domain", "elasticsearch/domain")
@@ -573,13 +532,13 @@ def _hidden(document: Document) -> Iterator[Finding]:
     "zero-trust-aws-public-policy",
     "No resource's policy lets anybody in",
     Severity.CRITICAL,
-    frozenset(_DOCUMENTS),
+    frozenset(RESOURCE_POLICIES),
     ("cis-aws:3.1.4", "iso27001:A.8.3", "iso27001:A.5.15", "uae-ia:T5.2.2", "nist-800-207:6"),
     _REMEDIATION,
 )
 def public_policy(resource: Resource, context: Context) -> Iterator[Finding]:
     """Statements that allow everybody without a condition that says whom."""
-    path = _DOCUMENTS[resource.kind]
+    path = RESOURCE_POLICIES[resource.kind]
     value = resource.get(path)
     if value is ABSENT or _is_private(resource):
         return

@@ -377,8 +377,8 @@ def database_sign_in(resource: Resource, context: Context) -> Iterator[Finding]:
     """Engines that can, and don't: passwords are all that is left."""
     engine = text(resource.get("engine")).lower()
     neptune = resource.kind == aws_type("neptune/cluster")
-    # Members of Aurora clusters and copies take the setting from their cluster or source.
-    copies = ("replicateSourceDb", "clusterIdentifier")
+    # Copies take the setting from their source.
+    copies = ("replicateSourceDb", "replicationSourceIdentifier")
     if any(resource.get(each) is not ABSENT for each in copies):
         return
     if not neptune and engine and not engine.startswith(_WITH_IAM):

@@ -1,0 +1,61 @@
+"""Container images that services of the clouds run: by the key that names them, in any type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from falaj.policies.model import Resource, is_unknown, text
+from falaj.policies.model.resource import remembered
+from falaj.policies.reading.images import is_plausible
+from falaj.policies.reading.walk import Leaf, is_document, walk
+
+#: In small letters. Of SageMaker's `baseImage`, EMR's `imageConfiguration.imageUri`, AgentCore's
+#: `containerUri`, Azure Batch's `containerImageNames`.
+_KEYS: Final = frozenset((
+    "image", "imageuri", "imageidentifier", "containeruri", "containerimage",
+    "containerimagenames", "baseimage", "inferenceimage",
+))  # fmt: skip
+#: What a site of Azure runs: ``DOCKER|registry/name:tag``, beside ``PYTHON|3.12``
+#: (https://learn.microsoft.com/azure/app-service/reference-app-settings).
+_RUNTIMES: Final = frozenset(("linuxfxversion", "windowsfxversion"))
+_DOCKER: Final = re.compile(r"(?:docker|sitecontainers)\|", re.IGNORECASE)
+#: Other things that are called images: of machines, and of CodeBuild, which each region has.
+_NO_CONTAINERS: Final = re.compile(
+    r"arn:|ami-|/|aws/codebuild/|resolve:|[A-Za-z]+ ", re.IGNORECASE
+)
+#: Images of machines and of pictures, whose keys are the same.
+_OF_MACHINES: Final = re.compile(
+    r"aws:(?:ec2|imagebuilder|autoscaling|workspaces|appstream|rekognition|lex|connect|iam)/|"
+    r"azure-native:(?:compute|devtestlab|labservices|desktopvirtualization|azurestackhci|hybrid\w*"
+    r"|virtualmachineimages|devcenter|media|portal\w*|marketplace|cognitiveservices):"
+)
+
+
+@remembered(size=8)
+def service_images(resource: Resource) -> tuple[tuple[Leaf, Any], ...]:
+    """Every reference to an image, with where it stands; unknown ones included."""
+    return tuple(_images(resource))
+
+
+def _images(resource: Resource) -> Iterator[tuple[Leaf, Any]]:
+    if _OF_MACHINES.match(resource.kind):
+        return
+    for leaf in walk(resource):
+        key = leaf.key.lower()
+        if (key not in _KEYS and key not in _RUNTIMES) or leaf.is_own:
+            continue
+        if is_unknown(leaf.value):
+            yield leaf, leaf.value
+            continue
+        given = text(leaf.value)
+        if key in _RUNTIMES:
+            given = _DOCKER.sub("", given, count=1) if _DOCKER.match(given) else ""
+        if given and not is_document(given) and _is_reference(given):
+            yield leaf, given
+
+
+def _is_reference(given: str) -> bool:
+    named = "/" in given or ":" in given
+    return named and is_plausible(given) and not _NO_CONTAINERS.match(given)
