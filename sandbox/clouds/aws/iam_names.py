@@ -64,12 +64,10 @@ def unknown_action(action: str) -> str:
         near = get_close_matches(service.lower(), _data()["actions"], n=1, cutoff=_NEAR_SERVICE)
         return f"is of no service of AWS; did you mean {near[0]!r}?" if near else ""
     lower = name.lower()
-    if lower in known:
+    # A bracket is a pattern to this function and not to IAM; in an action's name it can't be.
+    if any(fnmatchcase(each, lower) for each in known):
         return ""
     if "*" in lower or "?" in lower:
-        # A bracket is no pattern to IAM; in an action's name it can't be.
-        if any(fnmatchcase(each, lower) for each in known):
-            return ""
         return f"matches no action of {service}"
     if service.lower() == "s3" and lower in _S3_CALLS:
         return f"is a call and no action; the action that allows it is s3:{_S3_CALLS[lower]}"

@@ -44,7 +44,9 @@ def network_cards(inputs: Inputs) -> Iterator[Problem]:
     """
     place = catalogued(region_of(inputs))
     name = inputs.string("instanceType")
-    machine = next((each for each in place.machines() if each.name == name), None) if place else None
+    machine = (
+        next((each for each in place.machines() if each.name == name), None) if place else None
+    )
     if machine is None:
         return
     for path, interface in inputs.each("networkInterfaces[]"):
@@ -52,9 +54,13 @@ def network_cards(inputs: Inputs) -> Iterator[Problem]:
             continue
         kind, card = interface.get("interfaceType"), interface.get("networkCardIndex")
         if kind in ("efa", "efa-only") and not machine.efa_interfaces:
-            yield Problem(f"{path}.interfaceType", f"{kind!r} isn't offered by {name}; leave it out")
-        if machine.network_cards and isinstance(card, int | float) and card >= (
+            yield Problem(
+                f"{path}.interfaceType", f"{kind!r} isn't offered by {name}; leave it out"
+            )
+        if (
             machine.network_cards
+            and isinstance(card, int | float)
+            and card >= (machine.network_cards)
         ):
             yield Problem(
                 f"{path}.networkCardIndex",

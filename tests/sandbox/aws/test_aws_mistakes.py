@@ -33,7 +33,10 @@ def allow(*actions: str) -> str:
 
 def document(*statements: dict[str, Any]) -> str:
     return json.dumps(
-        {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **each} for each in statements]}
+        {
+            "Version": "2012-10-17",
+            "Statement": [{"Effect": "Allow", **each} for each in statements],
+        }
     )
 
 
@@ -147,7 +150,8 @@ MISTAKES: dict[str, tuple[tuple[Change, ...], str]] = {
     ),
     "more network cards than the machine has": (
         (("small", "networkInterfaces",
-          [{"deviceIndex": 0, "networkCardIndex": 0}, {"deviceIndex": 1, "networkCardIndex": 3}]),),
+          [{"deviceIndex": 0, "networkCardIndex": 0},
+           {"deviceIndex": 1, "networkCardIndex": 3}]),),
         "card",
     ),
     "a cluster placement over two zones": (
@@ -389,5 +393,3 @@ def test_a_mistake_of_meaning_is_refused(mistake: str) -> None:
     error = outcome(changes)
     assert error is not None, "was taken"
     assert re.search(words, str(error)), str(error)
-
-

@@ -149,14 +149,12 @@ def _lustre_traffic(resource: Resource) -> Iterator[Problem]:
             *resource.world.find(_OLDER_RULE, securityGroupId=group, type="ingress"),
         )
     ]
-    inline = [
-        as_map(rule) for group in known for rule in as_list(group.outputs.get("ingress"))
-    ]
+    inline = [as_map(rule) for group in known for rule in as_list(group.outputs.get("ingress"))]
     if not any(_lets_in(rule) for rule in (*[rule.outputs for rule in rules], *inline)):
         yield Problem(
             "securityGroupIds",
             f"{', '.join(groups)} let nothing in on port {_LUSTRE_PORT}, by which Lustre speaks; "
-            f"add rules for {_LUSTRE_PORT} and 1018 to 1023 (and let this resource depend on them)",
+            f"add rules for {_LUSTRE_PORT} and 1018 to 1023 (and depend on them)",
         )
 
 
