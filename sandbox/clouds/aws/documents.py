@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from falaj.sandbox.clouds.aws.iam_names import misspelt
 from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
 from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
@@ -149,6 +150,8 @@ def _statement(where: str, item: Mapping[str, Any], kind: str, sids: bool) -> It
         if kind == IDENTITY:
             yield from _resources(where, item)
     yield from _principal(where, item, kind)
+    for element, reason in misspelt(item):
+        yield f"{where}.{element} {reason}"
     yield from _conditions(where, item.get("Condition"))
 
 

@@ -111,6 +111,12 @@ def sold(path: str, region: str | None, size: str | None) -> Iterator[Problem]:
         yield Problem(path, str(error))
 
 
+def vcpu(region: str | None, size: str) -> int | None:
+    """The processors of a size; None where the catalogue doesn't know."""
+    found = machine(region, size)
+    return found.vcpu if found is not None else None
+
+
 def is_gpu(region: str | None, size: str) -> bool:
     """Whether a size has a GPU."""
     found = machine(region, size)

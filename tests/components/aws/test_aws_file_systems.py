@@ -21,6 +21,15 @@ def files(args: dict[str, Any], lacking: str = "") -> Any:
         own = pulumi.ResourceOptions(provider=opts.providers[0])  # pyright: ignore
         vpc = aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=own)
         group = aws.ec2.SecurityGroup("storage", vpc_id=vpc.id, description="files", opts=own)
+        lustre = aws.vpc.SecurityGroupIngressRule(
+            "lustre",
+            security_group_id=group.id,
+            ip_protocol="tcp",
+            from_port=988,
+            to_port=988,
+            referenced_security_group_id=group.id,
+            opts=own,
+        )
         subnets = {
             zone: aws.ec2.Subnet(
                 zone,
@@ -38,7 +47,10 @@ def files(args: dict[str, Any], lacking: str = "") -> Any:
             "data_key_id": keys["data"],
             "network_id": vpc.id,
             "storage_subnet_ids": pulumi.Output.all(**subnets),
-            "security_group_id": group.id,
+            # FSx looks for the rule when it makes the file system.
+            "security_group_id": pulumi.Output.all(group.id, lustre.id).apply(
+                lambda known: str(known[0])
+            ),
         }
         return TrainingFileSystem("files", given, opts)
 

@@ -113,7 +113,11 @@ def test_a_machine_type_is_sold_in_the_subnets_zones() -> None:
         "third",
         {"vpcId": made["vpc"][0], "cidrBlock": "10.0.32.0/20", "availabilityZoneId": "mec1-az2"},
     )[0]
-    inputs = inputs_of("pool", made)
+    # A template without the placement group, which lies in one zone.
+    loose = sandbox.create(
+        token_of("template"), "loose", changed(inputs_of("template", made), "placement", None)
+    )[0]
+    inputs = {**inputs_of("pool", made), "launchTemplate": {"id": loose, "version": "1"}}
     with pytest.raises(SandboxError, match="sold in mec1-az1, mec1-az3"):
         sandbox.create(token_of("pool"), "pool", {**inputs, "subnetIds": [third]})
     # Some of the zones are enough: the group runs there.

@@ -322,7 +322,7 @@ def test_services_of_a_cluster_on_its_nodes_addresses(more_samples: Any) -> None
     cluster["networkProfile"] = {
         **cluster["networkProfile"], "serviceCidr": "10.0.0.0/20", "dnsServiceIP": "10.0.0.10",
     }  # fmt: skip
-    assert "overlaps the nodes' subnet" in refusal(
+    assert "overlaps the nodes' network" in refusal(
         more_samples, "containerservice:ManagedCluster", **cluster
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -143,6 +144,23 @@ def _protocol_fits(resource: Resource) -> Iterator[Problem]:
             )  # fmt: skip
 
 
+def _targets_fit(resource: Resource) -> Iterator[Problem]:
+    """Targets speak what the balancer does ("CreateListener", UnsupportedProtocol)."""
+    own = resource.get("protocol")
+    wanted = _APPLICATION if own in _APPLICATION else _NETWORK
+    if not isinstance(own, str) or own not in (*_APPLICATION, *_NETWORK):
+        return
+    for path, arn in resource.each("defaultActions[].targetGroupArn"):
+        for group in resource.world.find(t.TARGET_GROUP, arn=arn):
+            theirs = group.outputs.get("protocol")
+            if isinstance(theirs, str) and theirs not in wanted:
+                yield Problem(
+                    path,
+                    f"the target group speaks {theirs}, and a listener for {own} forwards to "
+                    f"{', '.join(wanted)} only; choose another group, or another protocol",
+                )
+
+
 def _target_in_use(resource: Resource) -> Iterator[Problem]:
     """A listener's targets are in the balancer's VPC."""
     for balancer in resource.world.find(t.LOAD_BALANCER, arn=resource.get("loadBalancerArn")):
@@ -244,6 +262,39 @@ def _record(resource: Resource) -> Mapping[str, Any]:
     return {"fqdn": full}
 
 
+def _apex(resource: Resource) -> Iterator[Problem]:
+    """The name of a zone itself has no CNAME (RFC 1034, 3.6.2)."""
+    zone = resource.world.by_id(t.ZONE, resource.string("zoneId"))
+    if zone is None or resource.get("type") != "CNAME":
+        return
+    if _record(resource)["fqdn"] == str(zone.outputs.get("name", "")).rstrip("."):
+        yield Problem("type", "CNAME isn't allowed at the apex of a zone; use A with aliases")
+
+
+def _names_in_vpc(resource: Resource) -> Iterator[Problem]:
+    """A private zone needs both of the VPC's DNS settings (Route 53 developer guide)."""
+    for path, vpc_id in resource.each("vpcs[].vpcId"):
+        vpc = resource.world.by_id(t.VPC, str(vpc_id))
+        for setting in ("enableDnsSupport", "enableDnsHostnames") if vpc else ():
+            if vpc is not None and vpc.outputs.get(setting) is not True:
+                yield Problem(path, f"needs {setting} on the VPC {vpc.id}; set it to true there")
+
+
+def _scaled(resource: Resource) -> Iterator[Problem]:
+    """What is scaled exists ("RegisterScalableTarget", ObjectNotFound)."""
+    found = re.fullmatch(r"service/([^/]+)/([^/]+)", resource.string("resourceId"))
+    if resource.get("serviceNamespace") != "ecs" or found is None:
+        return
+    for made in resource.world.find(t.ECS_SERVICE, name=found[2]):
+        if str(made.outputs.get("cluster", "")).rpartition("/")[2] == found[1]:
+            return
+    yield Problem(
+        "resourceId",
+        f"{found[0]!r} does not exist: there is no Service {found[2]!r} in a cluster {found[1]!r};"
+        " create it first, in this stack or another",
+    )
+
+
 def _content(inputs: Inputs) -> Iterator[Problem]:
     """A record has values with a lifetime, or is an alias."""
     alias = inputs.is_given("aliases")
@@ -321,6 +372,8 @@ KINDS: Final[AwsKinds] = {
             # Names end with the month or the day they came out, and perhaps a mark behind it.
             matches("sslPolicy", r"ELBSecurityPolicy-(\w+-)*20\d\d-\d\d(-\w+)*",
                     "a predefined policy such as ELBSecurityPolicy-TLS13-1-3-2021-06"),
+            forbids("sslPolicy", r"TLS13-1-[^0-3]",
+                    "TLS ends at 1.3; the strictest is ELBSecurityPolicy-TLS13-1-3-2021-06"),
             _listener,
         ),
         references=(
@@ -329,7 +382,7 @@ KINDS: Final[AwsKinds] = {
             Reference("defaultActions[].targetGroupArn", _GROUP, by=("arn",)),
             Reference("defaultActions[].forward.targetGroups[].arn", _GROUP, by=("arn",)),
         ),
-        crosschecks=(_protocol_fits, _target_in_use),
+        crosschecks=(_protocol_fits, _targets_fit, _target_in_use),
         unique=("loadBalancerArn", "port"),
     ),
     "aws:lb/listenerRule:ListenerRule": AwsKind(
@@ -369,6 +422,7 @@ KINDS: Final[AwsKinds] = {
             at_most("minCapacity", "maxCapacity"),
         ),
         references=(relations.role("roleArn"),),
+        crosschecks=(_scaled,),
         unique=("resourceId", "scalableDimension"),
         computed=lambda resource: {
             "arn": arn_of(
@@ -447,6 +501,7 @@ KINDS: Final[AwsKinds] = {
             not_together("delegationSetId", "vpcs"),
         ),
         references=(relations.vpc("vpcs[].vpcId"),),
+        crosschecks=(_names_in_vpc,),
         computed=_zone,
         defaults={"comment": "Managed by Pulumi", "forceDestroy": False},
     ),
@@ -461,6 +516,7 @@ KINDS: Final[AwsKinds] = {
         replaces=("name", "setIdentifier", "zoneId"),
         rules=(_content, between("ttl", 0, 2147483647, "seconds")),
         references=(Reference("zoneId", (t.ZONE,), by=("zoneId",), regional=False),),
+        crosschecks=(_apex,),
         computed=_record,
     ),
     _QUERY_LOG: AwsKind(

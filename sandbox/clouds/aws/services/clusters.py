@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -11,12 +15,22 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import json_text, statements
+from falaj.sandbox.clouds.aws.iam_names import texts
 from falaj.sandbox.clouds.aws.key_policies import Caller, Need, deployer, usable
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.machine_types import instruction_set, of_image
 from falaj.sandbox.clouds.aws.naming import arn_of, hexdigits, letters, marked, uuid
-from falaj.sandbox.clouds.aws.regions import cidr, dns_suffix, region_of, sold, sold_in_subnets
+from falaj.sandbox.clouds.aws.regions import (
+    cidr,
+    dns_suffix,
+    inside,
+    network,
+    region_of,
+    sold,
+    sold_in_subnets,
+)
 from falaj.sandbox.clouds.aws.services.compute import disks_of_groups, launch_templates
-from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
 from falaj.sandbox.clouds.kinds import (
     Crosscheck,
     Reference,
@@ -27,38 +41,89 @@ from falaj.sandbox.clouds.kinds import (
     not_together,
     sized,
 )
+from falaj.sandbox.clouds.kinds import texts as texts_at
 from falaj.sandbox.clouds.model import Problem
 
 
-def trusts(path: str, service: str, what: str) -> Crosscheck:
-    """The role's trust policy allows the service to assume it."""
+def trusts(
+    path: str, service: str, what: str, actions: Sequence[str] = ("sts:AssumeRole",)
+) -> Crosscheck:
+    """The role's trust policy allows the service to assume it, and what else it has to do."""
 
     def check(resource: Resource) -> Iterator[Problem]:
         arn = resource.string(path)
         for role in resource.world.find(t.ROLE, arn=arn) if arn else ():
-            if service not in _services(role.outputs.get("assumeRolePolicy")):
+            allowed = _allowed(role.outputs.get("assumeRolePolicy"), service)
+            lacking = [
+                action
+                for action in actions
+                if not any(fnmatchcase(action.lower(), each) for each in allowed)
+            ]
+            if lacking:
                 yield Problem(
                     path,
                     f"the role {role.id} can't be the {what}: its trust policy doesn't allow "
-                    f"{service}; add a statement that allows it sts:AssumeRole",
+                    f"{service} {' and '.join(lacking)}; add a statement that does",
                 )
 
     return check
 
 
-def _services(document: object) -> set[str]:
+def _allowed(document: object, service: str) -> set[str]:
+    """The actions, in lower case and perhaps with wildcards, that a service may do."""
     found: set[str] = set()
     for statement in statements(document):
-        principal = statement.get("Principal")
-        service = as_map(principal).get("Service")
-        if statement.get("Effect") == "Allow":
-            found |= {service} if isinstance(service, str) else set(map(str, as_list(service)))
+        if statement.get("Effect") == "Allow" and service in texts(
+            as_map(statement.get("Principal")).get("Service")
+        ):
+            found |= {action.lower() for action in texts(statement.get("Action"))}
     return found
 
 
 VERSION: Final = "1.34"
 """What a cluster gets that asks for none; the sandbox's figure, as AWS moves it several times a
 year."""
+
+
+#: Minor versions that EKS makes clusters of: docs.aws.amazon.com/eks/latest/userguide/
+#: kubernetes-versions.html (November 2026: extended support ends 26 months after a version came,
+#: and one comes about every four months; the newest is left open by two).
+_OLDEST_MINOR: Final = 30
+_NEWEST_MINOR: Final = 38
+
+
+def _offered_version(inputs: Inputs) -> Iterator[Problem]:
+    found = re.fullmatch(r"1\.(\d\d)", inputs.string("version"))
+    if found and not _OLDEST_MINOR <= int(found[1]) <= _NEWEST_MINOR:
+        yield Problem(
+            "version",
+            f"{found[0]} isn't offered by EKS; allowed: 1.{_OLDEST_MINOR} to 1.{_NEWEST_MINOR}",
+        )
+
+
+#: docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html (botocore 1.44.5 names
+#: none of them; November 2026).
+_ACCESS_POLICIES: Final = (
+    "AmazonEKSAdminPolicy", "AmazonEKSAdminViewPolicy", "AmazonEKSClusterAdminPolicy",
+    "AmazonEKSEditPolicy", "AmazonEKSViewPolicy", "AmazonEKSSecretReaderPolicy",
+)  # fmt: skip
+
+
+def _access_policy(path: str, arn: str) -> Iterator[Problem]:
+    """Policies for people; those for machines and for EKS's own parts are AWS's to give."""
+    name = arn.rpartition("/")[2]
+    near = get_close_matches(name, _ACCESS_POLICIES, n=1, cutoff=0.8)
+    if name not in _ACCESS_POLICIES and near:
+        yield Problem(path, f"{name!r} is no access policy of EKS; did you mean {near[0]!r}?")
+
+
+def _machines_entry(inputs: Inputs) -> Iterator[Problem]:
+    """Entries of machines bring their own groups ("CreateAccessEntry", type)."""
+    kind = inputs.get("type")
+    if isinstance(kind, str) and kind != "STANDARD":
+        for path in ("kubernetesGroups", "userName"):
+            if inputs.is_given(path):
+                yield Problem(path, f"can't be given for the type {kind!r}; remove it")
 
 
 def oidc_issuer(region: str, cluster_id: str) -> str:
@@ -146,6 +211,34 @@ def _two_zones(resource: Resource) -> Iterator[Problem]:
             "vpcConfig.subnetIds",
             f"lie in {', '.join(sorted(zones))} only; EKS needs subnets in two zones at least",
         )
+
+
+#: "Networking requirements for VPC and subnets", Amazon EKS user guide: services' addresses are
+#: private ones, and not the network's.
+_PRIVATE: Final = tuple(
+    ipaddress.ip_network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+)
+_SERVICES: Final = "kubernetesNetworkConfig.serviceIpv4Cidr"
+
+
+def _private_services(inputs: Inputs) -> Iterator[Problem]:
+    asked = network(inputs.get(_SERVICES))
+    if asked is not None and not any(inside(asked, each) for each in _PRIVATE):
+        allowed = ", ".join(map(str, _PRIVATE))
+        yield Problem(_SERVICES, f"{asked} isn't private; allowed: networks within {allowed}")
+
+
+def _services_apart(resource: Resource) -> Iterator[Problem]:
+    asked = network(resource.get(_SERVICES))
+    for _, subnet_id in resource.each("vpcConfig.subnetIds[]"):
+        subnet = resource.world.by_id(t.SUBNET, str(subnet_id))
+        vpc = resource.world.by_id(t.VPC, str(subnet.outputs.get("vpcId"))) if subnet else None
+        own = network(vpc.outputs.get("cidrBlock")) if vpc else None
+        if asked is not None and own is not None and asked.overlaps(own):
+            yield Problem(
+                _SERVICES, f"{asked} overlaps {own}, the addresses of the VPC; choose others"
+            )
+            return
 
 
 def _addon(resource: Resource) -> Mapping[str, Any]:
@@ -258,6 +351,43 @@ def _template_conflicts(resource: Resource) -> Iterator[Problem]:
             )
 
 
+def _same_instruction_set(resource: Resource) -> Iterator[Problem]:
+    """Machines and image are of one instruction set ("CreateNodegroup", amiType)."""
+    image = resource.string("amiType")
+    machines = [(path, str(name)) for path, name in resource.each("instanceTypes[]")]
+    for made in launch_templates(resource, "launchTemplate", resource.world):
+        machines.append(("launchTemplate", str(made.outputs.get("instanceType") or "")))
+    for path, machine in machines:
+        own = instruction_set(machine)
+        if image and of_image(image) and own and own != of_image(image):
+            yield Problem(
+                path if path != "launchTemplate" else "amiType",
+                f"{image} is an image for {of_image(image)}, and {machine} is a machine of {own}; "
+                f"choose an image for {own}, or another machine",
+            )
+
+
+def _placed_in_one_zone(resource: Resource) -> Iterator[Problem]:
+    """A cluster placement group lies in one zone (Amazon EC2 user guide, "Placement groups")."""
+    for made in launch_templates(resource, "launchTemplate", resource.world):
+        group = Inputs(made.outputs).string("placement.groupName")
+        clustered = any(
+            each.outputs.get("strategy") == "cluster"
+            for each in resource.world.find(t.PLACEMENT_GROUP, name=group)
+        )
+        zones = {
+            str(subnet.outputs.get("availabilityZoneId"))
+            for _, subnet_id in resource.each("subnetIds[]")
+            if (subnet := resource.world.by_id(t.SUBNET, str(subnet_id))) is not None
+        }
+        if group and clustered and len(zones) > 1:
+            yield Problem(
+                "subnetIds",
+                f"lie in {', '.join(sorted(zones))}, and the placement group {group!r} of the "
+                "strategy 'cluster' in one zone; give subnets of one zone",
+            )
+
+
 def _sold_in_zones(resource: Resource) -> Iterator[Problem]:
     subnets = [str(subnet_id) for _, subnet_id in resource.each("subnetIds[]")]
     for path, machine in resource.each("instanceTypes[]"):
@@ -312,8 +442,10 @@ KINDS: Final[AwsKinds] = {
             matches("name", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}",
                     "up to 100 letters, digits, '-' and '_', beginning with a letter or digit"),
             matches("version", r"1\.\d\d", "a version such as 1.34"),
+            _offered_version,
             cidr("vpcConfig.publicAccessCidrs[]"),
-            cidr("kubernetesNetworkConfig.serviceIpv4Cidr", largest=12, smallest=24),
+            cidr(_SERVICES, largest=12, smallest=24),
+            _private_services,
             _endpoint_access,
         ),
         references=(
@@ -323,7 +455,7 @@ KINDS: Final[AwsKinds] = {
             Reference("encryptionConfig.provider.keyArn", (t.KEY,), by=("arn",), holds=False),
         ),
         crosschecks=(
-            _two_zones, trusts("roleArn", "eks.amazonaws.com", "cluster's role"),
+            _two_zones, _services_apart, trusts("roleArn", "eks.amazonaws.com", "cluster's role"),
             usable(
                 "encryptionConfig.provider.keyArn",
                 _maker,
@@ -345,6 +477,7 @@ KINDS: Final[AwsKinds] = {
         rules=(
             matches("principalArn", r"arn:aws[a-z-]*:(iam|sts)::\d{12}:.+",
                     "an IAM principal's ARN"),
+            _machines_entry,
         ),
         references=(
             relations.cluster(),
@@ -369,6 +502,7 @@ KINDS: Final[AwsKinds] = {
         rules=(
             matches("policyArn", r"arn:aws[a-z-]*:eks::aws:cluster-access-policy/\w+",
                     "such as arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"),
+            texts_at("policyArn", _access_policy),
             _namespaces,
         ),
         references=(relations.cluster(),),
@@ -392,7 +526,11 @@ KINDS: Final[AwsKinds] = {
         id="a-{letters17}",
         replaces=("clusterName", "namespace", "serviceAccount"),
         references=(relations.cluster(), relations.role()),
-        crosschecks=(trusts("roleArn", "pods.eks.amazonaws.com", "pods' role"),),
+        crosschecks=(
+            # docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
+            trusts("roleArn", "pods.eks.amazonaws.com", "pods' role",
+                   ("sts:AssumeRole", "sts:TagSession")),
+        ),
         unique=("clusterName", "namespace", "serviceAccount"),
         computed=lambda resource: {
             "associationId": resource.id,
@@ -444,7 +582,7 @@ KINDS: Final[AwsKinds] = {
         ),
         crosschecks=(
             disks_of_groups("launchTemplate"),
-            _template_conflicts, _sold_in_zones,
+            _template_conflicts, _same_instruction_set, _placed_in_one_zone, _sold_in_zones,
             trusts("nodeRoleArn", "ec2.amazonaws.com", "nodes' role"),
         ),
         unique=("clusterName", "nodeGroupName"),

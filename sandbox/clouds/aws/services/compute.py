@@ -11,6 +11,7 @@ from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.key_policies import Caller, Need, keys_at, unusable
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
+from falaj.sandbox.clouds.aws.machine_types import network_cards, volume
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, marked
 from falaj.sandbox.clouds.aws.regions import sold, sold_in_subnets, zone
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
@@ -19,10 +20,12 @@ from falaj.sandbox.clouds.kinds import (
     Reference,
     at_most,
     between,
+    equals,
     matches,
     needs,
     not_together,
     sized,
+    when,
 )
 from falaj.sandbox.clouds.model import Made, Problem, World
 
@@ -61,31 +64,12 @@ def _interfaces(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _volumes(inputs: Inputs) -> Iterator[Problem]:
-    """What each type of volume takes ("Amazon EBS volume types", Amazon EBS user guide)."""
-    limits = {"gp3": (1, 65536), "gp2": (1, 16384), "io1": (4, 16384), "io2": (4, 65536),
-              "st1": (125, 16384), "sc1": (125, 16384), "standard": (1, 1024)}  # fmt: skip
     for root in ("blockDeviceMappings[].ebs", "rootBlockDevice", "ebsBlockDevices[]"):
-        for path, volume in inputs.each(root):
-            if not isinstance(volume, Mapping):
+        for path, asked in inputs.each(root):
+            if not isinstance(asked, Mapping):
                 continue
-            kind, size = volume.get("volumeType"), volume.get("volumeSize")
-            if kind in limits and isinstance(size, int | float):
-                least, most = limits[kind]
-                if not least <= size <= most:
-                    yield Problem(
-                        f"{path}.volumeSize",
-                        f"{size:g} GiB isn't allowed for {kind}; allowed: {least} to {most}",
-                    )
-            if kind in ("io1", "io2") and "iops" not in volume:
-                yield Problem(f"{path}.iops", f"is missing; {kind} needs it")
-            if (
-                kind is not None
-                and kind != "gp3"
-                and isinstance(kind, str)
-                and "throughput" in volume
-            ):
-                yield Problem(f"{path}.throughput", f"applies only to gp3, not to {kind}")
-            if volume.get("kmsKeyId") is not None and str(volume.get("encrypted")).lower() not in (
+            yield from volume(path, as_map(asked))
+            if asked.get("kmsKeyId") is not None and str(asked.get("encrypted")).lower() not in (
                 "true", "unknown",
             ):  # fmt: skip
                 yield Problem(f"{path}.kmsKeyId", "needs encrypted to be true; set it")
@@ -261,6 +245,31 @@ _DISK_USE: Final = Need(
 )
 
 
+def _targets_by_instance(resource: Resource) -> Iterator[Problem]:
+    """A group registers its machines by their ids ("AttachLoadBalancerTargetGroups")."""
+    for path, arn in resource.each("targetGroupArns[]"):
+        for made in resource.world.find(t.TARGET_GROUP, arn=arn):
+            kind = made.outputs.get("targetType") or "instance"
+            if kind != "instance":
+                yield Problem(
+                    path,
+                    f"the target group {made.outputs.get('name')!r} takes targets by {kind!r}; a "
+                    "scaling group registers machines: set its targetType to 'instance'",
+                )
+
+
+def _tracking(inputs: Inputs) -> Iterator[Problem]:
+    """What is tracked is told whole ("TargetTrackingConfiguration", EC2 Auto Scaling API)."""
+    place = "targetTrackingConfiguration.predefinedMetricSpecification"
+    kind = inputs.get(f"{place}.predefinedMetricType")
+    if kind == "ALBRequestCountPerTarget" and not inputs.is_given(f"{place}.resourceLabel"):
+        yield Problem(
+            f"{place}.resourceLabel",
+            "is missing: requests are counted for a target group of a balancer; give "
+            "app/NAME/ID/targetgroup/NAME/ID (arnSuffix of both)",
+        )
+
+
 def _tagged_group(resource: Resource) -> Iterator[Problem]:
     """The group exists: made by a program, or by EKS for a node group."""
     name = resource.string("autoscalingGroupName")
@@ -292,6 +301,7 @@ KINDS: Final[AwsKinds] = {
             sized("description", 0, 255, "characters"),
             _user_data,
             _interfaces,
+            network_cards,
             _volumes,
         ),
         references=(
@@ -385,7 +395,7 @@ KINDS: Final[AwsKinds] = {
             Reference("placementGroup", (t.PLACEMENT_GROUP,), by=("name",)),
         ),
         crosschecks=(
-            _template_sold, _no_rollback,
+            _template_sold, _targets_by_instance, _no_rollback,
             disks_of_groups("launchTemplate", _SPECIFICATION),
         ),
         unique=("name",),
@@ -396,6 +406,17 @@ KINDS: Final[AwsKinds] = {
         id="{name}",
         name=AutoName(longest=255),
         replaces=("name", "autoscalingGroupName"),
+        rules=(
+            _tracking,
+            when(
+                equals(
+                    "targetTrackingConfiguration.predefinedMetricSpecification"
+                    ".predefinedMetricType",
+                    "ASGAverageCPUUtilization",
+                ),
+                between("targetTrackingConfiguration.targetValue", 1, 100, "percent"),
+            ),
+        ),
         references=(
             Reference("autoscalingGroupName", (t.AUTO_SCALING_GROUP,), by=("name",), holds=False),
         ),

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
-from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy
+from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, statements
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of
 from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
@@ -33,6 +33,17 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
         kind, key = as_map(item).get("encryptionType"), as_map(item).get("kmsKey")
         if key is not None and kind in (None, "AES256"):
             yield Problem(f"{path}.kmsKey", "needs encryptionType KMS or KMS_DSSE; set it")
+
+
+def _no_resource(inputs: Inputs) -> Iterator[Problem]:
+    """A repository's policy is about that repository ("SetRepositoryPolicy")."""
+    for index, statement in enumerate(statements(inputs.get("policy"))):
+        for key in ("Resource", "NotResource"):
+            if key in statement:
+                yield Problem(
+                    "policy",
+                    f"Statement[{index}].{key} isn't allowed in a repository's policy; remove it",
+                )
 
 
 def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
@@ -198,7 +209,7 @@ KINDS: Final[AwsKinds] = {
     "aws:ecr/repositoryPolicy:RepositoryPolicy": AwsKind(
         id="{repository}",
         replaces=("repository",),
-        rules=(policy("policy", RESOURCE, longest=10240, sids=False),),
+        rules=(policy("policy", RESOURCE, longest=10240, sids=False), _no_resource),
         references=(_SETTING,),
         unique=("repository",),
         computed=lambda _: {"registryId": ACCOUNT},

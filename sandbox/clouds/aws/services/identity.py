@@ -9,20 +9,27 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import IDENTITY, RESOURCE, TRUST, policy
+from falaj.sandbox.clouds.aws.iam_names import unknown_policy
 from falaj.sandbox.clouds.aws.key_policies import KEY_POLICY, not_locked_out
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, partition, uuid
+from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import (
     Reference,
     Rule,
+    all_of,
     at_most,
     between,
     exactly_one,
     forbids,
+    given,
     matches,
     not_together,
+    other_than,
+    refused,
     sized,
+    texts,
 )
 from falaj.sandbox.clouds.model import Problem
 
@@ -56,10 +63,21 @@ def _policy(resource: Resource) -> Mapping[str, Any]:
     return {"policyId": "ANPA" + letters(17, "policy", resource.id), "attachmentCount": 0}
 
 
-def _managed_policy_arn(path: str) -> Rule:
-    return matches(
-        path, r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]{1,640}", "the ARN of a policy"
-    )
+def _managed_policy_arn(path: str) -> tuple[Rule, ...]:
+    """The ARN of a policy; of one that there is, where it is AWS's own."""
+    return (
+        matches(
+            path, r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]{1,640}",
+            "the ARN of a policy",
+        ),
+        texts(path, _known_policy),
+    )  # fmt: skip
+
+
+def _known_policy(path: str, arn: str) -> Iterator[Problem]:
+    reason = unknown_policy(arn)
+    if reason:
+        yield Problem(path, f"{arn!r} {reason}")
 
 
 def _provider(inputs: Inputs) -> Iterator[Problem]:
@@ -178,8 +196,8 @@ KINDS: Final[AwsKinds] = {
             policy("assumeRolePolicy", TRUST, longest=_TRUST),
             policy("inlinePolicies[].policy", IDENTITY, longest=_INLINE_ROLE),
             between("maxSessionDuration", 3600, 43200, "seconds"),
-            _managed_policy_arn("permissionsBoundary"),
-            _managed_policy_arn("managedPolicyArns[]"),
+            *_managed_policy_arn("permissionsBoundary"),
+            *_managed_policy_arn("managedPolicyArns[]"),
             not_together("name", "namePrefix"),
         ),
         references=(
@@ -218,7 +236,7 @@ KINDS: Final[AwsKinds] = {
     _ATTACHMENT: AwsKind(
         id="{role}/{policyArn}",
         replaces=("role", "policyArn"),
-        rules=(_managed_policy_arn("policyArn"),),
+        rules=_managed_policy_arn("policyArn"),
         references=(_ROLE, Reference("policyArn", (t.POLICY,), by=("arn",), regional=False)),
         crosschecks=(_still_attached,),
     ),
@@ -271,7 +289,7 @@ KINDS: Final[AwsKinds] = {
     "aws:iam/groupPolicyAttachment:GroupPolicyAttachment": AwsKind(
         id="{group}/{policyArn}",
         replaces=("group", "policyArn"),
-        rules=(_managed_policy_arn("policyArn"),),
+        rules=_managed_policy_arn("policyArn"),
         references=(
             Reference("group", (t.GROUP,), by=("name",), regional=False),
             Reference("policyArn", (t.POLICY,), by=("arn",), regional=False),
@@ -281,7 +299,7 @@ KINDS: Final[AwsKinds] = {
         id="{name}",
         arn="iam::{account}:user{path}{name}",
         name=AutoName(longest=64),
-        rules=(_name("name", 64), _path("path"), _managed_policy_arn("permissionsBoundary")),
+        rules=(_name("name", 64), _path("path"), *_managed_policy_arn("permissionsBoundary")),
         references=(_BOUNDARY,),
         unique=("name",),
         everywhere=True,
@@ -387,6 +405,10 @@ KINDS: Final[AwsKinds] = {
             # "Constraints on parameter names", Systems Manager user guide.
             matches("name", r"[a-zA-Z0-9_./-]{1,1011}", "up to 1011 of letters, digits and _./-"),
             exactly_one("value", "insecureValue", "valueWo"),
+            refused(
+                "keyId", "applies only to the type SecureString; change the type, or remove it",
+                all_of(given("keyId"), other_than("type", "SecureString")),
+            ),
             forbids("name", r"^/?(?i:aws|ssm)", "names may not begin with aws or ssm"),
         ),
         references=(relations.key("keyId"),),
@@ -470,6 +492,7 @@ KINDS: Final[AwsKinds] = {
         references=(
             Reference("planId", (t.BACKUP_PLAN,)), relations.role("iamRoleArn"),
         ),
+        crosschecks=(trusts("iamRoleArn", "backup.amazonaws.com", "backup's role"),),
     ),
     "aws:costexplorer/anomalyMonitor:AnomalyMonitor": AwsKind(
         id=lambda inputs: f"arn:aws:ce::{ACCOUNT}:anomalymonitor/{uuid(inputs.string('name'))}",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
@@ -22,6 +25,7 @@ from falaj.sandbox.clouds.aws.regions import (
     zone_ids,
     zone_name,
 )
+from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list
 from falaj.sandbox.clouds.kinds import (
     Reference,
@@ -161,6 +165,7 @@ def _endpoint_of_route(resource: Resource) -> Iterator[Problem]:
 
 
 _TABLE_ASSOCIATION: Final = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+_ABSENT: Final = Path(__file__).parents[1] / "data" / "absent_services.json"
 _SECOND_BLOCK: Final = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
 
@@ -222,6 +227,42 @@ def _service_region(inputs: Inputs) -> Iterator[Problem]:
             f"{name!r} is a service of {parts[2]}, but the endpoint is in {region}; "
             f"use com.amazonaws.{region}.{'.'.join(parts[3:])}",
         )
+
+
+#: Services with several endpoints, none of which has the service's plain name:
+#: docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ecr": ("ecr.api", "ecr.dkr"),
+    "sagemaker": ("sagemaker.api", "sagemaker.runtime"),
+    "cloudwatch": ("monitoring", "logs"),
+    "ecs-tasks": ("ecs", "ecs-agent", "ecs-telemetry"),
+    "efs": ("elasticfilesystem",),
+    "elb": ("elasticloadbalancing",),
+    "iot": ("iot.data", "iot.credentials"),
+    "aps": ("aps", "aps-workspaces"),
+}
+
+
+@cache
+def _absent(region: str) -> frozenset[str]:
+    """Services that the region hasn't."""
+    raw = json.loads(_ABSENT.read_text("utf-8"))
+    return frozenset(raw["regions"].get(region, ()))
+
+
+def _offered_service(inputs: Inputs) -> Iterator[Problem]:
+    """The endpoint is of a service that there is, and that the region has."""
+    region = region_of(inputs)
+    prefix, name = f"com.amazonaws.{region}.", inputs.string("serviceName")
+    if not region or not name.startswith(prefix):
+        return
+    service = name.removeprefix(prefix)
+    parts = _PARTS.get(service, (service,))
+    if service not in parts:
+        allowed = " or ".join(prefix + part for part in parts)
+        yield Problem("serviceName", f"{name!r} is no endpoint; the service's are {allowed}")
+    elif service.split(".")[0] in _absent(region):
+        yield Problem("serviceName", f"{region} hasn't the service {service!r}; leave it out")
 
 
 def _private_dns(resource: Resource) -> Iterator[Problem]:
@@ -475,6 +516,7 @@ KINDS: Final[AwsKinds] = {
                     "a service's name such as com.amazonaws.me-central-1.s3"),
             _endpoint_inputs,
             _service_region,
+            _offered_service,
         ),
         references=(
             relations.vpc(),
@@ -525,6 +567,7 @@ KINDS: Final[AwsKinds] = {
             Reference("logDestination", (t.LOG_GROUP, t.BUCKET), by=("arn",), holds=False,
                       regional=False),
         ),
+        crosschecks=(trusts("iamRoleArn", "vpc-flow-logs.amazonaws.com", "flow log's role"),),
         defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
     ),
     t.PREFIX_LIST: AwsKind(

@@ -203,6 +203,31 @@ def _stateful_actions(inputs: Inputs) -> Iterator[Problem]:
         yield Problem(path, "applies only with statefulEngineOptions.ruleOrder STRICT_ORDER")
 
 
+def _same_order(resource: Resource) -> Iterator[Problem]:
+    """Groups are evaluated in the policy's order ("StatefulRuleOptions", Network Firewall API)."""
+    order = resource.get("firewallPolicy.statefulEngineOptions.ruleOrder") or _DEFAULT_ORDER
+    for path, arn in resource.each("firewallPolicy.statefulRuleGroupReferences[].resourceArn"):
+        for made in resource.world.find(t.FIREWALL_RULES, arn=arn):
+            own = Inputs(made.outputs)
+            if own.is_given("ruleGroup"):
+                theirs = own.get("ruleGroup.statefulRuleOptions.ruleOrder") or _DEFAULT_ORDER
+                if theirs != order:
+                    yield Problem(
+                        path,
+                        f"the group {own.get('name')!r} has the order {theirs}, and the policy "
+                        f"{order}; give both the same (ruleGroup.statefulRuleOptions.ruleOrder)",
+                    )
+
+
+def _room(inputs: Inputs) -> Iterator[Problem]:
+    """A list takes a place for each domain at least ("Setting rule group capacity")."""
+    capacity, domains = inputs.number("capacity"), len(inputs.items(_LIST))
+    if capacity is not None and domains > capacity:
+        yield Problem(
+            "capacity", f"{capacity:g} is less than the {domains} domains of the group; raise it"
+        )
+
+
 def _rule_source(inputs: Inputs) -> Iterator[Problem]:
     if inputs.is_given("rules") == inputs.is_given("ruleGroup"):
         yield Problem("ruleGroup", "exactly one of rules and ruleGroup must be given")
@@ -222,6 +247,7 @@ def _scope(inputs: Inputs) -> Iterator[Problem]:
         yield Problem("scope", "'CLOUDFRONT' exists only in us-east-1; use 'REGIONAL'")
 
 
+_DEFAULT_ORDER: Final = "DEFAULT_ACTION_ORDER"
 _NAME: Final = r"[a-zA-Z0-9-]{1,128}"
 _LIST: Final = "ruleGroup.rulesSource.rulesSourceList.targets"
 
@@ -324,6 +350,7 @@ KINDS: Final[AwsKinds] = {
             Reference("firewallPolicy.statelessRuleGroupReferences[].resourceArn",
                       (t.FIREWALL_RULES,), by=("arn",)),
         ),
+        crosschecks=(_same_order,),
         unique=("name",),
         computed=lambda resource: {"updateToken": uuid(resource.id, "token")},
     ),
@@ -340,6 +367,7 @@ KINDS: Final[AwsKinds] = {
             between("capacity", 1, 30000),
             _rule_source,
             _targets(f"{_LIST}[]"),
+            _room,
             sized("rules", 1, 2000000, "characters"),
         ),
         unique=("name", "type"),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
-from falaj.sandbox.clouds.aws.documents import RESOURCE, policy
+from falaj.sandbox.clouds.aws.documents import RESOURCE, policy, statements
+from falaj.sandbox.clouds.aws.iam_names import texts
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, marked
 from falaj.sandbox.clouds.aws.regions import address, dns_suffix, region_of, zone_id
-from falaj.sandbox.clouds.inputs import Inputs, Resource
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import (
+    Crosscheck,
     Reference,
     all_of,
     between,
@@ -92,6 +95,82 @@ def _infrequent_access(inputs: Inputs) -> Iterator[Problem]:
             )
 
 
+def _order_of_life(inputs: Inputs) -> Iterator[Problem]:
+    """Objects move before they expire ("Transitioning objects", Amazon S3 user guide)."""
+    for path, rule in inputs.each("rules[]"):
+        own = Inputs(as_map(rule))
+        ends = own.number("expiration.days")
+        for where, days in own.each("transitions[].days"):
+            if ends is not None and isinstance(days, int | float) and days >= ends:
+                yield Problem(
+                    f"{path}.{where}",
+                    f"{days:g} days isn't before the objects' expiration after {ends:g}; move "
+                    "them earlier, or keep them longer",
+                )
+
+
+def _own_bucket(resource: Resource) -> Iterator[Problem]:
+    """A bucket's policy is about that bucket, and about S3 ("MalformedPolicy")."""
+    name = resource.string("bucket")
+    for index, statement in enumerate(statements(resource.get("policy"))):
+        where = f"Statement[{index}]"
+        for action in texts(statement.get("Action")):
+            if action != "*" and not action.lower().startswith(("s3:", "s3-object-lambda:")):
+                yield Problem("policy", f"{where}.Action {action!r} is no action of s3")
+        for target in texts(statement.get("Resource")):
+            bucket = target.partition(":::")[2].partition("/")[0]
+            if bucket and name and not fnmatchcase(name, bucket):
+                yield Problem(
+                    "policy",
+                    f"{where}.Resource {target!r} is another bucket than {name!r}; a bucket's "
+                    "policy names that bucket and what is in it",
+                )
+
+
+#: The ports of Lustre, which FSx looks for in the groups' rules:
+#: docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html
+_LUSTRE_PORT: Final = 988
+_ALL: Final = ("-1", "all")
+_OLDER_RULE: Final = "aws:ec2/securityGroupRule:SecurityGroupRule"
+
+
+def _lustre_traffic(resource: Resource) -> Iterator[Problem]:
+    """One of the groups lets Lustre's traffic in ("InvalidNetworkSettings")."""
+    groups = [str(group) for _, group in resource.each("securityGroupIds[]")]
+    known = [
+        found
+        for group in groups
+        for token in (t.SECURITY_GROUP, t.DEFAULT_SECURITY_GROUP)
+        if (found := resource.world.by_id(token, group)) is not None
+    ]
+    if not groups or len(known) != len(groups):
+        return
+    rules = [
+        rule
+        for group in groups
+        for rule in (
+            *resource.world.find(t.INGRESS_RULE, securityGroupId=group),
+            *resource.world.find(_OLDER_RULE, securityGroupId=group, type="ingress"),
+        )
+    ]
+    inline = [as_map(rule) for group in known for rule in as_list(group.outputs.get("ingress"))]
+    if not any(_lets_in(rule) for rule in (*[rule.outputs for rule in rules], *inline)):
+        yield Problem(
+            "securityGroupIds",
+            f"{', '.join(groups)} let nothing in on port {_LUSTRE_PORT}, by which Lustre speaks; "
+            f"add rules for {_LUSTRE_PORT} and 1018 to 1023 (and depend on them)",
+        )
+
+
+def _lets_in(rule: Mapping[str, Any]) -> bool:
+    if str(rule.get("ipProtocol") or rule.get("protocol")) in _ALL:
+        return True
+    low, high = rule.get("fromPort"), rule.get("toPort")
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return True
+    return low <= _LUSTRE_PORT <= high
+
+
 def _versioned(resource: Resource) -> Iterator[Problem]:
     """Object lock needs a versioned bucket."""
     name = resource.string("bucket")
@@ -109,13 +188,16 @@ def _versioned(resource: Resource) -> Iterator[Problem]:
     )
 
 
-def _setting(*rules: Any, more: tuple[Reference, ...] = ()) -> AwsKind:
+def _setting(
+    *rules: Any, more: tuple[Reference, ...] = (), crosschecks: tuple[Crosscheck, ...] = ()
+) -> AwsKind:
     """A setting of a bucket: one of each kind per bucket, and its id is the bucket's name."""
     return AwsKind(
         id="{bucket}",
         replaces=("bucket",),
         rules=rules,
         references=(relations.bucket(), *more),
+        crosschecks=crosschecks,
         unique=("bucket",),
     )
 
@@ -280,7 +362,7 @@ KINDS: Final[AwsKinds] = {
         _setting(more=(relations.key("rules[].applyServerSideEncryptionByDefault.kmsMasterKeyId"),)),
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _setting(),
     "aws:s3/bucketPolicy:BucketPolicy": _setting(
-        policy("policy", RESOURCE, longest=20480, sids=False)
+        policy("policy", RESOURCE, longest=20480, sids=False), crosschecks=(_own_bucket,)
     ),
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _setting(),
     "aws:s3/bucketAcl:BucketAcl": AwsKind(
@@ -292,6 +374,7 @@ KINDS: Final[AwsKinds] = {
     _LIFECYCLE: _setting(
         _lifecycle,
         _infrequent_access,
+        _order_of_life,
         sized("rules", 1, 1000, "rules"),
         sized("rules[].id", 1, 255, "characters"),
         between("rules[].abortIncompleteMultipartUpload.daysAfterInitiation", 1, 36500, "days"),
@@ -377,6 +460,7 @@ KINDS: Final[AwsKinds] = {
             matches("dailyAutomaticBackupStartTime", r"([01]\d|2[0-3]):[0-5]\d", "HH:MM"),
         ),
         references=(relations.subnet("subnetIds"), relations.security_group(), relations.key()),
+        crosschecks=(_lustre_traffic,),
         computed=_lustre,
         defaults={"deploymentType": "SCRATCH_1", "storageType": "SSD"},
     ),

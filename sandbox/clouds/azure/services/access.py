@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
+from falaj.sandbox.clouds.azure.action_names import unknown_action
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import (
@@ -58,6 +59,8 @@ def _definition_problems(inputs: Inputs) -> Iterator[Problem]:
                         where,
                         f"{text!r} isn't an action such as Microsoft.Storage/storageAccounts/read",
                     )
+                elif reason := unknown_action(text, is_data="ata" in kind):
+                    yield Problem(where, f"{text!r} {reason}")
         if inputs.is_absent(f"{path}.actions[0]") and inputs.is_absent(f"{path}.dataActions[0]"):
             yield Problem(path, "allows nothing: give actions or dataActions")
         if inputs.items(f"{path}.dataActions") and any(
@@ -222,6 +225,12 @@ def _federated_problems(inputs: Inputs) -> Iterator[Problem]:
             f"{len(inputs.items('audiences'))} are given; give one, which for "
             "Azure is api://AzureADTokenExchange",
         )
+    for where, text in inputs.strings("audiences"):
+        # Entra's own clouds have one each, such as AzureADTokenExchangeUSGov.
+        if not text.startswith("api://AzureADTokenExchange"):
+            yield Problem(
+                where, f"{text!r} isn't Entra's audience; give api://AzureADTokenExchange"
+            )
 
 
 def _federated_conflicts(resource: Resource) -> Iterator[Problem]:

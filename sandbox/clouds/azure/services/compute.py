@@ -239,12 +239,32 @@ def _minutes(duration: str) -> int | None:
     return int(matched[1]) if matched[1] else int(matched[2]) * 60 + int(matched[3] or 0)
 
 
+def _pool_of_balancer(resource: Resource, path: str) -> Iterator[Problem]:
+    """The pool that machines join is one of its balancer's ("InvalidResourceReference")."""
+    id = resource.optional_string(path) or ""
+    balancer, _, name = id.rpartition("/backendAddressPools/")
+    made = resources.by_id(resource.world, balancer) if balancer else None
+    if made is None or "backendAddressPools" not in made.inputs:
+        return
+    own = Inputs(made.inputs)
+    names = {own.optional_string(f"{where}.name") for where, _ in own.items("backendAddressPools")}
+    if name not in names and resources.by_id(resource.world, id) is None:
+        listed = ", ".join(sorted(each for each in names if each)) or "none"
+        yield Problem(path, f"the balancer has no pool {name!r}; it has {listed}")
+
+
 def _scale_set_conflicts(resource: Resource) -> Iterator[Problem]:
     where = location(resource)
     base = f"{_PROFILE}.networkProfile.networkInterfaceConfigurations"
     for interface, _ in resource.items(base):
         for path, _ in resource.items(f"{interface}.ipConfigurations"):
             yield from subnets.fits(resource, f"{path}.subnet.id", where=where)
+            for pool in (
+                "loadBalancerBackendAddressPools",
+                "applicationGatewayBackendAddressPools",
+            ):
+                for item, _ in resource.items(f"{path}.{pool}"):
+                    yield from _pool_of_balancer(resource, f"{item}.id")
     yield from relations.same_region(
         resource, f"{_PROFILE}.storageProfile.osDisk.managedDisk.diskEncryptionSet.id", where
     )

@@ -112,12 +112,65 @@ def _app_problems(inputs: Inputs) -> Iterator[Problem]:
     high = inputs.number("template.scale.maxReplicas")
     if low is not None and high is not None and low > high:
         yield Problem("template.scale.maxReplicas", f"{high:g} is less than minReplicas {low:g}")
+    if inputs.optional_string("configuration.ingress.transport") == "tcp" and inputs.is_given(
+        "configuration.ingress.allowInsecure"
+    ):
+        # Source: github.com/microsoft/azure-container-apps/issues/375.
+        yield Problem(
+            "configuration.ingress.allowInsecure", "is HTTP's, and the transport is tcp; remove it"
+        )
+    yield from _named_parts(inputs)
     weights = [
         inputs.number(f"{path}.weight")
         for path, _ in inputs.items("configuration.ingress.traffic")
     ]
     if weights and None not in weights and sum(item or 0 for item in weights) != 100:
         yield Problem("configuration.ingress.traffic", "the weights must add up to 100")
+
+
+def _named_parts(inputs: Inputs) -> Iterator[Problem]:
+    """Secrets, volumes and identities that a container or a registry names are the app's."""
+    secrets = {
+        inputs.optional_string(f"{path}.name") for path, _ in inputs.items("configuration.secrets")
+    }
+    volumes = {
+        inputs.optional_string(f"{path}.name") for path, _ in inputs.items("template.volumes")
+    }
+    for kind in ("containers", "initContainers"):
+        for path, _ in inputs.items(f"template.{kind}"):
+            for item, _ in inputs.items(f"{path}.env"):
+                name = inputs.optional_string(f"{item}.secretRef")
+                if name and name not in secrets and not _is_hidden(inputs, "secrets"):
+                    yield Problem(
+                        f"{item}.secretRef",
+                        f"there is no secret {name!r}; add it to configuration.secrets",
+                    )
+            for item, _ in inputs.items(f"{path}.volumeMounts"):
+                name = inputs.optional_string(f"{item}.volumeName")
+                if name and name not in volumes:
+                    yield Problem(
+                        f"{item}.volumeName",
+                        f"there is no volume {name!r}; add it to template.volumes",
+                    )
+    own = {each.lower() for each in resources.identity_names(inputs)}
+    for path, _ in inputs.items("configuration.registries"):
+        name = inputs.optional_string(f"{path}.identity")
+        if (
+            name
+            and name.startswith("/")
+            and name.lower() not in own
+            and (inputs.is_absent("identity") or own)
+        ):
+            yield Problem(
+                f"{path}.identity",
+                "isn't among the app's own identities; add it to identity.userAssignedIdentities",
+            )
+
+
+def _is_hidden(inputs: Inputs, name: str) -> bool:
+    """Whether a list of the configuration isn't known yet."""
+    path = f"configuration.{name}"
+    return inputs.is_given(path) and not inputs.items(path)
 
 
 def _container(inputs: Inputs, path: str) -> Iterator[Problem]:

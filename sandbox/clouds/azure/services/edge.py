@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, subnets
+from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, resources, subnets
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import network
@@ -135,6 +135,22 @@ def _listeners(inputs: Inputs) -> Iterator[Problem]:
             )
 
 
+def _gateway_alone(resource: Resource) -> Iterator[Problem]:
+    """Gateways have a subnet of their own (application-gateway/configuration-infrastructure)."""
+    for path, _ in resource.items("gatewayIPConfigurations"):
+        subnet = resource.optional_string(f"{path}.subnet.id")
+        for made in resources.azure(resource.world) if subnet else ():
+            if made.token in (resource.token, _SUBNET) or naming.same(made.id, resource.id):
+                continue
+            if any(naming.same(id, subnet or "") for _, id in resources.references(made.inputs)):
+                yield Problem(
+                    f"{path}.subnet.id",
+                    f"{made.id.rpartition('/')[2]!r} is in this subnet; a gateway needs a subnet "
+                    "of its own",
+                )
+                return
+
+
 def _gateway_conflicts(resource: Resource) -> Iterator[Problem]:
     for path, _ in resource.items("gatewayIPConfigurations"):
         yield from subnets.fits(
@@ -250,6 +266,40 @@ def _firewall_conflicts(resource: Resource) -> Iterator[Problem]:
     )
 
 
+_SUBNET: Final = "azure-native:network:Subnet"
+_TIERS: Final = ("Basic", "Standard", "Premium")
+
+
+def _same_tier(resource: Resource) -> Iterator[Problem]:
+    """A firewall takes no policy of a higher tier (firewall-manager/policy-overview)."""
+    id = resource.optional_string("firewallPolicy.id")
+    made = resources.by_id(resource.world, id) if id else None
+    own = resource.optional_string("sku.tier") or "Standard"
+    theirs = Inputs(made.inputs).optional_string("sku.tier") or "Standard" if made else own
+    if own in _TIERS and theirs in _TIERS and _TIERS.index(theirs) > _TIERS.index(own):
+        yield Problem(
+            "firewallPolicy",
+            f"is of the tier {theirs}, and the firewall of {own}; give both the same tier",
+        )
+
+
+def _names_resolved(resource: Resource) -> Iterator[Problem]:
+    """Names in rules of the network need the firewall's own resolver (firewall/fqdn-filtering-
+    network-rules)."""
+    policy = resources.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    if policy is None or Inputs(policy.inputs).at("dnsSettings.enableProxy") not in (None, False):
+        return
+    for path, _ in resource.items("ruleCollections"):
+        for rule, _ in resource.items(f"{path}.rules"):
+            if resource.optional_string(f"{rule}.ruleType") == "NetworkRule" and resource.items(
+                f"{rule}.destinationFqdns"
+            ):
+                yield Problem(
+                    f"{rule}.destinationFqdns",
+                    "need dnsSettings.enableProxy on the policy; set it to true there",
+                )
+
+
 def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
     tier = inputs.optional_string("sku.tier") or "Standard"
     if tier != "Premium":
@@ -261,7 +311,15 @@ def _policy_problems(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _rule_group_problems(inputs: Inputs) -> Iterator[Problem]:
+    seen: set[float] = set()
     for path, _ in inputs.items("ruleCollections"):
+        priority = inputs.number(f"{path}.priority")
+        if priority in seen:
+            yield Problem(
+                f"{path}.priority",
+                f"the priority {priority:g} is another collection's; give each its own",
+            )
+        seen |= {priority} if priority is not None else set()
         yield from between(f"{path}.priority", 100, 65000)(inputs)
         yield from required(f"{path}.name", "each collection needs a name")(inputs)
         kinds = {
@@ -389,7 +447,7 @@ KINDS: Final = (
             _listeners,
             _gateway_problems,
         ),
-        crosschecks=(_gateway_conflicts,),
+        crosschecks=(_gateway_conflicts, _gateway_alone),
         computed=_gateway_outputs,
     ),
     AzureKind(
@@ -433,7 +491,7 @@ KINDS: Final = (
             ),
             _firewall_problems,
         ),
-        crosschecks=(_firewall_conflicts,),
+        crosschecks=(_firewall_conflicts, _same_tier),
         computed=_firewall_outputs,
     ),
     AzureKind(
@@ -453,6 +511,7 @@ KINDS: Final = (
             required("priority", "give each group its own, 100 to 65000"),
             _rule_group_problems,
         ),
+        crosschecks=(_names_resolved,),
     ),
     AzureKind(
         "azure-native:network:IpGroup",

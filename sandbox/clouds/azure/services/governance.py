@@ -9,7 +9,7 @@ from typing import Any, Final
 from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
-from falaj.sandbox.clouds.kinds import all_of, equals, given, one_of, refused
+from falaj.sandbox.clouds.kinds import all_of, equals, given, one_of, refused, when
 from falaj.sandbox.clouds.model import Problem
 
 _BUDGET: Final = kinds.NameRule(
@@ -21,6 +21,16 @@ _PLANS: Final = (
     "OpenSourceRelationalDatabases", "SqlServers", "SqlServerVirtualMachines", "StorageAccounts",
     "VirtualMachines", "AI", "Discovery", "FoundationalCspm",
 )  # fmt: skip
+
+
+#: learn.microsoft.com/rest/api/defenderforcloud-composite/pricings (subPlan), November 2026: of
+#: plans that have several.
+_SUB_PLANS: Final = {
+    "VirtualMachines": ("P1", "P2"),
+    "StorageAccounts": ("DefenderForStorageV2", "PerStorageAccount", "PerTransaction"),
+    "KeyVaults": ("PerKeyVault", "PerTransaction"),
+    "Arm": ("PerApiCall", "PerSubscription"),
+}
 
 
 def _day(text: str) -> date | None:
@@ -198,6 +208,14 @@ KINDS: Final = (
         is_always_there=True,
         rules=(
             one_of("pricingName", _PLANS),
+            *(
+                when(equals("pricingName", plan), one_of("subPlan", allowed))
+                for plan, allowed in _SUB_PLANS.items()
+            ),
+            refused(
+                "subPlan", "the plan for containers has no sub-plan; leave it out",
+                all_of(given("subPlan"), equals("pricingName", "Containers")),
+            ),
             refused(
                 "subPlan", "goes with pricingTier Standard only",
                 all_of(given("subPlan"), equals("pricingTier", "Free")),

@@ -112,6 +112,17 @@ def usable(
             f"the key's vault is in {place}, this resource in {region}; they must "
             "be in the same region",
         )
+    made = resources.by_id(resource.world, f"{holder.id}/keys/{name}") if name else None
+    allowed = (
+        [text for _, text in Inputs(made.inputs).strings("properties.keyOps")] if made else []
+    )
+    if allowed and not {"wrapKey", "unwrapKey"} <= set(allowed):
+        # Source: security/fundamentals/encryption-models: services wrap their own keys.
+        yield Problem(
+            path,
+            f"the key {name!r} may {', '.join(allowed)} only; encryption needs wrapKey and "
+            "unwrapKey among properties.keyOps",
+        )
     properties = Inputs(holder.inputs)
     if needs_purge_protection and properties.at("properties.enablePurgeProtection") is not True:
         yield Problem(

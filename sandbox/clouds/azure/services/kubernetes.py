@@ -38,7 +38,7 @@ from falaj.sandbox.clouds.kinds import (
     texts,
     when,
 )
-from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.model import Problem, World
 
 _API: Final = "apiServerAccessProfile"
 # Whatever is made without a version gets one that is supported at the sandbox's date.
@@ -188,6 +188,37 @@ def _network(inputs: Inputs) -> Iterator[Problem]:
         yield Problem(
             f"{_NETWORK}.outboundType",
             f"{outbound} needs own subnets: give each pool a vnetSubnetID",
+        )
+
+
+#: aks/configure-azure-cni-overlay and aks/configure-kubenet: what AKS keeps for itself.
+_KEPT: Final = tuple(
+    ipaddress.ip_network(each)
+    for each in ("169.254.0.0/16", "172.30.0.0/16", "172.31.0.0/16", "192.0.2.0/24")
+)
+#: aks/supported-kubernetes-versions (November 2026; with long-term support, and left open by two
+#: above the newest).
+_OLDEST_MINOR: Final = 30
+_NEWEST_MINOR: Final = 37
+
+
+def _kept_addresses(inputs: Inputs) -> Iterator[Problem]:
+    for name in ("podCidr", "serviceCidr"):
+        block = checks.address_range(inputs.optional_string(f"{_NETWORK}.{name}") or "")
+        for kept in _KEPT if block is not None and block.version == 4 else ():
+            if block is not None and block.overlaps(kept):
+                yield Problem(
+                    f"{_NETWORK}.{name}",
+                    f"{block} overlaps {kept}, which AKS keeps; choose another",
+                )
+
+
+def _offered_version(inputs: Inputs) -> Iterator[Problem]:
+    found = re.match(r"1\.(\d{1,2})(?:\.|$)", inputs.optional_string("kubernetesVersion") or "")
+    if found and not _OLDEST_MINOR <= int(found[1]) <= _NEWEST_MINOR:
+        yield Problem(
+            "kubernetesVersion",
+            f"1.{found[1]} isn't offered by AKS; allowed: 1.{_OLDEST_MINOR} to 1.{_NEWEST_MINOR}",
         )
 
 
@@ -362,18 +393,34 @@ def _pool_changes(resource: Resource) -> Iterator[Problem]:
 
 
 def _service_overlap(resource: Resource) -> Iterator[Problem]:
-    text = resource.optional_string(f"{_NETWORK}.serviceCidr")
-    block = checks.address_range(text) if text else None
-    for path, _ in resource.items("agentPoolProfiles"):
-        id = resource.optional_string(f"{path}.vnetSubnetID")
-        subnet = subnets.find(resource.world, id) if id else None
-        for used in subnets.blocks(subnet) if subnet else ():
-            if block and used.version == block.version and used.overlaps(block):
+    """Services and pods have addresses that the nodes' network hasn't (aks/azure-cni-overlay)."""
+    used = {
+        block
+        for path, _ in resource.items("agentPoolProfiles")
+        for block in _network_blocks(
+            resource.world, resource.optional_string(f"{path}.vnetSubnetID")
+        )
+    }
+    for name in ("serviceCidr", "podCidr"):
+        text = resource.optional_string(f"{_NETWORK}.{name}")
+        block = checks.address_range(text) if text else None
+        for other in sorted(used, key=str):
+            if block and other.version == block.version and other.overlaps(block):
                 yield Problem(
-                    f"{_NETWORK}.serviceCidr",
-                    f"{text} overlaps the nodes' subnet "
-                    f"{used}; choose a block outside of the network",
+                    f"{_NETWORK}.{name}",
+                    f"{text} overlaps the nodes' network {other}; choose a block outside of it",
                 )
+
+
+def _network_blocks(world: World, subnet: str | None) -> Iterator[checks.Range]:
+    """The address blocks of a subnet's whole network."""
+    reference = naming.parse(subnet) if subnet else None
+    network = resources.by_id(world, reference.parent or "") if reference else None
+    for _, text in (
+        Inputs(network.inputs).strings("addressSpace.addressPrefixes") if network else ()
+    ):
+        if block := checks.address_range(text):
+            yield block
 
 
 def _maintenance_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -424,6 +471,8 @@ KINDS: Final = (
                 "identity", "is missing: a cluster needs a managed identity",
                 absent("identity", "servicePrincipalProfile"),
             ),
+            _offered_version,
+            _kept_addresses,
             _pools,
             distinct("agentPoolProfiles[].name", "give each pool its own name"),
             for_each("agentPoolProfiles[]", *node_pools.RULES),

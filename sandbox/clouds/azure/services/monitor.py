@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, relations, resources
@@ -20,6 +21,7 @@ from falaj.sandbox.clouds.kinds import (
     refused,
     required,
     sized,
+    texts,
     when,
 )
 from falaj.sandbox.clouds.model import Problem
@@ -248,6 +250,9 @@ _DESTINATIONS: Final = {
     "serviceBusRuleId": "",
 }
 _DURATION: Final = re.compile(r"P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?")
+_WATCHED: Final = re.compile(r"/providers/microsoft\.insights/diagnosticsettings/", re.I)
+_ALIKE: Final = 0.75
+"""From where on a category counts as another one misspelt: Azure adds some now and then."""
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 # Source: azure-monitor/essentials/activity-log-schema (categories).
 _ACTIVITY: Final = (
@@ -288,6 +293,35 @@ def _destinations(inputs: Inputs) -> Iterator[Problem]:
         names = [f"{path}.{part}" for part in ("category", "categoryGroup")]
         if all(map(inputs.is_absent, names)) or all(map(inputs.is_given, names)):
             yield Problem(path, "must name either a category or a categoryGroup")
+
+
+def _known_categories(resource: Resource) -> Iterator[Problem]:
+    """What is asked for is among the logs that the resource writes."""
+    table = kinds.load_table("log_categories")
+    target = naming.parse(_WATCHED.split(resource.id)[0])
+    own: list[str] = next(
+        (
+            names
+            for type_, names in table["types"].items()
+            if target is not None and type_.lower() == target.type.lower()
+        ),
+        [],
+    )
+    others = {name for names in table["types"].values() for name in names}
+    for path, _ in resource.items("logs"):
+        group = resource.optional_string(f"{path}.categoryGroup")
+        if group and group.lower() not in (each.lower() for each in table["groups"]):
+            yield Problem(
+                f"{path}.categoryGroup",
+                f"{group!r} isn't a group; allowed: {', '.join(table['groups'])}",
+            )
+        name = resource.optional_string(f"{path}.category")
+        if not own or name is None or name in own:
+            continue
+        if name in others or get_close_matches(name, own, n=1, cutoff=_ALIKE):
+            yield Problem(
+                f"{path}.category", f"{name!r} isn't a log of it; allowed: {', '.join(own)}"
+            )
 
 
 def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -396,10 +430,74 @@ def _autoscale_problems(inputs: Inputs) -> Iterator[Problem]:
                 text = inputs.optional_string(f"{rule}.{name}")
                 if text and not _DURATION.fullmatch(text):
                     yield Problem(f"{rule}.{name}", f"{text!r} isn't a duration such as PT5M")
+            window = _minutes(inputs.optional_string(f"{rule}.metricTrigger.timeWindow"))
+            if window is not None and not 5 <= window <= 720:
+                # Source: azure-monitor/autoscale/autoscale-understanding-settings.
+                yield Problem(
+                    f"{rule}.metricTrigger.timeWindow",
+                    f"{window} minutes isn't allowed; allowed: PT5M to PT12H",
+                )
             yield from checks.resource_id(
                 f"{rule}.metricTrigger.metricResourceUri",
                 inputs.optional_string(f"{rule}.metricTrigger.metricResourceUri"),
             )
+
+
+def _contradictions(inputs: Inputs) -> Iterator[Problem]:
+    """Where a set grows at a load at which it shrinks, it never shrinks.
+
+    azure-monitor/autoscale/autoscale-flapping: before it scales in, the service estimates the load
+    after that, and leaves it where it would scale out again.
+    """
+    for profile, _ in inputs.items("profiles"):
+        grows: dict[tuple[str | None, str | None], float] = {}
+        shrinks: dict[tuple[str | None, str | None], tuple[str, float]] = {}
+        for path, _ in inputs.items(f"{profile}.rules"):
+            trigger = f"{path}.metricTrigger"
+            metric = (
+                inputs.optional_string(f"{trigger}.metricName"),
+                inputs.optional_string(f"{trigger}.metricResourceUri"),
+            )
+            threshold = inputs.number(f"{trigger}.threshold")
+            operator = inputs.optional_string(f"{trigger}.operator") or ""
+            direction = inputs.optional_string(f"{path}.scaleAction.direction")
+            if threshold is None:
+                continue
+            if direction == "Increase" and operator.startswith("GreaterThan"):
+                grows[metric] = min(threshold, grows.get(metric, threshold))
+            elif direction == "Decrease" and operator.startswith("LessThan"):
+                shrinks[metric] = (f"{trigger}.threshold", threshold)
+        for metric, (path, low) in shrinks.items():
+            if metric in grows and low >= grows[metric]:
+                yield Problem(
+                    path,
+                    f"it shrinks below {low:g} and grows above {grows[metric]:g} already; leave "
+                    "room between the two",
+                )
+
+
+def _minutes(text: str | None) -> int | None:
+    found = re.fullmatch(r"PT(?:(\d+)H)?(?:(\d+)M)?", text or "")
+    return int(found[1] or 0) * 60 + int(found[2] or 0) if found else None
+
+
+#: learn.microsoft.com/azure/azure-monitor/logs/logs-data-export (supported tables), those that
+#: stacks of clusters, keys and stores fill (November 2026).
+_TABLES: Final = (
+    "AKSAudit", "AKSAuditAdmin", "AKSControlPlane", "AZFWApplicationRule", "AZFWDnsQuery",
+    "AZFWNetworkRule", "AzureActivity", "AzureDiagnostics", "AzureMetrics",
+    "ContainerAppConsoleLogs", "ContainerAppSystemLogs", "ContainerLogV2",
+    "ContainerRegistryLoginEvents", "ContainerRegistryRepositoryEvents", "Heartbeat",
+    "KubeEvents", "KubePodInventory", "LAQueryLogs", "SecurityAlert", "SigninLogs",
+    "StorageBlobLogs", "Syslog",
+)  # fmt: skip
+
+
+def _exported(path: str, name: str) -> Iterator[Problem]:
+    """Tables come with each service: a name that resembles none of these is let through."""
+    near = get_close_matches(name, _TABLES, n=1, cutoff=0.85)
+    if name not in _TABLES and near and not name.endswith("_CL"):
+        yield Problem(path, f"{name!r} isn't a table; did you mean {near[0]!r}?")
 
 
 def _count(inputs: Inputs, path: str) -> int | None:
@@ -482,6 +580,7 @@ KINDS: Final = (
         "azure-native:operationalinsights:DataExport",
         f"{_PATH}/dataExports/{{dataExportName}}",
         name=kinds.WORKSPACE,
+        rules=(texts("tableNames[]", _exported),),
     ),
     AzureKind(
         "azure-native:monitor:DataCollectionRule",
@@ -531,7 +630,7 @@ KINDS: Final = (
             ),
             _setting_problems,
         ),
-        crosschecks=(_setting_conflicts,),
+        crosschecks=(_setting_conflicts, _known_categories),
     ),
     AzureKind(
         "azure-native:monitor:SubscriptionDiagnosticSetting",
@@ -555,7 +654,11 @@ KINDS: Final = (
         f"{_INSIGHTS}/autoscaleSettings/{{autoscaleSettingName}}",
         name=kinds.FREE,
         replaces=("targetResourceUri",),
-        rules=(required("targetResourceUri", "name what is to be scaled"), _autoscale_problems),
+        rules=(
+            required("targetResourceUri", "name what is to be scaled"),
+            _autoscale_problems,
+            _contradictions,
+        ),
     ),
     AzureKind(
         "azure-native:monitor:ActivityLogAlert",

@@ -37,6 +37,8 @@ _LABEL_KEY: Final = re.compile(
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?)?")
 # Source: aks/quotas-skus-regions (nodes in a cluster, with standard load balancers).
 _MOST_NODES: Final = 5000
+#: Kubernetes' own skew of kubelets: kubernetes.io/releases/version-skew-policy.
+_MOST_BEHIND: Final = 3
 _SURGE: Final = re.compile(r"\d+%?")
 
 
@@ -142,10 +144,30 @@ def _labels(inputs: Inputs) -> Iterator[Problem]:
             )
 
 
+_LEAST_SYSTEM_VCPU: Final = 2
+"""aks/use-system-pools: burstable sizes and those with less aren't taken for system pools."""
+
+
+def _system_size(inputs: Inputs) -> Iterator[Problem]:
+    size = inputs.optional_string("vmSize")
+    processors = regions.vcpu(regions.region_of(inputs), size) if size else None
+    if processors is not None and processors < _LEAST_SYSTEM_VCPU:
+        yield Problem(
+            "vmSize",
+            f"{size} has {processors:g} vCPU, which is too small for the mode System; take a size "
+            f"with {_LEAST_SYSTEM_VCPU} at least",
+        )
+
+
 RULES: Final[tuple[Rule, ...]] = (
     _gpu,
     one_of("gpuInstanceProfile", regions.MIG),
     between("maxPods", 10, 250),
+    when(
+        equals("mode", "System"),
+        refused("osType", "a pool of the mode System runs Linux", equals("osType", "Windows")),
+        _system_size,
+    ),
     between("osDiskSizeGB", 0, 2048, "GiB"),
     _counts,
     when(
@@ -281,6 +303,12 @@ def _conflicts(resource: Resource) -> Iterator[Problem]:
         yield Problem(
             "orchestratorVersion",
             f"{version} is newer than the cluster's {newest}; upgrade the cluster first",
+        )
+    elif version and newest and _numbers(newest)[1] - _numbers(version)[1] > _MOST_BEHIND:
+        yield Problem(
+            "orchestratorVersion",
+            f"{version} is more than {_MOST_BEHIND} minor versions behind the cluster's {newest}; "
+            "take a newer one",
         )
 
 

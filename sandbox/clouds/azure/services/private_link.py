@@ -110,14 +110,41 @@ def _endpoint_outputs(resource: Resource) -> dict[str, Any]:
 
 
 def _zone_group_conflicts(resource: Resource) -> Iterator[Problem]:
-    # A zone that doesn't answer for the endpoint's part is accepted by Azure, but the name then
-    # leads to the public address; Azure refuses only two groups for one endpoint.
     endpoint = resource.id.rsplit("/", 2)[0]
     for made in resource.world.all("azure-native:network:PrivateDnsZoneGroup"):
         if naming.is_below(made.id, endpoint) and not naming.same(made.id, resource.id):
             yield Problem(
                 "privateEndpointName",
                 "the endpoint has a zone group already; add the zone to that one",
+            )
+
+
+def _zone_of_service(resource: Resource) -> Iterator[Problem]:
+    """The zone is the one by which the service is called.
+
+    Azure takes any zone; names then lead to the public address (private-endpoint-dns).
+    """
+    endpoint = resources.by_id(resource.world, resource.id.rsplit("/", 2)[0])
+    if endpoint is None:
+        return
+    own = Inputs(endpoint.inputs)
+    wanted: set[str] = set()
+    for path, _ in own.items("privateLinkServiceConnections"):
+        target = naming.parse(own.optional_string(f"{path}.privateLinkServiceId") or "")
+        known = groups(target.type) if target else {}
+        asked = [text for _, text in own.strings(f"{path}.groupIds")]
+        if not known or any(each not in known for each in asked):
+            return
+        wanted |= {known[each] for each in asked}
+    if not wanted or any("{" in each for each in wanted):
+        return
+    for path, _ in resource.items("privateDnsZoneConfigs"):
+        zone = (resource.optional_string(f"{path}.privateDnsZoneId") or "").rpartition("/")[2]
+        if zone and zone.lower() not in wanted:
+            yield Problem(
+                f"{path}.privateDnsZoneId",
+                f"{zone!r} isn't the zone of the endpoint's service; use "
+                f"{' or '.join(sorted(wanted))}",
             )
 
 
@@ -256,7 +283,7 @@ KINDS: Final = (
                 "privateDnsZoneConfigs[].privateDnsZoneId", "Microsoft.Network/privateDnsZones",
             ),
         ),
-        crosschecks=(_zone_group_conflicts,),
+        crosschecks=(_zone_group_conflicts, _zone_of_service),
     ),
     AzureKind(
         ZONE,

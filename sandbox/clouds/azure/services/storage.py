@@ -102,7 +102,8 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
                 "is missing: name which of the account's identities reads the key",
             )
         names = [item.lower() for item in resources.identity_names(inputs)]
-        if own and names and own.lower() not in names:
+        has_none = inputs.optional_string("identity.type") == "SystemAssigned"
+        if own and (names or has_none) and own.lower() not in names:
             yield Problem(
                 "encryption.encryptionIdentity.encryptionUserAssignedIdentity",
                 "isn't among the account's own identities; add it to "
@@ -254,6 +255,27 @@ def _lifecycle_problems(inputs: Inputs) -> Iterator[Problem]:
         for where, text in inputs.strings(f"{path}.definition.filters.prefixMatch"):
             if not _PREFIXES.fullmatch(text.split("/")[0]):
                 yield Problem(where, f"{text!r} must start with the name of a container")
+
+
+def _tracked_access(resource: Resource) -> Iterator[Problem]:
+    """What goes by last access needs the record of it (storage/blobs/lifecycle-management)."""
+    parent = resource.id.rsplit("/", 2)[0]
+    tracked = any(
+        naming.is_below(made.id, parent)
+        and Inputs(made.inputs).at("lastAccessTimeTrackingPolicy.enable") not in (None, False)
+        for made in resource.world.all("azure-native:storage:BlobServiceProperties")
+    )
+    for path, _ in resource.items("policy.rules"):
+        for action in ("delete", "tierToCool", "tierToCold", "tierToArchive", "tierToHot"):
+            where = (
+                f"{path}.definition.actions.baseBlob.{action}.daysAfterLastAccessTimeGreaterThan"
+            )
+            if resource.is_given(where) and not tracked:
+                yield Problem(
+                    where,
+                    "needs lastAccessTimeTrackingPolicy.enable on the account's blob service; set "
+                    "it (and let this resource depend on it)",
+                )
 
 
 def _share_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -448,6 +470,7 @@ KINDS: Final = (
         f"{PATH}/managementPolicies/{{managementPolicyName}}",
         name=kinds.only("default"),
         rules=(_lifecycle_problems,),
+        crosschecks=(_tracked_access,),
         computed=_stamped,
     ),
     AzureKind(

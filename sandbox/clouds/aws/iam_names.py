@@ -1,0 +1,128 @@
+"""Names that IAM takes as they are and that mean nothing when they are misspelt.
+
+IAM checks the form of an action, and not whether there is one: a role whose policy allows
+``s3:GetObjects`` is made, and fails when it is used. Managed policies and services that roles
+trust are looked up by IAM itself. New names come every week, so that a name which resembles none
+that is known here is let through.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+_FILE: Final = Path(__file__).parent / "data" / "iam.json"
+_NEAR: Final = 0.8
+"""How much a name must resemble one that is known to count as a misspelling of it."""
+_NEAR_SERVICE: Final = 0.66
+"""Of services' short names, of which few come and many are guessed."""
+_AWS_POLICY: Final = re.compile(r"arn:aws[a-z-]*:iam::aws:policy/(.+)")
+
+#: Calls of S3's interface that are allowed by an action of another name:
+#: docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html
+_S3_CALLS: Final[Mapping[str, str]] = {
+    "listobjects": "ListBucket",
+    "listobjectsv2": "ListBucket",
+    "headbucket": "ListBucket",
+    "headobject": "GetObject",
+    "copyobject": "GetObject and PutObject",
+    "createmultipartupload": "PutObject",
+    "uploadpart": "PutObject",
+    "completemultipartupload": "PutObject",
+    "listbuckets": "ListAllMyBuckets",
+    "getbucketencryption": "GetEncryptionConfiguration",
+    "putbucketencryption": "PutEncryptionConfiguration",
+    "deleteobjects": "DeleteObject",
+}
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    return json.loads(_FILE.read_text("utf-8"))
+
+
+@cache
+def _actions(service: str) -> Mapping[str, str]:
+    """The service's actions as they are written, by their lower-case names: case is no matter."""
+    written = str(_data()["actions"].get(service, "")).split()
+    return {name.lower(): name for name in written}
+
+
+def unknown_action(action: str) -> str:
+    """Why the action, or pattern of actions, allows nothing; empty when it may allow something."""
+    service, _, name = action.partition(":")
+    if not name or "*" in service or "?" in service:
+        return ""
+    known = _actions(service.lower())
+    if not known:
+        near = get_close_matches(service.lower(), _data()["actions"], n=1, cutoff=_NEAR_SERVICE)
+        return f"is of no service of AWS; did you mean {near[0]!r}?" if near else ""
+    lower = name.lower()
+    # A bracket is a pattern to this function and not to IAM; in an action's name it can't be.
+    if any(fnmatchcase(each, lower) for each in known):
+        return ""
+    if "*" in lower or "?" in lower:
+        return f"matches no action of {service}"
+    if service.lower() == "s3" and lower in _S3_CALLS:
+        return f"is a call and no action; the action that allows it is s3:{_S3_CALLS[lower]}"
+    near = get_close_matches(lower, known, n=1, cutoff=_NEAR)
+    return f"is no action; did you mean {service}:{known[near[0]]}?" if near else ""
+
+
+def unknown_policy(arn: str) -> str:
+    """Why there is no such policy of AWS's own; empty when there may be one."""
+    found = _AWS_POLICY.fullmatch(arn)
+    if found is None or found[1] in _managed():
+        return ""
+    plain = found[1].rpartition("/")[2]
+    same = [each for each in _managed() if each.rpartition("/")[2] == plain]
+    near = same or get_close_matches(found[1], _managed(), n=1, cutoff=_NEAR)
+    return f"is no policy of AWS; did you mean policy/{near[0]}?" if near else ""
+
+
+@cache
+def _managed() -> frozenset[str]:
+    return frozenset(_data()["managed_policies"])
+
+
+def unknown_service(name: str) -> str:
+    """Why no service goes by the name; empty when one may."""
+    known: list[str] = _data()["services"]
+    # Most principals have the short name of the service's actions.
+    if name in known or name.removesuffix(".amazonaws.com") in _data()["actions"]:
+        return ""
+    # Some services have a principal for each region, as those that deliver logs.
+    regional = re.sub(r"\.[a-z]{2}(-[a-z]+)+-\d(?=\.)", "", name)
+    if regional in known:
+        return ""
+    near = get_close_matches(name.lower(), known, n=1, cutoff=_NEAR)
+    return f"is no service of AWS; did you mean {near[0]!r}?" if near else ""
+
+
+def misspelt(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the statement names that there isn't: the element, and why."""
+    for key in ("Action", "NotAction"):
+        for action in texts(statement.get(key)):
+            reason = unknown_action(action)
+            if reason:
+                yield key, f"{action!r} {reason}"
+    for key in ("Principal", "NotPrincipal"):
+        principal = statement.get(key)
+        if isinstance(principal, Mapping):
+            for service in texts(principal.get("Service")):
+                reason = unknown_service(service)
+                if reason:
+                    yield f"{key}.Service", f"{service!r} {reason}"
+
+
+def texts(value: object) -> list[str]:
+    """The texts of an element that takes one, or a list."""
+    if isinstance(value, str):
+        return [value]
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -1,0 +1,63 @@
+"""Actions of roles that nothing answers to: a provider or type misspelt, a verb that there isn't.
+
+Resource Manager takes a role with such an action, which then allows nothing. Types come every
+week, so that a name which resembles none that is known here is let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Final
+
+from falaj.sandbox.clouds.azure import kinds
+
+#: learn.microsoft.com/azure/role-based-access-control/role-definitions (actions format).
+VERBS: Final = ("read", "write", "delete", "action", "*")
+#: Parts of data below a resource: what is done to them stands among dataActions
+#: (role-based-access-control/permissions, November 2026).
+_DATA: Final = (
+    "/blobservices/containers/blobs/",
+    "/queueservices/queues/messages/",
+    "/fileservices/fileshares/files/",
+    "/tableservices/tables/entities/",
+)
+_MOST_ALIKE: Final = 0.92
+"""A type in the singular is meant to be the one in the plural; other likenesses are chance."""
+_ALIKE: Final = 0.85
+
+
+@cache
+def _types() -> Mapping[str, Mapping[str, str]]:
+    """Types that the model has, by provider, both in lower case; with their spelling."""
+    found: dict[str, dict[str, str]] = {}
+    for kind in kinds.all_kinds():
+        provider, _, below = kind.arm_type.partition("/")
+        if below:
+            own = found.setdefault(provider.lower(), {"": provider})
+            own[below.partition("/")[0].lower()] = below.partition("/")[0]
+    return found
+
+
+def unknown_action(action: str, *, is_data: bool) -> str:
+    """Why the action allows nothing; empty when it may allow something."""
+    provider, _, rest = action.partition("/")
+    verb = rest.rpartition("/")[2]
+    if verb and verb.lower() not in VERBS and "*" not in verb:
+        return f"ends with no verb; allowed: {', '.join(VERBS)}"
+    if not is_data and any(part in action.lower() for part in _DATA):
+        return "is done to data; put it among dataActions"
+    return "" if "*" in provider else _unknown_type(provider, rest.partition("/")[0])
+
+
+def _unknown_type(provider: str, name: str) -> str:
+    """Why there is no such provider, or no such type of it."""
+    types = _types().get(provider.lower())
+    if types is None:
+        near = get_close_matches(provider.lower(), _types(), n=1, cutoff=_ALIKE)
+        return f"is of no provider; did you mean {_types()[near[0]]['']}?" if near else ""
+    if "*" in name or name.lower() in types:
+        return ""
+    near = get_close_matches(name.lower(), types, n=1, cutoff=_MOST_ALIKE)
+    return f"is of no type; did you mean {types['']}/{types[near[0]]}?" if near else ""
