@@ -237,7 +237,7 @@ MISTAKES: dict[str, tuple[tuple[Change, ...], str]] = {
                         "kms:ListGrants", "kms:GenerateDataKey*"]},
             {"Principal": {"AWS": ROOT}, "Resource": "*", "Action": "kms:CreateGrant",
              "Condition": {"Bool": {"kms:GrantIsForAWSResource": "true"}}},
-        )), ("cluster", "version", "1.34")),
+        )), ("trail", "kmsKeyId", None), ("cluster", "version", "1.34")),
         "kms:CreateGrant",
     ),
     "a key that the logs may not use": (

@@ -299,7 +299,7 @@ def _plain(path: str) -> str:
 
 def test_only_the_newer_lustre_has_a_metadata_mode() -> None:
     sandbox = cloud()
-    made = build(sandbox, "key", "vpc", "a", "group")
+    made = build(sandbox, "key", "vpc", "a", "group", "lustreTraffic")
     inputs = {**inputs_of("lustre", made), "metadataConfiguration": {"mode": "AUTOMATIC"}}
     sandbox.create(token_of("lustre"), "newer", inputs)
     older = {**inputs, "deploymentType": "PERSISTENT_1", "perUnitStorageThroughput": 200}
