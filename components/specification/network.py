@@ -61,14 +61,14 @@ class NetworkArgs(PlacedArgs):
     alone, which calls few services. On AWS, where private endpoints are paid for by hour and zone,
     that leaves 4 of 18, and no subnets for nodes and storage; it can be changed later. On Azure it
     makes no difference: endpoints are made with what they lead to."""
-    session_manager: NotRequired[Annotated[bool, Default(False)]]
-    """Whether machines are reached by AWS Systems Manager Session Manager: with ``serving`` that
-    adds three endpoints; with ``cluster`` they are there. Not used on Azure."""
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
     flow_log_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
     """Days that flow logs are kept."""
+    session_manager: NotRequired[Annotated[bool, Default(False)]]
+    """Whether machines are reached by AWS Systems Manager Session Manager: with ``serving`` that
+    adds three endpoints; with ``cluster`` they are there. Not used on Azure."""
 
 
 @dataclass(frozen=True, kw_only=True)
