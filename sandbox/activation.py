@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from falaj.components.catalogue.settling import SETTLING_VARIABLE
+from falaj.components.catalogue.propagation import VARIABLE as PROPAGATION_VARIABLE
 from falaj.engine.backend import ensure_passphrase
 from falaj.engine.errors import EngineError, explain_os_error
 from falaj.engine.files import cache_home, data_home, make_private
@@ -73,7 +73,7 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
         ACTIVE_VARIABLE: "1",
         CLOUD_VARIABLE: str(cloud_file(given)),
         # What is granted here holds at once.
-        SETTLING_VARIABLE: "0",
+        PROPAGATION_VARIABLE: "0",
         PYTHON_VARIABLE: sys.executable,
         "PULUMI_BACKEND_URL": own,
         "PULUMI_CONFIG_PASSPHRASE_FILE": str(passphrase),
@@ -107,7 +107,7 @@ def left(base: Mapping[str, str] | None = None) -> dict[str, str]:
     given = dict(os.environ if base is None else base)
     own = (data_home(given) / "backend").as_uri()
     if is_asked(given):
-        for name in (ACTIVE_VARIABLE, CLOUD_VARIABLE, SETTLING_VARIABLE):
+        for name in (ACTIVE_VARIABLE, CLOUD_VARIABLE, PROPAGATION_VARIABLE):
             given.pop(name, None)
     elif given.get("PULUMI_BACKEND_URL") != own:
         return given

@@ -17,15 +17,16 @@ from falaj.components.aws._cluster_addons import (
 )
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, stateful, token
 from falaj.components.aws._iam import Statement, document, iam_arn, pod_trust
-from falaj.components.aws._settling import settling
 from falaj.components.catalogue.clusters import (
     EKS_ADDONS,
     EKS_SNAPSHOT_ADDON,
     EKS_STORAGE_ADDONS,
 )
+from falaj.components.catalogue.propagation import AWS_SECONDS
 from falaj.components.specification.cluster import ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.placed import Placed
+from falaj.components.specification.propagation import after_grant
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.resolver import (
     CLUSTER_DOMAIN,
@@ -67,7 +68,7 @@ class ClusterRoles:
     def control_plane(self, key_id: pulumi.Input[str]) -> pulumi.Output[str]:
         """ARN of the control plane's role, which may use the key of the cluster's secrets."""
         # EKS looks at once whether it can use the key, and the provider doesn't ask it twice.
-        hooks = settling(f"{self._name}-control-plane")
+        hooks = after_grant(f"{self._name}-control-plane", AWS_SECONDS, changes=True)
         role = self._role("control-plane", self._by_service("eks.amazonaws.com", confused=True))
         granted = self._attach("control-plane", role, [CLUSTER_POLICY], hooks=hooks)
         secrets = Statement(
@@ -384,7 +385,7 @@ class Cluster(pulumi.ComponentResource):
     EKS makes a grant on the key of secrets in the name of whoever makes the cluster, who needs
     kms:CreateGrant and kms:DescribeKey on it, as the provisioner of `Identity` has. After the
     control plane's permissions were made or changed, half a minute passes before the cluster is
-    made: EKS would call the key denied (``FALAJ_SETTLING_SECONDS`` changes that).
+    made: EKS would call the key denied (``FALAJ_PROPAGATION_SECONDS`` changes that).
 
     Who makes the cluster gets no rights in it. In production the cluster can't be deleted until
     its protection is lifted, and its logs are retained.

@@ -94,9 +94,6 @@ class NetworkArgs(PlacedArgs):
     """The region's network watcher, to which flow logs belong; a subscription can't have a second.
     Default: the one that Azure makes with the first network, in ``NetworkWatcherRG``. Azure
     only."""
-    session_manager: NotRequired[Annotated[bool, Default(False)]]
-    """Whether machines are reached by AWS Systems Manager Session Manager: with ``serving`` that
-    adds three endpoints; with ``cluster`` they are there. Not used on Azure."""
     organization_id: NotRequired[Annotated[str, ORGANIZATION]]
     """Organisation (``o-…``) whose resources private endpoints may reach. Default: only those of
     this account. Not used on Azure, where an endpoint leads to one resource."""
@@ -107,6 +104,9 @@ class NetworkArgs(PlacedArgs):
     ranges of joined networks reach it already."""
     flow_log_days: NotRequired[Annotated[int, LOG_DAYS, Default(365)]]
     """Days that flow logs are kept."""
+    session_manager: NotRequired[Annotated[bool, Default(False)]]
+    """Whether machines are reached by AWS Systems Manager Session Manager: with ``serving`` that
+    adds three endpoints; with ``cluster`` they are there. Not used on Azure."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,8 @@ from typing import Final, TypeAlias
 
 import pulumi
 
-VARIABLE: Final = "FALAJ_PROPAGATION_SECONDS"
-"""Of the environment: seconds in place of those that a grant is given and of `PAUSE`; the sandbox,
-where all takes effect at once, is run with 0."""
+from falaj.components.catalogue.propagation import VARIABLE
+
 PAUSE: Final = 30.0
 """Seconds between two tries."""
 PATIENCE: Final = 600.0
@@ -31,22 +30,39 @@ _Sleep: TypeAlias = "Callable[[float], Awaitable[None]]"
 _granted: set[str] = set()
 
 
-def _seconds(usual: float) -> float:
-    return float(os.environ.get(VARIABLE) or usual)
+def seconds(usual: float) -> float:
+    """How long to wait: what the environment says, else what is usual.
+
+    Raises:
+        ValueError: the environment variable holds no number of seconds, 0 or more.
+    """
+    given = os.environ.get(VARIABLE, "")
+    if not given:
+        return usual
+    try:
+        found = float(given)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise ValueError(
+            f"environment variable {VARIABLE}: given {given!r}; allowed: seconds, 0 or more; leave "
+            "it out for what is usual"
+        )
+    return found
 
 
 async def settle(
-    made: pulumi.ResourceHookArgs, seconds: float, sleep: _Sleep = asyncio.sleep
+    made: pulumi.ResourceHookArgs, pause: float, sleep: _Sleep = asyncio.sleep
 ) -> None:
     """Give what was granted some time.
 
     Args:
         made: a grant, or an identity, that was made.
-        seconds: how long it is given.
+        pause: seconds that it is given.
         sleep: waits for some seconds.
     """
     _granted.add(made.urn)
-    await sleep(_seconds(seconds))
+    await sleep(seconds(pause))
 
 
 async def is_tried_again(
@@ -69,7 +85,7 @@ async def is_tried_again(
     answer = next((each for each in answers if each in failed.errors[0]), None)
     if answer is None or not _granted or len(failed.errors) > PATIENCE / PAUSE:
         return False
-    pause = _seconds(PAUSE)
+    pause = seconds(PAUSE)
     tell(
         f"{failed.name}: {answer}, which may mean that a right of this run isn't known everywhere "
         f"yet: trying again in {pause:.0f} s"
@@ -78,19 +94,37 @@ async def is_tried_again(
     return True
 
 
-def after_grant(name: str, seconds: float) -> pulumi.ResourceHookBinding:
+def after_grant(
+    name: str, pause: float, *, changes: bool = False
+) -> pulumi.ResourceHookBinding:
     """Hooks of a grant or an identity: what depends on it begins some time after it was made.
 
     Args:
         name: its name in the program; no two hooks of a program have the same.
-        seconds: how long it is given.
+        pause: seconds that it is given.
+        changes: whether a change of it is given them as well, as of a policy that grants.
+
+    Raises:
+        ValueError: as `seconds` does.
     """
+    # What can't be read is told before anything is made.
+    seconds(pause)
+
+    # Hooks are called outside of the program's own context, without the engine to tell.
+    context = contextvars.copy_context()
 
     async def settled(made: pulumi.ResourceHookArgs) -> None:
-        await settle(made, seconds)
+        if found := seconds(pause):
+            context.run(
+                pulumi.log.info,
+                f"waiting {found:g} s until {made.name} holds for the services that ask",
+            )
+        await settle(made, pause)
 
     hook = pulumi.ResourceHook(f"{name}-settles", settled)
-    return pulumi.ResourceHookBinding(after_create=[hook])
+    return pulumi.ResourceHookBinding(
+        after_create=[hook], after_update=[hook] if changes else None
+    )
 
 
 def until_granted(name: str, answers: Sequence[str]) -> pulumi.ResourceHookBinding:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from falaj.components.specification import propagation
 from falaj.engine import backend, install, launch
 from falaj.sandbox import activation, prediction
 from falaj.stacks.command.console import say
@@ -42,8 +41,6 @@ class Pulumi:
         self.engine = install.ensure_engine(say)
         if sandbox:
             self.environment = activation.activated(launch.environment(say, self.engine))
-            # All takes effect at once there.
-            self.environment[propagation.VARIABLE] = "0"
             self.folder: Path = make_workspace(stack)
         else:
             self.environment = launch.environment(say, self.engine)

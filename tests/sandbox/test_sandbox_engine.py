@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from falaj.components.catalogue.settling import SETTLING_VARIABLE
+from falaj.components.catalogue.propagation import VARIABLE as PROPAGATION_VARIABLE
 from falaj.engine.install import Engine
 from falaj.engine.launch import additions
 from falaj.sandbox import activation, faults
@@ -95,10 +95,10 @@ aws.sns.Topic.get("same", name)
 SETTLES = """
 import pulumi
 import pulumi_aws as aws
-from falaj.components.aws._settling import settling
+from falaj.components.specification.propagation import after_grant
 
 config = pulumi.Config()
-options = pulumi.ResourceOptions(hooks=settling("one"))
+options = pulumi.ResourceOptions(hooks=after_grant("one", 30, changes=True))
 one = aws.sns.Topic("one", display_name=config.get("shown"), opts=options)
 aws.sns.Topic("two", display_name=one.name)
 """
@@ -253,10 +253,10 @@ def test_existing_resource_is_imported_and_state_of_another_cloud_refused(
 
 
 def test_what_was_granted_settles_before_what_asks_for_it(project: Project) -> None:
-    assert project.env[SETTLING_VARIABLE] == "0"
+    assert project.env[PROPAGATION_VARIABLE] == "0"
     project.program(SETTLES)
     project.run("preview", "-s", "dev")
-    project.env[SETTLING_VARIABLE] = "2"
+    project.env[PROPAGATION_VARIABLE] = "2"
     said = "waiting 2 s until one holds"
     assert said not in project.run("preview", "-s", "dev")
     began = time.monotonic()

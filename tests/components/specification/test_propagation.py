@@ -13,6 +13,7 @@ from falaj.components.specification.propagation import (
     PAUSE,
     VARIABLE,
     is_tried_again,
+    seconds,
     settle,
 )
 
@@ -34,9 +35,9 @@ class Waits:
         self.seconds.append(seconds)
 
 
-def grant(waits: Waits, seconds: float = 60) -> None:
+def grant(waits: Waits, pause: float = 60) -> None:
     made = pulumi.ResourceHookArgs("urn:grant", "id", "grant", "type")
-    asyncio.run(settle(made, seconds, waits))
+    asyncio.run(settle(made, pause, waits))
 
 
 def again(waits: Waits, *errors: str) -> bool:
@@ -76,3 +77,23 @@ def test_nobody_waits_where_all_takes_effect_at_once(monkeypatch: pytest.MonkeyP
     grant(waits)
     assert again(waits, "PrincipalNotFound")
     assert waits.seconds == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [(None, 30.0), ("", 30.0), ("0", 0.0), ("2.5", 2.5)]
+)
+def test_how_long_grants_are_given(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, found: float
+) -> None:
+    if given is not None:
+        monkeypatch.setenv(VARIABLE, given)
+    assert seconds(30) == found
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "inf", "nan"])
+def test_what_is_no_number_of_seconds_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, given)
+    with pytest.raises(ValueError, match=rf"{VARIABLE}: given '{given}'; allowed: seconds"):
+        seconds(30)

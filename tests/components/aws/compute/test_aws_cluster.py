@@ -10,7 +10,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 
-from falaj.components.aws import Cluster, _settling
+from falaj.components.aws import Cluster
 from falaj.components.aws._cluster_addons import CONTROLLERS
 from falaj.components.aws._role_permissions import BOUNDARY_SERVICES
 from falaj.components.aws.cluster import (
@@ -24,7 +24,6 @@ from falaj.components.catalogue.clusters import (
     EKS_SNAPSHOT_ADDON,
     EKS_STORAGE_ADDONS,
 )
-from falaj.components.catalogue.settling import SETTLING_VARIABLE
 from falaj.components.kubernetes import storage_classes
 from falaj.components.kubernetes.addons import ADDONS
 from tests.components.kubernetes.platforms import spec, values
@@ -399,34 +398,9 @@ def test_roles_stay_within_the_boundary(deploy: Any, foundation: Any) -> None:
     assert all(":policy/" in each.inputs["permissionsBoundary"] for each in roles)
 
 
-@pytest.mark.parametrize(
-    ("given", "seconds"), [(None, 30.0), ("", 30.0), ("0", 0.0), ("2.5", 2.5)]
-)
-def test_how_long_permissions_settle(
-    monkeypatch: pytest.MonkeyPatch, given: str | None, seconds: float
-) -> None:
-    monkeypatch.delenv(SETTLING_VARIABLE, raising=False)
-    if given is not None:
-        monkeypatch.setenv(SETTLING_VARIABLE, given)
-    assert _settling.seconds() == seconds
-
-
-@pytest.mark.parametrize("given", ["soon", "-1", "inf", "nan"])
-def test_what_is_no_number_of_seconds_is_refused(
-    monkeypatch: pytest.MonkeyPatch, given: str
-) -> None:
-    monkeypatch.setenv(SETTLING_VARIABLE, given)
-    with pytest.raises(ValueError, match=rf"{SETTLING_VARIABLE}: given '{given}'; allowed: sec"):
-        _settling.seconds()
-
-
-@pytest.mark.parametrize("given", ["1", "0"])
-def test_the_cluster_comes_once_its_permissions_hold(
-    cluster: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, given: str
-) -> None:
+def test_the_cluster_comes_once_its_permissions_hold(cluster: Callable[..., Any]) -> None:
     hooked = {"main-control-plane", "main-control-plane-AmazonEKSClusterPolicy"}
-    monkeypatch.setenv(SETTLING_VARIABLE, given)
-    done, _ = cluster(log_days=30 * (1 + int(given)))
+    done, _ = cluster()
     for moment in ("after_create", "after_update"):
         found = {each.name for each in done.requests if getattr(each.hooks, moment)}
-        assert found == (hooked if given == "1" else set())
+        assert found == hooked
