@@ -31,11 +31,12 @@ class Registry(pulumi.ComponentResource):
     ``aks-managed-repository/…``, so that nodes need no way out. Images that have had no tag for 30
     days are removed.
 
-    Azure's documentation lets a registry through the firewall of a vault as its system-assigned
-    identity only, and makes one with a key as a user-assigned identity only
-    (learn.microsoft.com/azure/container-registry/tutorial-enable-customer-managed-keys). Where
-    Azure refuses to make it for that reason, a key administrator opens the vault for that one
-    ``up``; the next ``up --refresh`` closes it.
+    Azure lets a registry through the firewall of a vault as its system-assigned identity only,
+    makes one with a key as a user-assigned identity only, and adds no key later
+    (learn.microsoft.com/azure/container-registry/tutorial-enable-customer-managed-keys;
+    https://github.com/MicrosoftDocs/azure-docs/issues/61015). The registry therefore has both
+    identities. A key administrator opens the vault while it is made, and moves it to its own one
+    before the next ``refresh`` and ``up`` close the vault; it stays with that.
 
     Azure's content trust can't be had together with a key of our own; packages and images are
     signed by those who make them. Repositories come into being with their first image.
@@ -122,7 +123,7 @@ class Registry(pulumi.ComponentResource):
                 acr.ZoneRedundancy.ENABLED if placed.place.zones else acr.ZoneRedundancy.DISABLED
             ),
             identity=acr.IdentityPropertiesArgs(
-                type=acr.ResourceIdentityType.USER_ASSIGNED,
+                type=acr.ResourceIdentityType.SYSTEM_ASSIGNED_USER_ASSIGNED,
                 user_assigned_identities=identity.apply(
                     lambda id: {id: acr.UserIdentityPropertiesArgs()}
                 ),
@@ -148,7 +149,11 @@ class Registry(pulumi.ComponentResource):
                 trust_policy=acr.TrustPolicyArgs(status=off, type=acr.TrustPolicyType.NOTARY),
             ),
             tags=placed.tags(self._name),
-            opts=kept(self._opts, placed.retained),
+            opts=pulumi.ResourceOptions.merge(
+                kept(self._opts, placed.retained),
+                # People move it from the identity that it was made with.
+                pulumi.ResourceOptions(ignore_changes=["encryption.keyVaultProperties.identity"]),
+            ),
         )
 
     def _cache(self, registry: acr.Registry) -> None:

@@ -45,8 +45,8 @@ def seconds(usual: float) -> float:
         found = -1.0
     if not 0 <= found < float("inf"):
         raise ValueError(
-            f"environment variable {VARIABLE}: given {given!r}; allowed: seconds, 0 or more; leave "
-            "it out for what is usual"
+            f"environment variable {VARIABLE}: given {given!r}; allowed: seconds, 0 or more; "
+            "leave it out for what is usual"
         )
     return found
 
@@ -94,9 +94,7 @@ async def is_tried_again(
     return True
 
 
-def after_grant(
-    name: str, pause: float, *, changes: bool = False
-) -> pulumi.ResourceHookBinding:
+def after_grant(name: str, pause: float, *, changes: bool = False) -> pulumi.ResourceHookBinding:
     """Hooks of a grant or an identity: what depends on it begins some time after it was made.
 
     Args:

@@ -58,6 +58,9 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "python -m falaj.workloads.registry keyring pack --path RING": (
         "tests/components/kubernetes/test_serving_pods_run.py runs it, as a replica's pods have it"
     ),
+    "falaj refresh": "what `make refresh` runs",
+    "falaj sandbox fault add": "tests/stacks/test_azure_roles_effective.py runs it",
+    "pulumi import": "a real subscription, whose plans are there already",
     "falaj preflight": "the block of the scenario preflight has it with its stack",
     "kubectl --namespace monitoring port-forward service/monitoring-alertmanager 9093": (
         "a kubelet, and pods of a chart that can't be had here"

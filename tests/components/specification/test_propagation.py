@@ -79,9 +79,7 @@ def test_nobody_waits_where_all_takes_effect_at_once(monkeypatch: pytest.MonkeyP
     assert waits.seconds == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("given", "found"), [(None, 30.0), ("", 30.0), ("0", 0.0), ("2.5", 2.5)]
-)
+@pytest.mark.parametrize(("given", "found"), [(None, 30.0), ("", 30.0), ("0", 0.0), ("2.5", 2.5)])
 def test_how_long_grants_are_given(
     monkeypatch: pytest.MonkeyPatch, given: str | None, found: float
 ) -> None:
