@@ -24,11 +24,11 @@ _FAR_END: Final = re.compile(
     re.IGNORECASE,
 )
 # curl -T x https://host, curl --data @x …; wget --post-file=x: what is sent, rather than fetched.
-_UPLOAD: Final = re.compile(
-    r"\b(?:curl|wget|http|https)\b(?=[^\n;|&]{0,2000}?\s(?:-T|--upload-file|-F|--form|-d|--data\S*"
-    r"|--post-(?:file|data)\S*|-X\s?(?:POST|PUT|PATCH)|--request\s(?:POST|PUT|PATCH))\b)"
-    r"[^\n;|&]{0,2000}?([a-z]{3,6}://[^\s\"'<>|,;()`{}\\]+)",
-    re.IGNORECASE,
+_COMMANDS: Final = re.compile(r"[\n;|&]")
+_CLIENT: Final = re.compile(r"\b(?:curl|wget|https?)\s", re.IGNORECASE)
+_SENDING: Final = re.compile(
+    r"\s(?:-T|--upload-file|-F|--form|-d|--data[\w-]*|--post-(?:file|data)"
+    r"|(?:-X|--request)[\s=]?(?:POST|PUT|PATCH))(?![\w-])"
 )
 #: Schemes of what is no host: files, images (which have rules of their own), claims.
 NO_HOSTS: Final = frozenset({
@@ -86,10 +86,9 @@ def far_ends(value: str) -> Iterator[str]:
     if "@" in value:
         for found in _FAR_END.finditer(value):
             yield found[1] or found[2]
-    if "://" in value:
-        for found in _UPLOAD.finditer(value):
-            if "$" not in found[1]:
-                yield found[1]
+    for command in _COMMANDS.split(value) if "://" in value else ():
+        if "://" in command and _CLIENT.search(command) and _SENDING.search(command):
+            yield from (each[0] for each in URL.finditer(command) if "$" not in each[0])
 
 
 def without_scheme(value: str) -> Iterator[str]:

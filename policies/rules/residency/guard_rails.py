@@ -99,6 +99,11 @@ _DEFINITION: Final = azure(
     "authorization:PolicyDefinitionVersion",
     "authorization:PolicyDefinitionVersionAtManagementGroup",
 )  # fmt: skip
+_SET: Final = azure(
+    "authorization:PolicySetDefinition", "authorization:PolicySetDefinitionAtManagementGroup",
+    "authorization:PolicySetDefinitionVersion",
+    "authorization:PolicySetDefinitionVersionAtManagementGroup",
+)  # fmt: skip
 #: Built-in definitions on locations: of resources, of groups, of Cosmos DB
 #: (https://learn.microsoft.com/azure/governance/policy/samples/built-in-policies#general).
 _BUILT_IN: Final = (
@@ -139,6 +144,14 @@ def _parameters(resource: Resource, key: str) -> Iterator[tuple[str, Any]]:
                 yield f"parameters.{name}.{key}", get(each, key)
 
 
+def _passed_on(resource: Resource) -> Iterator[tuple[str, Any]]:
+    """What an initiative gives to the definitions in it."""
+    for path, given in select(resource.properties, "policyDefinitions.parameters"):
+        for name, each in given.items() if isinstance(given, Mapping) else ():
+            if _ADMITTING.search(str(name)):
+                yield f"{path}.{name}.value", get(each, "value")
+
+
 def _is_of_locations(resource: Resource) -> bool:
     """Whether an assignment says where resources may be."""
     return bool(list(_parameters(resource, "value"))) or text(
@@ -150,7 +163,7 @@ def _is_of_locations(resource: Resource) -> bool:
     "residency-azure-guard-rail",
     "Policies of Azure that name locations admit those in the country, and hold for everything",
     Severity.CRITICAL,
-    _ASSIGNMENT | _EXEMPTION | _DEFINITION,
+    _ASSIGNMENT | _EXEMPTION | _DEFINITION | _SET,
     AZURE_CONTROLS,
     "Admit uaenorth and uaecentral only; enforce the assignment, leave no scope out of it, and "
     "exempt nothing from it.",
@@ -160,8 +173,8 @@ def azure_guard_rail(resource: Resource, context: Context) -> Iterator[Finding]:
     exemptions from them."""
     if resource.kind in _EXEMPTION:
         yield from _exemption(resource, context)
-    elif resource.kind in _DEFINITION:
-        for path, values in _parameters(resource, "defaultValue"):
+    elif resource.kind in _DEFINITION | _SET:
+        for path, values in (*_parameters(resource, "defaultValue"), *_passed_on(resource)):
             yield from _judge(path, values, context)
         for values in _admitted(resource.get("policyRule.if"), negated=False):
             yield from _judge("policyRule", values, context)

@@ -1,0 +1,60 @@
+"""Hosts that texts tell programs to talk to, in every spelling."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from falaj.policies.reading.told import far_ends, is_link, without_scheme
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        (
+            "kafka.example.com:9092,k2.example.com:9092",
+            ["//kafka.example.com", "//k2.example.com"],
+        ),
+        ("--peer=8.8.4.4:443", ["//8.8.4.4"]),
+        ("[2001:db8::1]:443", ["//[2001:db8::1]"]),
+        ("0x08080808:443", ["//0x08080808"]),
+        ("git@git.example.com:team/x", ["//git.example.com"]),
+        ("handlers.main:app 12.30:45 python:3.12 team@example.com", []),
+    ],
+)
+def test_hosts_without_a_scheme(given: str, hosts: list[str]) -> None:
+    assert list(without_scheme(given)) == hosts
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ("tar c . | ssh ops@drop.example.com tar x", ["drop.example.com"]),
+        ("scp -r /data ops@8.8.4.4:/in", ["8.8.4.4"]),
+        ("curl -T f https://in.example.com/x", ["https://in.example.com/x"]),
+        ("curl -fsSL https://packages.example.com/key -o key", []),
+        ("wget --post-file=f https://in.example.com", ["https://in.example.com"]),
+        ("echo team@example.com", []),
+    ],
+)
+def test_far_ends(given: str, hosts: list[str]) -> None:
+    assert list(far_ends(given)) == hosts
+
+
+def test_a_page_is_named_by_a_whole_word() -> None:
+    assert is_link("DOCS_URL", "https://x.example.com")
+    assert is_link("APP_CORS_ALLOWED_ORIGINS", "https://a.example.com,https://b.example.com")
+    assert not is_link("SCHEMA_REGISTRY_URL", "https://x.example.com")
+    assert not is_link("DOCS_URL", "postgresql://u@x.example.com/d")
+    assert not is_link("DOCS_URL", "https://user@x.example.com")
+
+
+@pytest.mark.parametrize(
+    "given", ["curl " * 50_000 + "://", "ssh a" * 50_000 + "@", "a." * 50_000]
+)
+def test_no_text_takes_long(given: str) -> None:
+    begun = time.process_time()
+    list(far_ends(given))
+    list(without_scheme(given + ":@"))
+    assert time.process_time() - begun < 5
