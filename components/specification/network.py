@@ -47,7 +47,7 @@ NETWORK_WATCHER = TextRule(
     r"/providers/Microsoft\.Network/networkWatchers/[^/]+$",
     "the id of a network watcher",
     "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/NetworkWatcherRG"
-    "/providers/Microsoft.Network/networkWatchers/NetworkWatcher_uaenorth",
+    "/providers/Microsoft.Network/networkWatchers/watcher-uaenorth",
 )
 
 #: Between a carrier and its customers, and inside organisations that have used up the private
