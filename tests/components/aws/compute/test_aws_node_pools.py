@@ -75,6 +75,8 @@ def test_a_gpu_pool(pool: Any) -> None:
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
     ]
     assert group["labels"]["falaj.io/flavor"] == "h200"
+    # By it the autoscaler waits for the GPUs of a new machine, and sees which stand idle.
+    assert group["labels"]["k8s.amazonaws.com/accelerator"] == "H200-SXM-141GB"
     assert template["instanceType"] == "p5en.48xlarge"
     assert template["metadataOptions"] == {
         "httpEndpoint": "enabled",
@@ -202,6 +204,7 @@ def test_a_cpu_pool(pool: Any) -> None:
     _, template, group = pool(CpuNodePool, system=True, taints=["a=b:PreferNoSchedule"])
     assert group["amiType"] == "AL2023_x86_64_STANDARD"
     assert group["labels"]["falaj.io/system"] == "true"
+    assert "k8s.amazonaws.com/accelerator" not in group["labels"]
     assert group["taints"] == [{"key": "a", "value": "b", "effect": "PREFER_NO_SCHEDULE"}]
     assert group["updateConfig"]["updateStrategy"] == "DEFAULT"
     assert "userData" not in template
