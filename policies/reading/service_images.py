@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from falaj.policies.model import Resource, is_unknown, text
 from falaj.policies.model.resource import remembered
+from falaj.policies.reading.encoded import texts_in
 from falaj.policies.reading.images import is_plausible
 from falaj.policies.reading.walk import Leaf, is_document, walk
 
@@ -21,6 +22,9 @@ _KEYS: Final = frozenset((
 #: (https://learn.microsoft.com/azure/app-service/reference-app-settings).
 _RUNTIMES: Final = frozenset(("linuxfxversion", "windowsfxversion"))
 _DOCKER: Final = re.compile(r"(?:docker|sitecontainers)\|", re.IGNORECASE)
+#: Several containers, as a file of Docker Compose in base64.
+_COMPOSE: Final = re.compile(r"compose\|", re.IGNORECASE)
+_IN_COMPOSE: Final = re.compile(r"(?m)^\s+image:\s*[\"']?([^\s\"'#]+)")
 #: Other things that are called images: of machines, and of CodeBuild, which each region has.
 _NO_CONTAINERS: Final = re.compile(
     r"arn:|ami-|/|aws/codebuild/|resolve:|[A-Za-z]+ ", re.IGNORECASE
@@ -50,6 +54,10 @@ def _images(resource: Resource) -> Iterator[tuple[Leaf, Any]]:
             yield leaf, leaf.value
             continue
         given = text(leaf.value)
+        if key in _RUNTIMES and _COMPOSE.match(given):
+            for plain in texts_in(given):
+                yield from ((leaf, each) for each in _IN_COMPOSE.findall(plain))
+            continue
         if key in _RUNTIMES:
             given = _DOCKER.sub("", given, count=1) if _DOCKER.match(given) else ""
         if given and not is_document(given) and _is_reference(given):

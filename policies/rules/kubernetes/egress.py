@@ -63,6 +63,9 @@ _EXPORTERS: Final = frozenset({
     "clusteroutput", "alertmanagers", "webhook_configs", "slack_configs", "webhookconfigs",
     "slackconfigs",
 })  # fmt: skip
+_CALLED: Final = frozenset({
+    "url", "uri", "endpoint", "endpoints", "brokers", "bootstrapservers", "serverurl",
+})  # fmt: skip
 _ENDPOINTS: Final = frozenset({
     "url", "uri", "endpoint", "endpoints", "host", "api_url", "address", "traces_endpoint",
     "metrics_endpoint", "logs_endpoint", "site", "brokers",
@@ -243,7 +246,10 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
                 continue
             if name in _OF_OBJECTS and (not path or _is_metadata(each)):
                 continue
-            if name == "storageUri" or (told and name.lower() in _ENDPOINTS):
+            is_endpoint = name == "storageUri" or (told and name.lower() in _ENDPOINTS)
+            # In any object of an operator these mean what is called, wherever they stand.
+            calls = manifest.is_searched and not is_told(manifest) and name.lower() in _CALLED
+            if (is_endpoint or calls) and not _holds_more(each):
                 yield from _told(manifest, each, at)
             else:
                 # Where the catalogue tells the fields, `destinations` judges them.
@@ -257,6 +263,11 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
             yield from _of_file(manifest, format_path(path), value)
         else:
             yield from _in_text(manifest, format_path(path), value, told=False)
+
+
+def _holds_more(value: Any) -> bool:
+    """Whether it is no text, nor a list of texts."""
+    return any(isinstance(each, Mapping) or is_list(each) for each in items(value))
 
 
 def _is_metadata(value: Any) -> bool:

@@ -43,6 +43,8 @@ _PROGRAM: Final = frozenset((
     "runcommand", "runtimeenvironmentvariables", "scriptparameters", "stagevariables",
     "startcommand", "variables",
 ))  # fmt: skip
+#: Of these, lists that make one command.
+_IN_PIECES: Final = frozenset(("args", "command", "entrypoint"))
 #: Types whose settings stand under a key that means something else in others.
 _OF_TYPES: Final[dict[str, str]] = dict.fromkeys(
     azure(
@@ -75,7 +77,7 @@ _HOLDERS: Final = frozenset(("containerdefinitions", "containerproperties", "ecs
 
 def _is_told(leaf: Leaf, resource: Resource) -> bool:
     if resource.kind in _WORKFLOWS:
-        return leaf.key.lower() in _CALLED
+        return leaf.key.lower() in _CALLED or leaf.keys[:1] == ("parameters",)
     if leaf.keys[:1] == (_OF_TYPES.get(resource.kind),):
         return True
     return not _PROGRAM.isdisjoint(map(_plain, leaf.keys)) or _hides(leaf)
@@ -137,6 +139,22 @@ def program_destination(resource: Resource, context: Context) -> Iterator[Findin
                 and not may_reach(host, context.settings)
             ):
                 yield violation(path, outside(host))
+    for path, command in _commands(resource):
+        for host in dict.fromkeys(far_ends(command)):
+            given = host_of(host) or host
+            if not given.endswith(SAYS_NOTHING) and not may_reach(given, context.settings):
+                yield violation(path, outside(given))
+
+
+def _commands(resource: Resource) -> Iterator[tuple[str, str]]:
+    """Commands that are given in pieces, as one line each: ``[ssh, ops@host]``."""
+    pieces: dict[tuple[str, ...], list[Leaf]] = {}
+    for leaf in walk(resource):
+        if isinstance(leaf.value, str) and _plain(leaf.key) in _IN_PIECES:
+            pieces.setdefault(leaf.keys, []).append(leaf)
+    for found in pieces.values():
+        if len(found) > 1:
+            yield format_path(found[0].path), " ".join(each.value for each in found)
 
 
 @rule(
