@@ -26,6 +26,7 @@ _DATA: Final = (
 _MOST_ALIKE: Final = 0.92
 """A type in the singular is meant to be the one in the plural; other likenesses are chance."""
 _ALIKE: Final = 0.85
+_MICROSOFT: Final = "microsoft."
 
 
 @cache
@@ -55,8 +56,10 @@ def _unknown_type(provider: str, name: str) -> str:
     """Why there is no such provider, or no such type of it."""
     types = _types().get(provider.lower())
     if types is None:
-        near = get_close_matches(provider.lower(), _types(), n=1, cutoff=_ALIKE)
-        return f"is of no provider; did you mean {_types()[near[0]]['']}?" if near else ""
+        # What most names begin with says nothing of how alike they are.
+        names = {name.removeprefix(_MICROSOFT): own[""] for name, own in _types().items()}
+        near = get_close_matches(provider.lower().removeprefix(_MICROSOFT), names, 1, _ALIKE)
+        return f"is of no provider; did you mean {names[near[0]]}?" if near else ""
     if "*" in name or name.lower() in types:
         return ""
     near = get_close_matches(name.lower(), types, n=1, cutoff=_MOST_ALIKE)

@@ -136,16 +136,20 @@ def _zone_of_service(resource: Resource) -> Iterator[Problem]:
         if not known or any(each not in known for each in asked):
             return
         wanted |= {known[each] for each in asked}
-    if not wanted or any("{" in each for each in wanted):
+    ids = [
+        resource.optional_string(f"{path}.privateDnsZoneId")
+        for path, _ in resource.items("privateDnsZoneConfigs")
+    ]
+    zones = {id.rpartition("/")[2].lower() for id in ids if id}
+    if None in ids or any("{" in each for each in wanted):
         return
-    for path, _ in resource.items("privateDnsZoneConfigs"):
-        zone = (resource.optional_string(f"{path}.privateDnsZoneId") or "").rpartition("/")[2]
-        if zone and zone.lower() not in wanted:
-            yield Problem(
-                f"{path}.privateDnsZoneId",
-                f"{zone!r} isn't the zone of the endpoint's service; use "
-                f"{' or '.join(sorted(wanted))}",
-            )
+    # A service may be called by further names, as Azure Monitor is.
+    for missing in sorted(wanted - zones):
+        yield Problem(
+            "privateDnsZoneConfigs[0].privateDnsZoneId",
+            f"{', '.join(sorted(zones)) or 'nothing'} isn't the zone by which the endpoint's "
+            f"service is called; add {missing}",
+        )
 
 
 def _record_problems(inputs: Inputs) -> Iterator[Problem]:
