@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import pulumi
 import pulumi_aws as aws
@@ -11,6 +11,8 @@ import pulumi_aws as aws
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.property_names import camel
+
+Known = TypeVar("Known")
 
 #: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 ROLE_LIMIT = 64
@@ -40,6 +42,19 @@ def log_group_name(placed: Placed, *parts: str) -> str:
 def child(parent: pulumi.Resource, **options: Any) -> pulumi.ResourceOptions:
     """Options of a resource that may come and go with the stack."""
     return pulumi.ResourceOptions(parent=parent, **options)
+
+
+def after(value: pulumi.Output[Known], made: Sequence[pulumi.Resource]) -> pulumi.Output[Known]:
+    """The output; what uses it waits for other resources as well.
+
+    Its value isn't theirs: in a preview in which one of them is new it stays known.
+    """
+
+    async def resources() -> set[pulumi.Resource]:
+        return {*await value.resources(), *made}
+
+    future = cast("Awaitable[Known]", value.future(with_unknowns=True))
+    return pulumi.Output(resources(), future, value.is_known(), value.is_secret())
 
 
 def stateful(parent: pulumi.Resource, placed: Placed, **options: Any) -> pulumi.ResourceOptions:

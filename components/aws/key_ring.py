@@ -62,7 +62,7 @@ _THIS = ("*",)
 #: cluster's secrets by EKS under a grant: these two have no service in between.
 _VIA: Mapping[str, Sequence[str]] = {
     "data": ("s3", "fsx", "elasticfilesystem", "secretsmanager"),
-    "disks": ("ec2",),
+    "disks": ("ec2", "fsx"),
     "cluster": (),
     "logs": ("s3", "logs", "sns", "network-firewall"),
     "registry": ("ecr",),

@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from falaj.components.aws._component import account_of, child, token, written
+from falaj.components.aws._component import account_of, after, child, token, written
 from falaj.components.aws._egress import make_egress
 from falaj.components.aws._endpoints import (
     Place,
@@ -83,8 +83,8 @@ FLOWS = (
 
 def security_groups(
     parent: pulumi.Resource, name: str, vpc_id: pulumi.Input[str], tags: Mapping[str, str]
-) -> dict[str, aws.ec2.SecurityGroup]:
-    """A group for each role, with the rules of `FLOWS` and no other."""
+) -> tuple[dict[str, aws.ec2.SecurityGroup], list[pulumi.Resource]]:
+    """A group for each role, with the rules of `FLOWS` and no other, and these rules."""
     groups = {
         role: aws.ec2.SecurityGroup(
             f"{name}-{role}",
@@ -97,9 +97,8 @@ def security_groups(
         )
         for role, purpose in PURPOSES.items()
     }
-    for flow in FLOWS:
-        _allow(parent, name, flow, groups, tags)
-    return groups
+    rules = [rule for flow in FLOWS for rule in _allow(parent, name, flow, groups, tags)]
+    return groups, rules
 
 
 def let_call_the_api(
@@ -156,12 +155,12 @@ def _allow(
     flow: Flow,
     groups: Mapping[str, aws.ec2.SecurityGroup],
     tags: Mapping[str, str],
-) -> None:
+) -> tuple[pulumi.Resource, pulumi.Resource]:
     everything = flow.protocol == "-1"
     # Ports mean nothing where every protocol is allowed; EC2 then wants none.
     first = None if everything else flow.first_port
     last = None if everything else flow.last_port
-    aws.vpc.SecurityGroupEgressRule(
+    out = aws.vpc.SecurityGroupEgressRule(
         f"{name}-{flow.label}-out",
         security_group_id=groups[flow.source].id,
         referenced_security_group_id=groups[flow.target].id,
@@ -172,7 +171,7 @@ def _allow(
         tags=dict(tags),
         opts=child(parent),
     )
-    aws.vpc.SecurityGroupIngressRule(
+    into = aws.vpc.SecurityGroupIngressRule(
         f"{name}-{flow.label}-in",
         security_group_id=groups[flow.target].id,
         referenced_security_group_id=groups[flow.source].id,
@@ -183,6 +182,7 @@ def _allow(
         tags=dict(tags),
         opts=child(parent),
     )
+    return out, into
 
 
 __all__ = ["Network", "NetworkArgs"]
@@ -262,7 +262,7 @@ class Network(pulumi.ComponentResource):
             for role in roles
         }
         tables = self._route_tables(name, spec, vpc, subnets)
-        groups = security_groups(self, name, vpc.id, tags)
+        groups, rules = security_groups(self, name, vpc.id, tags)
         let_call_the_api(self, name, spec.api_callers, group=groups[CONTROL_PLANE], tags=tags)
         place = Place(
             spec.placed.region,
@@ -322,8 +322,9 @@ class Network(pulumi.ComponentResource):
         self.endpoint_subnet_ids = _ids(subnets, "endpoints")
         self.storage_subnet_ids = _ids(subnets, "storage")
         self.serving_subnet_ids = _ids(subnets, "serving")
+        # What stands in a group finds its rules: FSx looks for Lustre's when it makes files.
         self.security_group_ids = pulumi.Output.all(
-            **{role: group.id for role, group in groups.items()}
+            **{role: after(group.id, rules) for role, group in groups.items()}
         )
         outputs: dict[str, Any] = {
             "network_id": self.network_id,

@@ -69,6 +69,8 @@ def test_administrators_cannot_use_and_users_cannot_manage(
     [
         ("data", "s3.me-central-1.amazonaws.com"),
         ("disks", "ec2.me-central-1.amazonaws.com"),
+        # Volumes that the driver of FSx makes by itself are under this key.
+        ("disks", "fsx.me-central-1.amazonaws.com"),
         ("registry", "ecr.me-central-1.amazonaws.com"),
         ("logs", "logs.me-central-1.amazonaws.com"),
     ],

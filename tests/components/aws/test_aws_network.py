@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pulumi
+import pulumi_aws as aws
 import pytest
 
 from falaj.components.aws._egress import public_ranges
@@ -96,6 +97,29 @@ def test_rules_name_groups_and_prefix_lists_only(core: Any) -> None:
             assert other == rule.inputs["securityGroupId"] == groups["nodes"]
         else:
             assert not any(first <= port <= last for port in (22, 3389))
+
+
+def test_what_stands_in_a_group_waits_for_its_rules(deploy: Any, args: dict[str, Any]) -> None:
+    def program(opts: pulumi.ResourceOptions, keys: dict[str, Any]) -> Network:
+        made = network(args)(opts, keys)
+        own = pulumi.ResourceOptions(provider=opts.providers[0])  # pyright: ignore
+        aws.ec2.NetworkInterface(
+            "inside",
+            subnet_id=made.storage_subnet_ids["mec1-az1"],
+            security_groups=[made.security_group_ids["storage"]],
+            opts=own,
+        )
+        return made
+
+    done = deploy(program)
+    (inside,) = [each for each in done.requests if each.name == "inside"]
+    rules = {
+        each.name for each in done.of_type("aws:vpc/securityGroupIngressRule:"
+                                           "SecurityGroupIngressRule")
+    }  # fmt: skip
+    waited = {urn.rpartition("::")[2] for urn in inside.dependencies}
+    assert len(rules) == len(FLOWS)
+    assert rules <= waited
 
 
 def test_named_networks_and_groups_reach_the_api(deploy: Any, placed: dict[str, Any]) -> None:
