@@ -7,8 +7,10 @@ https://github.com/hashicorp/terraform-provider-aws.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from tests.stacks.vendors.judge import members, taken
@@ -163,6 +165,29 @@ _OF_EVERY_FILE_SYSTEM = (
 
 #: By type of resource.
 CALLS: Final[Mapping[str, Calls]] = {
+    "aws:acm/certificate:Certificate": _calls(Call("acm.RequestCertificate")),
+    "aws:acmpca/certificate:Certificate": _calls(
+        Call("acm-pca.IssueCertificate", names={"certificateSigningRequest": "Csr"})
+    ),
+    "aws:acmpca/certificateAuthority:CertificateAuthority": _calls(
+        Call("acm-pca.CreateCertificateAuthority", names={"type": "CertificateAuthorityType"}),
+        Call(
+            "acm-pca.DeleteCertificateAuthority",
+            ("permanentDeletionTimeInDays",),
+            made={"CertificateAuthorityArn": _from("id")},
+        ),
+    ),
+    "aws:acmpca/certificateAuthorityCertificate:CertificateAuthorityCertificate": _calls(
+        Call("acm-pca.ImportCertificateAuthorityCertificate")
+    ),
+    "aws:acmpca/permission:Permission": _calls(Call("acm-pca.CreatePermission")),
+    "aws:appautoscaling/policy:Policy": _calls(
+        Call("application-autoscaling.PutScalingPolicy", names={"name": "PolicyName"}),
+        outputs=("name",),
+    ),
+    "aws:appautoscaling/target:Target": _calls(
+        Call("application-autoscaling.RegisterScalableTarget")
+    ),
     "aws:autoscaling/group:Group": _calls(
         Call(
             "autoscaling.CreateAutoScalingGroup",
@@ -204,6 +229,10 @@ CALLS: Final[Mapping[str, Calls]] = {
                     ("costFilters",),
                     lambda filters: {each["name"]: each["values"] for each in filters or ()},
                 ),
+                "Budget.TimePeriod.Start": Made(
+                    ("timePeriodStart",),
+                    lambda start: datetime.strptime(start, "%Y-%m-%d_%H:%M").replace(tzinfo=UTC),
+                ),
                 "NotificationsWithSubscribers": Made(("notifications",), _subscribed),
             },
             into="Budget",
@@ -223,6 +252,16 @@ CALLS: Final[Mapping[str, Calls]] = {
         ),
         kept=("enableLogging",),
     ),
+    "aws:cloudwatch/eventRule:EventRule": _calls(Call("events.PutRule")),
+    "aws:cloudwatch/eventTarget:EventTarget": _calls(
+        Call(
+            "events.PutTargets",
+            made={
+                "Targets": Made(("targetId", "arn"), lambda name, arn: [{"Id": name, "Arn": arn}])
+            },
+        ),
+        outputs=("targetId",),
+    ),
     "aws:cloudwatch/logGroup:LogGroup": _calls(
         Call("logs.CreateLogGroup", ("name",), {"name": "logGroupName"}),
         Call("logs.PutRetentionPolicy", ("name", "retentionInDays"), {"name": "logGroupName"}),
@@ -237,12 +276,17 @@ CALLS: Final[Mapping[str, Calls]] = {
         outputs=("id",),
         kept=("vpcId", "ingress", "egress"),
     ),
+    "aws:ec2/eip:Eip": _calls(Call("ec2.AllocateAddress", made=_specified("elastic-ip"))),
     "aws:ec2/flowLog:FlowLog": _calls(
         Call(
             "ec2.CreateFlowLogs",
             names={"iamRoleArn": "DeliverLogsPermissionArn", "vpcId": "ResourceIds"},
             made={"ResourceType": _is("VPC"), **_specified("vpc-flow-log")},
         )
+    ),
+    "aws:ec2/internetGateway:InternetGateway": _calls(
+        Call("ec2.CreateInternetGateway", made=_specified("internet-gateway")),
+        Call("ec2.AttachInternetGateway", ("vpcId",), made={"InternetGatewayId": _from("id")}),
     ),
     "aws:ec2/launchTemplate:LaunchTemplate": _calls(
         Call(
@@ -260,6 +304,16 @@ CALLS: Final[Mapping[str, Calls]] = {
         # The default version is another one after a change alone.
         kept=("updateDefaultVersion",),
     ),
+    "aws:ec2/managedPrefixList:ManagedPrefixList": _calls(
+        Call(
+            "ec2.CreateManagedPrefixList",
+            names={"name": "PrefixListName"},
+            made=_specified("prefix-list"),
+        )
+    ),
+    "aws:ec2/natGateway:NatGateway": _calls(
+        Call("ec2.CreateNatGateway", made=_specified("natgateway"))
+    ),
     "aws:ec2/placementGroup:PlacementGroup": _calls(
         Call(
             "ec2.CreatePlacementGroup",
@@ -267,6 +321,7 @@ CALLS: Final[Mapping[str, Calls]] = {
             made=_specified("placement-group"),
         )
     ),
+    "aws:ec2/route:Route": _calls(Call("ec2.CreateRoute")),
     "aws:ec2/routeTable:RouteTable": _calls(
         Call("ec2.CreateRouteTable", made=_specified("route-table"))
     ),
@@ -309,16 +364,41 @@ CALLS: Final[Mapping[str, Calls]] = {
             names={"repository": "repositoryName", "policy": "lifecyclePolicyText"},
         )
     ),
+    "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": _calls(
+        Call("ecr.CreatePullThroughCacheRule")
+    ),
     "aws:ecr/registryPolicy:RegistryPolicy": _calls(
         Call("ecr.PutRegistryPolicy", names={"policy": "policyText"})
     ),
     "aws:ecr/repository:Repository": _calls(
         Call("ecr.CreateRepository", names={"name": "repositoryName"}), kept=("forceDelete",)
     ),
+    "aws:ecr/repositoryCreationTemplate:RepositoryCreationTemplate": _calls(
+        Call("ecr.CreateRepositoryCreationTemplate")
+    ),
     "aws:ecr/repositoryPolicy:RepositoryPolicy": _calls(
         Call(
             "ecr.SetRepositoryPolicy",
             names={"repository": "repositoryName", "policy": "policyText"},
+        )
+    ),
+    "aws:ecs/cluster:Cluster": _calls(Call("ecs.CreateCluster", names={"name": "clusterName"})),
+    "aws:ecs/service:Service": _calls(
+        Call(
+            "ecs.CreateService",
+            names={
+                "name": "serviceName",
+                "networkConfiguration": "networkConfiguration.awsvpcConfiguration",
+                "deploymentCircuitBreaker": "deploymentConfiguration.deploymentCircuitBreaker",
+                "deploymentMaximumPercent": "deploymentConfiguration.maximumPercent",
+                "deploymentMinimumHealthyPercent": "deploymentConfiguration.minimumHealthyPercent",
+            },
+        )
+    ),
+    "aws:ecs/taskDefinition:TaskDefinition": _calls(
+        Call(
+            "ecs.RegisterTaskDefinition",
+            made={"containerDefinitions": Made(("containerDefinitions",), json.loads)},
         )
     ),
     "aws:efs/backupPolicy:BackupPolicy": _calls(Call("efs.PutBackupPolicy")),
@@ -341,6 +421,10 @@ CALLS: Final[Mapping[str, Calls]] = {
     ),
     "aws:efs/fileSystemPolicy:FileSystemPolicy": _calls(Call("efs.PutFileSystemPolicy")),
     "aws:efs/mountTarget:MountTarget": _calls(Call("efs.CreateMountTarget")),
+    "aws:eks/accessEntry:AccessEntry": _calls(Call("eks.CreateAccessEntry")),
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": _calls(
+        Call("eks.AssociateAccessPolicy")
+    ),
     "aws:eks/addon:Addon": _calls(
         Call(
             "eks.CreateAddon",
@@ -492,6 +576,18 @@ CALLS: Final[Mapping[str, Calls]] = {
         ),
         outputs=("name",),
     ),
+    "aws:networkfirewall/firewall:Firewall": _calls(
+        Call("network-firewall.CreateFirewall", names={"name": "FirewallName"})
+    ),
+    "aws:networkfirewall/firewallPolicy:FirewallPolicy": _calls(
+        Call("network-firewall.CreateFirewallPolicy", names={"name": "FirewallPolicyName"})
+    ),
+    "aws:networkfirewall/loggingConfiguration:LoggingConfiguration": _calls(
+        Call("network-firewall.UpdateLoggingConfiguration")
+    ),
+    "aws:networkfirewall/ruleGroup:RuleGroup": _calls(
+        Call("network-firewall.CreateRuleGroup", names={"name": "RuleGroupName"})
+    ),
     "aws:route53/record:Record": _calls(
         Call(
             "route53.ChangeResourceRecordSets",
@@ -565,6 +661,20 @@ CALLS: Final[Mapping[str, Calls]] = {
             made={"SecretId": _from("id")},
         ),
     ),
+    "aws:sns/topic:Topic": _calls(
+        Call("sns.CreateTopic", names={"kmsMasterKeyId": "Attributes.KmsMasterKeyId"})
+    ),
+    "aws:sns/topicPolicy:TopicPolicy": _calls(
+        Call(
+            "sns.SetTopicAttributes",
+            names={"arn": "TopicArn", "policy": "AttributeValue"},
+            made={"AttributeName": _is("Policy")},
+        )
+    ),
+    "aws:sns/topicSubscription:TopicSubscription": _calls(
+        Call("sns.Subscribe", names={"topic": "TopicArn"})
+    ),
+    "aws:ssm/document:Document": _calls(Call("ssm.CreateDocument")),
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _rule("Egress"),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _rule("Ingress"),
 }
@@ -596,7 +706,8 @@ def _needed(call: Call) -> set[str]:
 def _request(
     call: Call, own: Iterable[str], given: Values, outputs: Values
 ) -> tuple[str, dict[str, Any]]:
-    known = {**outputs, **given}
+    # What it hasn't got, the provider reports as an empty text.
+    known = {**{name: each for name, each in outputs.items() if each != ""}, **given}
     made: dict[str, Any] = {}
     for path, each in call.made.items():
         values = [known.get(name) for name in each.of]

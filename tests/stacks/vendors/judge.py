@@ -28,6 +28,8 @@ _CLASSES = (
     ("\\p{L}", "\\w"),
     ("\\p{N}", "\\d"),
     ("\\p{Z}", "\\s"),
+    # This one stands by itself, not among others in brackets.
+    ("\\p{Print}", "[ -~]"),
 )
 
 
@@ -155,6 +157,9 @@ def _arranged(shape: Shape | None, value: Any, names: Mapping[str, str], path: s
         # A list of one at most is a value by itself to the provider.
         several = value if isinstance(value, list) else [value]
         return [_arranged(member, each, names, path) for each in several]
+    if isinstance(shape, MapShape) and isinstance(value, list):
+        # Each entry has its key beside its value.
+        value = {each["key"]: next(each[name] for name in each if name != "key") for each in value}
     if isinstance(shape, MapShape) and isinstance(value, Mapping):
         return {key: _arranged(shape.value, each, names, path) for key, each in value.items()}
     return _scalar(shape, value)
@@ -163,13 +168,15 @@ def _arranged(shape: Shape | None, value: Any, names: Mapping[str, str], path: s
 def _scalar(shape: Shape | None, value: Any) -> Any:
     """Providers hold some numbers and truths as texts, and some texts as numbers."""
     kind = shape.type_name if shape else ""
+    if isinstance(shape, StringShape) and isinstance(value, bool):
+        return {True: "ENABLED", False: "DISABLED"}[value] if "ENABLED" in shape.enum else value
     if kind == "boolean" and value in ("true", "false"):
         return value == "true"
     if kind in ("integer", "long") and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         return int(value)
     if kind in ("float", "double") and isinstance(value, str):
         return float(value)
-    if kind == "string" and isinstance(value, int) and not isinstance(value, bool):
+    if kind == "string" and isinstance(value, int):
         return str(value)
     return value
 

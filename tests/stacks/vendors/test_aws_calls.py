@@ -1,4 +1,4 @@
-"""What the shipped stacks of AWS ask for, judged by AWS's own description of its calls.
+"""What stacks of AWS ask for, judged by AWS's own description of its calls.
 
 The sandbox is ours: what it takes for right, it takes for right here. These descriptions are not.
 """
@@ -6,6 +6,7 @@ The sandbox is ours: what it takes for right, it takes for right here. These des
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -14,22 +15,23 @@ import pytest
 
 from falaj.sandbox.inprocess import Declared
 from falaj.wire import has_unknown
-from tests.stacks.in_mocks import ROOT, declare, shipped
+from tests.stacks.in_mocks import ROOT, declare
 from tests.stacks.vendors.aws_calls import CALLS, requests
+from tests.stacks.vendors.configurations import CONFIGURATIONS
 from tests.stacks.vendors.judge import problems
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 
-STACKS = sorted(
-    path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.aws-*.yaml")
-)
+STACKS = list(CONFIGURATIONS)
 
 
 @cache
 def _declared(stack: str) -> tuple[Declared, ...]:
-    """The resources of AWS that a shipped stack declares."""
+    """The resources of AWS that a stack declares."""
     return tuple(
-        each for each in declare(shipped(stack), stack).resources if each.type.startswith("aws:")
+        each
+        for each in declare(CONFIGURATIONS[stack], stack).resources
+        if each.type.startswith("aws:")
     )
 
 
@@ -58,6 +60,16 @@ def test_every_value_is_known_to_the_judge(stack: str) -> None:
 def test_every_type_has_its_calls() -> None:
     """Of what the stacks declare, no type is left out, and none stands there that they don't."""
     assert {each.type for stack in STACKS for each in _declared(stack)} == CALLS.keys()
+
+
+def test_all_that_the_components_make_is_declared() -> None:
+    made = {
+        name
+        for path in (ROOT / "components/aws").rglob("*.py")
+        for name in re.findall(r"\baws\.(\w+\.[A-Z]\w+)\(", path.read_text(encoding="utf-8"))
+        if not name.endswith("Args")
+    }
+    assert made == {re.sub(r"aws:(\w+)/\w+:", r"\1.", token) for token in CALLS}
 
 
 _REMOVED = object()
