@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import pytest
+from botocore.model import ListShape, Shape, StructureShape
 
 from falaj.sandbox.inprocess import Declared
 from falaj.wire import has_unknown
 from tests.stacks.in_mocks import ROOT, declare
 from tests.stacks.vendors.aws_calls import CALLS, requests
 from tests.stacks.vendors.configurations import CONFIGURATIONS
-from tests.stacks.vendors.judge import problems
+from tests.stacks.vendors.judge import problems, taken
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 
@@ -35,12 +37,18 @@ def _declared(stack: str) -> tuple[Declared, ...]:
     )
 
 
-def _judged(declared: Declared, inputs: Mapping[str, Any] | None = None) -> list[str]:
+def _requests(
+    declared: Declared, inputs: Mapping[str, Any] | None = None
+) -> list[tuple[str, dict[str, Any]]]:
+    """The calls that are made of a resource, or would be made of it with other inputs."""
     given = declared.inputs if inputs is None else inputs
-    outputs = {**declared.outputs, "id": declared.id}
+    return requests(declared.type, given, {**declared.outputs, "id": declared.id})
+
+
+def _judged(declared: Declared, inputs: Mapping[str, Any] | None = None) -> list[str]:
     return [
         f"{declared.type} {declared.name}: {problem}"
-        for name, members in requests(declared.type, given, outputs)
+        for name, members in _requests(declared, inputs)
         for problem in problems(name, members)
     ]
 
@@ -156,6 +164,41 @@ def test_what_aws_does_not_take_is_found(
     else:
         place[path[-1]] = value
     assert any(said in each for each in _judged(declared, inputs)), _judged(declared, inputs)
+
+
+def _places(shape: Shape, value: Any) -> Iterator[tuple[StructureShape, dict[str, Any], str]]:
+    """Every member that stands somewhere in a call, with what it stands in."""
+    if isinstance(shape, StructureShape):
+        for name in list(value):
+            yield shape, value, name
+            yield from _places(shape.members[name], value[name])
+    elif isinstance(shape, ListShape):
+        for each in value:
+            yield from _places(shape.member, each)
+
+
+def test_every_choice_and_every_need_in_a_call_is_judged() -> None:
+    """Of one resource of each type: the judge gets to all that it is given."""
+    judged: Counter[str] = Counter()
+    first = {each.type: each for stack in reversed(STACKS) for each in _declared(stack)}
+    for declared in first.values():
+        for call, members in _requests(declared):
+            for shape, place, name in list(_places(taken(call), members)):
+                value = place[name]
+                if name in shape.required_members:
+                    del place[name]
+                    said = f'"{name}"'
+                    assert any(said in each for each in problems(call, members)), (call, name)
+                    judged["needed"] += 1
+                if getattr(shape.members[name], "enum", ()):
+                    place[name] = "no such choice"
+                    said = f".{name} is 'no such choice'"
+                    assert any(said in each for each in problems(call, members)), (call, name)
+                    judged["chosen"] += 1
+                place[name] = value
+            assert not problems(call, members)
+    assert judged["needed"] > len(first)
+    assert judged["chosen"] > len(first) / 2
 
 
 def test_an_unknown_type_is_not_passed_over() -> None:
