@@ -14,7 +14,7 @@ import sys
 import typing
 import warnings
 from collections import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import metadata
@@ -113,6 +113,23 @@ class ResourceType:
     inputs: ObjectType
     outputs: Mapping[str, Property] = field(default_factory=dict[str, Property])
     """For an output, `required` says that it always has a value."""
+
+
+def listed(value: Any, values: Sequence[Any], *, any_case: bool) -> Any:
+    """The one of a list's values that is meant; what was given where none is.
+
+    Args:
+        any_case: whether a text means the one that differs in letter case alone.
+    """
+    for one in values:
+        if type(value) is type(one) and value == one:
+            return one
+    if any_case and isinstance(value, str):
+        folded = value.casefold()
+        for one in values:
+            if isinstance(one, str) and one.casefold() == folded:
+                return one
+    return value
 
 
 _SCALARS: Final[dict[Any, Type]] = {
