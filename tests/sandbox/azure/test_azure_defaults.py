@@ -15,6 +15,7 @@ from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 from falaj.sandbox import schema
 from falaj.sandbox.clouds.azure import MODEL
 from falaj.sandbox.schema import Tables
+from falaj.wire import UNKNOWN
 from tests.sandbox.azure.test_azure_problems import changed
 
 TABLES = Tables("azure-native")
@@ -78,7 +79,7 @@ def test_no_sample_is_refused_for_what_the_sdk_fills_in(all_samples: Any) -> Non
          "exposedPort": 8443, "external": False, "allowInsecure": False}),
         ("flows", "format", {"type": "JSON", "version": 0}),
         ("registry", "", {"sku": {"name": "Standard"},
-         "policies": {"exportPolicy": {"status": "enabled"}}}),
+         "policies": {"exportPolicy": {"status": "enabled"}, "trustPolicy": {"status": UNKNOWN}}}),
     ],
 )  # fmt: skip
 def test_what_the_sdk_fills_in_where_it_has_no_meaning_is_taken(

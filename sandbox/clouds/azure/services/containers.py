@@ -33,6 +33,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.wire import Unknown
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
 _ENVIRONMENT_TYPE: Final = "Microsoft.App/managedEnvironments"
@@ -327,6 +328,8 @@ def _problems(inputs: Inputs) -> Iterator[Problem]:
             given = inputs.at(f"{path}.status")
             # Every registry lets its images be exported, and the SDK's class says so by itself.
             harmless = "enabled" if path == _EXPORT else "disabled"
+            if isinstance(given, Unknown):
+                continue
             if inputs.is_given(path) and str(given).lower() != harmless:
                 yield Problem(path, f"{what} needs the SKU Premium; given is {sku}")
         for path, value in (
