@@ -198,6 +198,9 @@ def _type(inputs: Inputs, _world: World) -> dict[str, Any]:
     for machine in _machines(inputs):
         if machine.name == name:
             return _described(machine)
+    known = catalogued(region_of(inputs))
+    if known is not None and known.is_uncertain(name):
+        raise LookupError(f"the catalogue doesn't know whether {region_of(inputs)} sells {name!r}")
     raise LookupError(f"{name!r} isn't sold in {region_of(inputs)}")
 
 
