@@ -220,7 +220,7 @@ class SandboxMocks(pulumi.runtime.Mocks):
             self._sandboxes[package] = Sandbox(package, self.store)
         return self._sandboxes[package]
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
         """Values without the marks of secrets, with `UNKNOWN` where the SDK says so."""
         if isinstance(value, Mapping):
             if value.get(SIGNATURE) == SECRET:
