@@ -321,7 +321,10 @@ SDKS: Final = {
     "azure-native": "pulumi_azure_native",
     "kubernetes": "pulumi_kubernetes",
 }
-"""The module of each package's SDK."""
+"""The module of the SDK of each cloud's package."""
+
+UTILITIES: Final = {"random": "pulumi_random", "tls": "pulumi_tls"}
+"""The same of packages that make values; who uses one has installed its SDK."""
 
 EXTRAS: Final = {"aws": "aws", "azure-native": "azure", "kubernetes": "kubernetes"}
 
@@ -341,13 +344,17 @@ class Package:
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        module = SDKS.get(self.name)
+        module = SDKS.get(self.name) or UTILITIES.get(self.name)
         if module is None:
             raise EngineError(
                 f"{self.name!r} is no cloud that the sandbox stands in for; "
-                f"allowed: {', '.join(SDKS)}"
+                f"allowed: {', '.join((*SDKS, *UTILITIES))}"
             )
         spec = importlib.util.find_spec(module)
+        if (spec is None or spec.origin is None) and self.name in UTILITIES:
+            raise EngineError(
+                f"the Python SDK {module} isn't installed; install it with `pip install {module}`"
+            )
         if spec is None or spec.origin is None:
             raise EngineError(
                 f"the Python SDK {module} isn't installed; install Falaj's extra "
@@ -359,7 +366,7 @@ class Package:
     @property
     def module(self) -> str:
         """The SDK's top module."""
-        return SDKS[self.name]
+        return {**SDKS, **UTILITIES}[self.name]
 
     @property
     def version(self) -> str:
