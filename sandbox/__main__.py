@@ -12,9 +12,11 @@ from typing import Any
 import click
 
 from falaj.engine.commands import run
+from falaj.engine.errors import EngineError
 from falaj.sandbox import activation, faults
 from falaj.sandbox.charts import library
 from falaj.sandbox.clouds.model import Made
+from falaj.sandbox.drift import add as add_resource
 from falaj.sandbox.drift import lose as lose_resource
 from falaj.sandbox.drift import set_property
 from falaj.sandbox.store import Store
@@ -93,6 +95,32 @@ def set_value(context: click.Context, resource: str, path: str, value: str) -> N
     with _opened(context) as store:
         made = set_property(store, resource, path, _parsed(value))
     click.echo(f"{_name(made)}: {path} changed; `pulumi refresh` finds it")
+
+
+@sandbox.command("add")
+@click.argument("token", metavar="TYPE")
+@click.argument("name")
+@click.argument("values", metavar="[PATH=VALUE]...", nargs=-1)
+@click.option("--region", default="", help="Where it is; AWS needs it.")
+@click.option("--id", "own", default="", help="Its own id (default: one that is made up).")
+@click.pass_context
+def add_existing(
+    context: click.Context,
+    *,
+    token: str,
+    name: str,
+    values: tuple[str, ...],
+    region: str,
+    own: str,
+) -> None:
+    """Add what exists outside of every stack, for queries and references to find.
+
+    PATH and VALUE are as in `set`: cidrBlock=10.0.0.0/16 tags.Name=hub.
+    """
+    with _opened(context) as store:
+        given = dict(map(_assigned, values))
+        made = add_resource(store, token, name, given, region=region, id=own)
+    click.echo(f"{_name(made)} exists: {made.id}")
 
 
 @sandbox.command()
@@ -196,6 +224,13 @@ def _tell_charts(folder: Path, found: Any) -> None:
     click.echo(f"{len(found)} charts in {folder}")
     for chart in found:
         click.echo(f"{chart.name} {chart.version}")
+
+
+def _assigned(text: str) -> tuple[str, Any]:
+    path, sign, value = text.partition("=")
+    if not sign:
+        raise EngineError(f"{text!r} is no PATH=VALUE; write such as cidrBlock=10.0.0.0/16")
+    return path, _parsed(value)
 
 
 def _parsed(value: str) -> Any:

@@ -22,7 +22,7 @@ from falaj.engine.backend import ensure_passphrase
 from falaj.engine.errors import EngineError, explain_os_error
 from falaj.engine.files import cache_home, data_home, make_private
 from falaj.engine.launchers import PYTHON_VARIABLE, write_script
-from falaj.sandbox.schema import EXTRAS, SDKS, Package
+from falaj.sandbox.schema import EXTRAS, SDKS, UTILITIES, Package
 
 ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
 """``1`` where the sandbox is on."""
@@ -172,10 +172,10 @@ def _install(environ: Mapping[str, str]) -> Path:
     """Put a provider for each SDK that is installed where the engine looks for its version."""
     home = _pulumi_home(environ)
     found = False
-    for name in SDKS:
+    for name in (*SDKS, *UTILITIES):
         if not _is_installed(name):
             continue
-        found = True
+        found = found or name in SDKS
         folder = home / "plugins" / f"resource-{name}-v{Package(name).version}"
         folder.mkdir(parents=True, exist_ok=True)
         write_script(folder / f"pulumi-resource-{name}", _SCRIPT.format(package=name))
@@ -225,12 +225,12 @@ def _refuse_own_backend(environ: Mapping[str, str], own: str) -> None:
 
 
 def _refuse_foreign_providers(environ: Mapping[str, str]) -> None:
-    for name in SDKS:
+    for name in (*SDKS, *UTILITIES):
         found = shutil.which(f"pulumi-resource-{name}", path=environ.get("PATH", os.defpath))
         if found:
             raise EngineError(
                 f"{found} is on the PATH and would be taken instead of the sandbox's provider "
-                "for that cloud; take its folder off the PATH"
+                "of that package; take its folder off the PATH"
             )
 
 

@@ -80,7 +80,7 @@ class Checker:
                 if not _is_scalar(name, value) and not self._is_quantity(value, path):
                     yield _wrong_type(kind, value, path)
             case schema.Choice():
-                yield from _choice(kind, value, path)
+                yield from self._choice(kind, value, path)
             case schema.Either(members):
                 yield from self._either(members, value, path)
             case schema.ListOf(item):
@@ -97,6 +97,24 @@ class Checker:
                         yield from self._value(item, entry, join(path, key))
             case schema.Reference(name):
                 yield from self._object(self._tables.objects[name], value, path)
+
+    def _choice(self, kind: schema.Choice, value: Any, path: str) -> Iterable[Problem]:
+        # Azure's services mostly don't tell letter case apart (clouds/azure/spelling.py).
+        any_case = self._tables.package.name == "azure-native"
+        meant = schema.listed(value, kind.values, any_case=any_case)
+        if any(type(meant) is type(one) and meant == one for one in kind.values):
+            return
+        if kind.open and isinstance(value, str):
+            return
+        if isinstance(value, Mapping) or _is_list(value):
+            yield _wrong_type(kind, value, path)
+            return
+        allowed = ", ".join(str(one) for one in kind.values[:_LISTED])
+        if len(kind.values) > _LISTED:
+            allowed += f" and {len(kind.values) - _LISTED} more"
+        near = difflib.get_close_matches(str(value), [str(one) for one in kind.values], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        yield Problem(path, f"{describe(value)} is not one of: {allowed}{hint}")
 
     def _is_quantity(self, value: Any, path: str) -> bool:
         """Whether a number stands where Kubernetes takes a quantity, which the SDK types as text.
@@ -167,22 +185,6 @@ def describe(value: Any) -> str:
 def _by_path(problems: Iterable[Problem]) -> list[Problem]:
     """In one order in each run: the engine sends properties in another each time."""
     return sorted(problems, key=lambda problem: problem.path)
-
-
-def _choice(kind: schema.Choice, value: Any, path: str) -> Iterable[Problem]:
-    if any(type(value) is type(one) and value == one for one in kind.values):
-        return
-    if kind.open and isinstance(value, str):
-        return
-    if isinstance(value, Mapping) or _is_list(value):
-        yield _wrong_type(kind, value, path)
-        return
-    allowed = ", ".join(str(one) for one in kind.values[:_LISTED])
-    if len(kind.values) > _LISTED:
-        allowed += f" and {len(kind.values) - _LISTED} more"
-    near = difflib.get_close_matches(str(value), [str(one) for one in kind.values], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    yield Problem(path, f"{describe(value)} is not one of: {allowed}{hint}")
 
 
 def _unknown_name(

@@ -203,26 +203,24 @@ class Cloud:
         fault = faults.meet(self.store, "create", token, name)
         if fault is not None and not fault.timed_out:
             raise fault
-        with self.store.transaction():
-            generation = self._generation(urn)
-            own = _of_generation(urn, generation)
-            self._refuse(token, name, inputs, None, "made")
-            made_id = self._identity(token, name, inputs, own)
-            is_there = self.store.by_id(token, self._kept(made_id)) is not None
-            if is_there and not self._model.is_shared(token):
-                raise SandboxError(
-                    [Problem("", f"{token} {made_id!r} already exists; choose another name")],
-                    f"{name} can't be made",
-                )
-            made = self._made(urn, token, made_id, inputs)
-            kept = dataclasses.replace(made, id=self._kept(made_id))
-            if is_there:
-                self.store.share(kept)
-            else:
-                self.store.add(kept, generation)
+        made = self._added(urn, inputs)
         if fault is not None:
-            raise fault.with_state(made_id, made.outputs, inputs)
-        return made_id, dict(made.outputs)
+            raise fault.with_state(made.id, made.outputs, inputs)
+        return made.id, dict(made.outputs)
+
+    def add(self, urn: str, inputs: Properties, id: str = "") -> Made:
+        """Add a resource that exists outside of every run; checked as one that is made is.
+
+        Args:
+            id: its own; empty for one that the sandbox makes up.
+
+        Raises:
+            SandboxError: the inputs are wrong, or the cloud would refuse them.
+        """
+        checked, problems = self.check(urn, inputs, {})
+        if problems:
+            raise SandboxError(problems, f"{urns.name(urn)} can't be added")
+        return self._added(urn, checked, id)
 
     def read(
         self, urn: str, id: str, state: Properties, inputs: Properties | None = None
@@ -362,6 +360,27 @@ class Cloud:
         )
         digest = hashlib.sha256(f"{token}|{own}".encode()).hexdigest()[:17]
         return found or f"{name}-{digest}"
+
+    def _added(self, urn: str, inputs: Properties, id: str = "") -> Made:
+        token, name = urns.token(urn), urns.name(urn)
+        with self.store.transaction():
+            generation = self._generation(urn)
+            own = _of_generation(urn, generation)
+            self._refuse(token, name, inputs, None, "made")
+            made_id = id or self._identity(token, name, inputs, own)
+            is_there = self.store.by_id(token, self._kept(made_id)) is not None
+            if is_there and not self._model.is_shared(token):
+                raise SandboxError(
+                    [Problem("", f"{token} {made_id!r} already exists; choose another name")],
+                    f"{name} can't be made",
+                )
+            made = self._made(urn, token, made_id, inputs)
+            kept = dataclasses.replace(made, id=self._kept(made_id))
+            if is_there:
+                self.store.share(kept)
+            else:
+                self.store.add(kept, generation)
+        return made
 
     def _made(
         self,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from falaj.engine.errors import EngineError
+from falaj.sandbox import models, urns
 from falaj.sandbox.checker import Checker
+from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.schema import Tables
@@ -47,6 +50,60 @@ def set_property(store: Store, resource: str, path: str, value: Any) -> Made:
         changed = Made(made.urn, made.token, made.id, inputs, outputs, made.region, made.stack)
         store.change(changed)
     return changed
+
+
+_OUTSIDE: Final = ("existing", "outside")
+"""Stack and project of what no stack made."""
+_REGIONS: Final = {"aws": "region", "azure-native": "location"}
+"""The setting of each cloud's provider that says where it works."""
+
+
+def add(
+    store: Store,
+    token: str,
+    name: str,
+    values: Mapping[str, Any],
+    *,
+    region: str = "",
+    id: str = "",
+) -> Made:
+    """Add a resource that no stack made, for queries and references to find.
+
+    Args:
+        token: its type, such as ``aws:route53/zone:Zone``.
+        name: how the sandbox's commands call it.
+        values: its inputs by path, as in `set_property`.
+        region: where it is.
+        id: its own, where a program holds that; empty for one that is made up.
+
+    Raises:
+        EngineError: the type is of no cloud, or there is one of that name.
+        SandboxError: the cloud would refuse it.
+    """
+    package = token.partition(":")[0]
+    setting = _REGIONS.get(package)
+    if setting is None:
+        raise EngineError(
+            f"{token!r} is no type of a cloud that things can be added to; allowed: types of "
+            f"{' and '.join(_REGIONS)}, such as aws:route53/zone:Zone"
+        )
+    cloud = Cloud(models.load(package), store)
+    settings = {setting: region} if region else {}
+    problems = cloud.check_settings(settings)
+    if problems:
+        raise SandboxError(problems, f"{name} can't be added; --region says where it is")
+    cloud.configure(settings)
+    urn = urns.make(*_OUTSIDE, token, name)
+    inputs: dict[str, Any] = {}
+    for path, value in values.items():
+        _place(inputs, _steps(path), value, path)
+    with store.transaction():
+        if store.generations(urn):
+            raise EngineError(
+                f"{token} {name!r} is there already; choose another name, or change it with "
+                "`falaj sandbox set`"
+            )
+        return cloud.add(urn, inputs, id)
 
 
 def lose(store: Store, resource: str) -> Made:

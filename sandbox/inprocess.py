@@ -16,7 +16,7 @@ from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.clouds.model import CloudModel, Problem
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.store import Store
-from falaj.wire import SECRET, SIGNATURE, UNKNOWN, has_unknown
+from falaj.wire import ARCHIVE, ASSET, SECRET, SIGNATURE, UNKNOWN, has_unknown
 from falaj.wire.values import UNKNOWN_TEXT
 
 
@@ -220,7 +220,7 @@ class SandboxMocks(pulumi.runtime.Mocks):
             self._sandboxes[package] = Sandbox(package, self.store)
         return self._sandboxes[package]
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
         """Values without the marks of secrets, with `UNKNOWN` where the SDK says so."""
         if isinstance(value, Mapping):
             if value.get(SIGNATURE) == SECRET:
@@ -232,5 +232,16 @@ class SandboxMocks(pulumi.runtime.Mocks):
             return int(value)  # numbers travel as floats
         if isinstance(value, pulumi.output.Unknown):
             return UNKNOWN
+        if isinstance(value, pulumi.Asset | pulumi.Archive):
+            return self._file(value)
         is_unknown = value == UNKNOWN_TEXT if isinstance(value, str) else False
         return UNKNOWN if is_unknown or (value is None and self._preview) else value
+
+    def _file(self, value: pulumi.Asset | pulumi.Archive) -> dict[str, Any]:
+        """What the engine sends for a file or a folder."""
+        mark = ASSET if isinstance(value, pulumi.Asset) else ARCHIVE
+        given = {name: getattr(value, name, None) for name in ("path", "text", "uri", "assets")}
+        return {
+            SIGNATURE: mark,
+            **{name: self._plain(each) for name, each in given.items() if each is not None},
+        }

@@ -9,9 +9,11 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox.clouds.model import CloudModel
 
 _MODULES: Final = {
-    "aws": "falaj.sandbox.clouds.aws",
-    "azure-native": "falaj.sandbox.clouds.azure",
-    "kubernetes": "falaj.sandbox.clouds.kubernetes",
+    "aws": ("falaj.sandbox.clouds.aws", "MODEL"),
+    "azure-native": ("falaj.sandbox.clouds.azure", "MODEL"),
+    "kubernetes": ("falaj.sandbox.clouds.kubernetes", "MODEL"),
+    "random": ("falaj.sandbox.clouds.utilities", "RANDOM"),
+    "tls": ("falaj.sandbox.clouds.utilities", "TLS"),
 }
 
 PACKAGES: Final = tuple(_MODULES)
@@ -24,11 +26,12 @@ def load(package: str) -> CloudModel:
     Raises:
         EngineError: there is none for that package.
     """
-    module = _MODULES.get(package)
-    if module is None:
+    found = _MODULES.get(package)
+    if found is None:
         raise EngineError(
             f"{package!r} is no cloud that the sandbox stands in for; "
             f"allowed: {', '.join(PACKAGES)}"
         )
-    model: CloudModel = importlib.import_module(module).MODEL
+    module, name = found
+    model: CloudModel = getattr(importlib.import_module(module), name)
     return model

@@ -14,7 +14,7 @@ import sys
 import typing
 import warnings
 from collections import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import metadata
@@ -113,6 +113,23 @@ class ResourceType:
     inputs: ObjectType
     outputs: Mapping[str, Property] = field(default_factory=dict[str, Property])
     """For an output, `required` says that it always has a value."""
+
+
+def listed(value: Any, values: Sequence[Any], *, any_case: bool) -> Any:
+    """The one of a list's values that is meant; what was given where none is.
+
+    Args:
+        any_case: whether a text means the one that differs in letter case alone.
+    """
+    for one in values:
+        if type(value) is type(one) and value == one:
+            return one
+    if any_case and isinstance(value, str):
+        folded = value.casefold()
+        for one in values:
+            if isinstance(one, str) and one.casefold() == folded:
+                return one
+    return value
 
 
 _SCALARS: Final[dict[Any, Type]] = {
@@ -304,7 +321,10 @@ SDKS: Final = {
     "azure-native": "pulumi_azure_native",
     "kubernetes": "pulumi_kubernetes",
 }
-"""The module of each package's SDK."""
+"""The module of the SDK of each cloud's package."""
+
+UTILITIES: Final = {"random": "pulumi_random", "tls": "pulumi_tls"}
+"""The same of packages that make values; who uses one has installed its SDK."""
 
 EXTRAS: Final = {"aws": "aws", "azure-native": "azure", "kubernetes": "kubernetes"}
 
@@ -324,13 +344,17 @@ class Package:
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        module = SDKS.get(self.name)
+        module = SDKS.get(self.name) or UTILITIES.get(self.name)
         if module is None:
             raise EngineError(
                 f"{self.name!r} is no cloud that the sandbox stands in for; "
-                f"allowed: {', '.join(SDKS)}"
+                f"allowed: {', '.join((*SDKS, *UTILITIES))}"
             )
         spec = importlib.util.find_spec(module)
+        if (spec is None or spec.origin is None) and self.name in UTILITIES:
+            raise EngineError(
+                f"the Python SDK {module} isn't installed; install it with `pip install {module}`"
+            )
         if spec is None or spec.origin is None:
             raise EngineError(
                 f"the Python SDK {module} isn't installed; install Falaj's extra "
@@ -342,7 +366,7 @@ class Package:
     @property
     def module(self) -> str:
         """The SDK's top module."""
-        return SDKS[self.name]
+        return {**SDKS, **UTILITIES}[self.name]
 
     @property
     def version(self) -> str:

@@ -164,14 +164,22 @@ class Place:
         """The machine type of that name.
 
         Raises:
-            NotSoldError: when it isn't sold there; says why, where known, and what is instead.
+            NotSoldError: when it isn't surely sold there; says why, where known, and what is
+                instead.
         """
         found = region_data.machines(self._file).get(name)
         if found is None:
             elsewhere = [p.name for p in all_places() if name in region_data.machines(p._file)]
-            why = self._refused(name)
+            why = self._listed(name, (*self.refused, *self.uncertain))
             raise NotSoldError(
-                unavailable.machine(self.name, self.machines(), name, why, elsewhere)
+                unavailable.machine(
+                    self.name,
+                    self.machines(),
+                    name,
+                    why,
+                    elsewhere,
+                    uncertain=self.is_uncertain(name),
+                )
             )
         return found
 
@@ -288,9 +296,18 @@ class Place:
         ]
         return (*sold_nowhere, *metered)
 
-    def _refused(self, name: str) -> str | None:
+    @property
+    def uncertain(self) -> tuple[tuple[str, str], ...]:
+        """Families of which sources contradict each other, each with what they say."""
+        return tuple((row["pattern"], row["reason"]) for row in self._data.get("uncertain", ()))
+
+    def is_uncertain(self, name: str) -> bool:
+        """Whether it isn't known if a machine type is sold there."""
+        return self._listed(name, self.uncertain) is not None
+
+    def _listed(self, name: str, listed: tuple[tuple[str, str], ...]) -> str | None:
         family = name.split(".", maxsplit=1)[0] if self.cloud == "aws" else name
-        for pattern, reason in self.refused:
+        for pattern, reason in listed:
             if fnmatch.fnmatchcase(family, pattern):
                 return reason
         return None

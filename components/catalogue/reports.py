@@ -456,11 +456,11 @@ def services(chosen: Sequence[Place], name: str | None) -> Report:
 
 
 def refused(chosen: Sequence[Place]) -> Report:
-    """What isn't sold, with the reason."""
+    """What isn't sold, or of which that is uncertain, with the reason."""
     rows = tuple(
         {"place": p.name, "name": name, "reason": reason}
         for p in chosen
-        for name, reason in p.refused
+        for name, reason in (*p.refused, *p.uncertain)
     )
     columns = (
         Column("place", "place"),

@@ -18,14 +18,21 @@ def machine(
     name: str,
     reason: str | None,
     elsewhere: list[str],
+    *,
+    uncertain: bool = False,
 ) -> str:
-    """Why a machine type of that name is refused in a place, by all that is sold there."""
+    """Why a machine type of that name is refused in a place, by all that is sold there.
+
+    Args:
+        uncertain: whether it may be sold there, for all that is known.
+    """
     why = f": {reason}" if reason else ""
     names = [m.name for m in sold]
     near = nearest(name, names, most=3, alike=0.5)
     instead = f"; closest names sold there: {', '.join(near)}" if near else ""
     command = f"`falaj catalogue gpus --place {place}` (or cpus) lists all"
-    return f"{name} is not sold in {place}{why}{_elsewhere(elsewhere)}{instead}; {command}"
+    sure = "may not be sold" if uncertain else "is not sold"
+    return f"{name} {sure} in {place}{why}{_elsewhere(elsewhere)}{instead}; {command}"
 
 
 def demand(

@@ -63,11 +63,12 @@ def test_the_catalogue_needs_nothing_but_the_base(machine: Machine) -> None:
 
 
 def test_the_sandbox_is_looked_at_changed_and_made_to_fail(settled: Machine) -> None:
-    up, listed, drift, fault, told = documents.commands("sandbox")
+    up, listed, drift, added, fault, told = documents.commands("sandbox")
     settled.run(up)
     assert "aws:kms/key:Key" in settled.run(listed)
     assert "changed" in settled.run(drift)
     assert "drift: 1 updated" in settled.run(up.replace("make up", "make refresh"))
+    assert "shop exists: Z" in settled.run(added)
     assert "fault 1" in settled.run(fault)
     assert "lose" in settled.run(told)
     settled.run(".venv/bin/falaj sandbox fault clear")

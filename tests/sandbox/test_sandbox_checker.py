@@ -145,7 +145,8 @@ def test_wrong_type_is_refused(token: str, changes: Any, path: str, reason: str)
     [
         (ACCOUNT, {"kind": "StorageV3"}, "kind", "did you mean 'StorageV2'?"),
         (ACCOUNT, {"sku": {"name": "Standard_LSR"}}, "sku.name", "'Standard_LRS'"),
-        (POOL, {"scaleSetPriority": "spot"}, "scaleSetPriority", "did you mean 'Spot'?"),
+        (POOL, {"scaleSetPriority": "spott"}, "scaleSetPriority", "did you mean 'Spot'?"),
+        (BUCKET, {"acl": "Private"}, "acl", "did you mean 'private'?"),
         (DEPLOYMENT, {"kind": "Deploymnt"}, "kind", "is not one of: Deployment"),
     ],
 )
@@ -153,6 +154,12 @@ def test_wrong_choice_is_refused(token: str, changes: Any, path: str, near: str)
     problems = found(token, **changes)
     assert list(problems) == [path]
     assert near in problems[path]
+
+
+def test_azure_takes_the_values_of_its_lists_in_any_letter_case() -> None:
+    assert not found(ACCOUNT, kind="storagev2", sku={"name": "standard_lrs"})
+    assert not found(ACCOUNT, networkRuleSet={"defaultAction": "DENY"})
+    assert not found(POOL, scaleSetPriority="spot")
 
 
 def test_list_of_what_is_sold_today_is_open() -> None:

@@ -10,6 +10,7 @@ import pytest
 from falaj.sandbox import serving
 from falaj.sandbox.__main__ import main
 from falaj.sandbox.clouds.model import Made
+from falaj.sandbox.inprocess import Sandbox
 from falaj.sandbox.store import Store
 
 TOPIC = "aws:sns/topic:Topic"
@@ -43,6 +44,16 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         (["set", "one", "", "1"], "'' is no path"),
         (["set", "one", "name.x", "1"], "name.x: there is no place 'x'"),
         (["set", "one", "tags[0]", "1"], "tags[0]: there is no place 0"),
+        (["add", "aws:ec2/vpc:Vpc", "hub"], "hub can't be added; --region says where it is"),
+        (
+            ["add", "aws:ec2/vpc:Vpc", "hub", "x", "--region", "me-central-1"],
+            "'x' is no PATH=VALUE",
+        ),
+        (
+            ["add", "aws:ec2/vpc:Vpc", "hub", "cidrBlok=1", "--region", "me-central-1"],
+            "did you mean 'cidrBlock'?",
+        ),
+        (["add", "kubernetes:core/v1:Pod", "p"], "no type of a cloud that things can be added to"),
         (["lose", "nobody"], "nothing in the sandbox is called 'nobody'"),
         (["fault", "add", "--on", "create", "--nth", "0"], "counted from 1, given 0"),
     ],
@@ -142,3 +153,38 @@ def test_file_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["--cloud", str(file), "list"]) == 0
     assert file.exists()
     assert "nothing exists" in capsys.readouterr().out
+
+
+def test_what_exists_outside_of_every_stack_is_found_by_queries(
+    cloud: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--region", "me-central-1"]
+    block = "cidrBlock=10.0.0.0/16"
+    hub = [
+        "add",
+        "aws:ec2/vpc:Vpc",
+        "hub",
+        block,
+        "tags.Name=hub",
+        "--id",
+        "vpc-0123456789abcdef0",
+    ]
+    assert main([*hub, *where]) == 0
+    assert main(["add", "aws:route53/zone:Zone", "shop", "name=shop.ae", *where]) == 0
+    assert main(["add", "azure-native:resources:ResourceGroup", "net", "resourceGroupName=net",
+                 "--region", "uaenorth"]) == 0  # fmt: skip
+    network = ["resourceGroupName=net", "virtualNetworkName=hub"]
+    network += ['addressSpace.addressPrefixes=["10.0.0.0/16"]']
+    assert main(["add", "azure-native:network:VirtualNetwork", "hub", *network]) == 0
+    assert "hub exists: vpc-0123456789abcdef0" in capsys.readouterr().out
+    aws = Sandbox("aws", cloud, config={"region": "me-central-1"})
+    by_name = {"tags": {"Name": "hub"}}
+    assert aws.invoke("aws:ec2/getVpc:getVpc", by_name)["id"] == "vpc-0123456789abcdef0"
+    assert aws.invoke("aws:route53/getZone:getZone", {"name": "shop.ae"})["name"] == "shop.ae"
+    azure = Sandbox("azure", cloud, config={"location": "uaenorth"})
+    asked = {"resourceGroupName": "net", "virtualNetworkName": "hub"}
+    found = azure.invoke("azure-native:network:getVirtualNetwork", asked)
+    assert found["location"] == "uaenorth"
+    assert main([*hub, *where]) == 2
+    assert "'hub' is there already" in capsys.readouterr().err
+    assert main(["lose", "Zone shop"]) == 0

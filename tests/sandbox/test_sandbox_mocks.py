@@ -15,7 +15,7 @@ from pulumi.runtime import rpc
 from falaj.engine.errors import EngineError
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox, SandboxMocks
-from falaj.wire import UNKNOWN, Unknown
+from falaj.wire import ARCHIVE, ASSET, SIGNATURE, UNKNOWN, Unknown
 
 TOPIC = "aws:sns/topic:Topic"
 
@@ -148,3 +148,23 @@ def test_clouds_share_a_store_and_have_short_names() -> None:
     assert len(other.store.all()) == 1
     with pytest.raises(EngineError, match="'gcp' is no cloud that the sandbox stands in for"):
         Sandbox("gcp")
+
+
+def test_files_reach_the_sandbox_as_a_provider_gets_them() -> None:
+    # The mock monitor hands over the SDK's own objects.
+    def program() -> None:
+        role = aws.iam.Role("r", assume_role_policy=TRUST)
+        bucket = aws.s3.Bucket("b")
+        aws.s3.BucketObject("o", bucket=bucket.id, source=pulumi.StringAsset("hello"))
+        code = pulumi.AssetArchive({"a.py": pulumi.StringAsset("x"), "d": pulumi.FileArchive(".")})
+        aws.lambda_.Function("f", role=role.arn, code=code, runtime="python3.13", handler="a.main")
+
+    mocks = declare(program, aws={"region": "me-central-1"})
+    assert mocks.named("o").inputs["source"] == {SIGNATURE: ASSET, "text": "hello"}
+    inside = mocks.named("f").inputs["code"]["assets"]
+    assert inside["a.py"] == {SIGNATURE: ASSET, "text": "x"}
+    assert inside["d"] == {SIGNATURE: ARCHIVE, "path": "."}
+
+
+TRUST = """{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole",
+"Principal": {"Service": "lambda.amazonaws.com"}}]}"""

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import queries, relations
+from falaj.sandbox.clouds.aws.default_networks import WithDefaultNetworks
 from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds, canonical
 from falaj.sandbox.clouds.aws.naming import (
     MissingError,
@@ -180,6 +181,8 @@ class AwsModel:
         found = list(relations.exceeded(resource, world)) if id is None else []
         if kind is None:
             return found
+        world = self._seen(world, Inputs(inputs, config))
+        resource = replace(resource, world=world)
         found += relations.broken_references(kind, resource, world)
         found += relations.taken(kind, resource, world, id)
         for crosscheck in kind.crosschecks:
@@ -213,7 +216,8 @@ class AwsModel:
         self, token: str, id: str, inputs: Properties, config: Properties, world: World
     ) -> Properties:
         """The inputs, and the ARN, region, tags and whatever else the service computes."""
-        wanted = Resource(inputs, config, canonical(token), world=world, id=id)
+        seen = self._seen(world, Inputs(inputs, config))
+        wanted = Resource(inputs, config, canonical(token), world=seen, id=id)
         kind, known = kind_of(token), shape(token)
         found: dict[str, Any] = dict(known.unset) if known is not None else {}
         found |= kind.defaults if kind is not None else {}
@@ -254,7 +258,16 @@ class AwsModel:
         Raises:
             LookupError: the sandbox doesn't know the query, or what it asks for.
         """
-        return queries.answer(token, args, config, world)
+        return queries.answer(token, args, config, self._seen(world, Inputs(args, config)))
+
+    def _seen(self, world: World, asked: Inputs) -> World:
+        """All that exists where something is asked for: what was made, and what AWS gives."""
+        region = region_of(asked)
+
+        def answered(token: str, id: str, inputs: Properties) -> Properties:
+            return self.outputs(token, id, inputs, {"region": region}, world)
+
+        return WithDefaultNetworks(world, region, answered)
 
 
 def _problems(wanted: Inputs) -> Iterator[Problem]:

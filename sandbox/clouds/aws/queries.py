@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +14,13 @@ from falaj.sandbox.clouds.aws.naming import ACCOUNT, digits, hexdigits, marked, 
 from falaj.sandbox.clouds.aws.regions import (
     catalogued,
     dns_suffix,
+    network,
     region_of,
     zone_id,
     zone_ids,
     zone_name,
 )
+from falaj.sandbox.clouds.aws.sdk import shape
 from falaj.sandbox.clouds.aws.services.clusters import VERSION, addon_version
 from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
 from falaj.sandbox.clouds.kinds import Answers
@@ -195,6 +198,9 @@ def _type(inputs: Inputs, _world: World) -> dict[str, Any]:
     for machine in _machines(inputs):
         if machine.name == name:
             return _described(machine)
+    known = catalogued(region_of(inputs))
+    if known is not None and known.is_uncertain(name):
+        raise LookupError(f"the catalogue doesn't know whether {region_of(inputs)} sells {name!r}")
     raise LookupError(f"{name!r} isn't sold in {region_of(inputs)}")
 
 
@@ -262,6 +268,10 @@ def _parameter(inputs: Inputs, world: World) -> dict[str, Any]:
     raise LookupError(f"ParameterNotFound: the sandbox has no parameter {name!r}")
 
 
+def _images(inputs: Inputs, world: World) -> dict[str, Any]:
+    return {"ids": [_image(inputs, world)["id"]]}
+
+
 def _image(inputs: Inputs, _world: World) -> dict[str, Any]:
     """The newest image that fits: always one, as AWS's catalogue isn't known here."""
     wanted: list[str] = []
@@ -289,6 +299,7 @@ def _image(inputs: Inputs, _world: World) -> dict[str, Any]:
 _IMAGES: Final[Answers] = {
     "aws:ssm/getParameter:getParameter": _parameter,
     "aws:ec2/getAmi:getAmi": _image,
+    "aws:ec2/getAmiIds:getAmiIds": _images,
 }
 
 
@@ -349,27 +360,200 @@ _DOCUMENTS: Final[Answers] = {"aws:iam/getPolicyDocument:getPolicyDocument": _do
 
 
 def _lookup(token: str, *keys: tuple[str, str]) -> Callable[[Inputs, World], dict[str, Any]]:
-    """An answer that finds a made resource by the first argument given.
+    """An answer that finds a resource by all that is asked for: arguments, tags and filters.
 
     Args:
         token: the resource's type.
-        keys: pairs of the query's argument and the resource's output (or ``id``).
+        keys: pairs of the query's argument and the resource's output (or ``id``); any of several
+            outputs for one argument.
     """
 
     def found(inputs: Inputs, world: World) -> dict[str, Any]:
-        for argument, output in keys:
-            wanted = inputs.string(argument)
-            if wanted:
-                for made in world.all(token):
-                    if wanted in (_output(made, output), made.id if output == "id" else None):
-                        return {**made.outputs, "id": made.id}
-        asked = ", ".join(f"{key} {inputs.string(key)!r}" for key, _ in keys if inputs.string(key))
+        asked = [f"{key} {inputs.at(key)!r}" for key in dict(keys) if _is_asked(inputs.at(key))]
+        asked += [f"{key} {inputs.at(key)!r}" for key in _WITH_ANY if inputs.at(key)]
+        for made in _matching(token, inputs, world, keys) if asked else ():
+            return {**made.outputs, "id": made.id}
         raise LookupError(
-            f"the sandbox has no {token.rsplit(':', 1)[-1]} with {asked or 'what is asked for'}; "
-            f"it can be asked for by {', '.join(key for key, _ in keys)}"
+            f"the sandbox has no {token.rsplit(':', 1)[-1]} with "
+            f"{', '.join(asked) or 'what is asked for'}; it can be asked for by "
+            f"{', '.join((*dict(keys), *_WITH_ANY))}; `falaj sandbox add` adds what exists "
+            "outside of every stack"
         )
 
     return found
+
+
+_WITH_ANY: Final = ("tags", "filters")
+"""Arguments by which resources of every type can be asked for."""
+
+
+def _is_asked(value: object) -> bool:
+    """Whether an argument says what is wanted: nothing, an empty text and a no don't."""
+    return value not in (None, "", False)
+
+
+def _matching(
+    token: str, inputs: Inputs, world: World, keys: tuple[tuple[str, str], ...] = ()
+) -> Iterator[Made]:
+    """The resources of the region that have all that is asked for."""
+    known = shape(token)
+    outputs: dict[str, list[str]] = {}
+    for argument, output in keys:
+        outputs.setdefault(argument, []).append(output)
+    for made in world.all(token):
+        if known is not None and known.regional and made.region != region_of(inputs):
+            continue
+        values = {argument: inputs.at(argument) for argument in outputs}
+        tags = _tags(made)
+        if (
+            all(
+                value in _values(made, outputs[argument])
+                for argument, value in values.items()
+                if _is_asked(value)
+            )
+            and all(tags.get(key) == value for key, value in inputs.mapping("tags").items())
+            and all(_passes(made, name, given) for name, given in _filters(inputs).items())
+        ):
+            yield made
+
+
+def _values(made: Made, outputs: list[str]) -> list[object]:
+    return [made.id if one == "id" else _output(made, one) for one in outputs] + (
+        [_output(made, "id")] if "id" in outputs else []
+    )
+
+
+def _tags(made: Made) -> Mapping[str, Any]:
+    return as_map(made.outputs.get("tagsAll")) or as_map(made.outputs.get("tags"))
+
+
+_FILTERS: Final = {
+    "cidr": "cidrBlock",
+    "isDefault": "default",
+    "groupName": "name",
+    "attachment.vpcId": "vpcId",
+}
+"""Filters of EC2 (DescribeVpcs and its like) that are called otherwise than outputs."""
+_OWN_IDS: Final = {
+    t.VPC: "vpcId",
+    t.SUBNET: "subnetId",
+    t.SECURITY_GROUP: "groupId",
+    t.ROUTE_TABLE: "routeTableId",
+    t.VPC_ENDPOINT: "vpcEndpointId",
+    t.INTERNET_GATEWAY: "internetGatewayId",
+}
+
+
+def _passes(made: Made, name: str, wanted: list[str]) -> bool:
+    """Whether a filter lets a resource through; values have ``*`` and ``?`` as EC2 has them."""
+    if name.startswith("tag:"):
+        values: list[object] = [_tags(made).get(name.removeprefix("tag:"))]
+    elif name == "tag-key":
+        values = list(_tags(made))
+    elif name in ("state", "status"):
+        values = ["available"]
+    else:
+        camel = re.sub(r"-([a-z])", lambda found: found[1].upper(), name)
+        output = _FILTERS.get(camel, camel)
+        known = shape(made.token)
+        answered = {*made.outputs, *(known.outputs if known else ()), "default", "defaultForAz"}
+        if output == _OWN_IDS.get(made.token):
+            values = [made.id]
+        elif output in answered:
+            values = [made.outputs.get(output, False if output.startswith("default") else None)]
+        else:
+            raise LookupError(
+                f"the sandbox can't filter {made.token.rsplit(':', 1)[-1]} by {name!r}; it can by "
+                "tag:KEY, tag-key, and what the resource itself answers with, such as vpc-id"
+            )
+    texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+    return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in wanted)
+
+
+def _listed(token: str, *keys: tuple[str, str]) -> Callable[[Inputs, World], dict[str, Any]]:
+    """An answer with the ids of all that have what is asked for; none is an answer, too."""
+
+    def found(inputs: Inputs, world: World) -> dict[str, Any]:
+        matching = list(_matching(token, inputs, world, keys))
+        return {
+            "ids": [made.id for made in matching],
+            "arns": [made.outputs.get("arn") for made in matching],
+            "vpcIds": [made.outputs.get("vpcId") for made in matching],
+        }
+
+    return found
+
+
+def _vpc(inputs: Inputs, world: World) -> dict[str, Any]:
+    asked = (("id", "id"), ("cidrBlock", "cidrBlock"), ("default", "default"),
+             ("dhcpOptionsId", "dhcpOptionsId"))  # fmt: skip
+    found = {"default": False, **_lookup(t.VPC, *asked)(inputs, world), "state": "available"}
+    block = {
+        "associationId": "vpc-cidr-assoc-" + marked(17, str(found["id"])),
+        "cidrBlock": found.get("cidrBlock"),
+        "state": "associated",
+    }
+    return {**found, "cidrBlockAssociations": [block]}
+
+
+def _subnet(inputs: Inputs, world: World) -> dict[str, Any]:
+    asked = ("cidrBlock", "vpcId", "availabilityZone", "availabilityZoneId", "defaultForAz",
+             "ipv6CidrBlock")  # fmt: skip
+    keys = (("id", "id"), *((name, name) for name in asked))
+    found = _lookup(t.SUBNET, *keys)(inputs, world)
+    block = network(found.get("cidrBlock"))
+    # AWS keeps five addresses of each subnet ("Subnet CIDR blocks", Amazon VPC user guide).
+    free = block.num_addresses - 5 if block is not None else 0
+    return {
+        "defaultForAz": False,
+        "availableIpAddressCount": free,
+        **found,
+        "state": "available",
+    }
+
+
+def _security_group(inputs: Inputs, world: World) -> dict[str, Any]:
+    """One that was made, or the one that a VPC begins with."""
+    filters = _filters(inputs)
+    (name,) = filters.get("group-name", [])[:1] or [inputs.string("name")]
+    (vpc_id,) = filters.get("vpc-id", [])[:1] or [inputs.string("vpcId")]
+    for vpc in world.all(t.VPC):
+        id = str(vpc.outputs.get("defaultSecurityGroupId"))
+        if inputs.string("id") == id or (name == "default" and vpc_id == vpc.id):
+            return {
+                "id": id,
+                "name": "default",
+                "vpcId": vpc.id,
+                "arn": f"arn:{partition(inputs)}:ec2:{vpc.region}:{ACCOUNT}:security-group/{id}",
+                "description": "default VPC security group",
+                "tags": {},
+            }
+    keys = (("id", "id"), ("name", "name"), ("vpcId", "vpcId"))
+    return _lookup(t.SECURITY_GROUP, *keys)(inputs, world)
+
+
+def _hosted_zone(inputs: Inputs, world: World) -> dict[str, Any]:
+    """A zone by its id, name (with or without its last dot), VPC and tags."""
+    name = inputs.string("name").rstrip(".")
+    for made in _matching(t.ZONE, inputs, world, (("zoneId", "id"),)):
+        vpcs = [item.get("vpcId") for item in map(as_map, as_list(made.outputs.get("vpcs")))]
+        if (
+            (not name or str(made.outputs.get("name")).rstrip(".") == name)
+            and (inputs.at("privateZone") is not True or vpcs)
+            and inputs.string("vpcId") in ("", *vpcs)
+        ):
+            return {
+                **made.outputs,
+                "id": made.id,
+                "zoneId": made.id,
+                "name": str(made.outputs.get("name")).rstrip("."),
+                "privateZone": bool(vpcs),
+            }
+    asked = name or inputs.string("zoneId") or "what is asked for"
+    raise LookupError(
+        f"the sandbox has no hosted zone {asked!r}; make it in a stack, or add it with `falaj "
+        f"sandbox add {t.ZONE} NAME name={name or 'example.ae'}`"
+    )
 
 
 def _output(made: Made, path: str) -> object:
@@ -460,12 +644,19 @@ def _account_alias(_draft: Inputs, _world: World) -> dict[str, Any]:
 
 
 _LOOKUPS: Final[Answers] = {
-    "aws:ec2/getVpc:getVpc": _lookup(t.VPC, ("id", "id"), ("cidrBlock", "cidrBlock")),
-    "aws:ec2/getSubnet:getSubnet": _lookup(t.SUBNET, ("id", "id"), ("cidrBlock", "cidrBlock")),
-    "aws:ec2/getSecurityGroup:getSecurityGroup": _lookup(
-        t.SECURITY_GROUP, ("id", "id"), ("name", "name")
+    "aws:ec2/getVpc:getVpc": _vpc,
+    "aws:ec2/getVpcs:getVpcs": _listed(t.VPC),
+    "aws:ec2/getSubnet:getSubnet": _subnet,
+    "aws:ec2/getSubnets:getSubnets": _listed(t.SUBNET),
+    "aws:ec2/getSecurityGroup:getSecurityGroup": _security_group,
+    "aws:ec2/getSecurityGroups:getSecurityGroups": _listed(t.SECURITY_GROUP),
+    "aws:ec2/getRouteTable:getRouteTable": _lookup(
+        t.ROUTE_TABLE, ("routeTableId", "id"), ("vpcId", "vpcId")
     ),
-    "aws:ec2/getRouteTable:getRouteTable": _lookup(t.ROUTE_TABLE, ("routeTableId", "id")),
+    "aws:ec2/getRouteTables:getRouteTables": _listed(t.ROUTE_TABLE, ("vpcId", "vpcId")),
+    "aws:ec2/getInternetGateway:getInternetGateway": _lookup(
+        t.INTERNET_GATEWAY, ("internetGatewayId", "id")
+    ),
     "aws:ec2/getVpcEndpoint:getVpcEndpoint": _lookup(
         t.VPC_ENDPOINT, ("id", "id"), ("serviceName", "serviceName")
     ),
@@ -489,7 +680,7 @@ _LOOKUPS: Final[Answers] = {
         t.TARGET_GROUP, ("arn", "arn"), ("name", "name")
     ),
     "aws:cloudwatch/getLogGroup:getLogGroup": _lookup(t.LOG_GROUP, ("name", "name")),
-    "aws:route53/getZone:getZone": _lookup(t.ZONE, ("zoneId", "id"), ("name", "name")),
+    "aws:route53/getZone:getZone": _hosted_zone,
     "aws:secretsmanager/getSecret:getSecret": _lookup(t.SECRET, ("arn", "arn"), ("name", "name")),
     "aws:eks/getCluster:getCluster": _cluster,
     "aws:eks/getClusterAuth:getClusterAuth": _cluster_auth,

@@ -91,7 +91,7 @@ def zone_id(region: str, name: str) -> str | None:
 def zones_selling(region: str, instance_type: str) -> tuple[str, ...] | None:
     """Where a machine type is sold, by zone id; None where the catalogue doesn't know."""
     known = catalogued(region)
-    if known is None:
+    if known is None or known.is_uncertain(instance_type):
         return None
     for machine in known.machines():
         if machine.name == instance_type:

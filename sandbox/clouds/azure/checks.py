@@ -72,7 +72,7 @@ def resource_id(path: str, text: str | None, *types: str) -> Iterator[Problem]:
 
 
 def one_of(path: str, text: str | None, allowed: Iterable[str]) -> Iterator[Problem]:
-    """A problem when there is a text that isn't one of the allowed; letter case counts."""
+    """A problem when there is a text that is not one of the allowed; `spelling` comes before."""
     if text is not None:
         yield from listed(path, text, tuple(allowed))
 

@@ -13,6 +13,7 @@ from falaj.sandbox.clouds.azure import (
     registry,
     relations,
     resources,
+    spelling,
 )
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.resources import shape
@@ -53,7 +54,7 @@ class AzureModel:
     def problems(self, token: str, inputs: Properties, config: Properties) -> list[Problem]:
         """What the service refuses whatever else exists; skips what isn't known yet."""
         kind = registry.kind_of(token)
-        wanted = Inputs(inputs, config, token)
+        wanted = Inputs(spelling.canonical(token, inputs), config, token)
         found = [*_common_problems(kind, wanted), *relations.ill_formed(kind, wanted)]
         for rule in kind.rules:
             found += rule(wanted)
@@ -70,7 +71,7 @@ class AzureModel:
         """What the service refuses given all that exists."""
         kind = registry.kind_of(token)
         own = id or naming.build(kind, inputs, "_")
-        resource = Resource(inputs, config, token, world=world, id=own)
+        resource = Resource(spelling.canonical(token, inputs), config, token, world=world, id=own)
         found = list(relations.common(kind, resource, is_new=id is None))
         found += relations.elsewhere(kind, resource, resources.location(resource))
         for crosscheck in kind.crosschecks:
@@ -103,7 +104,8 @@ class AzureModel:
     ) -> Properties:
         """All that the service answers with."""
         kind = registry.kind_of(token)
-        resource = Resource(inputs, config, token, world=world, id=id)
+        spelt = spelling.canonical(token, inputs)
+        resource = Resource(spelt, config, token, world=world, id=id)
         computed = kind.computed(resource) if kind.computed is not None else {}
         return {**kind.defaults, **resources.common(kind, resource), **computed}
 

@@ -239,7 +239,8 @@ def common(kind: AzureKind, resource: Resource) -> dict[str, Any]:
     expected = given.outputs if given else frozenset[str]()
     always = {
         "name": arm_name(id),
-        "type": kind.arm_type,
+        # Of some types (a page blob, a pool of a scale set) this is an input of their own.
+        "type": found.get("type", kind.arm_type),
         "azureApiVersion": given.api_version if given else "",
     }
     found |= {key: value for key, value in always.items() if given is None or key in expected}

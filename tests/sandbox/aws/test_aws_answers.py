@@ -167,3 +167,86 @@ def test_a_document_that_is_written_as_arguments(world: tuple[Sandbox, Made]) ->
     assert json.loads(found["minifiedJson"])["Statement"][0]["Condition"] == {
         "StringEquals": {"aws:PrincipalAccount": "000000000000"}
     }
+
+
+GET_VPC = "aws:ec2/getVpc:getVpc"
+GET_SUBNETS = "aws:ec2/getSubnets:getSubnets"
+
+
+def test_every_region_has_a_default_network_in_which_things_can_be_made() -> None:
+    sandbox = cloud()
+    vpc = sandbox.invoke(GET_VPC, {"default": True})
+    assert vpc["cidrBlock"] == "172.31.0.0/16"
+    assert vpc["default"] is True
+    by_vpc = [{"name": "vpc-id", "values": [vpc["id"]]}]
+    subnets = sandbox.invoke(GET_SUBNETS, {"filters": by_vpc})["ids"]
+    assert len(subnets) == 3
+    zone = sandbox.invoke(
+        "aws:ec2/getSubnet:getSubnet",
+        {"vpcId": vpc["id"], "availabilityZone": "me-central-1b", "defaultForAz": True},
+    )
+    assert zone["id"] == subnets[1]
+    assert zone["availabilityZoneId"] == "mec1-az2"
+    group = sandbox.invoke(
+        "aws:ec2/getSecurityGroup:getSecurityGroup", {"name": "default", "vpcId": vpc["id"]}
+    )
+    assert group["id"] == vpc["defaultSecurityGroupId"]
+    own, _ = sandbox.create(
+        "aws:ec2/securityGroup:SecurityGroup", "web", {"vpcId": vpc["id"], "description": "web"}
+    )
+    sandbox.create(
+        "aws:lb/loadBalancer:LoadBalancer",
+        "web",
+        {"subnets": subnets, "securityGroups": [own, group["id"]]},
+    )
+    # Nothing that was made, and another region's is another one.
+    assert {made.token for made in sandbox.store.all()} == {
+        "aws:ec2/securityGroup:SecurityGroup",
+        "aws:lb/loadBalancer:LoadBalancer",
+    }
+    abroad = sandbox.invoke(GET_VPC, {"default": True, "region": "eu-west-1"})
+    assert abroad["id"] != vpc["id"]
+
+
+def test_networks_are_found_by_tags_and_filters() -> None:
+    sandbox = cloud()
+    vpc = "aws:ec2/vpc:Vpc"
+    one, _ = sandbox.create(vpc, "one", {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "one"}})
+    sandbox.create(vpc, "two", {"cidrBlock": "10.1.0.0/16", "tags": {"Name": "two"}})
+    assert sandbox.invoke(GET_VPC, {"tags": {"Name": "one"}})["id"] == one
+    for name, value in (
+        ("tag:Name", "o*"), ("cidr", "10.0.*"), ("vpc-id", one), ("cidr-block", "10.0.0.0/16"),
+    ):  # fmt: skip
+        asked = {"filters": [{"name": name, "values": [value]}]}
+        assert sandbox.invoke(GET_VPC, asked)["id"] == one
+        assert sandbox.invoke("aws:ec2/getVpcs:getVpcs", asked)["ids"] == [one]
+    none = {"filters": [{"name": "tag:Name", "values": ["three"]}]}
+    assert sandbox.invoke("aws:ec2/getVpcs:getVpcs", none)["ids"] == []
+    with pytest.raises(SandboxError, match=r"no Vpc with filters .*falaj sandbox add"):
+        sandbox.invoke(GET_VPC, none)
+    with pytest.raises(SandboxError, match=r"can't filter Vpc by 'colour'"):
+        sandbox.invoke(GET_VPC, {"filters": [{"name": "colour", "values": ["red"]}]})
+    assert sandbox.invoke(GET_VPC, {"cidrBlock": "10.0.0.0/16"})["id"] == one
+
+
+def test_a_zone_of_names_is_found_with_and_without_its_last_dot() -> None:
+    sandbox = cloud()
+    token = "aws:route53/getZone:getZone"
+    id, _ = sandbox.create("aws:route53/zone:Zone", "z", {"name": "shop.ae"})
+    for name in ("shop.ae", "shop.ae."):
+        assert sandbox.invoke(token, {"name": name})["zoneId"] == id
+    with pytest.raises(SandboxError, match="falaj sandbox add"):
+        sandbox.invoke(token, {"name": "shop.ae", "privateZone": True})
+
+
+def test_the_default_network_can_be_taken_over_by_a_stack() -> None:
+    sandbox = cloud()
+    vpc, outputs = sandbox.create("aws:ec2/defaultVpc:DefaultVpc", "d", {"tags": {"a": "b"}})
+    assert vpc == sandbox.invoke(GET_VPC, {"default": True})["id"]
+    assert outputs["cidrBlock"] == "172.31.0.0/16"
+    assert outputs["tagsAll"] == {"a": "b"}
+    subnet, outputs = sandbox.create(
+        "aws:ec2/defaultSubnet:DefaultSubnet", "s", {"availabilityZone": "me-central-1a"}
+    )
+    assert outputs["vpcId"] == vpc
+    assert subnet in sandbox.invoke(GET_SUBNETS, {})["ids"]

@@ -307,3 +307,12 @@ def test_only_the_newer_lustre_has_a_metadata_mode() -> None:
         sandbox.create(token_of("lustre"), "older", older)
     del older["metadataConfiguration"]
     sandbox.create(token_of("lustre"), "older", older)
+
+
+@pytest.mark.parametrize("machine", ["t3.micro", "t4g.large", "c7i-flex.large", "r8i-flex.large"])
+def test_what_may_be_sold_for_all_that_is_known_is_taken(machine: str) -> None:
+    sandbox = cloud()
+    image = "ami-0123456789abcdef0"
+    sandbox.create("aws:ec2/instance:Instance", "m", {"ami": image, "instanceType": machine})
+    with pytest.raises(SandboxError, match="doesn't know whether me-central-1 sells"):
+        sandbox.invoke("aws:ec2/getInstanceType:getInstanceType", {"instanceType": machine})

@@ -250,7 +250,7 @@ MISTAKES: dict[str, tuple[tuple[Change, ...], str]] = {
     ),
     "an app that speaks TCP with rules of HTTP": (
         (("app", "configuration.ingress", {"targetPort": 8080, "external": False,
-          "transport": "tcp", "exposedPort": 8443, "allowInsecure": False}),),
+          "transport": "tcp", "exposedPort": 8443, "allowInsecure": True}),),
         "allowInsecure",
     ),
     "an app with an identity for images that it hasn't": (

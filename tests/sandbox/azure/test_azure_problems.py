@@ -98,7 +98,7 @@ WRONG: list[tuple[str, str, Any, str | None, str]] = [
     ("gw", "backendAddressPools[0].name", "other", ".*", "there is no 'pool'"),
     ("balancer", "sku.name", "Basic", None, "Standard"),
     ("balancer", "probes[0].protocol", "Http", ".*requestPath", "is missing"),
-    ("flows", "format", {"version": 3}, r"format\.version", "allowed: 1, 2"),
+    ("flows", "format", {"version": 3}, r"format\.version", "allowed: 0, 1, 2"),
     ("vault", "vaultName", "1vault", None, "3 to 24"),
     ("vault", "vaultName", "va--ult", None, "3 to 24"),
     ("vault", "vaultName", "v" * 25, None, "3 to 24"),

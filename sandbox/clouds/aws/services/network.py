@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
+from falaj.sandbox.clouds.aws.default_networks import default_subnet, default_vpc
 from falaj.sandbox.clouds.aws.documents import ENDPOINT, policy
 from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, hexdigits, letters, marked
@@ -91,6 +92,18 @@ def _subnet(resource: Resource) -> Mapping[str, Any]:
             17, resource.id, "ipv6"
         )
     return found
+
+
+def _default_subnet(inputs: Inputs) -> str:
+    region = region_of(inputs)
+    return default_subnet(region, zone_id(region, inputs.string("availabilityZone")) or "")
+
+
+def _as_given(token: str, resource: Resource) -> Mapping[str, Any]:
+    """What is true of a default VPC or subnet that a stack takes over."""
+    found = resource.world.by_id(token, resource.id)
+    answered = {} if found is None else found.outputs
+    return {key: value for key, value in answered.items() if key != "tagsAll"}
 
 
 def _inside_vpc(resource: Resource) -> Iterator[Problem]:
@@ -338,6 +351,18 @@ KINDS: Final[AwsKinds] = {
             "enableNetworkAddressUsageMetrics": False,
             "assignGeneratedIpv6CidrBlock": False,
         },
+    ),
+    "aws:ec2/defaultVpc:DefaultVpc": AwsKind(
+        id=lambda inputs: default_vpc(region_of(inputs)),
+        is_always_there=True,
+        computed=lambda resource: _as_given(t.VPC, resource),
+    ),
+    "aws:ec2/defaultSubnet:DefaultSubnet": AwsKind(
+        id=_default_subnet,
+        replaces=("availabilityZone",),
+        rules=(zone("availabilityZone", by="name"),),
+        is_always_there=True,
+        computed=lambda resource: _as_given(t.SUBNET, resource),
     ),
     _SECOND_BLOCK: AwsKind(
         id="vpc-cidr-assoc-{hex17}",

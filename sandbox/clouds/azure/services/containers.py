@@ -33,6 +33,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.wire import Unknown
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
 _ENVIRONMENT_TYPE: Final = "Microsoft.App/managedEnvironments"
@@ -112,13 +113,6 @@ def _app_problems(inputs: Inputs) -> Iterator[Problem]:
     high = inputs.number("template.scale.maxReplicas")
     if low is not None and high is not None and low > high:
         yield Problem("template.scale.maxReplicas", f"{high:g} is less than minReplicas {low:g}")
-    if inputs.optional_string("configuration.ingress.transport") == "tcp" and inputs.is_given(
-        "configuration.ingress.allowInsecure"
-    ):
-        # Source: github.com/microsoft/azure-container-apps/issues/375.
-        yield Problem(
-            "configuration.ingress.allowInsecure", "is HTTP's, and the transport is tcp; remove it"
-        )
     yield from _named_parts(inputs)
     weights = [
         inputs.number(f"{path}.weight")
@@ -311,13 +305,14 @@ REGISTRY: Final = "azure-native:containerregistry:Registry"
 REPLICATION: Final = "azure-native:containerregistry:Replication"
 _PATH: Final = "Microsoft.ContainerRegistry/registries/{registryName}"
 # What a Premium registry alone has. Source: container-registry/container-registry-skus.
+_EXPORT: Final = "policies.exportPolicy"
 _PREMIUM: Final = {
     "encryption.keyVaultProperties": "an own key",
     "networkRuleSet": "network rules",
     "policies.retentionPolicy": "a retention policy",
     "policies.trustPolicy": "content trust",
     "policies.quarantinePolicy": "quarantine",
-    "policies.exportPolicy": "an export policy",
+    _EXPORT: "an export policy that says no",
 }
 _SOURCE: Final = re.compile(r"[a-z0-9.-]+(?::\d+)?(?:/[a-z0-9._*/-]+)+")
 _ACTION: Final = re.compile(
@@ -331,7 +326,11 @@ def _problems(inputs: Inputs) -> Iterator[Problem]:
     if sku not in (None, "Premium"):
         for path, what in _PREMIUM.items():
             given = inputs.at(f"{path}.status")
-            if inputs.is_given(path) and given not in ("disabled", "Disabled"):
+            # Every registry lets its images be exported, and the SDK's class says so by itself.
+            harmless = "enabled" if path == _EXPORT else "disabled"
+            if isinstance(given, Unknown):
+                continue
+            if inputs.is_given(path) and str(given).lower() != harmless:
                 yield Problem(path, f"{what} needs the SKU Premium; given is {sku}")
         for path, value in (
             ("publicNetworkAccess", "Disabled"),
@@ -537,7 +536,8 @@ KINDS: Final = (
             when(
                 equals("configuration.ingress.transport", "tcp"),
                 between("configuration.ingress.exposedPort", 1, 65535),
-                # Source: github.com/microsoft/azure-container-apps/issues/375 (2022-10-17).
+                # Source: github.com/microsoft/azure-container-apps/issues/375 (2022-10-17). The
+                # SDK's class says false by itself.
                 refused(
                     "configuration.ingress.allowInsecure",
                     "goes with HTTP only; leave it out with the transport tcp",

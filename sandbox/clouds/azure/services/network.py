@@ -637,7 +637,8 @@ KINDS: Final = (
         replaces=("targetResourceId",),
         rules=(
             between("retentionPolicy.days", 0, 365, "days"),
-            one_of("format.version", (1, 2)),
+            # 0 is what the SDK's class says by itself: the first one.
+            one_of("format.version", (0, 1, 2)),
             one_of(
                 "flowAnalyticsConfiguration.networkWatcherFlowAnalyticsConfiguration.trafficAnalyticsInterval",
                 (10, 60),
