@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -279,7 +280,8 @@ def test_children_that_ignore_the_request_are_killed_with_theirs(host: Host) -> 
     host.process.communicate(timeout=SECONDS)
     assert gone(pid)
     assert gone(child)
-    with pytest.raises(grpc.RpcError):
+    # It ends with the host, or with the program's death a moment before.
+    with suppress(grpc.RpcError):
         list(call)
 
 

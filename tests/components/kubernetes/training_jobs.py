@@ -118,7 +118,12 @@ def findings(manifests: list[Manifest], namespace: str = "acme-training") -> lis
         ),
         name="plain",
     )
-    settings = Settings(allowed_registries=("registry.acme.example",), allowed_sites=("dxb-1",))
+    settings = Settings(
+        allowed_registries=("registry.acme.example",),
+        allowed_sites=("dxb-1",),
+        # The coordinator of a federation, which its sites' stacks name.
+        allowed_hosts=("federation.acme.example",),
+    )
     judged = Judge(all_rules(), settings).evaluate_stack(stack)
     return [f"{each.rule.id}: {each.findings}" for each in judged if each.findings]
 
