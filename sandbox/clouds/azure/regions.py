@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, Final
 
@@ -108,7 +109,20 @@ def sold(path: str, region: str | None, size: str | None) -> Iterator[Problem]:
     try:
         known.machine(size)
     except CatalogueError as error:
-        yield Problem(path, str(error))
+        # The catalogue has all sizes with GPUs, and of others the series that it has at all:
+        # whether a burstable or an older size is sold isn't known.
+        listed = {_series(each.name) for each in known.machines()}
+        refused = any(fnmatchcase(size, pattern) for pattern, _ in known.refused)
+        series = _series(size)
+        # Standard_D8s lacks its version.
+        is_known = series in listed or any(each.startswith(f"{series}_v") for each in listed)
+        if refused or size.startswith("Standard_N") or is_known:
+            yield Problem(path, str(error))
+
+
+def _series(size: str) -> str:
+    """A size without its number of processors: ``Standard_Ds_v6`` of Standard_D8s_v6."""
+    return re.sub(r"^(Standard_[A-Z]+)\d+(?:-\d+)?", r"\1", size)
 
 
 def vcpu(region: str | None, size: str) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure import MODEL
+from falaj.sandbox.clouds.azure import MODEL, regions
 from falaj.wire import UNKNOWN
 
 ABSENT = object()
@@ -319,3 +319,12 @@ def test_machines_of_other_regions_are_not_the_sandboxs_to_refuse(all_samples: A
     inputs = {**all_samples.made["tier"].inputs, "location": "westeurope"}
     inputs["sku"] = {"name": "Standard_NC24ads_A100_v4"}
     assert problems(all_samples, "tier", inputs) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"),
+    [("Standard_B2s", True), ("Standard_DS2_v2", True), ("Standard_D9s_v5", False),
+     ("Standard_NC9_v9", False), ("Standard_D8s_v5", True)],
+)  # fmt: skip
+def test_sizes_of_series_that_the_catalogue_lacks_are_taken(size: str, taken: bool) -> None:
+    assert (list(regions.sold("vmSize", "uaenorth", size)) == []) is taken
