@@ -365,7 +365,7 @@ MISTAKES = [
             "falaj:fileSystem.capacityGib: given 2500; allowed: 1200, 2400 and multiples of 240",
             "  falaj:fileSystem: {capacityGib: 4800, throughputMbsPerTib: 250}"),
     Mistake("cluster", "throughputMbsPerTib: 250", "throughputMbsPerTib: 300", 25,
-            "falaj:fileSystem.throughputMbsPerTib: given 300; allowed: 50, 100, 125, 200, 250, 500",
+            "falaj:fileSystem.throughputMbsPerTib: given 300; allowed: 50, 100, 125, 200, 250",
             "  falaj:fileSystem: {capacityGib: 2400, throughputMbsPerTib: 250}"),
     Mistake("cluster", "environment: production", "environment: prod", 14,
             "falaj:environment: given 'prod'; allowed: development, test, production",
