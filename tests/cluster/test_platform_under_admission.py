@@ -33,7 +33,10 @@ ABSENT = {
     "base", "istiod", "cni", "ztunnel", "external-secrets", "gpu-operator", "keda", "kserve-crd",
     "kserve-resources", "kube-prometheus-stack", "opencost", "velero",
 }  # fmt: skip
-ONLY = {"eks": {"aws-efa-k8s-device-plugin"}, "aks": {"network-operator"}}
+ONLY = {
+    "eks": {"aws-efa-k8s-device-plugin", "aws-load-balancer-controller", "cluster-autoscaler"},
+    "aks": {"network-operator"},
+}
 #: By group: definitions that come with those charts, and can be had without them.
 DEFINITIONS = (
     "external-secrets", "prometheus-operator", "istio", "keda", "gateway-api", "envoy-gateway",
