@@ -15,7 +15,15 @@ from falaj.components.aws._cluster_addons import (
     PodRole,
     Surroundings,
 )
-from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, stateful, token
+from falaj.components.aws._component import (
+    ROLE_LIMIT,
+    account_of,
+    after,
+    child,
+    named,
+    stateful,
+    token,
+)
 from falaj.components.aws._iam import Statement, document, iam_arn, pod_trust
 from falaj.components.catalogue.clusters import (
     EKS_ADDONS,
@@ -77,18 +85,18 @@ class ClusterRoles:
             [key_id],
         )
         granted.append(self._allow("control-plane", role, secrets, hooks=hooks))
-        return _after(role, granted)
+        return after(role.arn, granted)
 
     def nodes(self) -> pulumi.Output[str]:
         """ARN of the nodes' role: join the cluster, pull images; nothing else."""
         # EC2 names no account when it takes a role, so that there is nothing to compare.
         role = self._role("node", self._by_service("ec2.amazonaws.com", confused=False))
-        return _after(role, self._attach("node", role, NODE_POLICIES))
+        return after(role.arn, self._attach("node", role, NODE_POLICIES))
 
     def network_plugin(self) -> pulumi.Output[str]:
         """ARN of the role of the network plugin, which gives addresses to pods."""
         role = self._role("vpc-cni", self._by_pods())
-        return _after(role, self._attach("vpc-cni", role, [NETWORK_POLICY]))
+        return after(role.arn, self._attach("vpc-cni", role, [NETWORK_POLICY]))
 
     def disk_driver(self, key_id: pulumi.Input[str]) -> pulumi.Output[str]:
         """ARN of the role of the disks' driver, which may use the key of disks for volumes."""
@@ -113,7 +121,7 @@ class ClusterRoles:
             conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
         )
         granted.append(self._allow("ebs-csi", role, volumes, grants))
-        return _after(role, granted)
+        return after(role.arn, granted)
 
     def pods(
         self, of: PodRole, cluster: pulumi.Input[str], args: ClusterArgs
@@ -136,7 +144,7 @@ class ClusterRoles:
         if (statements := of.statements) is not None:
             may = known.apply(lambda found: document(*statements(found)))
             granted.append(self._policy(of.duty, role, may))
-        return _after(role, granted)
+        return after(role.arn, granted)
 
     def _by_service(self, service: str, *, confused: bool) -> pulumi.Output[str]:
         """Trust in a service; ``confused`` where it says for which account it asks."""
@@ -215,13 +223,6 @@ class ClusterRoles:
         )
 
 
-def _after(role: aws.iam.Role, granted: Sequence[pulumi.CustomResource]) -> pulumi.Output[str]:
-    """The role's ARN, once it may do what it is for."""
-    return pulumi.Output.all(role.arn, *[each.id for each in granted]).apply(
-        lambda known: str(known[0])
-    )
-
-
 #: What has to wait for the first nodes: until there are some, EKS calls these degraded.
 _NEEDS_NODES = ("coredns", EKS_SNAPSHOT_ADDON, *EKS_STORAGE_ADDONS.values())
 #: What takes settings or a role of its own.
@@ -278,7 +279,7 @@ def install_addons(
     that need nodes come up with them.
     """
 
-    def addon(name: str, after: Sequence[pulumi.Resource] = (), **settings: Any) -> None:
+    def addon(name: str, upon: Sequence[pulumi.Resource] = (), **settings: Any) -> None:
         patience = _PATIENCE if name in _NEEDS_NODES else None
         aws.eks.Addon(
             f"{spec.name}-{name}",
@@ -287,7 +288,7 @@ def install_addons(
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             tags=spec.placed.tags(spec.name),
-            opts=child(parent, custom_timeouts=patience, depends_on=list(after) or None),
+            opts=child(parent, custom_timeouts=patience, depends_on=list(upon) or None),
             **settings,
         )
 
@@ -328,14 +329,14 @@ def install_addons(
     )
     for each in CONTROLLERS:
         associated(each)
-    for driver, of, after in (
+    for driver, of, upon in (
         ("fsx.csi.aws.com", LUSTRE, ()),
         # A pod gets its role when it is made: the nodes' pods come after what gives them theirs.
         ("efs.csi.aws.com", HOMES, [associated(HOMES_ON_NODES)]),
     ):
         addon(
             EKS_STORAGE_ADDONS[driver],
-            after,
+            upon,
             pod_identity_associations=identity(
                 of.service_account, roles.pods(of, cluster.name, args)
             ),

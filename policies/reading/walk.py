@@ -104,7 +104,7 @@ class Leaf:
     @property
     def name(self) -> str:
         """What it is called: the nearest key, or the name beside it in a list of settings."""
-        if len(self.keys) > 1 and _plain(self.key) in _VALUES:
+        if len(self.keys) > 1 and plain_key(self.key) in _VALUES:
             return self.keys[-2]
         return self.key
 
@@ -128,7 +128,8 @@ def walk(resource: Resource) -> tuple[Leaf, ...]:
 
 
 @lru_cache(maxsize=8192)
-def _plain(key: str) -> str:
+def plain_key(key: str) -> str:
+    """A key in small letters without ``-`` and ``_``."""
     return key.replace("-", "").replace("_", "").lower()
 
 
@@ -142,7 +143,7 @@ def _walk(
         named = next((text(value[key]) for key in _NAMES if text(value.get(key))), "")
         for key, each in value.items():
             name = str(key)
-            plain = _plain(name)
+            plain = plain_key(name)
             if name in refused or (not own and _says_nothing(name, each)):
                 continue
             if plain in _VALUES and _CHOOSES.search(named) and not own:
@@ -174,14 +175,14 @@ def _says_nothing(name: str, value: Any) -> bool:
 
 @lru_cache(maxsize=8192)
 def _is_mark(name: str) -> bool:
-    plain = _plain(name)
+    plain = plain_key(name)
     marks = plain in _MARKS or plain.endswith(_MARKING) or _KEEPS_OUT.search(name)
     return bool(marks and _OF_SCHEMA.fullmatch(name))
 
 
 @lru_cache(maxsize=8192)
 def _describes(name: str) -> bool:
-    return _plain(name) in _DESCRIBES and _OF_SCHEMA.fullmatch(name) is not None
+    return plain_key(name) in _DESCRIBES and _OF_SCHEMA.fullmatch(name) is not None
 
 
 #: What stands beside the effect of a statement, and beside the operator of an expression.
@@ -196,7 +197,7 @@ _REFUSING: Final = frozenset(("deny", "drop", "reject", "block"))
 
 def _refused(value: Mapping[Any, Any]) -> frozenset[str]:
     """Keys of a mapping under which it says what isn't to be, or only for whom it is."""
-    names = {_plain(str(key)): str(key) for key in value}
+    names = {plain_key(str(key)): str(key) for key in value}
     if "effect" in names and not _OF_STATEMENT.isdisjoint(names):
         if text(value.get(names["effect"])).lower() == "deny":
             return frozenset(map(str, value))

@@ -141,6 +141,13 @@ def as_list(value: object) -> Sequence[Any]:
     return ()
 
 
+def as_texts(value: object) -> list[str]:
+    """The value when it is a text, or the texts of a list."""
+    if isinstance(value, str):
+        return [value]
+    return [item for item in as_list(value) if isinstance(item, str)]
+
+
 def as_map(value: object) -> Mapping[str, Any]:
     """The value when it is a map, else nothing."""
     if isinstance(value, Mapping):

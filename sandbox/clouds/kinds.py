@@ -209,6 +209,20 @@ def equals(path: str, *values: object) -> Condition:
     return lambda inputs: inputs.get(path) in values
 
 
+def minor_version(path: str, oldest: int, newest: int, who: str) -> Rule:
+    """A version of Kubernetes, with or without its patch, is one that a service offers now."""
+
+    def rule(inputs: Inputs) -> Iterator[Problem]:
+        found = re.match(r"1\.(\d{1,2})(?:\.|$)", inputs.string(path))
+        if found and not oldest <= int(found[1]) <= newest:
+            yield Problem(
+                path,
+                f"1.{found[1]} isn't offered by {who}; allowed: 1.{oldest} to 1.{newest}",
+            )
+
+    return rule
+
+
 def at_most(low: str, high: str) -> Rule:
     """One number must not exceed the other."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, TypedDict
 
 from falaj.components.catalogue.clusters import LOAD_BALANCER_CONTROLLER
-from falaj.components.kubernetes._pods import USER
+from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
 from falaj.components.kubernetes.addons.addon import (
     ISSUER,
     PRIORITY_CLASS,
@@ -22,10 +22,10 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
 
 _NAMESPACE: Final = LOAD_BALANCER_CONTROLLER.namespace
 _RELEASE: Final = "aws-load-balancer-controller"
-_WEBHOOKS: Final = 9443
 _METRICS: Final = 8080
 
 
@@ -83,24 +83,13 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 },
             },
             "clusterSecretsPermissions": {"allowAllSecrets": False},
-            "webhookBindPort": _WEBHOOKS,
+            "webhookBindPort": CONTROLLER_WEBHOOKS,
             "metricsBindAddr": f":{_METRICS}",
             "nodeSelector": spec.node_selector,
             "priorityClassName": PRIORITY_CLASS,
             "resources": resources("50m", "256Mi"),
-            "podSecurityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "fsGroup": USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "securityContext": {
-                "runAsNonRoot": True,
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            },
+            "podSecurityContext": unprivileged_pod(fsGroup=USER),
+            "securityContext": {"runAsNonRoot": True, **unprivileged()},
         }
     }
 
@@ -114,7 +103,7 @@ AWS_LOAD_BALANCER_CONTROLLER: Final = Addon(
     images=lambda spec: ("aws-load-balancer-controller",),
     values=_values,
     traffic=lambda spec: {
-        _NAMESPACE: Traffic(webhooks=(_WEBHOOKS,), scrapes=(_METRICS,), endpoints=True)
+        _NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS,), scrapes=(_METRICS,), endpoints=True)
     },
     scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/instance": _RELEASE}, _METRICS),),
     # Its webhooks' certificate.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, TypedDict
 
 from falaj.components.catalogue.clusters import CLUSTER_AUTOSCALER
-from falaj.components.kubernetes._pods import USER
+from falaj.components.kubernetes._pods import unprivileged, unprivileged_pod
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
     Addon,
@@ -62,17 +62,8 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "nodeSelector": spec.node_selector,
             "priorityClassName": PRIORITY_CLASS,
             "resources": resources("100m", "600Mi"),
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containerSecurityContext": {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            },
+            "securityContext": unprivileged_pod(),
+            "containerSecurityContext": unprivileged(),
         }
     }
 

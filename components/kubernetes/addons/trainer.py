@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._pods import unprivileged
 from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
@@ -75,11 +76,7 @@ def _runtime(spec: PlatformSpec) -> Manifest:
     container: dict[str, Any] = {
         "name": "node",
         "image": spec.images["falaj-training"],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": unprivileged(),
         "resources": {"requests": {"cpu": "4", **sizes}, "limits": sizes},
         "volumeMounts": [
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own

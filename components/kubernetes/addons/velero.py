@@ -11,7 +11,7 @@ from typing import Any, Final, NotRequired, TypedDict
 from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
-from falaj.components.kubernetes._pods import USER
+from falaj.components.kubernetes._pods import USER, unprivileged
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons import restore_rehearsal
 from falaj.components.kubernetes.addons.addon import (
@@ -157,11 +157,6 @@ def _plugin(spec: PlatformSpec) -> str:
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:
     options = spec.options("velero")
-    unprivileged = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
     account: Values = {"create": True, "name": "velero"}
     secret, key = options.get("credentials_secret"), options.get("key_secret")
     keys: Values = {
@@ -176,7 +171,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
         "name": _plugin(spec),
         "image": spec.images[_plugin(spec)],
         "imagePullPolicy": "IfNotPresent",
-        "securityContext": unprivileged,
+        "securityContext": unprivileged(),
         "resources": resources("10m", "128Mi"),
         "volumeMounts": [{"name": "plugins", "mountPath": "/target"}],
     }
@@ -194,7 +189,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "fsGroup": USER,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "containerSecurityContext": unprivileged,
+            "containerSecurityContext": unprivileged(),
             **(keys if key else {}),
             # Hooks, which aren't run; their image is of a vendor that pins no versions any more.
             "upgradeCRDs": False,

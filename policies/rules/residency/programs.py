@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final
 
 from falaj.components.catalogue.region_names import place_named
@@ -29,7 +28,7 @@ from falaj.policies.reading.place import format_places, is_allowed
 from falaj.policies.reading.services import may_reach, outside
 from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, is_link, without_scheme
 from falaj.policies.reading.types import aws, aws_type, azure
-from falaj.policies.reading.walk import Leaf, is_document, walk
+from falaj.policies.reading.walk import Leaf, is_document, plain_key, walk
 from falaj.policies.rules.residency.destinations import unseen
 from falaj.policies.rules.residency.everywhere import CONTROLS, SAYS_NOTHING
 
@@ -80,17 +79,12 @@ def _is_told(leaf: Leaf, resource: Resource) -> bool:
         return leaf.key.lower() in _CALLED or leaf.keys[:1] == ("parameters",)
     if leaf.keys[:1] == (_OF_TYPES.get(resource.kind),):
         return True
-    return not _PROGRAM.isdisjoint(map(_plain, leaf.keys)) or _hides(leaf)
+    return not _PROGRAM.isdisjoint(map(plain_key, leaf.keys)) or _hides(leaf)
 
 
 def _hides(leaf: Leaf) -> bool:
     """Whether all settings of a program, or of several, can't be seen."""
-    return is_unknown(leaf.value) and _plain(leaf.key) in _PROGRAM | _HOLDERS
-
-
-@lru_cache(maxsize=8192)
-def _plain(key: str) -> str:
-    return key.replace("-", "").replace("_", "").lower()
+    return is_unknown(leaf.value) and plain_key(leaf.key) in _PROGRAM | _HOLDERS
 
 
 def _hosts(name: str, value: str) -> Iterator[str]:
@@ -150,7 +144,7 @@ def _commands(resource: Resource) -> Iterator[tuple[str, str]]:
     """Commands that are given in pieces, as one line each: ``[ssh, ops@host]``."""
     pieces: dict[tuple[str, ...], list[Leaf]] = {}
     for leaf in walk(resource):
-        if isinstance(leaf.value, str) and _plain(leaf.key) in _IN_PIECES:
+        if isinstance(leaf.value, str) and plain_key(leaf.key) in _IN_PIECES:
             pieces.setdefault(leaf.keys, []).append(leaf)
     for found in pieces.values():
         if len(found) > 1:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from falaj.sandbox.clouds.aws.iam_names import misspelt
-from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
+from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map, as_texts
 from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
 
@@ -135,7 +135,7 @@ def _statement(where: str, item: Mapping[str, Any], kind: str, sids: bool) -> It
         yield f"{where}.Sid {sid!r} isn't allowed; allowed: letters A-Z, a-z and digits"
     yield from _one_of_two(where, item, "Action", "NotAction", required=True)
     for key in ("Action", "NotAction"):
-        for action in _texts(item.get(key)):
+        for action in as_texts(item.get(key)):
             if _ACTION.fullmatch(action) is None:
                 yield f"{where}.{key} {action!r} is no action; give one such as s3:GetObject"
             elif kind == TRUST and action != "*" and not action.lower().startswith("sts:"):
@@ -157,7 +157,7 @@ def _statement(where: str, item: Mapping[str, Any], kind: str, sids: bool) -> It
 
 def _resources(where: str, item: Mapping[str, Any]) -> Iterator[str]:
     for key in ("Resource", "NotResource"):
-        for resource in _texts(item.get(key)):
+        for resource in as_texts(item.get(key)):
             if _RESOURCE.fullmatch(resource) is None:
                 yield f"{where}.{key} {resource!r} is neither an ARN nor '*'"
 
@@ -209,7 +209,7 @@ def _one_of_two(
             yield f"{where} has neither {one} nor {other}; give one of them"
         return
     key = one if one in item else other
-    if key not in {"Principal", "NotPrincipal"} and not _texts(item[key]):
+    if key not in {"Principal", "NotPrincipal"} and not as_texts(item[key]):
         yield f"{where}.{key} is {item[key]!r}; give a text or a list of texts"
 
 
@@ -218,13 +218,6 @@ def _unknown_keys(where: str, item: Mapping[str, Any], allowed: set[str]) -> Ite
         if key not in allowed:
             listed = ", ".join(sorted(allowed))
             yield f"{where}{key} isn't an element of a policy; allowed: {listed}"
-
-
-def _texts(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    items = as_list(value)
-    return [item for item in items if isinstance(item, str)]
 
 
 def _parsed(text: str) -> tuple[object, str]:

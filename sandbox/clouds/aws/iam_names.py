@@ -8,16 +8,16 @@ that is known here is let through.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-_FILE: Final = Path(__file__).parent / "data" / "iam.json"
+from falaj.sandbox.clouds.aws.kinds import load_table
+from falaj.sandbox.clouds.inputs import as_texts
+
 _NEAR: Final = 0.8
 """How much a name must resemble one that is known to count as a misspelling of it."""
 _NEAR_SERVICE: Final = 0.66
@@ -42,9 +42,8 @@ _S3_CALLS: Final[Mapping[str, str]] = {
 }
 
 
-@cache
 def _data() -> Mapping[str, Any]:
-    return json.loads(_FILE.read_text("utf-8"))
+    return load_table("iam")
 
 
 @cache
@@ -64,10 +63,11 @@ def unknown_action(action: str) -> str:
         near = get_close_matches(service.lower(), _data()["actions"], n=1, cutoff=_NEAR_SERVICE)
         return f"is of no service of AWS; did you mean {near[0]!r}?" if near else ""
     lower = name.lower()
+    is_pattern = "*" in lower or "?" in lower
     # A bracket is a pattern to this function and not to IAM; in an action's name it can't be.
-    if any(fnmatchcase(each, lower) for each in known):
+    if lower in known or (is_pattern and any(fnmatchcase(each, lower) for each in known)):
         return ""
-    if "*" in lower or "?" in lower:
+    if is_pattern:
         return f"matches no action of {service}"
     if service.lower() == "s3" and lower in _S3_CALLS:
         return f"is a call and no action; the action that allows it is s3:{_S3_CALLS[lower]}"
@@ -108,21 +108,14 @@ def unknown_service(name: str) -> str:
 def misspelt(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What the statement names that there isn't: the element, and why."""
     for key in ("Action", "NotAction"):
-        for action in texts(statement.get(key)):
+        for action in as_texts(statement.get(key)):
             reason = unknown_action(action)
             if reason:
                 yield key, f"{action!r} {reason}"
     for key in ("Principal", "NotPrincipal"):
         principal = statement.get(key)
         if isinstance(principal, Mapping):
-            for service in texts(principal.get("Service")):
+            for service in as_texts(principal.get("Service")):
                 reason = unknown_service(service)
                 if reason:
                     yield f"{key}.Service", f"{service!r} {reason}"
-
-
-def texts(value: object) -> list[str]:
-    """The texts of an element that takes one, or a list."""
-    if isinstance(value, str):
-        return [value]
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.kinds import ResourceKind
@@ -39,6 +42,16 @@ class AwsKind(ResourceKind):
 
 
 AwsKinds: TypeAlias = Mapping[str, AwsKind]
+
+
+@cache
+def load_table(name: str) -> dict[str, Any]:
+    """The table of that name, such as ``quotas``, which is shipped beside the code."""
+    found: dict[str, Any] = json.loads((_DATA / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+_DATA: Final = Path(__file__).parent / "data"
 
 
 # Tokens of the types that several services refer to.

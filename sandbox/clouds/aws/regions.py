@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from falaj.components.catalogue import CatalogueError, place
@@ -36,7 +34,7 @@ _WORDS: Final = {
 @cache
 def partitions() -> dict[str, tuple[str, ...]]:
     """The regions of each partition."""
-    raw = json.loads((Path(__file__).parent / "data" / "regions.json").read_text("utf-8"))
+    raw = t.load_table("regions")
     return {name: tuple(regions) for name, regions in raw.items() if name != "source"}
 
 

@@ -1,21 +1,21 @@
-"""How resources depend on each other: references, names, quotas, blocked deletions."""
+"""How resources depend on each other: references, roles, names, quotas, blocked deletions."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
+from falaj.sandbox.clouds.aws.documents import statements
 from falaj.sandbox.clouds.aws.kinds import AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, MARK
 from falaj.sandbox.clouds.aws.regions import region_of
-from falaj.sandbox.clouds.inputs import Inputs
-from falaj.sandbox.clouds.kinds import Reference
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map, as_texts
+from falaj.sandbox.clouds.kinds import Crosscheck, Reference
 from falaj.sandbox.clouds.model import Made, Problem, World
 
 _OWN_ID: Final = re.compile(rf"(?:[a-z]+-)?{MARK}[0-9a-f]{{4,13}}(?:-[0-9a-f-]+)?")
@@ -248,9 +248,54 @@ def cluster(path: str = "clusterName", *, holds: bool = False) -> Reference:
     return Reference(path, (t.CLUSTER,), by=("name",), holds=holds)
 
 
+def trusts(
+    path: str, service: str, what: str, actions: Sequence[str] = ("sts:AssumeRole",)
+) -> Crosscheck:
+    """The role's trust policy allows the service to assume it, and what else it has to do."""
+
+    def check(resource: Resource) -> Iterator[Problem]:
+        arn = resource.string(path)
+        for made in resource.world.find(t.ROLE, arn=arn) if arn else ():
+            allowed = _allowed(made.outputs.get("assumeRolePolicy"), service)
+            lacking = [
+                action
+                for action in actions
+                if not any(fnmatchcase(action.lower(), each) for each in allowed)
+            ]
+            if lacking:
+                yield Problem(
+                    path,
+                    f"the role {made.id} can't be the {what}: its trust policy doesn't allow "
+                    f"{service} {' and '.join(lacking)}; add a statement that does",
+                )
+
+    return check
+
+
+def _allowed(document: object, service: str) -> set[str]:
+    """The actions, in lower case and perhaps with wildcards, that a service may do."""
+    found: set[str] = set()
+    for statement in statements(document):
+        if statement.get("Effect") == "Allow" and service in as_texts(
+            as_map(statement.get("Principal")).get("Service")
+        ):
+            found |= {action.lower() for action in as_texts(statement.get("Action"))}
+    return found
+
+
+def resolves(path: str, vpc_id: str, world: World) -> Iterator[Problem]:
+    """A VPC has both of its DNS settings, which private names in it need.
+
+    docs.aws.amazon.com/vpc/latest/userguide/vpc-dns.html
+    """
+    made = world.by_id(t.VPC, vpc_id)
+    for setting in ("enableDnsSupport", "enableDnsHostnames") if made else ():
+        if made is not None and made.outputs.get(setting) is not True:
+            yield Problem(path, f"needs {setting} on the VPC {made.id}; set it to true there")
+
+
 # Quotas: how many of a type a region, or something in it, takes by default, as AWS documents.
 
-_FILE: Final = Path(__file__).parent / "data" / "quotas.json"
 _ASK: Final = "or ask AWS for more and raise the figure in the sandbox's quotas.json"
 
 
@@ -273,7 +318,7 @@ class Quota:
 @cache
 def quotas() -> tuple[Quota, ...]:
     """The table of `data/quotas.json`."""
-    rows = json.loads(_FILE.read_text("utf-8"))["quotas"]
+    rows = t.load_table("quotas")["quotas"]
     return tuple(
         Quota(
             row["name"],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from falaj.sandbox import schema
+from falaj.sandbox.clouds.aws.kinds import load_table
 from falaj.sandbox.clouds.kinds import Rule, one_of
 from falaj.sandbox.schema import Tables
 
@@ -66,13 +65,9 @@ def _tables() -> Tables:
     return Tables("aws")
 
 
-_FILE: Final = Path(__file__).parent / "data" / "enumerations.json"
-
-
-@cache
 def enumerations() -> dict[str, dict[str, list[str | int]]]:
     """For each type, the values of each path."""
-    return json.loads(_FILE.read_text("utf-8"))["types"]
+    return load_table("enumerations")["types"]
 
 
 @cache

@@ -71,6 +71,17 @@ def resource_id(path: str, text: str | None, *types: str) -> Iterator[Problem]:
         yield Problem(path, f"this is the id of {found.type or 'a scope'}; give one of {allowed}")
 
 
+_MINUTES: Final = re.compile(r"PT(\d+)M|PT(\d+)H(?:(\d+)M)?")
+
+
+def minutes(duration: str) -> int | None:
+    """The minutes of a duration such as ``PT5M`` or ``PT1H30M``; None for any other text."""
+    matched = _MINUTES.fullmatch(duration)
+    if matched is None:
+        return None
+    return int(matched[1]) if matched[1] else int(matched[2]) * 60 + int(matched[3] or 0)
+
+
 def one_of(path: str, text: str | None, allowed: Iterable[str]) -> Iterator[Problem]:
     """A problem when there is a text that is not one of the allowed; `spelling` comes before."""
     if text is not None:

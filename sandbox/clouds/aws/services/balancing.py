@@ -274,10 +274,7 @@ def _apex(resource: Resource) -> Iterator[Problem]:
 def _names_in_vpc(resource: Resource) -> Iterator[Problem]:
     """A private zone needs both of the VPC's DNS settings (Route 53 developer guide)."""
     for path, vpc_id in resource.each("vpcs[].vpcId"):
-        vpc = resource.world.by_id(t.VPC, str(vpc_id))
-        for setting in ("enableDnsSupport", "enableDnsHostnames") if vpc else ():
-            if vpc is not None and vpc.outputs.get(setting) is not True:
-                yield Problem(path, f"needs {setting} on the VPC {vpc.id}; set it to true there")
+        yield from relations.resolves(path, str(vpc_id), resource.world)
 
 
 def _scaled(resource: Resource) -> Iterator[Problem]:

@@ -1,21 +1,15 @@
-"""EKS: clusters, add-ons, access, node groups and Fargate profiles; whom roles trust."""
+"""EKS: clusters, add-ons, access, node groups and Fargate profiles."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
-from falaj.sandbox.clouds.aws.documents import json_text, statements
-from falaj.sandbox.clouds.aws.iam_names import texts
+from falaj.sandbox.clouds.aws.documents import json_text
 from falaj.sandbox.clouds.aws.key_policies import Caller, Need, deployer, usable
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.machine_types import instruction_set, of_image
@@ -32,53 +26,17 @@ from falaj.sandbox.clouds.aws.regions import (
 from falaj.sandbox.clouds.aws.services.compute import disks_of_groups, launch_templates
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
 from falaj.sandbox.clouds.kinds import (
-    Crosscheck,
     Reference,
     at_most,
     between,
     listed,
     matches,
+    minor_version,
     not_together,
     sized,
 )
 from falaj.sandbox.clouds.kinds import texts as texts_at
 from falaj.sandbox.clouds.model import Problem
-
-
-def trusts(
-    path: str, service: str, what: str, actions: Sequence[str] = ("sts:AssumeRole",)
-) -> Crosscheck:
-    """The role's trust policy allows the service to assume it, and what else it has to do."""
-
-    def check(resource: Resource) -> Iterator[Problem]:
-        arn = resource.string(path)
-        for role in resource.world.find(t.ROLE, arn=arn) if arn else ():
-            allowed = _allowed(role.outputs.get("assumeRolePolicy"), service)
-            lacking = [
-                action
-                for action in actions
-                if not any(fnmatchcase(action.lower(), each) for each in allowed)
-            ]
-            if lacking:
-                yield Problem(
-                    path,
-                    f"the role {role.id} can't be the {what}: its trust policy doesn't allow "
-                    f"{service} {' and '.join(lacking)}; add a statement that does",
-                )
-
-    return check
-
-
-def _allowed(document: object, service: str) -> set[str]:
-    """The actions, in lower case and perhaps with wildcards, that a service may do."""
-    found: set[str] = set()
-    for statement in statements(document):
-        if statement.get("Effect") == "Allow" and service in texts(
-            as_map(statement.get("Principal")).get("Service")
-        ):
-            found |= {action.lower() for action in texts(statement.get("Action"))}
-    return found
-
 
 VERSION: Final = "1.34"
 """What a cluster gets that asks for none; the sandbox's figure, as AWS moves it several times a
@@ -90,15 +48,6 @@ year."""
 #: and one comes about every four months; the newest is left open by two).
 _OLDEST_MINOR: Final = 30
 _NEWEST_MINOR: Final = 38
-
-
-def _offered_version(inputs: Inputs) -> Iterator[Problem]:
-    found = re.fullmatch(r"1\.(\d\d)", inputs.string("version"))
-    if found and not _OLDEST_MINOR <= int(found[1]) <= _NEWEST_MINOR:
-        yield Problem(
-            "version",
-            f"{found[0]} isn't offered by EKS; allowed: 1.{_OLDEST_MINOR} to 1.{_NEWEST_MINOR}",
-        )
 
 
 #: docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html (botocore 1.44.5 names
@@ -255,20 +204,11 @@ def _addon(resource: Resource) -> Mapping[str, Any]:
     }
 
 
-_ADDONS: Final = Path(__file__).parent.parent / "data" / "eks_addons.json"
-
-
-@cache
-def _addons() -> tuple[str, ...]:
-    """Names of the table of `data/eks_addons.json`."""
-    return tuple(json.loads(_ADDONS.read_text("utf-8"))["addOns"])
-
-
 def _known_addon(inputs: Inputs) -> Iterator[Problem]:
     """EKS has the add-on; a seller's own, whose name has an underscore, isn't known here."""
     name = inputs.string("addonName")
     if name and "_" not in name:
-        yield from listed("addonName", name, _addons())
+        yield from listed("addonName", name, t.load_table("eks_addons")["addOns"])
 
 
 def addon_version(name: str) -> str:
@@ -442,7 +382,7 @@ KINDS: Final[AwsKinds] = {
             matches("name", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}",
                     "up to 100 letters, digits, '-' and '_', beginning with a letter or digit"),
             matches("version", r"1\.\d\d", "a version such as 1.34"),
-            _offered_version,
+            minor_version("version", _OLDEST_MINOR, _NEWEST_MINOR, "EKS"),
             cidr("vpcConfig.publicAccessCidrs[]"),
             cidr(_SERVICES, largest=12, smallest=24),
             _private_services,
@@ -455,7 +395,8 @@ KINDS: Final[AwsKinds] = {
             Reference("encryptionConfig.provider.keyArn", (t.KEY,), by=("arn",), holds=False),
         ),
         crosschecks=(
-            _two_zones, _services_apart, trusts("roleArn", "eks.amazonaws.com", "cluster's role"),
+            _two_zones, _services_apart,
+            relations.trusts("roleArn", "eks.amazonaws.com", "cluster's role"),
             usable(
                 "encryptionConfig.provider.keyArn",
                 _maker,
@@ -528,7 +469,7 @@ KINDS: Final[AwsKinds] = {
         references=(relations.cluster(), relations.role()),
         crosschecks=(
             # docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
-            trusts("roleArn", "pods.eks.amazonaws.com", "pods' role",
+            relations.trusts("roleArn", "pods.eks.amazonaws.com", "pods' role",
                    ("sts:AssumeRole", "sts:TagSession")),
         ),
         unique=("clusterName", "namespace", "serviceAccount"),
@@ -583,7 +524,7 @@ KINDS: Final[AwsKinds] = {
         crosschecks=(
             disks_of_groups("launchTemplate"),
             _template_conflicts, _same_instruction_set, _placed_in_one_zone, _sold_in_zones,
-            trusts("nodeRoleArn", "ec2.amazonaws.com", "nodes' role"),
+            relations.trusts("nodeRoleArn", "ec2.amazonaws.com", "nodes' role"),
         ),
         unique=("clusterName", "nodeGroupName"),
         computed=_node_group,
@@ -600,7 +541,9 @@ KINDS: Final[AwsKinds] = {
             relations.subnet(),
         ),
         crosschecks=(
-            trusts("podExecutionRoleArn", "eks-fargate-pods.amazonaws.com", "pods' role"),
+            relations.trusts(
+                "podExecutionRoleArn", "eks-fargate-pods.amazonaws.com", "pods' role"
+            ),
         ),
     ),
 }  # fmt: skip

@@ -12,7 +12,6 @@ from falaj.sandbox.clouds.aws.documents import RESOURCE, json_text, policy, stat
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of
 from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
-from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import Reference, Rule, between, matches, not_together, sized
 from falaj.sandbox.clouds.model import Problem
@@ -282,8 +281,10 @@ KINDS: Final[AwsKinds] = {
                       holds=False),
         ),
         crosschecks=(
-            trusts("executionRoleArn", "ecs-tasks.amazonaws.com", "tasks' execution role"),
-            trusts("taskRoleArn", "ecs-tasks.amazonaws.com", "tasks' role"),
+            relations.trusts(
+                "executionRoleArn", "ecs-tasks.amazonaws.com", "tasks' execution role"
+            ),
+            relations.trusts("taskRoleArn", "ecs-tasks.amazonaws.com", "tasks' role"),
         ),
         computed=_task,
     ),

@@ -13,7 +13,6 @@ from falaj.sandbox.clouds.aws.iam_names import unknown_policy
 from falaj.sandbox.clouds.aws.key_policies import KEY_POLICY, not_locked_out
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, partition, uuid
-from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import (
     Reference,
@@ -492,7 +491,7 @@ KINDS: Final[AwsKinds] = {
         references=(
             Reference("planId", (t.BACKUP_PLAN,)), relations.role("iamRoleArn"),
         ),
-        crosschecks=(trusts("iamRoleArn", "backup.amazonaws.com", "backup's role"),),
+        crosschecks=(relations.trusts("iamRoleArn", "backup.amazonaws.com", "backup's role"),),
     ),
     "aws:costexplorer/anomalyMonitor:AnomalyMonitor": AwsKind(
         id=lambda inputs: f"arn:aws:ce::{ACCOUNT}:anomalymonitor/{uuid(inputs.string('name'))}",

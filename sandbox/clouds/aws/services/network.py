@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from falaj.sandbox.clouds.aws import kinds as t
@@ -26,7 +23,6 @@ from falaj.sandbox.clouds.aws.regions import (
     zone_ids,
     zone_name,
 )
-from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list
 from falaj.sandbox.clouds.kinds import (
     Reference,
@@ -178,7 +174,6 @@ def _endpoint_of_route(resource: Resource) -> Iterator[Problem]:
 
 
 _TABLE_ASSOCIATION: Final = "aws:ec2/routeTableAssociation:RouteTableAssociation"
-_ABSENT: Final = Path(__file__).parents[1] / "data" / "absent_services.json"
 _SECOND_BLOCK: Final = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
 
@@ -256,13 +251,6 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@cache
-def _absent(region: str) -> frozenset[str]:
-    """Services that the region hasn't."""
-    raw = json.loads(_ABSENT.read_text("utf-8"))
-    return frozenset(raw["regions"].get(region, ()))
-
-
 def _offered_service(inputs: Inputs) -> Iterator[Problem]:
     """The endpoint is of a service that there is, and that the region has."""
     region = region_of(inputs)
@@ -274,20 +262,15 @@ def _offered_service(inputs: Inputs) -> Iterator[Problem]:
     if service not in parts:
         allowed = " or ".join(prefix + part for part in parts)
         yield Problem("serviceName", f"{name!r} is no endpoint; the service's are {allowed}")
-    elif service.split(".")[0] in _absent(region):
+    elif service.split(".")[0] in t.load_table("absent_services")["regions"].get(region, ()):
         yield Problem("serviceName", f"{region} hasn't the service {service!r}; leave it out")
 
 
 def _private_dns(resource: Resource) -> Iterator[Problem]:
-    """Private DNS needs both of the VPC's DNS settings."""
-    vpc = resource.world.by_id(t.VPC, resource.string("vpcId"))
-    if vpc is None or resource.get("privateDnsEnabled") is not True:
-        return
-    for setting in ("enableDnsSupport", "enableDnsHostnames"):
-        if vpc.outputs.get(setting) is not True:
-            yield Problem(
-                "privateDnsEnabled", f"needs {setting} on the VPC {vpc.id}; set it to true there"
-            )
+    if resource.get("privateDnsEnabled") is True:
+        yield from relations.resolves(
+            "privateDnsEnabled", resource.string("vpcId"), resource.world
+        )
 
 
 def _subnets_of_vpc(resource: Resource) -> Iterator[Problem]:
@@ -592,7 +575,9 @@ KINDS: Final[AwsKinds] = {
             Reference("logDestination", (t.LOG_GROUP, t.BUCKET), by=("arn",), holds=False,
                       regional=False),
         ),
-        crosschecks=(trusts("iamRoleArn", "vpc-flow-logs.amazonaws.com", "flow log's role"),),
+        crosschecks=(
+            relations.trusts("iamRoleArn", "vpc-flow-logs.amazonaws.com", "flow log's role"),
+        ),
         defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
     ),
     t.PREFIX_LIST: AwsKind(

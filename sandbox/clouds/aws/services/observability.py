@@ -12,7 +12,6 @@ from falaj.sandbox.clouds.aws.key_policies import Caller, Need, usable
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, uuid
 from falaj.sandbox.clouds.aws.regions import dns_suffix, region_of
-from falaj.sandbox.clouds.aws.services.clusters import trusts
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
 from falaj.sandbox.clouds.kinds import (
     Reference,
@@ -161,7 +160,7 @@ KINDS: Final[AwsKinds] = {
         ),
         crosschecks=(
             _bucket_lets_trail_write,
-            trusts("cloudWatchLogsRoleArn", "cloudtrail.amazonaws.com", "trail's role"),
+            relations.trusts("cloudWatchLogsRoleArn", "cloudtrail.amazonaws.com", "trail's role"),
             usable(
                 "kmsKeyId",
                 _trail,

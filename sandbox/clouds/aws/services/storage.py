@@ -9,11 +9,10 @@ from typing import Any, Final
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import RESOURCE, policy, statements
-from falaj.sandbox.clouds.aws.iam_names import texts
 from falaj.sandbox.clouds.aws.kinds import AutoName, AwsKind, AwsKinds
 from falaj.sandbox.clouds.aws.naming import ACCOUNT, arn_of, hexdigits, letters, marked
 from falaj.sandbox.clouds.aws.regions import address, dns_suffix, region_of, zone_id
-from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map, as_texts
 from falaj.sandbox.clouds.kinds import (
     Crosscheck,
     Reference,
@@ -114,10 +113,10 @@ def _own_bucket(resource: Resource) -> Iterator[Problem]:
     name = resource.string("bucket")
     for index, statement in enumerate(statements(resource.get("policy"))):
         where = f"Statement[{index}]"
-        for action in texts(statement.get("Action")):
+        for action in as_texts(statement.get("Action")):
             if action != "*" and not action.lower().startswith(("s3:", "s3-object-lambda:")):
                 yield Problem("policy", f"{where}.Action {action!r} is no action of s3")
-        for target in texts(statement.get("Resource")):
+        for target in as_texts(statement.get("Resource")):
             bucket = target.partition(":::")[2].partition("/")[0]
             if bucket and name and not fnmatchcase(name, bucket):
                 yield Problem(

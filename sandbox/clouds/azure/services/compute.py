@@ -93,7 +93,6 @@ ENCRYPTION_SET: Final = "azure-native:compute:DiskEncryptionSet"
 SCALE_SET: Final = "azure-native:compute:VirtualMachineScaleSet"
 _PROFILE: Final = "virtualMachineProfile"
 _DISK_SET: Final = "Microsoft.Compute/diskEncryptionSets"
-_MINUTES: Final = re.compile(r"PT(\d+)M|PT(\d+)H(?:(\d+)M)?")
 _TIME: Final = re.compile(r"PT(?=.)(?:\d+H)?(?:\d+M)?(?:\d+S)?")
 # Source: virtual-machines/capacity-reservation-overview: not for confidential, isolated or spot.
 _SPOT: Final = ("Spot", "Low")
@@ -224,19 +223,12 @@ def _upgrade(inputs: Inputs) -> Iterator[Problem]:
             f"{_PROFILE}.networkProfile.healthProbe or the health extension",
         )
     grace = inputs.optional_string("automaticRepairsPolicy.gracePeriod")
-    minutes = _minutes(grace) if grace else None
+    minutes = checks.minutes(grace) if grace else None
     if grace and (minutes is None or not 10 <= minutes <= 90):
         yield Problem(
             "automaticRepairsPolicy.gracePeriod",
             f"{grace!r} isn't allowed; allowed are PT10M to PT90M",
         )
-
-
-def _minutes(duration: str) -> int | None:
-    matched = _MINUTES.fullmatch(duration)
-    if matched is None:
-        return None
-    return int(matched[1]) if matched[1] else int(matched[2]) * 60 + int(matched[3] or 0)
 
 
 def _pool_of_balancer(resource: Resource, path: str) -> Iterator[Problem]:

@@ -31,6 +31,7 @@ from falaj.sandbox.clouds.kinds import (
     given,
     is_off,
     is_on,
+    minor_version,
     one_of,
     other_than,
     refused,
@@ -211,15 +212,6 @@ def _kept_addresses(inputs: Inputs) -> Iterator[Problem]:
                     f"{_NETWORK}.{name}",
                     f"{block} overlaps {kept}, which AKS keeps; choose another",
                 )
-
-
-def _offered_version(inputs: Inputs) -> Iterator[Problem]:
-    found = re.match(r"1\.(\d{1,2})(?:\.|$)", inputs.optional_string("kubernetesVersion") or "")
-    if found and not _OLDEST_MINOR <= int(found[1]) <= _NEWEST_MINOR:
-        yield Problem(
-            "kubernetesVersion",
-            f"1.{found[1]} isn't offered by AKS; allowed: 1.{_OLDEST_MINOR} to 1.{_NEWEST_MINOR}",
-        )
 
 
 def _service_addresses(inputs: Inputs, block: checks.Range | None) -> Iterator[Problem]:
@@ -471,7 +463,7 @@ KINDS: Final = (
                 "identity", "is missing: a cluster needs a managed identity",
                 absent("identity", "servicePrincipalProfile"),
             ),
-            _offered_version,
+            minor_version("kubernetesVersion", _OLDEST_MINOR, _NEWEST_MINOR, "AKS"),
             _kept_addresses,
             _pools,
             distinct("agentPoolProfiles[].name", "give each pool its own name"),

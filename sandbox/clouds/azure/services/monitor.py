@@ -250,7 +250,7 @@ _DESTINATIONS: Final = {
     "serviceBusRuleId": "",
 }
 _DURATION: Final = re.compile(r"P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?")
-_WATCHED: Final = re.compile(r"/providers/microsoft\.insights/diagnosticsettings/", re.I)
+_OF_WATCHED: Final = re.compile(r"/providers/microsoft\.insights/diagnosticsettings/", re.I)
 _ALIKE: Final = 0.75
 """From where on a category counts as another one misspelt: Azure adds some now and then."""
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
@@ -295,10 +295,15 @@ def _destinations(inputs: Inputs) -> Iterator[Problem]:
             yield Problem(path, "must name either a category or a categoryGroup")
 
 
+def _watched(id: str) -> str:
+    """The id of the resource that a diagnostic setting is about."""
+    return _OF_WATCHED.split(id)[0]
+
+
 def _known_categories(resource: Resource) -> Iterator[Problem]:
     """What is asked for is among the logs that the resource writes."""
     table = kinds.load_table("log_categories")
-    target = naming.parse(_WATCHED.split(resource.id)[0])
+    target = naming.parse(_watched(resource.id))
     own: list[str] = next(
         (
             names
@@ -325,12 +330,11 @@ def _known_categories(resource: Resource) -> Iterator[Problem]:
 
 
 def _setting_conflicts(resource: Resource) -> Iterator[Problem]:
-    target = resource.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0]
+    target = _watched(resource.id)
     others = [
         made
         for made in resource.world.all(SETTING)
-        if not naming.same(made.id, resource.id)
-        and made.id.lower().split("/providers/microsoft.insights/diagnosticsettings/")[0] == target
+        if not naming.same(made.id, resource.id) and naming.same(_watched(made.id), target)
     ]
     # Source: azure-monitor/essentials/diagnostic-settings (up to five for each resource).
     if len(others) >= 5:
@@ -430,7 +434,7 @@ def _autoscale_problems(inputs: Inputs) -> Iterator[Problem]:
                 text = inputs.optional_string(f"{rule}.{name}")
                 if text and not _DURATION.fullmatch(text):
                     yield Problem(f"{rule}.{name}", f"{text!r} isn't a duration such as PT5M")
-            window = _minutes(inputs.optional_string(f"{rule}.metricTrigger.timeWindow"))
+            window = checks.minutes(inputs.string(f"{rule}.metricTrigger.timeWindow"))
             if window is not None and not 5 <= window <= 720:
                 # Source: azure-monitor/autoscale/autoscale-understanding-settings.
                 yield Problem(
@@ -474,11 +478,6 @@ def _contradictions(inputs: Inputs) -> Iterator[Problem]:
                     f"it shrinks below {low:g} and grows above {grows[metric]:g} already; leave "
                     "room between the two",
                 )
-
-
-def _minutes(text: str | None) -> int | None:
-    found = re.fullmatch(r"PT(?:(\d+)H)?(?:(\d+)M)?", text or "")
-    return int(found[1] or 0) * 60 + int(found[2] or 0) if found else None
 
 
 #: learn.microsoft.com/azure/azure-monitor/logs/logs-data-export (supported tables), those that
