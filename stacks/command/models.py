@@ -467,6 +467,12 @@ def pull(
     is_flag=True,
     help="Sign anew what the alias stands for already, so that it is valid for longer.",
 )
+@click.option(
+    "--why",
+    metavar="TEXT",
+    default="",
+    help="The reason, which the record keeps and `aliases` shows (default: none).",
+)
 @_signs
 @_json
 @_stack
@@ -476,6 +482,7 @@ def promote(
     model: str,
     version: int,
     renew: bool,
+    why: str,
     alias: str,
     keyring: Path,
     days: int,
@@ -490,7 +497,7 @@ def promote(
     """
     shelf = Where(stack, project).shelf(registry)
     signer = Signer(KeyRing.open(keyring), SeenHere(), days)
-    entry, is_new = aliases.promote(shelf, (model, version), alias, signer, renew=renew)
+    entry, is_new = aliases.promote(shelf, (model, version), alias, signer, renew=renew, why=why)
     _print_entry(as_json, entry, "stands for" if is_new else "stood for")
     return 0
 
@@ -561,13 +568,13 @@ def list_aliases(
         for number in (numbers if everything else numbers[-1:])
     ]
     now = datetime.now(UTC)
-    rows = [("alias", "record", "version", "digest", "issued", "valid until")]
+    rows = [("alias", "record", "version", "digest", "issued", "valid until", "why")]
     for entry in entries:
         record = entry.record
         until = f"{record.expires:%Y-%m-%d %H:%M}" + (" EXPIRED" if entry.expired(now) else "")
         rows.append((
             record.alias, str(record.number), str(record.version), record.image,
-            f"{record.issued:%Y-%m-%d %H:%M}", until,
+            f"{record.issued:%Y-%m-%d %H:%M}", until, record.why,
         ))  # fmt: skip
     text = table(rows) if entries else f"{shelf.repository(model)} has no aliases"
     _print(as_json, {"aliases": [each.to_json(now) for each in entries]}, text)

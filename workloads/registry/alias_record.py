@@ -35,6 +35,10 @@ _FIELDS: Final = frozenset({
     "format", "model", "alias", "number", "version", "image", "history", "previous", "issued",
     "expires", "signer",
 })  # fmt: skip
+_WHY: Final = "why"
+"""A field that is there where it says something."""
+MAX_WHY: Final = 500
+"""Characters of what a record says of its reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class AliasRecord:
         issued: when, UTC, whole seconds.
         expires: when it isn't valid any more.
         signer: id of the key.
+        why: what its signer says of the reason; empty for nothing.
     """
 
     model: str
@@ -64,6 +69,7 @@ class AliasRecord:
     issued: datetime
     expires: datetime
     signer: str
+    why: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """For programs, and what is signed."""
@@ -79,6 +85,7 @@ class AliasRecord:
             "issued": _text(self.issued),
             "expires": _text(self.expires),
             "signer": self.signer,
+            **({_WHY: self.why} if self.why else {}),
         }
 
     def to_bytes(self) -> bytes:
@@ -116,9 +123,22 @@ def check_days(days: int) -> int:
     return days
 
 
+def check_why(why: str) -> str:
+    """Return what a record says of its reason.
+
+    Raises:
+        WorkloadError: it is more than `MAX_WHY` characters, or not one printable line.
+    """
+    if len(why) > MAX_WHY or not why.isprintable():
+        raise WorkloadError(
+            f"why: given {len(why)} characters; allowed: one printable line of at most {MAX_WHY}"
+        )
+    return why
+
+
 def new_record(
     before: Before, says: tuple[str, str, int, str], history: tuple[int, ...], *,
-    signer: Ed25519PublicKey, days: int, now: datetime,
+    signer: Ed25519PublicKey, days: int, now: datetime, why: str = "",
 ) -> AliasRecord:  # fmt: skip
     """The record that follows another.
 
@@ -129,9 +149,10 @@ def new_record(
         signer: whose private half will sign it.
         days: for which it is valid, 1 to `MAX_DAYS`.
         now: when it is issued.
+        why: the reason, for who reads the records. Default: none is said.
 
     Raises:
-        WorkloadError: the names or the days aren't allowed, or no number is left.
+        WorkloadError: the names, the days or the reason aren't allowed, or no number is left.
     """
     model, alias, version, image = says
     check_days(days)
@@ -142,7 +163,7 @@ def new_record(
     return AliasRecord(
         check_model_name(model), check_alias(alias), number, version, image,
         history[-MAX_HISTORY:], before.image, issued, issued + timedelta(days=days),
-        key_id(signer),
+        key_id(signer), check_why(why),
     )  # fmt: skip
 
 
@@ -161,7 +182,9 @@ def read_record(payload: bytes, signature: bytes, key: Ed25519PublicKey, what: s
     verify(payload, RECORD_PAYLOAD, signature, key, what)
     try:
         document: Any = json.loads(payload)
-        if not isinstance(document, dict) or _FIELDS ^ cast("dict[str, Any]", document).keys():
+        if not isinstance(document, dict) or _FIELDS ^ (
+            cast("dict[str, Any]", document).keys() - {_WHY}
+        ):
             raise ValueError(f"it must hold exactly: {', '.join(sorted(_FIELDS))}")
         found = _record(cast("dict[str, Any]", document))
     except (ValueError, TypeError, RecursionError, WorkloadError) as error:
@@ -182,6 +205,9 @@ def _record(values: dict[str, Any]) -> AliasRecord:
             pass
         case _:
             raise ValueError("a value is of another type")
+    why = values.get(_WHY, "")
+    if not isinstance(why, str):
+        raise TypeError("what it says of its reason is no text")
     versions: list[Any] = history
     digests = [image, *([previous] if previous else [])]
     numbers = [version, *versions]
@@ -202,7 +228,7 @@ def _record(values: dict[str, Any]) -> AliasRecord:
         raise ValueError(f"it is valid for {times[1] - times[0]}; allowed: to {MAX_DAYS} days")
     return AliasRecord(
         check_model_name(model), check_alias(alias), number, version, image, tuple(versions),
-        previous, times[0], times[1], signer,
+        previous, times[0], times[1], signer, check_why(why),
     )  # fmt: skip
 
 

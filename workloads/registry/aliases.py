@@ -194,6 +194,7 @@ def promote(
     signer: Signer,
     *,
     renew: bool = False,
+    why: str = "",
 ) -> tuple[Entry, bool]:
     """Let an alias stand for a version of the registry.
 
@@ -203,6 +204,7 @@ def promote(
         alias: such as ``production``.
         signer: whose key ring signed the version, too.
         renew: make a record even where one says so already, so that it is valid for longer.
+        why: the reason, which the record keeps. Default: none is said.
 
     Returns:
         The record that counts now, and whether it is new.
@@ -223,7 +225,7 @@ def promote(
         if same and not renew and not before.expired(datetime.now(UTC)):
             signer.seen.note(shelf.repository(model), record)
             return before, False
-    return _push(shelf, image, alias, signer, (before, history)), True
+    return _push(shelf, image, alias, signer, (before, history), why), True
 
 
 def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> Entry:
@@ -264,14 +266,14 @@ def _signed_package(
 
 def _push(
     shelf: Shelf[Client], package: ImageManifest, alias: str, signer: Signer,
-    follows: tuple[Entry | None, tuple[int, ...]],
+    follows: tuple[Entry | None, tuple[int, ...]], why: str = "",
 ) -> Entry:  # fmt: skip
     keyring, (before, history) = signer.keyring, follows
     seen = signer.seen.highest(keyring.signing_key_id, package.model, alias)
     record = new_record(
         Before(before.record, before.image.itself.digest, seen) if before else Before(seen=seen),
         (package.model, alias, package.version, package.itself.digest), history,
-        signer=keyring.verify_key(), days=signer.days, now=datetime.now(UTC),
+        signer=keyring.verify_key(), days=signer.days, now=datetime.now(UTC), why=why,
     )  # fmt: skip
     reference = shelf.at(package.model, alias_tag(alias, record.number))
     with tempfile.TemporaryDirectory(prefix="falaj-alias-") as folder:

@@ -87,8 +87,9 @@ def test_a_version_is_promoted_and_found_by_its_alias(
     assert site.shown() == 1
     # The newest version is another one; what nobody promoted isn't taken.
     assert answer(site.capsys, "show", home.address, MODEL)["version"] == 2
-    second = site.promote(2)
+    second = site.promote(2, "--why", "fewer errors")
     assert (second["number"], second["previous"]) == (2, home.digest(site.at(tag(1))))
+    assert second["why"] == "fewer errors"
     assert site.promote(2)["record"] == second["record"], "said once"
     assert run("verify", home.address, MODEL, "--alias", PRODUCTION, *signed(publisher)) == 0
     target = str(tmp_path / "taken")

@@ -18,6 +18,7 @@ from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.alias_record import (
     MAX_DAYS,
     MAX_NUMBER,
+    MAX_WHY,
     RECORD_PAYLOAD,
     AliasRecord,
     Before,
@@ -72,6 +73,24 @@ def test_what_is_written_is_read_and_follows_all_that_was_seen(
     assert first.expires - first.issued == timedelta(days=days)
     second = made(Before(first, IMAGE, seen))
     assert (second.number, second.previous) == (seen + 2, IMAGE)
+
+
+def test_a_record_keeps_its_reason_and_one_without_is_as_before() -> None:
+    told = new_record(
+        Before(), ("credit", "production", 7, IMAGE), (), signer=KEY.public_key(), days=30,
+        now=NOW, why="0.02 % errors against 0.03 %",
+    )  # fmt: skip
+    assert read(told.to_bytes()).why == "0.02 % errors against 0.03 %"
+    assert "why" not in made().to_json()
+    for untold in ("", 7, "x" * (MAX_WHY + 1), "two\nlines"):
+        with pytest.raises(IntegrityError):
+            read(canonical({**made().to_json(), "why": untold}))
+    for refused in ("x" * (MAX_WHY + 1), "two\nlines"):
+        with pytest.raises(WorkloadError, match=f"one printable line of at most {MAX_WHY}"):
+            new_record(
+                Before(), ("credit", "production", 7, IMAGE), (), signer=KEY.public_key(),
+                days=30, now=NOW, why=refused,
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("days", [0, -1, MAX_DAYS + 1])
