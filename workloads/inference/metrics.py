@@ -19,6 +19,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from falaj.workloads.inference.answers import BUCKETS
+
 BOUNDS = (
     50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3,
     51.2e-3, 102.4e-3, 204.8e-3, 0.4096, 0.8192, 1.6384, 3.2768,
@@ -31,9 +33,11 @@ class Counters:
 
     ``latency`` and ``compute`` are histograms of answered inferences: the time from the last
     byte of a request to the answer, and the model's run alone; the last bucket is unbounded.
+    ``answers`` are those of this version by their bucket (`falaj.workloads.inference.answers`).
     """
 
     __slots__ = (
+        "answers",
         "compute",
         "compute_seconds",
         "connections",
@@ -58,6 +62,7 @@ class Counters:
         self.queue = [0] * (len(BOUNDS) + 1)
         self.queue_seconds = 0.0
         self.rows = 0
+        self.answers = [0] * BUCKETS
         # Requests that would have waited too long here, and how those ended that were passed on.
         self.overflow_wanted = 0
         self.overflowed: dict[str, int] = {}
@@ -100,6 +105,7 @@ class Counters:
             "queue": self.queue,
             "queue_seconds": self.queue_seconds,
             "rows": self.rows,
+            "answers": self.answers,
             "overflow_wanted": self.overflow_wanted,
             "overflowed": self.overflowed,
             "responses": self.responses,
@@ -183,6 +189,15 @@ class Totals(Collector):
                 overflowed.add_metric((self.model, version, outcome), count)
         yield overflowed
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
+        answers = CounterMetricFamily(
+            f"{_PREFIX}_answers", "Values that were answered, by the bucket they fall into.",
+            labels=(*_LABELS, "bucket"),
+        )  # fmt: skip
+        for version, total in totals.items():
+            for bucket, count in enumerate(total["answers"]):
+                if count:
+                    answers.add_metric((self.model, version, str(bucket)), count)
+        yield answers
         yield self._counter(totals, "connections", "connections", "Connections taken.")
         yield self._counter(totals, "refused_connections", "refused_connections",
                             "Connections over the limit of open files.")  # fmt: skip

@@ -24,6 +24,7 @@ import onnx
 import onnxruntime as ort
 import orjson
 
+from falaj.workloads.inference.answers import counted
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.oip import ONNX_TYPES, Array, Inference, Schema, TensorSpec
 from falaj.workloads.inference.settings import Limits
@@ -133,6 +134,9 @@ class RowModel:
         specs: dict[str, TensorSpec],
         head: bytes,
     ) -> None:
+        name = counted([specs[each] for each in outputs])
+        self.counted = None if name is None else outputs[name]
+        """Of the outputs the one whose values are counted, of the last run."""
         self._binding = session.io_binding()
         self._run = session.run_with_iobinding
         self._kept = (*inputs.values(), *outputs.values())

@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
 import orjson
 
-from falaj.workloads.inference import http
+from falaj.workloads.inference import answers, http
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads
@@ -259,6 +260,7 @@ class Service:
         self.router = http.Router(model.name, model.version)
         self.authenticator = authenticator
         self.counters = Counters()
+        self._counted = answers.counted(list(self.schema.outputs.values()))
         self.answers = http.Answers()
         self.connections: set[Client] = set()
         #: When those came whose TLS handshake is under way; of failed ones until they are freed.
@@ -398,6 +400,8 @@ class Service:
             answered = row.answer(body)
             if answered is not None:
                 self._ran(exchange, 1, row.run_seconds)
+                if row.counted is not None:
+                    answers.count(row.counted, self.counters.answers)
                 return Answer(200, answered)
         inference = self.schema.read(body, exchange.header_length)
         if self.model.is_quick(inference.rows):
@@ -424,6 +428,10 @@ class Service:
     def inferred(self, inference: Inference, results: Any, schema: Schema | None = None) -> Answer:
         """Return the answer; ``schema`` is another version's, where that ran the model."""
         body, header_length = (schema or self.schema).write(inference, results)
+        names = inference.outputs or self.schema.output_names
+        if schema is None and self._counted in names:
+            values = np.asarray(results[names.index(self._counted)])
+            answers.count(values, self.counters.answers)
         if header_length is None:
             return Answer(200, body)
         return Answer(200, body, http.BINARY, (INFERENCE_HEADER + str(header_length).encode(),))
