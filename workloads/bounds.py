@@ -96,6 +96,17 @@ REPAIR = {
 cluster of Kubernetes is made for more nodes than 5,000:
 https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
+ROLLOUT = {
+    "window_minutes": Bound(1, 10_080, whole=False),
+    "deadline_hours": Bound(1, 720, whole=False),
+    "least_requests": Bound(100, 1_000_000_000),
+    "most_error_rise": Bound(0, 100, whole=False),
+    "most_latency_rise": Bound(0, 10_000, whole=False),
+    "least_likeness": Bound(0, 100, whole=False),
+}
+"""Of ``python -m falaj.workloads.rollout``: percentage points of requests that fail, per cent of
+a time, per cent of the answers."""
+
 
 def document() -> str:
     """Return all bounds as JSON, by workload and option."""
@@ -105,6 +116,7 @@ def document() -> str:
         "optimization": OPTIMIZATION,
         "service": SERVICE,
         "repair": REPAIR,
+        "rollout": ROLLOUT,
     }
     plain = {of: {name: asdict(each) for name, each in all_.items()} for of, all_ in found.items()}
     return json.dumps(plain, indent=1) + "\n"

@@ -16,7 +16,6 @@ from falaj.workloads.files import require_memory, write_atomic
 from falaj.workloads.registry import rotation
 from falaj.workloads.registry.aliases import DAYS, NothingSeen, Signer
 from falaj.workloads.registry.delivery import Content, deliver
-from falaj.workloads.registry.distribution import PAUSES, RegistryClient, read_login
 from falaj.workloads.registry.keyring import KeyRing, pack, read_public_key, shred_keyring, unpack
 from falaj.workloads.registry.oci_layout import Image
 from falaj.workloads.registry.publishing import (
@@ -27,8 +26,8 @@ from falaj.workloads.registry.publishing import (
     read_fields,
     read_files,
 )
+from falaj.workloads.registry.reaching import client_of, shelf_at
 from falaj.workloads.registry.remote import Repository, check_repository_name
-from falaj.workloads.registry.shelf import Shelf
 from falaj.workloads.registry.store import (
     PRODUCTION,
     Moved,
@@ -386,19 +385,12 @@ def _publish(options: argparse.Namespace) -> Answer:
     return answer, f"{verb} {done.model} version {done.version} ({done.path})"
 
 
-def _client(host: str, login: Path | None) -> RegistryClient:
-    return RegistryClient({host: read_login(login, host)} if login else {}, pauses=PAUSES)
-
-
 def _deliver(options: argparse.Namespace) -> Answer:
-    address, slash, folder = str(options.to).rpartition("/")
-    if not slash or not address or not folder:
-        raise WorkloadError(f"--to: given {options.to!r}; allowed: HOST[:PORT]/PATH/FOLDER")
+    shelf = shelf_at(str(options.to), options.login)
     keyring = KeyRing.open(options.keyring)
     fields = read_fields(options.fields)
     names: list[str] = options.files or list(DEFAULT_FILES)
     files = read_files(options.source, names, fields, keyring, options.context)
-    shelf = Shelf(address, folder, _client(address.partition("/")[0], options.login))
     with tempfile.TemporaryDirectory(prefix="falaj-delivery-") as staging:
         done = deliver(
             shelf, Content(options.model, files, fields),
@@ -495,7 +487,7 @@ def _images(options: argparse.Namespace) -> tuple[Image, Image] | None:
     if not theirs:
         return None
     host = check_repository_name(options.repository)
-    kept = Repository(options.repository, _client(host, options.login))
+    kept = Repository(options.repository, client_of(host, options.login))
     return (
         kept.image(options.package_digest, "--package-digest"),
         kept.image(options.keys_digest, "--keys-digest"),

@@ -225,7 +225,7 @@ def promote(
         if same and not renew and not before.expired(datetime.now(UTC)):
             signer.seen.note(shelf.repository(model), record)
             return before, False
-    return _push(shelf, image, alias, signer, (before, history), why), True
+    return _push(shelf, image, alias, signer, (before, history, why)), True
 
 
 def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> Entry:
@@ -249,7 +249,7 @@ def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> E
         version = history.pop()
         if version != before.record.version:
             image = _signed_package(shelf, model, version, signer)
-            return _push(shelf, image, alias, signer, (before, tuple(history)))
+            return _push(shelf, image, alias, signer, (before, tuple(history), ""))
     raise WorkloadError(
         f"{alias} of {model} stands for version {before.record.version}, and there is no earlier "
         "one to go back to"
@@ -266,9 +266,9 @@ def _signed_package(
 
 def _push(
     shelf: Shelf[Client], package: ImageManifest, alias: str, signer: Signer,
-    follows: tuple[Entry | None, tuple[int, ...]], why: str = "",
+    follows: tuple[Entry | None, tuple[int, ...], str],
 ) -> Entry:  # fmt: skip
-    keyring, (before, history) = signer.keyring, follows
+    keyring, (before, history, why) = signer.keyring, follows
     seen = signer.seen.highest(keyring.signing_key_id, package.model, alias)
     record = new_record(
         Before(before.record, before.image.itself.digest, seen) if before else Before(seen=seen),

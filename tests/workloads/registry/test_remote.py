@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from falaj.workloads.errors import LOST
-from falaj.workloads.registry import __main__ as command
+from falaj.workloads.registry import reaching
 from falaj.workloads.registry.__main__ import main
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
@@ -26,7 +26,7 @@ NAME = "models/digits"
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Generator[Kept]:
     """A registry; whoever waits for it doesn't wait long."""
-    monkeypatch.setattr(command, "PAUSES", QUICK)
+    monkeypatch.setattr(reaching, "PAUSES", QUICK)
     with serving(NAME) as found:
         yield found
 

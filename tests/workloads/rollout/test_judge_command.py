@@ -1,0 +1,219 @@
+"""The judge as a pod runs it: real servers, a real registry, and the alias that it leaves."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from falaj.workloads.errors import REFUSED
+from falaj.workloads.inference.answers import BUCKETS
+from falaj.workloads.registry.alias_record import AliasRecord
+from falaj.workloads.registry.aliases import NothingSeen, Signer, newest, promote
+from falaj.workloads.registry.delivery import Content, deliver
+from falaj.workloads.registry.distribution import RegistryClient
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.shelf import Shelf
+from falaj.workloads.rollout import command
+from falaj.workloads.rollout.command import Servers, main, parser
+from falaj.workloads.rollout.measures import read
+from tests.stacks.images.registries import running
+from tests.workloads.inference import models
+from tests.workloads.inference.conftest import site as site  # noqa: PLC0414 - the fixtures
+from tests.workloads.inference.conftest import start as start  # noqa: PLC0414
+from tests.workloads.inference.serving import Server, Site, call
+from tests.workloads.registry.conftest import fields as fields  # noqa: PLC0414
+from tests.workloads.registry.fronts import QUICK
+
+MODEL = "digits"
+
+
+@pytest.fixture
+def keyring(tmp_path: Path) -> KeyRing:
+    return KeyRing.create(tmp_path / "keyring")
+
+
+@pytest.fixture
+def shelf(
+    tmp_path: Path, keyring: KeyRing, fields: dict[str, Any]
+) -> Generator[Shelf[RegistryClient]]:
+    """Two versions: production stands for the first, candidate for the second."""
+    with running(tmp_path / "images") as registry:
+        shelf = Shelf(registry.address, "models", RegistryClient(pauses=QUICK))
+        for number, alias in ((1, "production"), (2, "candidate")):
+            deliver(
+                shelf, Content(MODEL, {"model.onnx": b"%d" % number}, fields),
+                Signer(keyring, NothingSeen()), alias=alias, staging=tmp_path / f"s{number}",
+                say=lambda _: None,
+            )  # fmt: skip
+        yield shelf
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The judge's: its key ring, its certificates, and the registry."""
+
+    shelf: Shelf[RegistryClient]
+    keyring: KeyRing
+    pki: Path
+
+    def given(self, *more: str) -> list[str]:
+        pki = self.pki
+        return [
+            "judge", "--model", MODEL, "--stable", "1", "--canary", "2",
+            "--canary-alias", "candidate", "--servers", "servers.example:8443",
+            "--server-name", "localhost", "--certificate", str(pki / "prometheus.crt"),
+            "--private-key", str(pki / "prometheus.key"), "--authority", str(pki / "ca.crt"),
+            "--keyring", str(self.keyring.path), "--to", f"{self.shelf.address}/models", *more,
+        ]  # fmt: skip
+
+    def record(self, alias: str) -> AliasRecord:
+        entry = newest(self.shelf, MODEL, alias, self.keyring.verify_key())
+        assert entry is not None
+        return entry.record
+
+
+@pytest.fixture
+def pki(site: Site) -> Path:
+    site.pki.issue("prometheus", "prometheus", ExtendedKeyUsageOID.CLIENT_AUTH)
+    site.document["auth"]["clients"]["prometheus"] = ["observe"]
+    site.write()
+    return site.pki.folder
+
+
+@pytest.fixture
+def pod(shelf: Shelf[RegistryClient], keyring: KeyRing, pki: Path) -> Pod:
+    return Pod(shelf, keyring, pki)
+
+
+def shown(version: int, answered: int, failed: int) -> str:
+    labels = f'model="{MODEL}",version="{version}"'
+    times = "".join(
+        f'falaj_inference_request_duration_seconds_bucket{{{labels},le="{bound}"}} {answered}\n'
+        for bound in ("0.001", "+Inf")
+    )
+    answers = "".join(
+        f'falaj_inference_answers_total{{{labels},bucket="{each}"}} {answered}\n'
+        for each in range(BUCKETS)
+    )
+    statuses = "".join(
+        f'falaj_inference_responses_total{{{labels},route="infer",status="{status}"}} {count}\n'
+        for status, count in ((200, answered), (500, failed))
+    )
+    return (
+        "# TYPE falaj_inference_request_duration_seconds histogram\n" + times
+        + "# TYPE falaj_inference_answers_total counter\n" + answers
+        + "# TYPE falaj_inference_responses_total counter\n" + statuses
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(0, "promoted", "production", 2), (40, "withdrawn", "candidate", 1)],
+)
+def test_the_alias_moves_by_what_was_measured_and_says_why(
+    pod: Pod, case: tuple[int, str, str, int], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    failed, verdict, alias, version = case
+    looks = iter(range(100))
+
+    def texts(_: Servers) -> dict[str, str]:
+        look = next(looks)
+        return {
+            "10.0.0.1": shown(1, 100 * look, 0),
+            "10.0.0.2": shown(2, 100 * look, failed * look),
+        }
+
+    monkeypatch.setattr(Servers, "texts", texts)
+    monkeypatch.setattr(command.watch, "__kwdefaults__", {
+        **command.watch.__kwdefaults__, "clock": iter(range(0, 10_000, 15)).__next__,
+        "sleep": lambda _: None,
+    })  # fmt: skip
+    arguments = pod.given("--least-requests", "200", "--window-minutes", "2")
+    assert main(arguments) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["verdict"], told["alias"], told["version"]) == (verdict, alias, version)
+    said = pod.record(alias)
+    assert (said.version, said.why) == (version, told["why"])
+    assert "% failed (stable 0 % of" in said.why
+    # Both stand for the same now, and the next run finds it decided.
+    other = pod.record("candidate" if alias == "production" else "production")
+    assert other.version == version
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["why"] == "decided before"
+    assert pod.record(alias) == said
+
+
+def test_versions_that_the_aliases_left_are_not_judged(
+    pod: Pod, fields: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signer = Signer(pod.keyring, NothingSeen())
+    deliver(
+        pod.shelf, Content(MODEL, {"model.onnx": b"3"}, fields), signer, alias="candidate",
+        staging=tmp_path / "s3", say=lambda _: None,
+    )  # fmt: skip
+    assert main(pod.given()) == REFUSED
+    assert "stand for versions 1 and 3, and 1 and 2 are served: bring the stack up" in (
+        capsys.readouterr().err
+    )
+    promote(pod.shelf, (MODEL, 3), "production", signer)
+    assert main(pod.given()) == REFUSED
+    assert "stand for versions 3 and 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--least-requests", "1"), "--least-requests: given 1; allowed: 100 to"),
+        (("--window-minutes", "nan"), "--window-minutes: given nan; allowed: 1 to 10,080"),
+        (("--window-minutes", "90", "--deadline-hours", "1"), "the window has to end before"),
+        (("--canary", "1"), "which is --stable as well"),
+        (("--to", "models"), "--to: given 'models'"),
+        (("--servers", "servers.example"), "--servers: given 'servers.example'; allowed"),
+        (("--authority", "/nowhere/ca.crt"), "can't be used"),
+    ],
+)
+def test_what_can_t_be_used_is_said(
+    pod: Pod, more: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(pod.given(*more)) == REFUSED
+    assert words in capsys.readouterr().err
+
+
+def test_servers_show_their_counters_to_the_certificate_that_observes(
+    pod: Pod, site: Site, start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    version = site.publish(models.classifier())
+    server = start(site).serving(version)
+    image = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
+    connection, token = server.connect(), site.token("predict")
+    for _ in range(3):
+        call(connection, "POST", "/v2/models/mlp/infer", token=token, body={"inputs": [image]})
+    found = socket.getaddrinfo
+
+    def resolved(host: Any, port: Any, *more: Any, **named: Any) -> Any:
+        if host == "servers.example":
+            return [*found("127.0.0.1", port, *more, **named),
+                    *found("127.0.0.9", port, *more, **named)]  # fmt: skip
+        return found(host, port, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    options = parser().parse_args(pod.given("--servers", f"servers.example:{server.port}"))
+    texts = Servers.of(options).texts()
+    assert texts.keys() == {"127.0.0.1"}
+    assert "127.0.0.9 didn't answer" in capsys.readouterr().err
+    counters = read(texts["127.0.0.1"])
+    assert counters[str(version), "falaj_inference_responses_total", "200"] == 3
+    assert counters[str(version), "falaj_inference_answers_total", "0"] == 3
+    # Who has another certificate observes nothing.
+    options.certificate, options.private_key = pod.pki / "caller.crt", pod.pki / "caller.key"
+    assert Servers.of(options).texts() == {}
+    assert "status 403" in capsys.readouterr().err

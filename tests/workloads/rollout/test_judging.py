@@ -1,0 +1,181 @@
+"""What two versions' servers counted, and what a canary is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from falaj.workloads.bounds import ROLLOUT
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference.metrics import Counters, Totals
+from falaj.workloads.rollout.command import parser, watch
+from falaj.workloads.rollout.measures import Measured, Tally, likeness, read
+from falaj.workloads.rollout.verdict import Demands, judge
+
+STABLE, CANARY = 7, 8
+DEMANDS = Demands(least_requests=100, most_error_rise=1, most_latency_rise=25, least_likeness=95)
+
+
+class Replica:
+    """A server's counters, which it shows as the real one does."""
+
+    def __init__(self, version: int) -> None:
+        self.version, self.counters = version, Counters()
+
+    def serve(
+        self, count: int, *, seconds: float = 0.001, failed: int = 0, bucket: int = 3
+    ) -> None:
+        for _ in range(count):
+            self.counters.inferred(seconds, seconds, 1)
+            self.counters.answers[bucket] += 1
+        for _ in range(failed):
+            self.counters.responded("infer", 500)
+
+    def text(self) -> str:
+        totals = Totals("credit")
+        totals.update(1, self.version, self.counters.snapshot())
+        return totals.render().decode()
+
+
+def test_only_what_came_since_the_first_look_is_counted_over_restarts() -> None:
+    tally, one, other = Tally(), Replica(CANARY), Replica(CANARY)
+    one.serve(500, failed=50)
+    tally.look("10.0.0.1", read(one.text()))
+    assert tally.measured(CANARY).requests == 0
+    one.serve(30, failed=2)
+    one.counters.responded("infer", 401)
+    one.counters.responded("ready", 503)
+    other.serve(900)
+    tally.look("10.0.0.1", read(one.text()))
+    tally.look("10.0.0.2", read(other.text()))
+    one.counters = Counters()
+    one.serve(5, bucket=9)
+    other.serve(100)
+    tally.look("10.0.0.1", read(one.text()))
+    tally.look("10.0.0.2", read(other.text()))
+    found = tally.measured(CANARY)
+    assert (found.answered, found.failed) == (135, 2)
+    assert (found.answers["3"], found.answers["9"]) == (130, 5)
+    assert tally.versions == {str(CANARY)}
+    assert tally.measured(STABLE) == Measured()
+
+
+def test_quantiles_lie_within_the_bucket_of_the_times() -> None:
+    tally, one = Tally(), Replica(STABLE)
+    tally.look("a", read(one.text()))
+    one.serve(98, seconds=0.001)
+    one.serve(2, seconds=0.1)
+    tally.look("a", read(one.text()))
+    found = tally.measured(STABLE)
+    middle, high = found.quantile(0.5), found.quantile(0.99)
+    assert middle is not None
+    assert high is not None
+    assert 0.0008 <= middle <= 0.0016
+    assert 0.0512 <= high <= 0.1024
+    one.serve(1000, seconds=50)
+    tally.look("a", read(one.text()))
+    assert tally.measured(STABLE).quantile(0.99) == 3.2768, "the last bound that is known"
+    assert Measured().quantile(0.99) is None
+
+
+def measured(
+    requests: int = 1000, *, failed: int = 0, seconds: float = 0.001, **answers: float
+) -> Measured:
+    latency = {seconds / 2: 0.0, seconds: float(requests), float("inf"): float(requests)}
+    spread = {key[1:]: value for key, value in answers.items()} or {"3": 60.0, "5": 40.0}
+    return Measured(requests - failed, failed, latency, spread)
+
+
+def test_likeness_is_the_share_of_answers_that_may_stay() -> None:
+    assert likeness(measured(b3=60, b5=40), measured(b3=30, b5=20)) == pytest.approx(100)
+    assert likeness(measured(b3=60, b5=40), measured(b3=50, b5=50)) == pytest.approx(90)
+    assert likeness(measured(b3=1), measured(b5=1)) == pytest.approx(0)
+    assert likeness(Measured(), measured()) is None
+
+
+@pytest.mark.parametrize(
+    ("canary", "missed"),
+    [
+        (measured(), ""),
+        (measured(failed=9), ""),
+        (measured(failed=11), "errors"),
+        (measured(seconds=0.0012), ""),
+        (measured(seconds=0.0013), "latency"),
+        (measured(b3=56, b5=44), ""),
+        (measured(b3=50, b5=50), "answers"),
+        (measured(failed=500, seconds=0.1, b9=1), "errors, latency, answers"),
+        (Measured(failed=1000), "errors, latency, answers"),
+        (Measured(1000, 0, measured().latency, {}), "answers"),
+    ],
+)
+def test_a_canary_passes_with_all_that_is_demanded(canary: Measured, missed: str) -> None:
+    found = judge(measured(), canary, DEMANDS)
+    assert found.passed == (not missed)
+    assert found.why.startswith(f"missed {missed}: " if missed else f"{canary.requests} requests")
+    assert len(found.why) < 300
+    assert found.why.isprintable()
+
+
+def test_likeness_isn_t_asked_for_where_nothing_is_demanded_of_it() -> None:
+    demands = Demands(100, 1, 25, 0)
+    assert judge(measured(), Measured(1000, 0, measured().latency, {}), demands).passed
+
+
+class Clock:
+    """Time that passes while somebody sleeps, and what is served meanwhile."""
+
+    def __init__(self, each: Callable[[], None]) -> None:
+        self.now, self.each = 0.0, each
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.each()
+
+
+def looked(stable: Replica, canary: Replica, each: Callable[[], None], **more: Any) -> Any:
+    clock = Clock(each)
+    found = watch(
+        lambda: {"10.0.0.1": stable.text(), "10.0.0.2": canary.text()}, (STABLE, CANARY), DEMANDS,
+        **{"window": 60, "deadline": 600, "every": 10, "clock": clock, "sleep": clock.sleep,
+           **more},
+    )  # fmt: skip
+    return found, clock.now
+
+
+def test_the_window_is_kept_and_longer_where_requests_are_few() -> None:
+    stable, canary = Replica(STABLE), Replica(CANARY)
+    verdict, took = looked(stable, canary, lambda: (stable.serve(90), canary.serve(30)))  # type: ignore[func-returns-value]
+    assert (verdict.passed, took) == (True, 60)
+    stable, canary = Replica(STABLE), Replica(CANARY)
+    verdict, took = looked(stable, canary, lambda: (stable.serve(90), canary.serve(5)))  # type: ignore[func-returns-value]
+    assert (verdict.passed, took) == (True, 200)
+
+
+def test_a_canary_that_fails_is_not_waited_for() -> None:
+    stable, canary = Replica(STABLE), Replica(CANARY)
+    verdict, took = looked(
+        stable, canary, lambda: (stable.serve(90), canary.serve(50, failed=5))  # type: ignore[func-returns-value]
+    )  # fmt: skip
+    assert (verdict.passed, took) == (False, 20)
+    assert "missed errors" in verdict.why
+
+
+def test_without_requests_there_is_no_verdict() -> None:
+    stable, canary = Replica(STABLE), Replica(CANARY)
+    with pytest.raises(WorkloadError, match=r"version 8 0; 100 of each are needed.*go on to be"):
+        looked(stable, canary, lambda: stable.serve(90))
+
+
+def test_each_demand_has_a_bound_and_a_default_within() -> None:
+    needed = [
+        "judge", "--model", "m", "--stable", "7", "--canary", "8", "--canary-alias", "candidate",
+        "--servers", "h:1", "--server-name", "h", "--certificate", "c", "--private-key", "k",
+        "--authority", "a", "--keyring", "r", "--to", "h/models",
+    ]  # fmt: skip
+    options = parser().parse_args(needed)
+    assert all(bound.allows(getattr(options, name)) for name, bound in ROLLOUT.items())

@@ -1,0 +1,315 @@
+"""``judge``: looks at two versions' servers for a time, then moves one signed alias.
+
+It asks the servers themselves, with the certificate that Prometheus shows them: what Prometheus
+keeps is every tenant's. It changes nothing in the cluster, and has no right to: the aliases say
+what is to be served, and the stack that names them serves it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.workloads.bounds import ROLLOUT
+from falaj.workloads.errors import LOST, REFUSED, RegistryError, WorkloadError
+from falaj.workloads.registry.aliases import DAYS, NothingSeen, Signer, promote, resolve
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.reaching import shelf_at
+from falaj.workloads.registry.shelf import Client, Shelf
+from falaj.workloads.registry.store import PRODUCTION
+from falaj.workloads.rollout.measures import Tally, read
+from falaj.workloads.rollout.verdict import Demands, Verdict, fails, is_enough, judge
+
+_DESCRIPTION = """\
+Compare a canary with the stable version, and let an alias say which of them is to be served.
+
+Exit codes: 0 an alias says so; 2 refused, the reason is on stderr (too few requests in time, or
+the aliases stand for other versions); 74 a registry couldn't be asked, try again; 1 an error in
+the program."""
+_EVERY_SECONDS: Final = 15.0
+"""Between looks: as Prometheus has it."""
+_PATIENCE_SECONDS: Final = 10.0
+_MOST_BYTES: Final = 16 << 20
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of ``python -m falaj.workloads.rollout``."""
+    top = argparse.ArgumentParser(
+        prog="python -m falaj.workloads.rollout",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    one = commands.add_parser("judge", help="compare two versions, then move an alias")
+    one.add_argument("--model", required=True, help="the model's name")
+    one.add_argument("--stable", type=int, required=True, help="the version that is served")
+    one.add_argument("--canary", type=int, required=True, help="the version that is tried")
+    one.add_argument(
+        "--stable-alias", default=PRODUCTION, help="that stands for it; default: %(default)s"
+    )
+    one.add_argument("--canary-alias", required=True, help="that stands for it")
+    one.add_argument(
+        "--servers", required=True, metavar="HOST:PORT",
+        help="a name of DNS that has the addresses of all servers of both versions",
+    )  # fmt: skip
+    one.add_argument(
+        "--server-name", required=True, metavar="HOST", help="what their certificates are for"
+    )
+    for name, what in (
+        ("certificate", "the certificate that may observe, PEM"),
+        ("private-key", "its key, PEM"),
+        ("authority", "certificates of who signed the servers', PEM"),
+    ):
+        one.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=what)
+    one.add_argument(
+        "--keyring", type=Path, required=True, metavar="DIR", help="the key ring, which signs"
+    )
+    one.add_argument(
+        "--to", required=True, metavar="HOST/PATH",
+        help="the registry, and in it the folder of all models",
+    )  # fmt: skip
+    one.add_argument(
+        "--login", type=Path, metavar="FILE",
+        help="the registry's login, as ~/.docker/config.json has it; default: none is shown",
+    )  # fmt: skip
+    one.add_argument(
+        "--days", type=int, default=DAYS,
+        help="for which the alias's record is valid; default: %(default)s",
+    )  # fmt: skip
+    for name, default, what in (
+        ("window-minutes", 60.0, "how long both are looked at, at least"),
+        ("deadline-hours", 24.0, "after so long with too few requests it gives up"),
+        ("least-requests", 2000, "that each of both has to have had"),
+        ("most-error-rise", 0.1, "percentage points by which more requests may fail"),
+        ("most-latency-rise", 25.0, "per cent by which 99 of 100 answers may take longer"),
+        ("least-likeness", 95.0, "per cent of the answers that are spread alike; 0: any"),
+    ):
+        bound = ROLLOUT[name.replace("-", "_")]
+        one.add_argument(
+            f"--{name}", type=int if bound.whole else float, default=default,
+            help=f"{what}; {bound.description}; default: %(default)s",
+        )  # fmt: skip
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit code; a person's mistake never shows a trace."""
+    options = parser().parse_args(arguments)
+    try:
+        print(json.dumps(run(options), ensure_ascii=False), flush=True)
+    except RegistryError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return LOST
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Judge, move an alias, and return what was done.
+
+    Raises:
+        RegistryError: the registry can't be asked or refused.
+        WorkloadError: an option, too few requests in time, or aliases that stand for others.
+    """
+    for name, bound in ROLLOUT.items():
+        value = getattr(options, name)
+        if not bound.allows(value):
+            option = f"--{name.replace('_', '-')}"
+            raise WorkloadError(f"{option}: given {value}; allowed: {bound.description}")
+    if options.window_minutes > options.deadline_hours * 60:
+        raise WorkloadError(
+            f"--window-minutes: given {options.window_minutes:g}, and --deadline-hours "
+            f"{options.deadline_hours:g}; the window has to end before"
+        )
+    if options.stable == options.canary:
+        raise WorkloadError(f"--canary: given {options.canary}, which is --stable as well")
+    signer = Signer(KeyRing.open(options.keyring), NothingSeen(), options.days)
+    aliases = Aliases(
+        shelf_at(options.to, options.login), options.model,
+        (options.stable, options.canary), (options.stable_alias, options.canary_alias), signer,
+    )  # fmt: skip
+    if (done := aliases.settled()) is not None:
+        return done
+    demands = Demands(
+        options.least_requests, options.most_error_rise, options.most_latency_rise,
+        options.least_likeness,
+    )  # fmt: skip
+    verdict = watch(
+        Servers.of(options).texts, (options.stable, options.canary), demands,
+        window=options.window_minutes * 60, deadline=options.deadline_hours * 3600,
+    )  # fmt: skip
+    return aliases.settled() or aliases.move(verdict)
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """The aliases of a model's stable version and of its canary."""
+
+    shelf: Shelf[Client]
+    model: str
+    versions: tuple[int, int]
+    """Stable, and canary."""
+    names: tuple[str, str]
+    signer: Signer
+
+    def settled(self) -> dict[str, Any] | None:
+        """What was decided before, by this or by somebody; None: the canary is to be judged.
+
+        Raises:
+            WorkloadError: the aliases stand for other versions than those that are served.
+        """
+        key = self.signer.keyring.verify_key()
+        now = tuple(
+            resolve(self.shelf, self.model, name, key, self.signer.seen).record.version
+            for name in self.names
+        )
+        if now == self.versions:
+            return None
+        if now[0] == now[1] and now[0] in self.versions:
+            return self._answer(now[0], "decided before")
+        raise WorkloadError(
+            f"{self.names[0]} and {self.names[1]} of {self.model} stand for versions {now[0]} and "
+            f"{now[1]}, and {self.versions[0]} and {self.versions[1]} are served: bring the "
+            "stack up, which serves what they stand for and judges anew"
+        )
+
+    def move(self, verdict: Verdict) -> dict[str, Any]:
+        """Let the stable alias stand for a canary that passed, or the canary's for the stable."""
+        stable, canary = self.versions
+        version, name = (canary, self.names[0]) if verdict.passed else (stable, self.names[1])
+        promote(self.shelf, (self.model, version), name, self.signer, why=verdict.why)
+        return self._answer(version, verdict.why)
+
+    def _answer(self, version: int, why: str) -> dict[str, Any]:
+        passed = version == self.versions[1]
+        return {
+            "model": self.model,
+            "stable": self.versions[0],
+            "canary": self.versions[1],
+            "verdict": "promoted" if passed else "withdrawn",
+            "alias": self.names[0] if passed else self.names[1],
+            "version": version,
+            "why": why,
+        }
+
+
+def watch(
+    look: Callable[[], dict[str, str]], versions: tuple[int, int], demands: Demands, *,
+    window: float, deadline: float, every: float = _EVERY_SECONDS,
+    clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+) -> Verdict:  # fmt: skip
+    """Look at servers until two versions can be compared.
+
+    A window begins once servers of both were seen. It is longer where they had too few requests,
+    and ends at once where too many of the canary's fail.
+
+    Args:
+        look: what each server shows, by its address.
+        versions: stable, and canary.
+        demands: what is demanded of the canary.
+        window: seconds.
+        deadline: seconds from now, after which there is no verdict.
+        every: seconds between looks.
+        clock: seconds that only grow. Default: the machine's.
+        sleep: waits for seconds. Default: the machine's.
+
+    Raises:
+        WorkloadError: too few requests by the deadline.
+    """
+    tally, begin, started = Tally(), clock(), None
+    while True:
+        for server, text in look().items():
+            tally.look(server, read(text))
+        now = clock()
+        if started is None and tally.versions >= {str(each) for each in versions}:
+            started = now
+            print(f"both versions are seen: the window of {window:.0f} s begins", flush=True)
+        stable, canary = (tally.measured(each) for each in versions)
+        lasted = now - started if started is not None else 0.0
+        if is_enough(stable, canary, demands) and (
+            lasted >= window or fails(stable, canary, demands)
+        ):
+            return judge(stable, canary, demands)
+        if now - begin >= deadline:
+            raise WorkloadError(
+                f"within {deadline / 3600:g} hours version {versions[0]} had {stable.requests} "
+                f"requests and version {versions[1]} {canary.requests}; "
+                f"{demands.least_requests} of each are needed: raise the canary's share, or ask "
+                "for fewer; both go on to be served as they are"
+            )
+        sleep(every)
+
+
+@dataclass(frozen=True)
+class Servers:
+    """All servers of both versions, behind one name."""
+
+    host: str
+    port: int
+    name: str
+    context: ssl.SSLContext
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Servers:
+        """Those that the options name.
+
+        Raises:
+            WorkloadError: an address or a certificate can't be used.
+        """
+        host, colon, port = str(options.servers).rpartition(":")
+        if not (colon and host and port.isdecimal() and 0 < int(port) < 1 << 16):
+            raise WorkloadError(f"--servers: given {options.servers!r}; allowed: HOST:PORT")
+        try:
+            context = ssl.create_default_context(cafile=options.authority)
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.load_cert_chain(options.certificate, options.private_key)
+        except (OSError, ssl.SSLError) as error:
+            raise WorkloadError(
+                f"--certificate, --private-key or --authority can't be used: {error}"
+            ) from error
+        return cls(host, int(port), options.server_name, context)
+
+    def texts(self) -> dict[str, str]:
+        """What each of them shows now; one that doesn't answer is passed over."""
+        found: dict[str, str] = {}
+        for address in self._addresses():
+            try:
+                found[address] = self._text(address)
+            except (OSError, http.client.HTTPException) as error:
+                print(f"{address} didn't answer: {error}", file=sys.stderr, flush=True)
+        return found
+
+    def _addresses(self) -> list[str]:
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            print(f"{self.host} has no address: {error}", file=sys.stderr, flush=True)
+            return []
+        return sorted({str(each[4][0]) for each in found})
+
+    def _text(self, address: str) -> str:
+        """Of one server, whose certificate is for the service's name and not for its address."""
+        connection = http.client.HTTPConnection(address, self.port, timeout=_PATIENCE_SECONDS)
+        plain = socket.create_connection((address, self.port), _PATIENCE_SECONDS)
+        try:
+            connection.sock = self.context.wrap_socket(plain, server_hostname=self.name)
+            connection.request("GET", "/metrics", headers={"Host": self.name})
+            answer = connection.getresponse()
+            data = answer.read(_MOST_BYTES)
+        finally:
+            plain.close()
+            connection.close()
+        if answer.status != http.client.OK:
+            raise http.client.HTTPException(f"status {answer.status}")
+        return data.decode()

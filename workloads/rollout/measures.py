@@ -1,0 +1,148 @@
+"""What the servers of two versions counted since somebody began to look.
+
+Servers count since they started, and each for itself. What is added up here is by how much each
+counter grew from one look to the next, as Prometheus' ``increase`` does: replicas come and go
+meanwhile, and one that started anew counts from 0 again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+_PREFIX: Final = "falaj_inference_"
+_LATENCY: Final = f"{_PREFIX}request_duration_seconds_bucket"
+_RESPONSES: Final = f"{_PREFIX}responses_total"
+_ANSWERS: Final = f"{_PREFIX}answers_total"
+_ROUTE: Final = "infer"
+_ANSWERED: Final = "200"
+#: Who may not call is the callers' affair, whichever version they asked.
+_DENIED: Final = ("401", "403")
+
+_Series = tuple[str, str, str]
+"""Version, metric, and the label that tells its parts apart."""
+
+
+@dataclass
+class Measured:
+    """What one version was asked and answered."""
+
+    answered: int = 0
+    failed: int = 0
+    """Requests with any other status, but those of callers without the right to ask."""
+    latency: dict[float, float] = field(default_factory=dict[float, float])
+    """Answered requests by the most seconds that they took (cumulative)."""
+    answers: dict[str, float] = field(default_factory=dict[str, float])
+    """Values that were answered, by bucket."""
+
+    @property
+    def requests(self) -> int:
+        """Answered and failed ones."""
+        return self.answered + self.failed
+
+    @property
+    def failed_percent(self) -> float:
+        """Per cent of the requests that failed; 0 without requests."""
+        return 100 * self.failed / self.requests if self.requests else 0.0
+
+    def quantile(self, share: float) -> float | None:
+        """Seconds within which a share of the answers came; None without answers.
+
+        Within a bucket times are taken to be spread evenly, as ``histogram_quantile`` does; what
+        is above the last bound counts as the last bound:
+        https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile
+        """
+        total = self.latency.get(float("inf"), 0.0)
+        if total <= 0:
+            return None
+        wanted, low, before = share * total, 0.0, 0.0
+        for bound in sorted(self.latency):
+            inside = self.latency[bound]
+            if inside >= wanted:
+                if bound == float("inf"):
+                    return low
+                width = inside - before
+                return low + (bound - low) * ((wanted - before) / width if width else 1.0)
+            low, before = bound, inside
+        return low
+
+
+def likeness(one: Measured, other: Measured) -> float | None:
+    """Per cent of the answers of two versions that are spread alike; None where none were counted.
+
+    That is 100 less the distance in total variation of both distributions: the least share of
+    answers that would have to be others.
+    """
+    totals = [sum(each.answers.values()) for each in (one, other)]
+    if not all(totals):
+        return None
+    apart = sum(
+        abs(one.answers.get(each, 0) / totals[0] - other.answers.get(each, 0) / totals[1])
+        for each in one.answers.keys() | other.answers.keys()
+    )
+    return 100 * (1 - apart / 2)
+
+
+def read(text: str) -> dict[_Series, float]:
+    """The counters that are compared, of the text of one server's ``/metrics``.
+
+    Raises:
+        ValueError: it isn't in the exposition format.
+    """
+    found: dict[_Series, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = sample.labels
+            if sample.name == _LATENCY:
+                part = labels["le"]
+            elif sample.name == _ANSWERS:
+                part = labels["bucket"]
+            elif sample.name == _RESPONSES and labels["route"] == _ROUTE:
+                part = labels["status"]
+            else:
+                continue
+            found[labels["version"], sample.name, part] = sample.value
+    return found
+
+
+class Tally:
+    """Adds up what servers count, by who they are."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Mapping[_Series, float]] = {}
+        self._grown: dict[_Series, float] = {}
+
+    def look(self, server: str, counters: Mapping[_Series, float]) -> None:
+        """Take what a server shows now; what it counted before the first look doesn't count."""
+        before = self._last.get(server)
+        if before is not None:
+            for series, value in counters.items():
+                was = before.get(series, 0.0)
+                grown = value - was if value >= was else value
+                self._grown[series] = self._grown.get(series, 0.0) + grown
+        self._last[server] = counters
+
+    @property
+    def versions(self) -> frozenset[str]:
+        """Versions of which any server was seen."""
+        return frozenset(version for each in self._last.values() for version, _, _ in each)
+
+    def measured(self, version: int) -> Measured:
+        """What a version was asked and answered since the first look."""
+        found = Measured()
+        for part, value in self._of(version, _RESPONSES):
+            if part == _ANSWERED:
+                found.answered += round(value)
+            elif part not in _DENIED:
+                found.failed += round(value)
+        found.latency = {float(part): value for part, value in self._of(version, _LATENCY)}
+        found.answers = dict(self._of(version, _ANSWERS))
+        return found
+
+    def _of(self, version: int, metric: str) -> Iterable[tuple[str, float]]:
+        for (whose, name, part), value in self._grown.items():
+            if (whose, name) == (str(version), metric):
+                yield part, value

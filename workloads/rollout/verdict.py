@@ -1,0 +1,73 @@
+"""Whether a canary is as good as the stable version, by what both measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from falaj.workloads.rollout.measures import Measured, likeness
+
+QUANTILE: Final = 0.99
+"""Of the answers' times."""
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What is demanded of a canary, against the stable version.
+
+    Attributes:
+        least_requests: that each of both has to have had; with fewer nobody can tell.
+        most_error_rise: percentage points by which more of its requests may fail.
+        most_latency_rise: per cent by which 99 of 100 answers may take longer.
+        least_likeness: per cent of the answers that have to be spread alike; 0 asks for nothing.
+    """
+
+    least_requests: int
+    most_error_rise: float
+    most_latency_rise: float
+    least_likeness: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found."""
+
+    passed: bool
+    why: str
+    """One line, for the alias's record."""
+
+
+def is_enough(stable: Measured, canary: Measured, demands: Demands) -> bool:
+    """Whether both had the requests that it takes."""
+    return min(stable.requests, canary.requests) >= demands.least_requests
+
+
+def fails(stable: Measured, canary: Measured, demands: Demands) -> bool:
+    """Whether more of a canary's requests fail than may, which no longer wait makes good."""
+    return canary.failed_percent - stable.failed_percent > demands.most_error_rise
+
+
+def judge(stable: Measured, canary: Measured, demands: Demands) -> Verdict:
+    """Hold what a canary measured against the stable version's, which had requests meanwhile."""
+    missed: list[str] = []
+    found = [
+        f"{canary.requests} requests, {canary.failed_percent:.3g} % failed "
+        f"(stable {stable.failed_percent:.3g} % of {stable.requests})"
+    ]
+    if fails(stable, canary, demands):
+        missed.append("errors")
+    times = [each.quantile(QUANTILE) for each in (canary, stable)]
+    if times[0] is None or times[1] is None:
+        # Without answers there are errors alone; with some of one version, nothing to compare.
+        missed.append("latency")
+        found.append("latency unknown")
+    else:
+        found.append(f"p99 {1000 * times[0]:.3g} ms (stable {1000 * times[1]:.3g} ms)")
+        if times[0] > times[1] * (1 + demands.most_latency_rise / 100):
+            missed.append("latency")
+    alike = likeness(stable, canary)
+    found.append("answers not counted" if alike is None else f"answers {alike:.1f} % alike")
+    if demands.least_likeness and (alike is None or alike < demands.least_likeness):
+        missed.append("answers")
+    said = "; ".join(found)
+    return Verdict(not missed, f"missed {', '.join(missed)}: {said}" if missed else said)
