@@ -85,18 +85,18 @@ def parser() -> argparse.ArgumentParser:
         "--days", type=int, default=DAYS,
         help="for which the alias's record is valid; default: %(default)s",
     )  # fmt: skip
-    for name, default, what in (
-        ("window-minutes", 60.0, "how long both are looked at, at least"),
-        ("deadline-hours", 24.0, "after so long with too few requests it gives up"),
-        ("least-requests", 2000, "that each of both has to have had"),
-        ("most-error-rise", 0.1, "percentage points by which more requests may fail"),
-        ("most-latency-rise", 25.0, "per cent by which 99 of 100 answers may take longer"),
-        ("least-likeness", 95.0, "per cent of the answers that are spread alike; 0: any"),
+    for name, what in (
+        ("window-minutes", "how long both are looked at, at least"),
+        ("deadline-hours", "after so long with too few requests it gives up"),
+        ("least-requests", "that each of both has to have had"),
+        ("most-error-rise", "percentage points by which more requests may fail"),
+        ("most-latency-rise", "per cent by which 99 of 100 answers may take longer"),
+        ("least-likeness", "per cent of the answers that have to be spread alike; 0: any"),
     ):
         bound = ROLLOUT[name.replace("-", "_")]
         one.add_argument(
-            f"--{name}", type=int if bound.whole else float, default=default,
-            help=f"{what}; {bound.description}; default: %(default)s",
+            f"--{name}", type=int if bound.whole else float, required=True,
+            help=f"{what}: {bound.description}",
         )  # fmt: skip
     return top
 

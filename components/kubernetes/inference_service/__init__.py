@@ -16,9 +16,11 @@ from falaj.components.kubernetes.inference_service.arguments import (
     Access,
     Caller,
     CallerArgs,
+    CanaryArgs,
     HoursArgs,
     InferenceServiceArgs,
     InferenceServiceSpec,
+    JudgeArgs,
     ModelVersionArgs,
     Operation,
     Overflow,
@@ -28,17 +30,24 @@ from falaj.components.kubernetes.inference_service.arguments import (
     Size,
     Version,
 )
+from falaj.components.kubernetes.inference_service.canary import beside, checked_canary, job
 from falaj.components.kubernetes.inference_service.deployment import deployment, secrets
-from falaj.components.kubernetes.inference_service.network import isolation, routing
+from falaj.components.kubernetes.inference_service.network import (
+    JUDGE_ENDING,
+    isolation,
+    routing,
+)
 from falaj.components.kubernetes.inference_service.scaling import scaling
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
     "CallerArgs",
+    "CanaryArgs",
     "HoursArgs",
     "InferenceService",
     "InferenceServiceArgs",
+    "JudgeArgs",
     "ModelVersionArgs",
     "OverflowArgs",
     "check",
@@ -375,6 +384,10 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     errors.names(given, InferenceServiceArgs)
     if not _NAME.match(name):
         errors.add("name", name, "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
+    elif name.endswith(JUDGE_ENDING):
+        errors.add(
+            "name", name, f"no {JUDGE_ENDING!r} at the end: objects of judges are called so"
+        )
     placed = check_in_cluster(given, errors)
     model = errors.text(given, "model")
     if model and not _MODEL.match(model):
@@ -392,6 +405,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         given, errors, with_digest=package.kind == "image", careful=careful, cold=scaling.to_zero
     )
     access = checked_access(name, given, placed, errors)
+    judge = checked_canary(given, placed, package, versions, errors)
     operation = _operation(given, gpu, errors)
     images: dict[str, str] = {}
     if placed is not None:
@@ -403,7 +417,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         raise AssertionError("what can't be used was refused")
     return InferenceServiceSpec(
         placed, name, model, str(tier), versions, package, size, scaling, access, overflow,
-        operation, images,
+        operation, images, judge,
     )  # fmt: skip
 
 
@@ -505,6 +519,9 @@ class InferenceService(pulumi.ComponentResource):
     only the gateway, Prometheus and the named callers, and in the mesh strict mutual TLS with an
     `AuthorizationPolicy` by identity. A rollback is the weights of before.
 
+    With a ``canary`` the versions are those that two aliases of the registry stand for, and a
+    `Job` may compare both by what their servers counted, and let one alias stand for the better.
+
     A replica checks the package's signature and every byte before it starts. The server opens the
     model in its own memory; in the GPU tier it is opened into a memory file system that it shares
     with Triton, which listens on the loopback interface only, behind Falaj's server.
@@ -525,6 +542,12 @@ class InferenceService(pulumi.ComponentResource):
         # Requests go to another version, or by other shares, once what is to answer them is ready.
         declare(self, name, routing(spec), depends_on=deployments)
         declare(self, name, scaling(spec))
+        if spec.judge is not None:
+            declare(self, name, beside(spec, spec.judge))
+            declare(
+                self, name, [job(spec, spec.judge)], depends_on=deployments,
+                replace_on_changes=["spec"], delete_before_replace=True,
+            )  # fmt: skip
         self.url = f"https://{spec.host}:{PORT}"
         self.namespace = spec.namespace
         self.register_outputs({"url": self.url, "namespace": self.namespace})
@@ -532,7 +555,8 @@ class InferenceService(pulumi.ComponentResource):
 
 def manifests(spec: InferenceServiceSpec) -> list[Manifest]:
     """The objects, what shuts the doors first."""
-    return [*_replicas(spec), *routing(spec), *scaling(spec)]
+    judging = [*beside(spec, spec.judge), job(spec, spec.judge)] if spec.judge else []
+    return [*_replicas(spec), *routing(spec), *scaling(spec), *judging]
 
 
 def _replicas(spec: InferenceServiceSpec) -> list[Manifest]:

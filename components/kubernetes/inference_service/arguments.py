@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
+from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
 from falaj.components.specification.described import described
 
 
@@ -30,6 +31,49 @@ class ModelVersionArgs(TypedDict):
     """Fewest replicas of the version. Default: the service's."""
     max_replicas: NotRequired[int]
     """Most replicas of the version. Default: the service's."""
+
+
+class JudgeArgs(RegistryAccessArgs):
+    """What a canary is judged by, against the stable version meanwhile, and with whose keys."""
+
+    window_minutes: NotRequired[float]
+    """How long both are looked at, at least, 1 to 10,080; a canary of which too many requests fail
+    isn't waited for. Default: 60."""
+    deadline_hours: NotRequired[float]
+    """After so many hours with too few requests nothing is decided, and both go on, 1 to 720.
+    Default: 24."""
+    least_requests: NotRequired[int]
+    """Requests that each of both has to have had, from 100. Default: 2,000."""
+    most_error_rise: NotRequired[float]
+    """Percentage points by which more of the canary's requests may fail: any status but 200, 401
+    and 403. Default: 0.1."""
+    most_latency_rise: NotRequired[float]
+    """Per cent by which 99 of 100 of its answers may take longer. Servers count times in buckets,
+    each twice as wide as the one before, so that less than 10 means little. Default: 25."""
+    least_likeness: NotRequired[float]
+    """Per cent of the answers that have to be spread as the stable version's are, 0 to 100: labels
+    by themselves, numbers by their size. 0 asks for nothing, for a model of another task or
+    without one answer a row. Default: 95."""
+
+
+class CanaryArgs(TypedDict):
+    """A version that an alias of the registry stands for, tried beside the stable one."""
+
+    model: str
+    """``MODEL@ALIAS``, such as ``credit@candidate``. ``falaj up`` and ``falaj models follow``
+    write what it and ``stable`` stand for into ``versions``; where both are one version, there is
+    no canary."""
+    share: int
+    """Share of the requests in percent, 1 to 49."""
+    stable: NotRequired[str]
+    """Alias of the version that takes the rest. Default: ``production``."""
+    verify_key: str
+    """Public key (PEM) of who signs packages and records of aliases: the key ring's
+    ``signing.pub.pem``."""
+    judge: NotRequired[JudgeArgs]
+    """A Job that compares both and then lets ``stable`` stand for a canary that passed, or the
+    canary's alias for the stable version. It has no right in the cluster. Default: people decide,
+    with ``falaj models promote``."""
 
 
 class CallerArgs(TypedDict):
@@ -73,6 +117,9 @@ class InferenceServiceArgs(InClusterArgs):
     """Name of the model in its packages."""
     versions: list[ModelVersionArgs]
     """The versions that are served side by side, 1 to 8."""
+    canary: NotRequired[CanaryArgs]
+    """Which aliases ``versions`` follow, and who decides between them. Default: none; ``falaj
+    models pin`` writes versions."""
     package_source: NotRequired[str]
     """Where the sealed packages lie: ``image`` (an image of the registry per version, mounted as a
     volume), or ``claim`` (a volume claim: a shared file system, or a bucket through its driver).
@@ -287,6 +334,17 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class Judge:
+    """Who decides between two versions."""
+
+    access: RegistryAccess
+    aliases: tuple[str, str]
+    """Of the stable version, and of the canary."""
+    demands: Mapping[str, float]
+    """Options of ``falaj.workloads.rollout`` that are numbers."""
+
+
+@dataclass(frozen=True)
 class InferenceServiceSpec:
     """The arguments of `InferenceService`, checked."""
 
@@ -302,6 +360,8 @@ class InferenceServiceSpec:
     overflow: Overflow | None
     operation: Operation
     images: Mapping[str, str]
+    judge: Judge | None = None
+    """None: nobody judges, or there is one version alone."""
 
     @property
     def namespace(self) -> str:

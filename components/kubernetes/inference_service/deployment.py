@@ -310,19 +310,27 @@ def pod(spec: InferenceServiceSpec, version: Version) -> dict[str, Any]:
         "containers": [_server(spec)],
         "volumes": _volumes(spec, version),
     }
-    if spec.placed.zones:
-        zones = {"key": ZONE_LABEL, "operator": "In", "values": list(spec.placed.zones)}
-        found["affinity"] = {
+    found |= in_zones(spec)
+    if gpu:
+        taint = GPU_TAINT
+        found["tolerations"] = [{"key": taint.key, "operator": "Exists", "effect": taint.effect}]
+    return found
+
+
+def in_zones(spec: InferenceServiceSpec) -> dict[str, Any]:
+    """The affinity of a pod to the zones that were named; empty where none was."""
+    if not spec.placed.zones:
+        return {}
+    zones = {"key": ZONE_LABEL, "operator": "In", "values": list(spec.placed.zones)}
+    return {
+        "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
                     "nodeSelectorTerms": [{"matchExpressions": [zones]}]
                 }
             }
         }
-    if gpu:
-        taint = GPU_TAINT
-        found["tolerations"] = [{"key": taint.key, "operator": "Exists", "effect": taint.effect}]
-    return found
+    }
 
 
 def _server(spec: InferenceServiceSpec) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Addresses first, identities above them; then the service of a version, the names
 and the shares of each.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._peers import HBONE, PROBES, in_namespace, resolver_egress
@@ -14,6 +14,19 @@ from falaj.components.kubernetes.inference_service.arguments import (
     InferenceServiceSpec,
     Version,
 )
+
+JUDGE_ENDING: Final = "-judge"
+"""Of the names of what stands beside a service for who judges its canary."""
+
+
+def judge_name(spec: InferenceServiceSpec) -> str:
+    """Of the judge's service account, and of most that stands beside it."""
+    return f"{spec.name}{JUDGE_ENDING}"
+
+
+def judge_labels(spec: InferenceServiceSpec) -> dict[str, str]:
+    """Labels that select the judge's pod, and no replica."""
+    return {"app.kubernetes.io/name": spec.name, "app.kubernetes.io/component": "judge"}
 
 
 def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
@@ -28,13 +41,16 @@ def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
 
 def _network_policy(spec: InferenceServiceSpec) -> Manifest:
     access = spec.access
-    ports = _ports(spec)
+    ports = server_ports(spec)
     spaces = _open_to(spec) | {caller.namespace for caller in access.callers}
     ingress: list[dict[str, Any]] = [
         {"from": [in_namespace(space) for space in sorted(spaces)], "ports": ports}
     ]
     if access.overflow_from:
         ingress.append({"from": [_pods(access.overflow_from)], "ports": ports})
+    if spec.judge is not None:
+        ingress.append({"from": [{"podSelector": {"matchLabels": judge_labels(spec)}}],
+                        "ports": ports})  # fmt: skip
     if access.mesh:
         ingress.append({"from": [{"ipBlock": {"cidr": PROBES}}], "ports": [_port(PORT)]})
     egress: list[dict[str, Any]] = []
@@ -70,12 +86,13 @@ def _callers_policy(spec: InferenceServiceSpec) -> Manifest:
         "spec": {
             "podSelector": {},
             "policyTypes": ["Egress"],
-            "egress": [{"to": [_pods(spec.name)], "ports": _ports(spec)}],
+            "egress": [{"to": [_pods(spec.name)], "ports": server_ports(spec)}],
         },
     }
 
 
-def _ports(spec: InferenceServiceSpec) -> list[dict[str, Any]]:
+def server_ports(spec: InferenceServiceSpec) -> list[dict[str, Any]]:
+    """Ports of the replicas, as policies name them; in the mesh that of its tunnels, too."""
     return [_port(PORT)] + ([_port(HBONE)] if spec.access.mesh else [])
 
 
@@ -119,6 +136,8 @@ def _authorisation(spec: InferenceServiceSpec) -> Manifest:
     named = [(caller.namespace, caller.service_account) for caller in access.callers]
     if access.overflow_from:
         named.append((spec.namespace, access.service_account))
+    if spec.judge is not None:
+        named.append((spec.namespace, judge_name(spec)))
     principals = [f"{access.trust_domain}/ns/{space}/sa/{account}" for space, account in named]
     sources: list[dict[str, Any]] = [{"source": {"namespaces": sorted(_open_to(spec))}}]
     if principals:

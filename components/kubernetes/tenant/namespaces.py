@@ -107,11 +107,12 @@ def local_queue(
 GPU: Final = "nvidia.com/gpu"
 SHARED_GPU: Final = "nvidia.com/gpu.shared"
 _SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
-#: Kinds that a namespace has none of, by what it is for.
+#: Kinds that a namespace has none of, by what it is for. A serving one's Jobs judge canaries: none
+#: of the tenant's duties makes any there.
 _NONE: Final[Mapping[str, Sequence[str]]] = {
     "training": ("count/cronjobs.batch", "count/ingresses.networking.k8s.io"),
     "serving": (
-        "count/cronjobs.batch", "count/ingresses.networking.k8s.io", "count/jobs.batch",
+        "count/cronjobs.batch", "count/ingresses.networking.k8s.io",
         "count/jobsets.jobset.x-k8s.io", "count/trainjobs.trainer.kubeflow.org",
     ),
 }  # fmt: skip

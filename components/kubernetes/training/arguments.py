@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
+from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
 from falaj.components.kubernetes.training.traffic import Traffic
 from falaj.components.specification.described import described
 
@@ -100,23 +101,12 @@ class RunArgs(SizedArgs):
     """Service account of the pods. Default: ``trainer``."""
 
 
-class PublishArgs(TypedDict):
+class PublishArgs(RegistryAccessArgs):
     """What a job does with its model: judge, optimise, sign, and send it to the registry."""
 
     model: str
     """Name of the model, whose versions are ``models/<name>`` below ``registry``. Small letters
     and digits, with single ``.``, ``_`` or ``-`` between them."""
-    key_secret: str
-    """Entry of the secret store with the job's key ring and the key that signs: the text that
-    ``python -m falaj.workloads.registry keyring pack --signs`` writes. Only the container that
-    publishes has it."""
-    registry_cidrs: list[str]
-    """Addresses of the registry, private ranges: the publishing pod reaches nothing else."""
-    registry_secret: NotRequired[str]
-    """Entry of the secret store with logins for the registry, in the form of
-    ``~/.docker/config.json``. Default: the registry asks for none."""
-    registry_authority: NotRequired[str]
-    """Certificates (PEM) of who signed the registry's. Default: those that the image trusts."""
     alias: NotRequired[str]
     """Which alias stands for the new version. Default: ``candidate``."""
     least_accuracy: NotRequired[float]
@@ -285,15 +275,8 @@ class Publication:
     """The arguments of `PublishArgs`, checked."""
 
     model: str
-    signing_entry: str
-    store: str
+    access: RegistryAccess
     image: str
-    registry_cidrs: tuple[str, ...]
-    registry_port: int
-    registry_entry: str
-    """Empty: the registry asks for no login."""
-    authority: str
-    """PEM; empty for those that the image trusts."""
     alias: str
     gate: Mapping[str, float]
     """Options of optimisation that are numbers."""

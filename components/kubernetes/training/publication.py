@@ -8,28 +8,19 @@ The signing key is laid out after `optimise` has ended.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters import MODEL_REPOSITORIES, TENANT_LABEL
-from falaj.components.kubernetes._key_ring import (
-    KEY_RING,
-    KEYS,
-    packed_secret,
-    volumes,
-)
+from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.kubernetes._key_ring import KEY_RING, KEYS, volumes
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import resolver_egress
-from falaj.components.kubernetes._placed import (
-    COMPONENT_LABEL,
-    PROTECTED,
-    InCluster,
-    check_secret_entry,
-)
-from falaj.components.kubernetes._secrets import external_secret
-from falaj.components.kubernetes._validation import amount, number, options, private_ranges
+from falaj.components.kubernetes._placed import COMPONENT_LABEL
+from falaj.components.kubernetes._registry_access import ALIAS, egress, give, secrets
+from falaj.components.kubernetes._registry_access import checked as checked_access
+from falaj.components.kubernetes._registry_access import options as options_of
+from falaj.components.kubernetes._validation import amount, number, options
 from falaj.components.kubernetes.training.arguments import (
     Placement,
     PodSize,
@@ -59,11 +50,6 @@ _OPTIMISE: Final = "optimise"
 _SIGNING: Final = "signing-"
 """Beginning of the names of what has the ring that signs."""
 _SHARED_MIB: Final = 64
-_ALIAS: Final = TextRule(
-    r"^[a-z][a-z0-9-]{0,63}$",
-    "a small letter, then at most 63 of a-z, 0-9 and '-'",
-    "candidate",
-)
 _FLAVOR: Final = TextRule(
     r"^cpu[a-z0-9._-]{0,60}$",
     "nodes without GPUs, of the kind that is to serve the model",
@@ -71,10 +57,6 @@ _FLAVOR: Final = TextRule(
 )
 _QUANTISE: Final = ("auto", "never")
 _GATE: Final = ("least_accuracy", "most_rmse", "max_accuracy_drop")
-_PEM: Final = re.compile(
-    r"\s*(-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+"
-)
-_MOST_PEM: Final = 64 << 10
 _AT: Final = "publish"
 
 
@@ -92,11 +74,9 @@ def checked(
     """
     asked = options(_AT, value, PublishArgs, errors)
     model = _text(asked, "model", MODEL, errors)
-    alias = _text(asked, "alias", _ALIAS, errors, "candidate")
+    alias = _text(asked, "alias", ALIAS, errors, "candidate")
     flavor = _text(asked, "flavor", _FLAVOR, errors, run.placement.flavor)
-    entries = {
-        key: _entry(key, asked, run.placed, errors) for key in ("key_secret", "registry_secret")
-    }
+    access = checked_access(_AT, asked, run.placed, store, errors)
     gate = {
         key: number(
             f"{_AT}.{key}", asked[key], bound("optimization", key).low,
@@ -113,10 +93,7 @@ def checked(
     memory = amount(f"{_AT}.memory_gib", asked.get("memory_gib", 4), errors)
     scratch = errors.whole(f"{_AT}.scratch_gib", asked.get("scratch_gib", 10), 1, 30_000)
     return Publication(
-        model, entries["key_secret"], store, image,
-        private_ranges(f"{_AT}.registry_cidrs", asked.get("registry_cidrs", ()), errors),
-        _port(run.placed.registry), entries["registry_secret"], _authority(asked, errors), alias,
-        gate, quantise, flavor,
+        model, access, image, alias, gate, quantise, flavor,
         PodSize(computing(cpus, memory, scratch), 0, 1, _SHARED_MIB, scratch),
     )  # fmt: skip
 
@@ -131,36 +108,6 @@ def _text(
     return str(value)
 
 
-def _entry(key: str, asked: Mapping[str, Any], placed: InCluster, errors: ArgumentErrors) -> str:
-    value: object = asked.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str) or not value:
-        errors.add(f"{_AT}.{key}", value, "text that is not empty")
-        return ""
-    check_secret_entry(f"{_AT}.{key}", value, placed, errors)
-    return value
-
-
-def _authority(asked: Mapping[str, Any], errors: ArgumentErrors) -> str:
-    value: object = asked.get("registry_authority")
-    if value is None:
-        return ""
-    # Nothing but certificates: a private key that was put in by mistake isn't shown to anybody.
-    if isinstance(value, str) and len(value) <= _MOST_PEM and _PEM.fullmatch(value):
-        return value
-    errors.say(
-        f"{_AT}.registry_authority",
-        f"has to be certificates in PEM form and nothing else, at most {_MOST_PEM} characters",
-    )
-    return ""
-
-
-def _port(registry: str) -> int:
-    port = registry.partition("/")[0].rpartition(":")[2]
-    return int(port) if port.isdecimal() else 443
-
-
 def _named(run: Run, ending: str) -> str:
     return f"{run.name}{ENDING}{ending}"
 
@@ -173,15 +120,12 @@ def _labels(run: Run) -> dict[str, str]:
 def manifests(run: Run, publication: Publication) -> list[Manifest]:
     """What stands beside the job: its secrets, the registry's authority, whom the pod reaches."""
 
-    def about(ending: str, **more: Any) -> dict[str, Any]:
-        return metadata(run.placed, _named(run, ""), _named(run, ending), run.namespace, **more)
+    def about(ending: str, /, *, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+        name = _named(run, ending)
+        return metadata(run.placed, _named(run, ""), name, run.namespace, labels=labels)
 
-    ports = [{"port": publication.registry_port, "protocol": "TCP"}]
-    to = [{"ipBlock": {"cidr": each}} for each in publication.registry_cidrs]
-    found: list[Manifest] = [
-        packed_secret(
-            about("-keys", labels=PROTECTED), publication.store, publication.signing_entry
-        ),
+    access = publication.access
+    return [
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
@@ -189,29 +133,13 @@ def manifests(run: Run, publication: Publication) -> list[Manifest]:
             "spec": {
                 "podSelector": {"matchLabels": _labels(run)},
                 "policyTypes": ["Ingress", "Egress"],
-                "egress": [resolver_egress(), {"to": to, "ports": ports}],
+                "egress": [resolver_egress(), egress(access)],
             },
         },
+        *secrets(access, about),
     ]
-    if publication.registry_entry:
-        secret = about("-registry", labels=PROTECTED)
-        found.append(
-            external_secret(secret, publication.store, publication.registry_entry, _CONFIG)
-        )
-    if publication.authority:
-        found.append({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": about("-authority", labels=PROTECTED),
-            "data": {_AUTHORITY: publication.authority},
-        })  # fmt: skip
-    return found
 
 
-_CONFIG: Final = "config.json"
-_REGISTRY: Final = "/run/falaj/registry"
-_AUTHORITY: Final = "registry.pem"
-_TRUSTED: Final = "/run/falaj/authority"
 _OPTIMISED: Final = f"{SCRATCH}/optimised"
 
 
@@ -246,14 +174,7 @@ def pod(run: Run, publication: Publication, job_keys: str) -> dict[str, Any]:
         ] + [{"name": f"{_SIGNING}keys", "mountPath": KEYS}],
     }  # fmt: skip
     spec["volumes"] += [*volumes(job_keys), *volumes(_named(run, "-keys"), _SIGNING)]
-    if publication.registry_entry:
-        secret = {"secretName": _named(run, "-registry"), "defaultMode": 0o440}
-        _add(spec, publish, "registry", {"secret": secret}, _REGISTRY)
-    if publication.authority:
-        source = {"configMap": {"name": _named(run, "-authority")}}
-        _add(spec, publish, "authority", source, _TRUSTED)
-        trusted = {"name": "SSL_CERT_FILE", "value": f"{_TRUSTED}/{_AUTHORITY}"}
-        publish["env"] = [*optimise["env"], trusted]
+    give(publication.access, _named(run, ""), spec, publish)
     spec["initContainers"] = [
         unpacks(publication.image),
         optimise,
@@ -261,13 +182,6 @@ def pod(run: Run, publication: Publication, job_keys: str) -> dict[str, Any]:
     ]
     spec["containers"] = [publish]
     return made
-
-
-def _add(
-    spec: dict[str, Any], container: dict[str, Any], name: str, source: dict[str, Any], at: str
-) -> None:
-    spec["volumes"].append({"name": name, **source})
-    container["volumeMounts"].append({"name": name, "mountPath": at, "readOnly": True})
 
 
 def _optimise_command(run: Run, publication: Publication) -> list[str]:
@@ -289,17 +203,15 @@ def _optimise_command(run: Run, publication: Publication) -> list[str]:
 
 
 def _publish_command(run: Run, publication: Publication) -> list[str]:
-    login = ["--login", f"{_REGISTRY}/{_CONFIG}"] if publication.registry_entry else []
     return [
         "python", "-m", "falaj.workloads.registry", "deliver",
         "--model", publication.model,
         "--from", _OPTIMISED,
         "--fields", f"{_OPTIMISED}/fields.json",
         "--keyring", KEY_RING,
-        "--to", f"{run.placed.registry}/{MODEL_REPOSITORIES}",
+        *options_of(publication.access),
         "--alias", publication.alias,
         "--json",
-        *login,
     ]  # fmt: skip
 
 

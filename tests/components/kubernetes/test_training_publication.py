@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes.training import publication
+from falaj.components.kubernetes._registry_access import ALIAS
 from falaj.components.kubernetes.training_job import check
 from falaj.components.specification.limits import MODEL
 from falaj.workloads.errors import WorkloadError
@@ -272,9 +272,8 @@ def test_models_are_called_as_registries_take_them(name: str) -> None:
 
 @given(st.from_regex(re.compile(r"[a-zA-Z0-9._-]{0,70}"), fullmatch=True))
 def test_aliases_are_called_as_records_take_them(name: str) -> None:
-    rule = publication._ALIAS  # pyright: ignore[reportPrivateUsage]
     try:
         allowed = bool(check_alias(name))
     except WorkloadError:
         allowed = False
-    assert rule.allows(name) == allowed
+    assert ALIAS.allows(name) == allowed

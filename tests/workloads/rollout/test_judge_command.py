@@ -70,7 +70,10 @@ class Pod:
             "--canary-alias", "candidate", "--servers", "servers.example:8443",
             "--server-name", "localhost", "--certificate", str(pki / "prometheus.crt"),
             "--private-key", str(pki / "prometheus.key"), "--authority", str(pki / "ca.crt"),
-            "--keyring", str(self.keyring.path), "--to", f"{self.shelf.address}/models", *more,
+            "--keyring", str(self.keyring.path), "--to", f"{self.shelf.address}/models",
+            "--window-minutes", "2", "--deadline-hours", "24", "--least-requests", "200",
+            "--most-error-rise", "0.1", "--most-latency-rise", "25", "--least-likeness", "95",
+            *more,
         ]  # fmt: skip
 
     def record(self, alias: str) -> AliasRecord:
@@ -136,7 +139,7 @@ def test_the_alias_moves_by_what_was_measured_and_says_why(
         **command.watch.__kwdefaults__, "clock": iter(range(0, 10_000, 15)).__next__,
         "sleep": lambda _: None,
     })  # fmt: skip
-    arguments = pod.given("--least-requests", "200", "--window-minutes", "2")
+    arguments = pod.given()
     assert main(arguments) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (told["verdict"], told["alias"], told["version"]) == (verdict, alias, version)

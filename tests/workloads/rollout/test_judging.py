@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.bounds import ROLLOUT
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.metrics import Counters, Totals
-from falaj.workloads.rollout.command import parser, watch
+from falaj.workloads.rollout.command import watch
 from falaj.workloads.rollout.measures import Measured, Tally, likeness, read
 from falaj.workloads.rollout.verdict import Demands, judge
 
@@ -169,13 +168,3 @@ def test_without_requests_there_is_no_verdict() -> None:
     stable, canary = Replica(STABLE), Replica(CANARY)
     with pytest.raises(WorkloadError, match=r"version 8 0; 100 of each are needed.*go on to be"):
         looked(stable, canary, lambda: stable.serve(90))
-
-
-def test_each_demand_has_a_bound_and_a_default_within() -> None:
-    needed = [
-        "judge", "--model", "m", "--stable", "7", "--canary", "8", "--canary-alias", "candidate",
-        "--servers", "h:1", "--server-name", "h", "--certificate", "c", "--private-key", "k",
-        "--authority", "a", "--keyring", "r", "--to", "h/models",
-    ]  # fmt: skip
-    options = parser().parse_args(needed)
-    assert all(bound.allows(getattr(options, name)) for name, bound in ROLLOUT.items())

@@ -1,0 +1,291 @@
+"""Who decides between a stable version and its canary, and the aliases that both follow.
+
+The judge changes nothing in the cluster. Shares, Deployments and routes are the stack's: a program
+that changed a weight would be undone by the next update, and would need the right to turn requests
+away from any service of the namespace. So the verdict is a signed record of an alias in the
+registry, and who brings the stack up serves what the aliases stand for. It has an account of its
+own without a token, the certificate that Prometheus shows the service's servers, and, as whoever
+publishes, the key that signs and a way into the registry.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
+from falaj.components.kubernetes import _registry_access as registry
+from falaj.components.kubernetes._key_ring import KEY_RING, KEYS, SECRET, unpack_command, volumes
+from falaj.components.kubernetes._objects import Manifest, format_number
+from falaj.components.kubernetes._peers import resolver_egress
+from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._pods import USER, unprivileged_pod
+from falaj.components.kubernetes._validation import number, options
+from falaj.components.kubernetes.inference_service.arguments import (
+    PORT,
+    CanaryArgs,
+    InferenceServiceSpec,
+    Judge,
+    JudgeArgs,
+    Package,
+    Version,
+)
+from falaj.components.kubernetes.inference_service.deployment import (
+    container,
+    in_zones,
+    resources,
+)
+from falaj.components.kubernetes.inference_service.network import (
+    judge_labels,
+    judge_name,
+    server_ports,
+)
+from falaj.components.kubernetes.training.pods import publishing_pods
+from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.limits import MODEL, TextRule
+from falaj.components.specification.workload_bounds import bound
+
+MOST_SHARE: Final = 49
+"""Percent: the canary is the smaller of both."""
+_AT: Final = "canary"
+_DEMANDS: Final[Mapping[str, float]] = {
+    "window_minutes": 60,
+    "deadline_hours": 24,
+    "least_requests": 2000,
+    "most_error_rise": 0.1,
+    "most_latency_rise": 25,
+    "least_likeness": 95,
+}
+_PUBLIC_KEY: Final = TextRule(
+    r"^\s*-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*$",
+    "a public key in PEM form: the text of the key ring's signing.pub.pem",
+    "-----BEGIN PUBLIC KEY-----\n…\n-----END PUBLIC KEY-----",
+)
+
+
+def checked_canary(
+    given: Mapping[str, Any], placed: InCluster | None, package: Package,
+    versions: Sequence[Version], errors: ArgumentErrors,
+) -> Judge | None:  # fmt: skip
+    """The argument ``canary``; None where nobody is to judge.
+
+    Args:
+        given: the service's arguments.
+        placed: where it is; None where that was refused.
+        package: where its packages are.
+        versions: what is served.
+        errors: gets what is wrong.
+    """
+    if given.get(_AT) is None:
+        return None
+    asked = options(_AT, given[_AT], CanaryArgs, errors)
+    aliases = (_alias("stable", asked.get("stable", "production"), errors),
+               _followed(asked, given, errors))  # fmt: skip
+    if aliases[0] == aliases[1]:
+        errors.add(f"{_AT}.stable", aliases[0], "another alias than the canary's")
+    if given.get("overflow_from"):
+        errors.say(_AT, "is for a service with a route; leave it out with overflow_from")
+    if package.name != f"{MODEL_REPOSITORIES}/{given.get('model')}" or package.kind != "image":
+        errors.say(
+            _AT,
+            f"follows aliases of {MODEL_REPOSITORIES}/<model> in the registry: set package_name to "
+            "that, with package_source 'image'",
+        )
+    if "verify_key" in asked:
+        errors.form(f"{_AT}.verify_key", asked["verify_key"], _PUBLIC_KEY)
+    share = errors.whole(f"{_AT}.share", asked.get("share", 1), 1, MOST_SHARE)
+    weights = sorted(each.weight for each in versions)
+    if "share" in asked and weights not in ([100], [share, 100 - share], []):
+        errors.add(
+            f"{_AT}.share", share, f"the lesser of two weights, but versions have {weights}",
+            "`falaj models follow` and `falaj up` write versions by it",
+        )  # fmt: skip
+    judge = _judge(asked, placed, given, errors)
+    if judge is None or len(versions) != 2:
+        return None
+    return Judge(judge[0], aliases, judge[1])
+
+
+def _alias(key: str, value: object, errors: ArgumentErrors) -> str:
+    errors.form(f"{_AT}.{key}", value, registry.ALIAS)
+    return str(value)
+
+
+def _followed(asked: Mapping[str, Any], given: Mapping[str, Any], errors: ArgumentErrors) -> str:
+    """The alias of ``model``, whose model is the service's."""
+    value = asked.get("model")
+    if value is None:
+        return ""
+    model, _, alias = str(value).partition("@")
+    if not isinstance(value, str) or not MODEL.allows(model) or not registry.ALIAS.allows(alias):
+        errors.add(f"{_AT}.model", value, "MODEL@ALIAS, such as credit@candidate")
+    elif model != given.get("model"):
+        errors.add(
+            f"{_AT}.model", value, f"an alias of the service's own model: {given.get('model')}@…"
+        )
+    return alias
+
+
+def _judge(
+    asked: Mapping[str, Any], placed: InCluster | None, given: Mapping[str, Any],
+    errors: ArgumentErrors,
+) -> tuple[registry.RegistryAccess, Mapping[str, float]] | None:  # fmt: skip
+    at = f"{_AT}.judge"
+    if asked.get("judge") is None:
+        return None
+    own = options(at, asked["judge"], JudgeArgs, errors)
+    demands: dict[str, float] = {}
+    for key, default in _DEMANDS.items():
+        limit, value = bound("rollout", key), own.get(key, default)
+        if limit.whole:
+            demands[key] = errors.whole(f"{at}.{key}", value, int(limit.low), int(limit.high))
+        else:
+            demands[key] = number(f"{at}.{key}", value, limit.low, limit.high, errors)
+    if demands["window_minutes"] > 60 * demands["deadline_hours"]:
+        errors.add(
+            f"{at}.window_minutes", format_number(demands["window_minutes"]),
+            f"at most the {format_number(demands['deadline_hours'])} hours of deadline_hours",
+        )  # fmt: skip
+    if placed is None:
+        return None
+    store = str(given.get("secret_store", "falaj"))
+    return registry.checked(at, own, placed, store, errors), demands
+
+
+def beside(spec: InferenceServiceSpec, judge: Judge) -> list[Manifest]:
+    """What the judge needs: its account, its secrets, and whom it reaches."""
+    name = judge_name(spec)
+    ports = server_ports(spec)
+    replicas = {"to": [{"podSelector": {"matchLabels": spec.selector()}}], "ports": ports}
+
+    def about(ending: str, /, *, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+        return _metadata(spec, f"{name}{ending}", labels)
+
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": about(""),
+            "automountServiceAccountToken": False,
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": about(""),
+            "spec": {
+                "podSelector": {"matchLabels": judge_labels(spec)},
+                "policyTypes": ["Ingress", "Egress"],
+                "egress": [resolver_egress(), replicas, registry.egress(judge.access)],
+            },
+        },
+        {
+            # The addresses of all replicas of both versions, each of which is asked.
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": about(""),
+            "spec": {
+                "type": "ClusterIP",
+                "clusterIP": "None",
+                "selector": spec.selector(),
+                "ports": [
+                    {"name": "https", "port": PORT, "targetPort": "https", "protocol": "TCP"}
+                ],
+            },
+        },
+        *registry.secrets(judge.access, about),
+    ]
+
+
+def _metadata(
+    spec: InferenceServiceSpec, name: str, labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    found = spec.metadata(name)
+    return {**found, "labels": {**found["labels"], **judge_labels(spec), **(labels or {})}}
+
+
+#: How often it is tried again after faults, the registry's above all.
+_TRIES: Final = 6
+_TLS: Final = "/run/falaj/observer"
+
+
+def job(spec: InferenceServiceSpec, judge: Judge) -> Manifest:
+    """The Job that judges the canary that is served now; another canary has another."""
+    stable, canary = sorted(spec.versions, key=lambda each: each.weight, reverse=True)
+    about = _metadata(spec, f"{judge_name(spec)}-v{canary.number}")
+    # It lasts for hours: an update doesn't wait for its end.
+    notes = {**about["annotations"], "pulumi.com/skipAwait": "true"}
+    hours = judge.demands["deadline_hours"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {**about, "annotations": notes},
+        "spec": {
+            "backoffLimit": _TRIES,
+            # Twice what one try takes: a pod that was evicted looks from the beginning.
+            "activeDeadlineSeconds": round(2 * 3600 * hours),
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": publishing_pods(),
+            "template": {
+                "metadata": {"labels": about["labels"], "annotations": about["annotations"]},
+                "spec": _pod(spec, judge, _command(spec, judge, stable, canary)),
+            },
+        },
+    }
+
+
+def _pod(spec: InferenceServiceSpec, judge: Judge, command: list[str]) -> dict[str, Any]:
+    name, image = judge_name(spec), spec.images["falaj-inference"]
+    observer = {"secretName": f"{spec.name}-scraper", "defaultMode": 0o440}
+    size = resources(0.1, 256)
+    judging = container(
+        "judge", image, command,
+        {KEYS: "keys", _TLS: "observer:ro", "/tmp": "tmp"},  # noqa: S108
+        size,
+    )  # fmt: skip
+    judging["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    found: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "serviceAccountName": name,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": spec.operation.priority_class,
+        "securityContext": unprivileged_pod(fsGroup=USER),
+        "nodeSelector": dict(spec.placed.node_selector),
+        **in_zones(spec),
+        "initContainers": [
+            container(
+                "keys", image, [*unpack_command(), "--signs"],
+                {SECRET: "secret:ro", KEYS: "keys", "/tmp": "tmp"},  # noqa: S108
+                size,
+            )
+        ],
+        "containers": [judging],
+        "volumes": [
+            *volumes(f"{name}-keys"),
+            {"name": "observer", "secret": observer},
+            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "32Mi"}},
+        ],
+    }  # fmt: skip
+    registry.give(judge.access, name, found, judging)
+    return found
+
+
+def _command(
+    spec: InferenceServiceSpec, judge: Judge, stable: Version, canary: Version
+) -> list[str]:
+    demands = [
+        word
+        for key, value in judge.demands.items()
+        for word in (f"--{key.replace('_', '-')}", format_number(value))
+    ]
+    return [
+        "python", "-m", "falaj.workloads.rollout", "judge",
+        "--model", spec.model,
+        "--stable", str(stable.number), "--canary", str(canary.number),
+        "--stable-alias", judge.aliases[0], "--canary-alias", judge.aliases[1],
+        "--servers", f"{judge_name(spec)}.{spec.namespace}.svc:{PORT}",
+        "--server-name", spec.host,
+        "--certificate", f"{_TLS}/tls.crt", "--private-key", f"{_TLS}/tls.key",
+        "--authority", f"{_TLS}/ca.crt",
+        "--keyring", KEY_RING,
+        *registry.options(judge.access),
+        *demands,
+    ]  # fmt: skip
