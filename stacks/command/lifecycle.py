@@ -26,9 +26,10 @@ from falaj.stacks.command import (
     stand_in,
 )
 from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
-from falaj.stacks.command.console import confirmed, is_terminal, say, step
+from falaj.stacks.command.console import complain, confirmed, is_terminal, say, step
 from falaj.stacks.command.hints import hints
 from falaj.stacks.command.judged import judged
+from falaj.stacks.command.models import follow_in
 from falaj.stacks.command.operation import Outcome, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
@@ -39,8 +40,15 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.models.copying import LEFT
 from falaj.stacks.placement import choose
 from falaj.stacks.sandbox_guard import PHASE_VARIABLE, STORES
-from falaj.stacks.settings import CloudSettings, LocalSettings, Settings, SmbSettings
+from falaj.stacks.settings import (
+    CloudSettings,
+    LocalSettings,
+    Settings,
+    SmbSettings,
+    WorkloadsSettings,
+)
 from falaj.stacks.settings.source import from_project_and_stack
+from falaj.workloads.errors import IntegrityError, WorkloadError
 
 # What ``falaj down`` is about to destroy, in words.
 
@@ -257,6 +265,8 @@ def up(call: Call, *, details: bool, source: str | None = None) -> int:
     """
     settings = call.settings()
     stack = call.stack
+    if _follows_aliases(call, settings):
+        settings = call.settings()
     if source is not None and not isinstance(settings, SmbSettings):
         raise StackError(
             f"--model-from: given {source!r}, but stack {stack.name} serves no model of its own; "
@@ -295,6 +305,30 @@ def up(call: Call, *, details: bool, source: str | None = None) -> int:
     else:
         say(closing(pulumi.outputs(), stack, sandbox=pulumi.sandbox))
     return 0
+
+
+def _follows_aliases(call: Call, settings: Settings) -> bool:
+    """Write what the aliases stand for that services follow; whether the file may be another now.
+
+    A registry that is away, or an alias that expired, keeps nobody from deploying what the file
+    says. A record that isn't its signer's, or a registry behind what was seen, does.
+
+    Raises:
+        StackError: the registry is behind, or a service doesn't say what it follows.
+        IntegrityError: a record or a package isn't what the trusted key signed.
+    """
+    if not isinstance(settings, WorkloadsSettings) or call.sandboxed(settings):
+        return False
+    try:
+        done = follow_in(call.stack, dry_run=False)
+    except IntegrityError:
+        raise
+    except WorkloadError as error:
+        complain(f"aliases aren't followed now, and versions stay as the file says: {error}")
+        return False
+    for each in done:
+        say(each.told)
+    return bool(done)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from falaj.stacks.command.options import (
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane, packs_settings, require_in_country
-from falaj.stacks.models import transfer
+from falaj.stacks.models import following, transfer
 from falaj.stacks.models.copying import LEFT, Copied, CopiedModel, copy_models
 from falaj.stacks.models.pinning import (
     SECTION,
@@ -646,6 +646,63 @@ def pin(
     return 0
 
 
+@models.command()
+@click.option("--dry-run", is_flag=True, help="Only say what the versions would be.")
+@_json
+@named_stack("The stack whose file is written; it also says which registries are allowed.")
+@project_option
+def follow(*, dry_run: bool, as_json: bool, stack: str | None, project: Path | None) -> int:
+    """Write what aliases stand for into a stack's file, for its services with a canary.
+
+    `up` does it first, so that no digest is written by hand. Where changes are reviewed, let this
+    write the file, and commit it: what is reviewed is what is deployed.
+    """
+    if stack is None:
+        raise StackError("--stack NAME is needed: whose services follow aliases?")
+    file = StackFile(stack, the_project(project))
+    done = follow_in(file, dry_run=dry_run)
+    answer = {"services": {each.service: each.versions for each in done}}
+    text = "\n".join(each.told for each in done) or (
+        f"no service of stack {stack} follows an alias: {SECTION}.NAME.canary says which"
+    )
+    _print(as_json, answer, text)
+    return 0
+
+
+def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
+    """Write what the aliases stand for that a stack's services follow.
+
+    Returns:
+        One for each service that follows any; none where the stack is of another kind.
+
+    Raises:
+        StackError: a service doesn't say what it follows, or the registry isn't allowed or behind.
+        WorkloadError: an alias can't be resolved, see `falaj.stacks.models.following.found`.
+    """
+    follows = _follows(file)
+    if not follows:
+        return []
+    settings = file.settings()
+    registry = getattr(settings, "registry", "")
+    shelf = Where(file.name, file.project.root).shelf(registry)
+    done = [(each, following.found(each, shelf, SeenHere())) for each in follows]
+    pins: list[Pinned] = []
+    for each, found in done:
+        values = {f"{SECTION}.{each.service}.versions": found.versions}
+        told = _written(file, values, dry_run=dry_run)
+        pins.append(Pinned(each.service, found.versions, f"{each.service}: {found.told}\n{told}"))
+    return pins
+
+
+def _follows(file: StackFile) -> list[following.Followed]:
+    from falaj.stacks.settings import edit  # noqa: PLC0415 - the models: not for `--help`
+
+    given = [key for key, _ in edit.values_of(file.path, file.project.root)]
+    if not any(key.partition(".")[0] == f"falaj:{SECTION}" for key in given):
+        return []
+    return following.followed(edit.value_of(file.path, file.project.root, SECTION))
+
+
 @dataclass(frozen=True)
 class Pinned:
     """What a stack's file says now, or would."""
@@ -689,7 +746,6 @@ def pin_into(
     Raises:
         StackError: the file has no such service, or its versions leave no room for this one.
     """
-    from falaj.stacks.settings import edit  # noqa: PLC0415 - the models: not for `--help`
 
     name, entry = service_in(file, model, service)
     if name == TIER and _is_tier(file):
@@ -698,13 +754,18 @@ def pin_into(
     else:
         versions = pinned(entry.get("versions") or [], wanted)
         values = {f"{SECTION}.{name}.versions": versions}
+    return Pinned(name, versions, _written(file, values, dry_run=dry_run))
+
+
+def _written(file: StackFile, values: dict[str, Any], *, dry_run: bool) -> str:
+    """Set keys in a stack's file; what came into it, or would."""
+    from falaj.stacks.settings import edit  # noqa: PLC0415 - the models: not for `--help`
+
     if dry_run:
-        told = "\n".join(f"{key} would be {json.dumps(value)}" for key, value in values.items())
-        return Pinned(name, versions, told)
+        return "\n".join(f"{key} would be {json.dumps(value)}" for key, value in values.items())
     change = edit.set_values(file.path, file.project.root, values)
     lines = [f"{change.label}:{number}: {line}" for number, line in change.come]
-    text = "\n".join(lines) or f"{change.label} says so already; nothing was changed"
-    return Pinned(name, versions, text)
+    return "\n".join(lines) or f"{change.label} says so already; nothing was changed"
 
 
 @models.command()

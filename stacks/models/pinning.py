@@ -29,6 +29,15 @@ class Pin:
     weight: int
     """Percent."""
 
+    def to_file(self) -> dict[str, Any]:
+        """By the keys of a stack's file."""
+        return {
+            "version": self.version,
+            "weight": self.weight,
+            "packageDigest": self.package_digest,
+            "keysDigest": self.keys_digest,
+        }
+
 
 def service_of(services: Mapping[str, Any], model: str, named: str | None) -> str:
     """The key of the service that serves a model.
@@ -102,11 +111,7 @@ def tier_pinned(pin: Pin) -> dict[str, Any]:
         raise StackError(
             f"--weight: given {pin.weight}; falaj:{TIER} serves one version, which takes 100"
         )
-    return {
-        "version": pin.version,
-        "packageDigest": pin.package_digest,
-        "keysDigest": pin.keys_digest,
-    }
+    return {key: value for key, value in pin.to_file().items() if key != "weight"}
 
 
 def pinned(versions: Sequence[Any], pin: Pin) -> list[dict[str, Any]]:
@@ -121,13 +126,7 @@ def pinned(versions: Sequence[Any], pin: Pin) -> list[dict[str, Any]]:
     """
     entries = [dict(cast("dict[str, Any]", each)) for each in versions if isinstance(each, dict)]
     own = next((each for each in entries if each.get("version") == pin.version), {})
-    mine = {
-        **own,
-        "version": pin.version,
-        "weight": pin.weight,
-        "packageDigest": pin.package_digest,
-        "keysDigest": pin.keys_digest,
-    }
+    mine = {**own, **pin.to_file()}
     if pin.weight == 100:
         return [mine]
     others = [each for each in entries if each.get("version") != pin.version]

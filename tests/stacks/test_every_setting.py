@@ -52,6 +52,8 @@ JUDGED = {
     "falaj:policies.allowedRegistries", "falaj:policies.allowedAccounts", "falaj:policies.strict",
     "falaj:policies.requiredTags", "falaj:policies.mostGpuMachines", "falaj:policies.rules",
     "falaj:policies.waivers",
+    # Of `falaj up` and `falaj models follow`: tests/stacks/models/test_models_follow.py.
+    "falaj:inferenceServices.NAME.canary.verifyKey",
 }  # fmt: skip
 
 
@@ -250,9 +252,21 @@ def _rich_workloads() -> dict[str, Any]:
         **service, "packageSource": "claim", "packageName": "models", "packagePath": "a",
         "versions": [{"version": 7, "weight": 100}],
     }  # fmt: skip
+    authority = jobs["published"]["publish"]["registryAuthority"]
+    public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"
+    services["tried"] = {
+        **service,
+        "canary": {
+            "model": "credit@candidate", "share": 10, "verifyKey": public,
+            "judge": {
+                "keySecret": "acme/publishing-keys", "registryCidrs": ["10.20.0.5/32"],
+                "registryAuthority": authority,
+            },
+        },
+    }  # fmt: skip
     config["falaj:trainingJobs"] = {name: jobs[name] for name in _JOBS}
     config["falaj:inferenceServices"] = {
-        name: services[name] for name in ("night", "kept", "credit")
+        name: services[name] for name in ("night", "kept", "tried", "credit")
     }
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     config["falaj:federatedTrainings"] = {
@@ -275,6 +289,7 @@ REFUSED_OF_WORKLOADS = {
     "falaj:federatedTrainings.NAME.sites": "names that people give",
     "falaj:images": "a file with digests",
     "falaj:tenant": "the keys are the tenant's",
+    "falaj:inferenceServices.NAME.canary.share": "is that of versions",
     "falaj:inferenceServices.NAME.packageSource": "decides over digests",
     "falaj:inferenceServices.NAME.scaleToZero": "not where another tier overflows into it",
     "falaj:inferenceServices.NAME.tier": "decides over flavor and overflow",

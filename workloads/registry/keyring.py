@@ -91,12 +91,21 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
     Raises:
         WorkloadError: missing, or not an Ed25519 public key.
     """
+    return public_key_of(read_bytes(path, "the public key"), str(path))
+
+
+def public_key_of(pem: bytes, what: str) -> Ed25519PublicKey:
+    """The Ed25519 public key of a text in PEM; ``what`` names it in errors.
+
+    Raises:
+        WorkloadError: it isn't one.
+    """
     try:
-        key = load_pem_public_key(read_bytes(path, "the public key"))
+        key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise WorkloadError(f"{path} isn't an Ed25519 public key in PEM: {error}") from error
+        raise WorkloadError(f"{what} isn't an Ed25519 public key in PEM: {error}") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise WorkloadError(f"{path} holds a {type(key).__name__}; an Ed25519 key is needed")
+        raise WorkloadError(f"{what} holds a {type(key).__name__}; an Ed25519 key is needed")
     return key
 
 

@@ -64,6 +64,9 @@ _DIGEST: Final = re.compile(r"^sha256:[0-9a-f]{64}$")
 _HEADER: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
 
+_FOLLOW: Final = "; `falaj models follow` and `falaj up` write what the aliases stand for"
+
+
 def checked_versions(
     given: Mapping[str, Any],
     errors: ArgumentErrors,
@@ -83,6 +86,8 @@ def checked_versions(
     """
     value = given.get("versions")
     if value is None:
+        followed = given.get("canary") is not None
+        errors.say("versions", f"missing{_FOLLOW if followed else ''}")
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         errors.add("versions", value, f"a list of 1 to {MOST_VERSIONS} versions")

@@ -115,8 +115,9 @@ class InferenceServiceArgs(InClusterArgs):
 
     model: str
     """Name of the model in its packages."""
-    versions: list[ModelVersionArgs]
-    """The versions that are served side by side, 1 to 8."""
+    versions: NotRequired[list[ModelVersionArgs]]
+    """The versions that are served side by side, 1 to 8. Needed; where there is a ``canary``,
+    ``falaj up`` writes them."""
     canary: NotRequired[CanaryArgs]
     """Which aliases ``versions`` follow, and who decides between them. Default: none; ``falaj
     models pin`` writes versions."""

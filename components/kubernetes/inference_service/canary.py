@@ -86,8 +86,8 @@ def checked_canary(
     if package.name != f"{MODEL_REPOSITORIES}/{given.get('model')}" or package.kind != "image":
         errors.say(
             _AT,
-            f"follows aliases of {MODEL_REPOSITORIES}/<model> in the registry: set package_name to "
-            "that, with package_source 'image'",
+            f"follows aliases of {MODEL_REPOSITORIES}/<model> in the registry: set package_name "
+            "to that, with package_source 'image'",
         )
     if "verify_key" in asked:
         errors.form(f"{_AT}.verify_key", asked["verify_key"], _PUBLIC_KEY)

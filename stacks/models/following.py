@@ -1,0 +1,169 @@
+"""What a service that follows aliases is to serve: the stable version, and a canary beside it.
+
+Resolved into the stack's file before the stack is brought up, and not while it is previewed, for
+the reason that `falaj.stacks.models.pinning` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from falaj.stacks.errors import StackError
+from falaj.stacks.models.pinning import SECTION, Pin
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.registry.aliases import Entry, Seen, newest, read, records_of, resolve
+from falaj.workloads.registry.keyring import public_key_of
+from falaj.workloads.registry.shelf import Client, Shelf
+from falaj.workloads.registry.store import PRODUCTION
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a stack's file says that a service follows."""
+
+    service: str
+    """Its key below `SECTION`."""
+    model: str
+    stable: str
+    canary: str
+    """Both are aliases."""
+    share: int
+    """Percent of the requests that a canary gets."""
+    key: Ed25519PublicKey
+    versions: tuple[Mapping[str, Any], ...]
+    """What the file says is served."""
+
+
+def followed(services: Mapping[str, Any]) -> list[Followed]:
+    """The services that follow aliases.
+
+    Args:
+        services: the stack's section `SECTION`, as its file has it.
+
+    Raises:
+        StackError: one doesn't say what it follows, or its key isn't one.
+    """
+    return [
+        _followed(key, cast("dict[str, Any]", entry))
+        for key, entry in services.items()
+        if isinstance(entry, dict) and cast("dict[str, Any]", entry).get("canary") is not None
+    ]
+
+
+def _followed(service: str, entry: Mapping[str, Any]) -> Followed:
+    at = f"falaj:{SECTION}.{service}.canary"
+    match entry["canary"]:
+        case {"model": str(name), "share": int(share), "verifyKey": str(pem), **rest}:
+            model, _, alias = name.partition("@")
+        case given:
+            keys = ", ".join(cast("dict[str, Any]", given)) if isinstance(given, dict) else given
+            raise StackError(
+                f"{at}: given {keys!r}; needed: model (MODEL@ALIAS), share (percent) and "
+                "verifyKey (the text of the key ring's signing.pub.pem)"
+            )
+    if not alias or model != entry.get("model"):
+        raise StackError(
+            f"{at}.model: given {name!r}; allowed: {entry.get('model')}@ALIAS, such as "
+            f"{entry.get('model')}@candidate"
+        )
+    try:
+        key = public_key_of(pem.encode(), f"{at}.verifyKey")
+    except WorkloadError as error:
+        raise StackError(str(error)) from error
+    versions = entry.get("versions")
+    return Followed(
+        service, model, str(rest.get("stable", PRODUCTION)), alias, share, key,
+        tuple(each for each in versions if isinstance(each, dict))
+        if isinstance(versions, list) else (),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the aliases stand for."""
+
+    versions: list[dict[str, Any]]
+    """What the file is to say is served."""
+    told: str
+    """One line, for people."""
+
+
+def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
+    """What a service is to serve by its aliases: what the file says of a version besides, stays.
+
+    A canary is newer than the stable version, and its record still holds and wasn't decided about:
+    a version that the stable alias stood for since, and left again, isn't tried once more.
+
+    Args:
+        follow: the service.
+        shelf: the registry's packages.
+        seen: the records that were seen before.
+
+    Raises:
+        StackError: the registry is behind what was seen.
+        WorkloadError: the stable alias stands for nothing, or isn't valid any more.
+        RegistryError: the registry can't be asked.
+        IntegrityError: a record or package isn't what the trusted key signed.
+    """
+    stable = resolve(shelf, follow.model, follow.stable, follow.key, seen)
+    tried = newest(shelf, follow.model, follow.canary, follow.key)
+    why_not = _why_not(follow, shelf, stable, tried)
+    if tried is None or why_not:
+        versions = [_entry(follow, shelf, stable, 100)]
+        return Found(versions, f"{_said(stable)} has all requests: {why_not}")
+    seen.note(shelf.repository(follow.model), tried.record)
+    versions = [
+        _entry(follow, shelf, stable, 100 - follow.share),
+        _entry(follow, shelf, tried, follow.share),
+    ]
+    return Found(versions, f"{_said(tried)} has {follow.share} %, {_said(stable)} the rest")
+
+
+def _said(entry: Entry) -> str:
+    record = entry.record
+    return f"version {record.version} of {record.model} ({record.alias})"
+
+
+def _why_not(follow: Followed, shelf: Shelf[Client], stable: Entry, tried: Entry | None) -> str:
+    """Why there is no canary; empty where there is one."""
+    if tried is None:
+        return f"there is no alias {follow.canary}"
+    if tried.record.version == stable.record.version:
+        return f"{follow.canary} stands for it, too"
+    if tried.record.version < stable.record.version:
+        return f"{follow.canary} stands for the older version {tried.record.version}"
+    if tried.expired(datetime.now(UTC)):
+        return f"{follow.canary} was valid until {tried.record.expires:%Y-%m-%d %H:%M} UTC"
+    if _was_left(follow, shelf, stable, tried):
+        return (
+            f"{follow.stable} stood for version {tried.record.version}, and was moved back from it"
+        )
+    return ""
+
+
+def _was_left(follow: Followed, shelf: Shelf[Client], stable: Entry, tried: Entry) -> bool:
+    """Whether the stable alias stood for the canary's version since the canary's record."""
+    numbers = records_of(shelf.client.tags(shelf.repository(follow.model)))[follow.stable]
+    for number in reversed(numbers):
+        entry = read(shelf, follow.model, follow.stable, number, follow.key)
+        if entry.record.issued < tried.record.issued:
+            return False
+        if entry.record.version == tried.record.version:
+            return True
+    return False
+
+
+def _entry(follow: Followed, shelf: Shelf[Client], alias: Entry, weight: int) -> dict[str, Any]:
+    """What the file is to say of a version."""
+    record = alias.record
+    image = shelf.package(follow.model, record.version, record.image)
+    shelf.contents(image, follow.key)
+    _, keys = shelf.keys(image)
+    pin = Pin(record.version, image.itself.digest, keys.itself.digest, weight)
+    own = next((each for each in follow.versions if each.get("version") == pin.version), {})
+    return {**own, **pin.to_file()}
