@@ -84,7 +84,7 @@ class Application:
             more = True
             while more:
                 message = await receive()
-                exchange.parts.append(message["body"])
+                exchange.append(message["body"])
                 exchange.received += len(message["body"])
                 more = message["more_body"]
             exchange.started = time.perf_counter()

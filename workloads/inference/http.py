@@ -169,7 +169,9 @@ class Exchange:
     identity: Identity | None = None
     header_length: int | None = None
     refusal: RequestError | None = None
-    parts: list[bytes] = field(default_factory=list[bytes])
+    content: bytes | bytearray = b""
+    held: int = 0
+    """Bytes of the body that are counted in `Bodies`."""
     received: int = 0
     started: float = 0.0
     log: bytes = b""
@@ -197,9 +199,15 @@ class Exchange:
             and b"expect" not in self.headers
         )
 
-    def body(self) -> bytes:
-        """Return the whole body."""
-        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+    def append(self, piece: bytes) -> None:
+        """Join a piece to the body: pieces that are kept apart take many times their size."""
+        if not self.content:
+            self.content = piece
+        elif isinstance(self.content, bytearray):
+            self.content += piece
+        else:
+            self.content = bytearray(self.content)
+            self.content += piece
 
 
 class Head:
@@ -214,7 +222,7 @@ class Head:
 
     def __init__(self, exchange: Exchange, expires: float, log: bytes) -> None:
         # Without the body: as many heads are kept as there are callers.
-        self._exchange = replace(exchange, parts=[], raw_head=None)
+        self._exchange = replace(exchange, content=b"", held=0, raw_head=None)
         self.length = exchange.received
         self.expires = expires
         self.log = log
@@ -229,7 +237,7 @@ class Head:
             route=known.route,
             identity=known.identity,
             header_length=known.header_length,
-            parts=[body],
+            content=body,
             received=self.length,
             started=started,
             log=self.log,
@@ -240,6 +248,50 @@ class Heads(dict[bytes, Head]):
     """Known heads by their bytes; a class of its own so that it can be held weakly."""
 
     __slots__ = ("__weakref__",)
+
+
+class Bodies:
+    """The bytes of bodies that a worker holds: they arrive, or their requests aren't answered.
+
+    Args:
+        limit: the most bytes.
+    """
+
+    __slots__ = ("held", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.held = 0
+        self.limit = limit
+
+    def take(self, exchange: Exchange, size: int) -> None:
+        """Count a piece of a body.
+
+        Raises:
+            RequestError: 503, there is no room for it.
+        """
+        self.require(size)
+        self.held += size
+        exchange.held += size
+
+    def require(self, size: int) -> None:
+        """Refuse what there is no room for.
+
+        Raises:
+            RequestError: 503.
+        """
+        if self.held + size > self.limit:
+            raise RequestError(
+                503,
+                f"the bodies of unanswered requests take {self.held} of {self.limit} bytes; "
+                "try again",
+                headers=(b"Retry-After: 1",),
+            )
+
+    def release(self, exchange: Exchange) -> None:
+        """Let go of a body: its request is answered or given up."""
+        self.held -= exchange.held
+        exchange.held = 0
+        exchange.content = b""
 
 
 MAX_HEAD_BYTES = 16 * 1024
@@ -265,11 +317,13 @@ class Reader:
         admit: checks a complete head (route, caller); raises RequestError to refuse it.
         proceed: told of an admitted head and its stated body size in bytes (0: none or
             chunked), before the body is read.
+        bodies: what the worker holds.
     """
 
     def __init__(
         self,
         max_body_bytes: int,
+        bodies: Bodies,
         admit: Callable[[Exchange], None],
         proceed: Callable[[Exchange, int], None],
     ) -> None:
@@ -279,6 +333,7 @@ class Reader:
         self.fatal: RequestError | None = None
         self.fatal_exchange: Exchange | None = None
         self._max_body_bytes = max_body_bytes
+        self._bodies = bodies
         self._admit = admit
         self._proceed = proceed
         self._raw_head: bytes | None = None
@@ -309,7 +364,17 @@ class Reader:
         if self.fatal is None:
             self.fatal = error
             self.fatal_exchange = self.exchange
+            if self.exchange is not None:
+                self._bodies.release(self.exchange)
             self.exchange = None
+
+    def drop(self) -> None:
+        """Let go of what has been read and is never to be answered."""
+        for exchange in (*self.queue, self.exchange):
+            if exchange is not None:
+                self._bodies.release(exchange)
+        self.queue.clear()
+        self.exchange = None
 
     # -- callbacks of the parser -------------------------------------------------------------
 
@@ -360,7 +425,7 @@ class Reader:
                 raise RequestError(400, _NO_UPGRADES, close=True)
             size = self._check_head(exchange)
             self._admit(exchange)
-            _check_body_head(exchange)
+            self._check_body_head(exchange, size)
         except RequestError as error:
             exchange.refusal = error
             chunked = b"transfer-encoding" in exchange.headers
@@ -378,11 +443,22 @@ class Reader:
         exchange.received += len(body)
         if exchange.refusal is not None:
             return
+        route = exchange.route
+        if route is None or route.name != INFER:
+            # Nobody reads it: it is let through, as long as that is quick.
+            if exchange.received > SWALLOWED_BODY_BYTES:
+                self.fail(_no_body_wanted())
+            return
         if exchange.received > self._max_body_bytes:
-            exchange.parts.clear()
             self.fail(self._too_large())
             return
-        exchange.parts.append(body)
+        try:
+            self._bodies.take(exchange, len(body))
+        except RequestError as error:
+            error.close = True
+            self.fail(error)
+            return
+        exchange.append(body)
 
     def on_message_complete(self) -> None:
         """Queue the whole request."""
@@ -421,6 +497,27 @@ class Reader:
             close=True,
         )
 
+    def _check_body_head(self, exchange: Exchange, size: int) -> None:
+        """Check what is said of the body, once the route and the caller are known."""
+        headers = exchange.headers
+        route = exchange.route
+        if route is None or route.name != INFER:
+            if size > SWALLOWED_BODY_BYTES:
+                raise _no_body_wanted()
+            return
+        if b"content-length" not in headers and b"transfer-encoding" not in headers:
+            raise RequestError(411, "send the body's size as Content-Length")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise RequestError(415, "compressed bodies are not accepted; send it as it is")
+        given = headers.get(b"inference-header-content-length")
+        if given is not None:
+            if not given.isdigit() or len(given) > 18:
+                raise RequestError(
+                    400, "Inference-Header-Content-Length must be a whole number of bytes"
+                )
+            exchange.header_length = int(given)
+        self._bodies.require(size)
+
 
 def _head_too_large() -> RequestError:
     return RequestError(
@@ -430,19 +527,7 @@ def _head_too_large() -> RequestError:
     )
 
 
-def _check_body_head(exchange: Exchange) -> None:
-    headers = exchange.headers
-    route = exchange.route
-    if route is None or route.name != INFER:
-        return
-    if b"content-length" not in headers and b"transfer-encoding" not in headers:
-        raise RequestError(411, "send the body's size as Content-Length")
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise RequestError(415, "compressed bodies are not accepted; send it as it is")
-    given = headers.get(b"inference-header-content-length")
-    if given is not None:
-        if not given.isdigit() or len(given) > 18:
-            raise RequestError(
-                400, "Inference-Header-Content-Length must be a whole number of bytes"
-            )
-        exchange.header_length = int(given)
+def _no_body_wanted() -> RequestError:
+    return RequestError(
+        413, f"this path takes no body, and skips {SWALLOWED_BODY_BYTES} bytes at most", close=True
+    )

@@ -156,7 +156,7 @@ class RowModel:
             before = b"},"
         self.run_seconds = 0.0
 
-    def answer(self, body: bytes) -> bytes | None:
+    def answer(self, body: bytes | bytearray) -> bytes | None:
         """Return the answer's body, or None if the request isn't one for here."""
         try:
             document = orjson.loads(body)

@@ -223,7 +223,7 @@ class TensorSpec:
     def _out_of_range(self) -> RequestError:
         return bad_request(f"input '{self.name}': a value is out of the range of {self.datatype}")
 
-    def from_binary(self, data: bytes, plan: Plan) -> Array:
+    def from_binary(self, data: bytes | bytearray, plan: Plan) -> Array:
         """Return the array of binary tensor data (little-endian, row-major, no padding).
 
         Raises:
@@ -240,7 +240,7 @@ class TensorSpec:
             raise bad_request(f"input '{self.name}': a BOOL byte must be 0 or 1")
         return np.frombuffer(data, self.dtype).reshape(plan.shape)
 
-    def _texts(self, data: bytes, plan: Plan) -> Array:
+    def _texts(self, data: bytes | bytearray, plan: Plan) -> Array:
         texts: list[str] = []
         position, end = 0, len(data)
         try:
@@ -348,7 +348,7 @@ class Schema:
             "outputs": [spec.metadata() for spec in self.outputs.values()],
         }
 
-    def read(self, body: bytes, header_length: int | None) -> Inference:
+    def read(self, body: bytes | bytearray, header_length: int | None) -> Inference:
         """Check a request body against the model.
 
         Args:
@@ -379,7 +379,7 @@ class Schema:
             raise bad_request("the request must be a JSON object with a list of inputs")
         return self._read_document(cast("dict[str, Any]", document), blobs)
 
-    def _read_document(self, document: dict[str, Any], blobs: bytes) -> Inference:
+    def _read_document(self, document: dict[str, Any], blobs: bytes | bytearray) -> Inference:
         items = document.get("inputs")
         if type(items) is not list or not items:
             raise bad_request("the request must have a list of inputs")
@@ -491,7 +491,7 @@ class Schema:
         if names:
             inference.outputs = names
 
-    def _read_raw(self, body: bytes) -> Inference:
+    def _read_raw(self, body: bytes | bytearray) -> Inference:
         """Read a raw request: one input, one row, every output comes back binary."""
         if len(self.inputs) != 1:
             raise bad_request(

@@ -260,6 +260,7 @@ class Service:
         self.authenticator = authenticator
         self.counters = Counters()
         self.answers = http.Answers()
+        self.bodies = http.Bodies(settings.limits.max_inflight_bytes)
         self.connections: set[Client] = set()
         #: When those came whose TLS handshake is under way; of failed ones until they are freed.
         self.arriving: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
@@ -392,7 +393,7 @@ class Service:
 
     def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
         """Check the tensors and run the model: here if it is quick, else as `Runs` decides."""
-        body = exchange.body()
+        body = exchange.content
         row = self.model.row
         if row is not None and exchange.header_length is None and self.model.is_quick(1):
             answered = row.answer(body)
