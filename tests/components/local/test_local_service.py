@@ -238,7 +238,7 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
     # A rolled-back alias is told, and stays: also through an update of something else.
     workload(
         "falaj.workloads.registry", "rollback", "--registry", str(stack.site / "registry"),
-        "--model", "tiny", "--json",
+        "--keyring", str(stack.site / "keyring"), "--model", "tiny", "--json",
     )  # fmt: skip
     wait_for(
         lambda: provider.read("InferenceService", made, rolled)[1]["servedVersion"] == first,
