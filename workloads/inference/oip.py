@@ -2,9 +2,11 @@
 
 Everything that a client says about a tensor (name, datatype, shape, sizes) is compared with the
 model's schema and with its own data before memory is taken for it. JSON `null` stands for a
-missing value: NaN in FP32 and FP64, the empty text in BYTES. BYTES elements are UTF-8 texts,
-because that is what an ONNX string tensor holds. FP16 travels in binary form only (the protocol
-leaves its JSON form open); BF16 has no NumPy type, so a model that uses it isn't served.
+missing value: NaN in FP32 and FP64, where the package says that the input takes them
+(`missing`), the empty text in BYTES. NaN is refused elsewhere, infinity everywhere. BYTES
+elements are UTF-8 texts, because that is what an ONNX string tensor holds. FP16 travels in binary
+form only (the protocol leaves its JSON form open); BF16 has no NumPy type, so a model that uses
+it isn't served.
 
 The JSON form and the binary tensor data extension (binary inputs and outputs mixed with JSON,
 and the raw request with `Inference-Header-Content-Length: 0`). Unknown members and parameters
@@ -92,10 +94,21 @@ class Plan:
 
 
 class TensorSpec:
-    """One input or output of the model: -1 in ``shape`` is a size that the client chooses."""
+    """One input or output of the model.
 
-    def __init__(self, name: str, datatype: str, shape: tuple[int, ...]) -> None:
+    Args:
+        name: its name.
+        datatype: of the protocol.
+        shape: its sizes; -1 is one that the client chooses.
+        missing: whether an input takes values that are missing: NaN, and null in JSON. Default:
+            False; infinity is never taken.
+    """
+
+    def __init__(
+        self, name: str, datatype: str, shape: tuple[int, ...], *, missing: bool = False
+    ) -> None:
         self.name = name
+        self.missing = missing
         self.datatype = datatype
         self.shape = shape
         self.dtype = NUMPY_TYPES[datatype]
@@ -186,6 +199,8 @@ class TensorSpec:
             )
         allowed, words = _JSON_TYPES[self.datatype]
         types = set(map(type, values))
+        if type(None) in types and not self.missing and self.datatype != "BYTES":
+            raise self._not_finite("null is a missing value")
         if not types <= allowed:
             raise bad_request(f"input '{self.name}': {self.datatype} data must be {words}")
         if self.datatype == "BYTES":
@@ -220,6 +235,25 @@ class TensorSpec:
             f"input '{self.name}': the nesting of data doesn't fit the shape {_shown(shape)}"
         )
 
+    def _require_finite(self, array: Array) -> Array:
+        """Refuse what a model would answer with nonsense, and 200."""
+        if np.isfinite(array).all():
+            return array
+        if not self.missing:
+            raise self._not_finite("a value is NaN or infinite")
+        if np.isinf(array).any():
+            raise bad_request(
+                f"input '{self.name}': a value is infinite; allowed are numbers, and NaN for a "
+                "missing value"
+            )
+        return array
+
+    def _not_finite(self, found: str) -> RequestError:
+        return bad_request(
+            f"input '{self.name}': {found}, which this model doesn't say that it takes; send a "
+            "number"
+        )
+
     def _out_of_range(self) -> RequestError:
         return bad_request(f"input '{self.name}': a value is out of the range of {self.datatype}")
 
@@ -239,6 +273,15 @@ class TensorSpec:
         if self.datatype == "BOOL" and data.strip(b"\x00\x01") != b"":
             raise bad_request(f"input '{self.name}': a BOOL byte must be 0 or 1")
         return np.frombuffer(data, self.dtype).reshape(plan.shape)
+
+    def input_from_binary(self, data: bytes | bytearray, plan: Plan) -> Array:
+        """As `from_binary`, for what a client sends: its numbers have to be some.
+
+        Raises:
+            RequestError: 400; also for NaN and infinity.
+        """
+        array = self.from_binary(data, plan)
+        return self._require_finite(array) if self.dtype.kind == "f" else array
 
     def _texts(self, data: bytes | bytearray, plan: Plan) -> Array:
         texts: list[str] = []
@@ -399,7 +442,8 @@ class Schema:
                         f"input '{spec.name}': binary_data_size is {size}, but only "
                         f"{len(blobs) - position} bytes are left in the body"
                     )
-                feed[spec.name] = spec.from_binary(blobs[position : position + size], plan)
+                blob = blobs[position : position + size]
+                feed[spec.name] = spec.input_from_binary(blob, plan)
                 position += size
             if rows != plan.rows:
                 if rows and self._batched:
@@ -511,7 +555,7 @@ class Schema:
         else:
             data = body
             plan = spec.plan(_solve(spec, shape, len(body)), self.max_rows, self.max_elements)
-        inference.feed[spec.name] = spec.from_binary(data, plan)
+        inference.feed[spec.name] = spec.input_from_binary(data, plan)
         return inference
 
     def write(self, inference: Inference, results: Sequence[Any]) -> tuple[bytes, int | None]:

@@ -30,8 +30,9 @@ from tests.ports import free_port
 
 def workload(*arguments: str) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
