@@ -227,8 +227,9 @@ class Connection(asyncio.Protocol):
         last = service.draining and not self._reader.queue and self._reader.at_boundary
         close = answer.close or last or not exchange.keep_alive
         sent = service.answers.make(
-            answer.status, answer.body, answer.content_type, answer.headers, close=close
-        )
+            answer.status, answer.body, answer.content_type, answer.headers,
+            close=close, head=exchange.method == b"HEAD",
+        )  # fmt: skip
         self._transport.write(sent)
         service.finished(exchange, self._client, answer.status, len(sent))
         if exchange.raw_head is not None and answer.status == 200 and not close:

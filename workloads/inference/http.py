@@ -2,13 +2,14 @@
 
 llhttp (`httptools`) decides what a well-formed message is.
 
-On top of it: limits on sizes, the refusals that HTTP itself asks for, and admission by the
-service before a body is read. Errors that leave the stream in doubt are *fatal*: what came
-before them is answered, then they are, then the connection ends.
+On top of it: versions and forms of targets, limits on sizes, the refusals that HTTP itself asks
+for, and admission by the service before a body is read. Errors that leave the stream in doubt are
+*fatal*: what came before them is answered, then they are, then the connection ends.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -36,21 +37,22 @@ METRICS = "metrics"
 
 
 class Route(NamedTuple):
-    """One thing that the server does: its name, the method it takes and the scope it needs."""
+    """One thing that the server does: its name, the methods it takes and the scope it needs."""
 
     name: str
-    method: bytes
+    methods: tuple[bytes, ...]
     scope: str | None
 
 
+_READ = (b"GET", b"HEAD")
 ROUTES = (
-    Route(LIVE, b"GET", None),
-    Route(READY, b"GET", None),
-    Route(SERVER, b"GET", "predict"),
-    Route(MODEL, b"GET", "predict"),
-    Route(MODEL_READY, b"GET", "predict"),
-    Route(INFER, b"POST", "predict"),
-    Route(METRICS, b"GET", "observe"),
+    Route(LIVE, _READ, None),
+    Route(READY, _READ, None),
+    Route(SERVER, _READ, "predict"),
+    Route(MODEL, _READ, "predict"),
+    Route(MODEL_READY, _READ, "predict"),
+    Route(INFER, (b"POST",), "predict"),
+    Route(METRICS, _READ, "observe"),
 )
 
 
@@ -129,14 +131,19 @@ class Answers:
         headers: Iterable[bytes] = (),
         *,
         close: bool = False,
+        head: bool = False,
     ) -> bytes:
-        """Return a whole answer; ``headers`` are lines without their end."""
+        """Return a whole answer; ``headers`` are lines without their end.
+
+        The answer to HEAD has no body, and the length that it would have (RFC 9110, 9.3.2).
+        """
         lines = [_STATUS_LINES[status], self.date]
         lines += [header + b"\r\n" for header in headers]
         if close:
             lines.append(b"Connection: close\r\n")
         lines.append(b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (content_type, len(body)))
-        lines.append(body)
+        if not head:
+            lines.append(body)
         return b"".join(lines)
 
 
@@ -173,6 +180,9 @@ class Exchange:
     held: int = 0
     """Bytes of the body that are counted in `Bodies`."""
     received: int = 0
+    chunks: int = 0
+    framing: int = 0
+    """Bytes of a chunked body that aren't data, but for the read that it came with."""
     started: float = 0.0
     log: bytes = b""
     """What an access line says of the head, where that is known already."""
@@ -297,9 +307,19 @@ class Bodies:
 MAX_HEAD_BYTES = 16 * 1024
 MAX_URL_BYTES = 4 * 1024
 MAX_HEADERS = 100
+CHUNK_HEAD_BYTES = 16
+"""What a chunk's size and line ends may take; more is taken from `MAX_HEAD_BYTES`, which bounds
+extensions and trailers."""
 SWALLOWED_BODY_BYTES = 64 * 1024
 """A refused request's body of up to this size is read to keep the connection."""
 _MALFORMED = "the request is not well-formed HTTP/1.1"
+_HOST = (
+    rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2}){1,253})"
+    rb"(?::[0-9]{0,5})?"
+)
+"""RFC 3986, 3.2.2 and 3.2.3, without the comma by which a proxy joins two fields."""
+_AUTHORITY = re.compile(_HOST)
+_ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
 _WANTED = frozenset(
     {
@@ -344,6 +364,7 @@ class Reader:
         if self.fatal is not None:
             return
         before = self.exchange
+        received = before.received if before is not None else 0
         self._raw_head = raw_head
         try:
             self._parser.feed_data(data)
@@ -358,6 +379,13 @@ class Reader:
             exchange.received += len(data)
             if exchange.received > MAX_HEAD_BYTES:
                 self.fail(_head_too_large())
+        elif (
+            exchange is not None and exchange is before
+            and b"transfer-encoding" in exchange.headers
+        ):  # fmt: skip
+            exchange.framing += len(data) - (exchange.received - received)
+            if exchange.framing > MAX_HEAD_BYTES + CHUNK_HEAD_BYTES * exchange.chunks:
+                self.fail(_framing_too_large())
 
     def fail(self, error: RequestError) -> None:
         """End the connection with this error, once what came before it is answered."""
@@ -398,6 +426,11 @@ class Reader:
             return
         exchange.header_count += 1
         exchange.header_bytes += len(name) + len(value)
+        if exchange.head_complete:
+            # A trailer: it is dropped, and means nothing of the head (RFC 9110, 6.5.1).
+            if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
+                self.fail(_framing_too_large())
+            return
         name = name.lower()
         if name in _WANTED:
             if name in exchange.headers and exchange.refusal is None:
@@ -460,6 +493,11 @@ class Reader:
             return
         exchange.append(body)
 
+    def on_chunk_header(self) -> None:
+        """Count a chunk."""
+        if self.exchange is not None:
+            self.exchange.chunks += 1
+
     def on_message_complete(self) -> None:
         """Queue the whole request."""
         exchange = self.exchange
@@ -474,17 +512,27 @@ class Reader:
     def _check_head(self, exchange: Exchange) -> int:
         """Check what HTTP itself asks for and return the body's stated size."""
         headers = exchange.headers
+        if exchange.version not in {"1.0", "1.1"}:
+            raise RequestError(505, "this server speaks HTTP/1.1 and HTTP/1.0", close=True)
         if len(exchange.url) > MAX_URL_BYTES:
             raise RequestError(414, f"the URL is longer than {MAX_URL_BYTES} bytes", close=True)
         if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
             raise _head_too_large()
-        if exchange.version == "1.1" and b"host" not in headers:
+        host = headers.get(b"host")
+        if exchange.version == "1.1" and host is None:
             raise RequestError(400, "the Host header is missing", close=True)
+        if host is not None and not _AUTHORITY.fullmatch(host):
+            raise RequestError(400, "the Host header must be a host, or host:port", close=True)
+        if not exchange.url.startswith(b"/"):
+            exchange.url = _origin_form(exchange)
         if b"expect" in headers and not exchange.expects():
             raise RequestError(417, "the only expectation known is 100-continue", close=True)
         coding = headers.get(b"transfer-encoding")
         if coding is not None and coding.lower() != b"chunked":
             raise RequestError(400, "the only transfer coding known is chunked", close=True)
+        if coding is not None and exchange.version == "1.0":
+            # RFC 9112, 6.1: whoever passed it on may not have understood it.
+            raise RequestError(400, "HTTP/1.0 has no transfer codings", close=True)
         size = int(headers.get(b"content-length", b"0"))
         if size > self._max_body_bytes:
             raise self._too_large()
@@ -525,6 +573,35 @@ def _head_too_large() -> RequestError:
         f"the request's head is larger than {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} headers",
         close=True,
     )
+
+
+def _framing_too_large() -> RequestError:
+    return RequestError(
+        400,
+        f"the body's chunk extensions and trailers are larger than {MAX_HEAD_BYTES} bytes or "
+        f"{MAX_HEADERS} fields",
+        close=True,
+    )
+
+
+def _origin_form(exchange: Exchange) -> bytes:
+    """Return the path and query of a target in absolute form, which every server has to take.
+
+    Its host stands in place of the Host header's (RFC 9112, 3.2.2); here neither means anything.
+
+    Raises:
+        RequestError: 400, it is in no form that there is.
+    """
+    url = exchange.url
+    if url == b"*" and exchange.method == b"OPTIONS":
+        return url
+    found = _ABSOLUTE.match(url)
+    if found is None:
+        raise RequestError(
+            400, "the request target must be a path, or https://HOST and a path", close=True
+        )
+    rest = url[found.end() :]
+    return rest if rest.startswith(b"/") else b"/" + rest
 
 
 def _no_body_wanted() -> RequestError:

@@ -349,11 +349,12 @@ class Service:
                 identity.require(route.scope)
         if route is None:
             raise self.router.unknown(exchange.url)
-        if exchange.method != route.method:
+        if exchange.method not in route.methods:
+            allowed = b", ".join(route.methods)
             raise RequestError(
                 405,
-                f"this path takes {route.method.decode()}, not {exchange.method.decode()}",
-                headers=(b"Allow: " + route.method,),
+                f"this path takes {allowed.decode()}, not {exchange.method.decode()}",
+                headers=(b"Allow: " + allowed,),
             )
 
     def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
