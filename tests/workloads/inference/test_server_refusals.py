@@ -70,7 +70,7 @@ def test_certificate_of_another_authority_is_refused(
         "localhost", running.port, context=context, timeout=20
     )
     # In TLS 1.3 the client has finished by then: the alert comes in place of the answer.
-    with pytest.raises(ssl.SSLError, match="ALERT_(UNKNOWN_CA|DECRYPT_ERROR)"):
+    with pytest.raises(ssl.SSLError, match=r"ALERT_(UNKNOWN_CA|DECRYPT_ERROR)"):
         call(connection, "GET", "/v2/health/live")
     assert told(running, "the authority didn't sign")
 
