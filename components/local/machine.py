@@ -95,18 +95,78 @@ def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     Raises:
         LocalError: it can't be written; nothing half written is left.
     """
-    staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    staged = _beside(path)
     try:
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_out(staged, data, mode)
         staged.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
             staged.unlink()
         raise _explain_os_error(error, f"writing {path}") from error
+
+
+def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Replace files of a folder that only work together, and shred what they held before.
+
+    All are on the disk before the first takes its place, and the old ones are there until the
+    last has: a disk that fills up, or a fault, leaves the old ones as they were.
+
+    Args:
+        folder: where they are.
+        files: contents by name; each is private (mode 0600).
+
+    Raises:
+        LocalError: they can't be written.
+    """
+    staged = {folder / name: _beside(folder / name) for name in files}
+    old: dict[Path, Path] = {}
+    try:
+        for path, beside in staged.items():
+            _write_out(beside, files[path.name], 0o600)
+        for path in staged:
+            kept = _beside(path)
+            with contextlib.suppress(FileNotFoundError):
+                os.link(path, kept, follow_symlinks=False)
+                old[path] = kept
+        for path, beside in staged.items():
+            beside.replace(path)
+        # What is shredded next must not be what a power cut brings back under the name.
+        _sync_folder(folder)
+    except OSError as error:
+        for path, kept in old.items():
+            with contextlib.suppress(OSError):
+                kept.replace(path)
+                # Two names of one file: then nothing is renamed, and one name is left over.
+                kept.unlink()
+        for path, beside in staged.items():
+            with contextlib.suppress(OSError):
+                beside.unlink()
+                continue
+            if path not in old:
+                path.unlink(missing_ok=True)
+        raise _explain_os_error(error, f"writing {', '.join(map(str, staged))}") from error
+    for kept in old.values():
+        shred(kept)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+
+
+def _write_out(path: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

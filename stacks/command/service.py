@@ -82,7 +82,8 @@ def rollback(stack: StackFile) -> int:
     config = require_config(stack)
     status_code = _workload(
         ["falaj.workloads.registry", "rollback", "--registry", str(config["registry"]),
-         "--model", str(config["model"]), "--alias", str(config["alias"])]
+         "--model", str(config["model"]), "--alias", str(config["alias"]),
+         "--keyring", str(config["keyring"])]
     )  # fmt: skip
     if status_code == 0:
         say(f"the server follows within about a second; see: {project.command('status', stack)}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import uvloop
 
-from falaj.workloads.inference import settings, worker
+from falaj.workloads.inference import listening, settings, worker
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import RequestError
@@ -33,7 +33,7 @@ async def no_metrics() -> bytes:
     return b""
 
 
-def load(path: Path, version: int) -> tuple[Service, worker.ServerContext]:
+def load(path: Path, version: int) -> tuple[Service, listening.ServerContext]:
     configuration = settings.read(path)
     keyring = KeyRing.open(configuration.keyring)
     package = Store(configuration.registry).load(
@@ -47,7 +47,7 @@ def load(path: Path, version: int) -> tuple[Service, worker.ServerContext]:
         threads=1,
         metrics=no_metrics,
     )
-    return service, worker.server_context(configuration.tls)
+    return service, listening.server_context(configuration.tls)
 
 
 async def records(service: Service) -> None:
@@ -84,7 +84,7 @@ class Application:
             more = True
             while more:
                 message = await receive()
-                exchange.parts.append(message["body"])
+                exchange.append(message["body"])
                 exchange.received += len(message["body"])
                 more = message["more_body"]
             exchange.started = time.perf_counter()
@@ -105,7 +105,9 @@ class Application:
         )
 
 
-async def serve_uvicorn(service: Service, context: worker.ServerContext, listener: socket.socket):
+async def serve_uvicorn(
+    service: Service, context: listening.ServerContext, listener: socket.socket
+):
     import uvicorn
 
     configuration = uvicorn.Config(

@@ -42,11 +42,13 @@ class Connection(asyncio.Protocol):
     def __init__(self, service: Service) -> None:
         self._service = service
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self._reader = Reader(service.limits.max_body_bytes, self._admit, self._proceed)
+        self._reader = Reader(
+            service.limits.max_body_bytes, service.bodies, self._admit, self._proceed
+        )
         self._client = b'""'
         self._certificate: Mapping[str, Any] | None = None
         self._heads: Heads = service.heads(None)
-        self._held = b""  # a remembered head and the part of its body that is there
+        self._held = bytearray()  # a remembered head and the part of its body that is there
         self._held_size = 0
         self._busy = False
         self._stuck = False  # the client doesn't read its answers
@@ -78,7 +80,7 @@ class Connection(asyncio.Protocol):
         """Forget the connection; an inference under way for it ends unheard."""
         del exc
         self._closing = True
-        self._reader.queue.clear()
+        self._let_go()
         self._service.connections.discard(self)
 
     def pause_writing(self) -> None:
@@ -93,13 +95,14 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes: a body after a known head, or anything else through the reader."""
+        if self._closing:
+            return
         if self._held_size:
-            data = self._held + data
-            if len(data) < self._held_size:
-                self._held = data
+            self._held += data
+            if len(self._held) < self._held_size:
                 return
-            self._held_size = 0
-            self._held = b""
+            data = bytes(self._held)
+            self._give_up_held()
         raw_head = None
         if self._reader.at_boundary and not self._busy:
             end = data.find(b"\r\n\r\n") + 4
@@ -111,11 +114,25 @@ class Connection(asyncio.Protocol):
                     if self._take(head, data, end):
                         return
                 elif missing > 0 and head.length <= HELD_BODY_BYTES:
-                    self._held = data
-                    self._held_size = end + head.length
-                    self._await_rest(0)
-                    return
+                    bodies = self._service.bodies
+                    size = end + head.length
+                    # Where there is no room, the reader words the refusal.
+                    if bodies.held + size <= bodies.limit:
+                        bodies.held += size
+                        self._held += data
+                        self._held_size = size
+                        self._await_rest(0)
+                        return
         self._read(data, raw_head)
+
+    def _give_up_held(self) -> None:
+        self._service.bodies.held -= self._held_size
+        self._held_size = 0
+        self._held = bytearray()
+
+    def _let_go(self) -> None:
+        self._give_up_held()
+        self._reader.drop()
 
     def _await_rest(self, size: int) -> None:
         self.deadline = (
@@ -127,7 +144,7 @@ class Connection(asyncio.Protocol):
     def _take(self, head: Head, data: bytes, end: int) -> bool:
         """Queue a request with a known head; False if its head has to be checked anew."""
         now = time.perf_counter()
-        if now > head.expires or self._closing:
+        if now > head.expires:
             self._heads.pop(data[:end], None)
             return False
         self._reader.queue.append(head.exchange(data[end:], now))
@@ -135,8 +152,6 @@ class Connection(asyncio.Protocol):
         return True
 
     def _read(self, data: bytes, raw_head: bytes | None) -> None:
-        if self._closing:
-            return
         if self._reader.at_boundary and not self._busy:
             self._await_rest(0)
         self._reader.feed(data, raw_head)
@@ -197,6 +212,7 @@ class Connection(asyncio.Protocol):
         except Exception:  # as in `_pump`
             answer = _fault()
         self._busy = False
+        self._service.bodies.release(exchange)
         if not self._closing:
             self._finish(exchange, answer)
             self._pump()
@@ -204,13 +220,16 @@ class Connection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, answer: Answer) -> None:
         """Write an answer, record it, and decide whether the connection goes on."""
         service = self._service
+        if exchange.held:
+            service.bodies.release(exchange)
         # A draining worker closes after the last request that it has in hand, so that what a
         # client has sent already is answered.
         last = service.draining and not self._reader.queue and self._reader.at_boundary
         close = answer.close or last or not exchange.keep_alive
         sent = service.answers.make(
-            answer.status, answer.body, answer.content_type, answer.headers, close=close
-        )
+            answer.status, answer.body, answer.content_type, answer.headers,
+            close=close, head=exchange.method == b"HEAD",
+        )  # fmt: skip
         self._transport.write(sent)
         service.finished(exchange, self._client, answer.status, len(sent))
         if exchange.raw_head is not None and answer.status == 200 and not close:
@@ -219,7 +238,7 @@ class Connection(asyncio.Protocol):
             self.deadline = time.perf_counter() + service.limits.idle_timeout_seconds
             return
         self._closing = True
-        self._reader.queue.clear()
+        self._let_go()
         if answer.close:
             self.deadline = time.perf_counter() + LINGER_SECONDS
             if not self._transport.is_reading():

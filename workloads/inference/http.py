@@ -2,13 +2,14 @@
 
 llhttp (`httptools`) decides what a well-formed message is.
 
-On top of it: limits on sizes, the refusals that HTTP itself asks for, and admission by the
-service before a body is read. Errors that leave the stream in doubt are *fatal*: what came
-before them is answered, then they are, then the connection ends.
+On top of it: versions and forms of targets, limits on sizes, the refusals that HTTP itself asks
+for, and admission by the service before a body is read. Errors that leave the stream in doubt are
+*fatal*: what came before them is answered, then they are, then the connection ends.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -36,21 +37,22 @@ METRICS = "metrics"
 
 
 class Route(NamedTuple):
-    """One thing that the server does: its name, the method it takes and the scope it needs."""
+    """One thing that the server does: its name, the methods it takes and the scope it needs."""
 
     name: str
-    method: bytes
+    methods: tuple[bytes, ...]
     scope: str | None
 
 
+_READ = (b"GET", b"HEAD")
 ROUTES = (
-    Route(LIVE, b"GET", None),
-    Route(READY, b"GET", None),
-    Route(SERVER, b"GET", "predict"),
-    Route(MODEL, b"GET", "predict"),
-    Route(MODEL_READY, b"GET", "predict"),
-    Route(INFER, b"POST", "predict"),
-    Route(METRICS, b"GET", "observe"),
+    Route(LIVE, _READ, None),
+    Route(READY, _READ, None),
+    Route(SERVER, _READ, "predict"),
+    Route(MODEL, _READ, "predict"),
+    Route(MODEL_READY, _READ, "predict"),
+    Route(INFER, (b"POST",), "predict"),
+    Route(METRICS, _READ, "observe"),
 )
 
 
@@ -129,14 +131,19 @@ class Answers:
         headers: Iterable[bytes] = (),
         *,
         close: bool = False,
+        head: bool = False,
     ) -> bytes:
-        """Return a whole answer; ``headers`` are lines without their end."""
+        """Return a whole answer; ``headers`` are lines without their end.
+
+        The answer to HEAD has no body, and the length that it would have (RFC 9110, 9.3.2).
+        """
         lines = [_STATUS_LINES[status], self.date]
         lines += [header + b"\r\n" for header in headers]
         if close:
             lines.append(b"Connection: close\r\n")
         lines.append(b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (content_type, len(body)))
-        lines.append(body)
+        if not head:
+            lines.append(body)
         return b"".join(lines)
 
 
@@ -169,8 +176,13 @@ class Exchange:
     identity: Identity | None = None
     header_length: int | None = None
     refusal: RequestError | None = None
-    parts: list[bytes] = field(default_factory=list[bytes])
+    content: bytes | bytearray = b""
+    held: int = 0
+    """Bytes of the body that are counted in `Bodies`."""
     received: int = 0
+    chunks: int = 0
+    framing: int = 0
+    """Bytes of a chunked body that aren't data, but for the read that it came with."""
     started: float = 0.0
     log: bytes = b""
     """What an access line says of the head, where that is known already."""
@@ -197,9 +209,15 @@ class Exchange:
             and b"expect" not in self.headers
         )
 
-    def body(self) -> bytes:
-        """Return the whole body."""
-        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+    def append(self, piece: bytes) -> None:
+        """Join a piece to the body: pieces that are kept apart take many times their size."""
+        if not self.content:
+            self.content = piece
+        elif isinstance(self.content, bytearray):
+            self.content += piece
+        else:
+            self.content = bytearray(self.content)
+            self.content += piece
 
 
 class Head:
@@ -214,7 +232,7 @@ class Head:
 
     def __init__(self, exchange: Exchange, expires: float, log: bytes) -> None:
         # Without the body: as many heads are kept as there are callers.
-        self._exchange = replace(exchange, parts=[], raw_head=None)
+        self._exchange = replace(exchange, content=b"", held=0, raw_head=None)
         self.length = exchange.received
         self.expires = expires
         self.log = log
@@ -229,7 +247,7 @@ class Head:
             route=known.route,
             identity=known.identity,
             header_length=known.header_length,
-            parts=[body],
+            content=body,
             received=self.length,
             started=started,
             log=self.log,
@@ -242,12 +260,66 @@ class Heads(dict[bytes, Head]):
     __slots__ = ("__weakref__",)
 
 
+class Bodies:
+    """The bytes of bodies that a worker holds: they arrive, or their requests aren't answered.
+
+    Args:
+        limit: the most bytes.
+    """
+
+    __slots__ = ("held", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.held = 0
+        self.limit = limit
+
+    def take(self, exchange: Exchange, size: int) -> None:
+        """Count a piece of a body.
+
+        Raises:
+            RequestError: 503, there is no room for it.
+        """
+        self.require(size)
+        self.held += size
+        exchange.held += size
+
+    def require(self, size: int) -> None:
+        """Refuse what there is no room for.
+
+        Raises:
+            RequestError: 503.
+        """
+        if self.held + size > self.limit:
+            raise RequestError(
+                503,
+                f"the bodies of unanswered requests take {self.held} of {self.limit} bytes; "
+                "try again",
+                headers=(b"Retry-After: 1",),
+            )
+
+    def release(self, exchange: Exchange) -> None:
+        """Let go of a body: its request is answered or given up."""
+        self.held -= exchange.held
+        exchange.held = 0
+        exchange.content = b""
+
+
 MAX_HEAD_BYTES = 16 * 1024
 MAX_URL_BYTES = 4 * 1024
 MAX_HEADERS = 100
+CHUNK_HEAD_BYTES = 16
+"""What a chunk's size and line ends may take; more is taken from `MAX_HEAD_BYTES`, which bounds
+extensions and trailers."""
 SWALLOWED_BODY_BYTES = 64 * 1024
 """A refused request's body of up to this size is read to keep the connection."""
 _MALFORMED = "the request is not well-formed HTTP/1.1"
+_HOST = (
+    rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2}){1,253})"
+    rb"(?::[0-9]{0,5})?"
+)
+"""RFC 3986, 3.2.2 and 3.2.3, without the comma by which a proxy joins two fields."""
+_AUTHORITY = re.compile(_HOST)
+_ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
 _WANTED = frozenset(
     {
@@ -265,11 +337,13 @@ class Reader:
         admit: checks a complete head (route, caller); raises RequestError to refuse it.
         proceed: told of an admitted head and its stated body size in bytes (0: none or
             chunked), before the body is read.
+        bodies: what the worker holds.
     """
 
     def __init__(
         self,
         max_body_bytes: int,
+        bodies: Bodies,
         admit: Callable[[Exchange], None],
         proceed: Callable[[Exchange, int], None],
     ) -> None:
@@ -279,6 +353,7 @@ class Reader:
         self.fatal: RequestError | None = None
         self.fatal_exchange: Exchange | None = None
         self._max_body_bytes = max_body_bytes
+        self._bodies = bodies
         self._admit = admit
         self._proceed = proceed
         self._raw_head: bytes | None = None
@@ -289,6 +364,7 @@ class Reader:
         if self.fatal is not None:
             return
         before = self.exchange
+        received = before.received if before is not None else 0
         self._raw_head = raw_head
         try:
             self._parser.feed_data(data)
@@ -303,13 +379,30 @@ class Reader:
             exchange.received += len(data)
             if exchange.received > MAX_HEAD_BYTES:
                 self.fail(_head_too_large())
+        elif (
+            exchange is not None and exchange is before
+            and b"transfer-encoding" in exchange.headers
+        ):  # fmt: skip
+            exchange.framing += len(data) - (exchange.received - received)
+            if exchange.framing > MAX_HEAD_BYTES + CHUNK_HEAD_BYTES * exchange.chunks:
+                self.fail(_framing_too_large())
 
     def fail(self, error: RequestError) -> None:
         """End the connection with this error, once what came before it is answered."""
         if self.fatal is None:
             self.fatal = error
             self.fatal_exchange = self.exchange
+            if self.exchange is not None:
+                self._bodies.release(self.exchange)
             self.exchange = None
+
+    def drop(self) -> None:
+        """Let go of what has been read and is never to be answered."""
+        for exchange in (*self.queue, self.exchange):
+            if exchange is not None:
+                self._bodies.release(exchange)
+        self.queue.clear()
+        self.exchange = None
 
     # -- callbacks of the parser -------------------------------------------------------------
 
@@ -333,6 +426,11 @@ class Reader:
             return
         exchange.header_count += 1
         exchange.header_bytes += len(name) + len(value)
+        if exchange.head_complete:
+            # A trailer: it is dropped, and means nothing of the head (RFC 9110, 6.5.1).
+            if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
+                self.fail(_framing_too_large())
+            return
         name = name.lower()
         if name in _WANTED:
             if name in exchange.headers and exchange.refusal is None:
@@ -360,7 +458,7 @@ class Reader:
                 raise RequestError(400, _NO_UPGRADES, close=True)
             size = self._check_head(exchange)
             self._admit(exchange)
-            _check_body_head(exchange)
+            self._check_body_head(exchange, size)
         except RequestError as error:
             exchange.refusal = error
             chunked = b"transfer-encoding" in exchange.headers
@@ -378,11 +476,27 @@ class Reader:
         exchange.received += len(body)
         if exchange.refusal is not None:
             return
+        route = exchange.route
+        if route is None or route.name != INFER:
+            # Nobody reads it: it is let through, as long as that is quick.
+            if exchange.received > SWALLOWED_BODY_BYTES:
+                self.fail(_no_body_wanted())
+            return
         if exchange.received > self._max_body_bytes:
-            exchange.parts.clear()
             self.fail(self._too_large())
             return
-        exchange.parts.append(body)
+        try:
+            self._bodies.take(exchange, len(body))
+        except RequestError as error:
+            error.close = True
+            self.fail(error)
+            return
+        exchange.append(body)
+
+    def on_chunk_header(self) -> None:
+        """Count a chunk."""
+        if self.exchange is not None:
+            self.exchange.chunks += 1
 
     def on_message_complete(self) -> None:
         """Queue the whole request."""
@@ -398,17 +512,27 @@ class Reader:
     def _check_head(self, exchange: Exchange) -> int:
         """Check what HTTP itself asks for and return the body's stated size."""
         headers = exchange.headers
+        if exchange.version not in {"1.0", "1.1"}:
+            raise RequestError(505, "this server speaks HTTP/1.1 and HTTP/1.0", close=True)
         if len(exchange.url) > MAX_URL_BYTES:
             raise RequestError(414, f"the URL is longer than {MAX_URL_BYTES} bytes", close=True)
         if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
             raise _head_too_large()
-        if exchange.version == "1.1" and b"host" not in headers:
+        host = headers.get(b"host")
+        if exchange.version == "1.1" and host is None:
             raise RequestError(400, "the Host header is missing", close=True)
+        if host is not None and not _AUTHORITY.fullmatch(host):
+            raise RequestError(400, "the Host header must be a host, or host:port", close=True)
+        if not exchange.url.startswith(b"/"):
+            exchange.url = _origin_form(exchange)
         if b"expect" in headers and not exchange.expects():
             raise RequestError(417, "the only expectation known is 100-continue", close=True)
         coding = headers.get(b"transfer-encoding")
         if coding is not None and coding.lower() != b"chunked":
             raise RequestError(400, "the only transfer coding known is chunked", close=True)
+        if coding is not None and exchange.version == "1.0":
+            # RFC 9112, 6.1: whoever passed it on may not have understood it.
+            raise RequestError(400, "HTTP/1.0 has no transfer codings", close=True)
         size = int(headers.get(b"content-length", b"0"))
         if size > self._max_body_bytes:
             raise self._too_large()
@@ -421,6 +545,27 @@ class Reader:
             close=True,
         )
 
+    def _check_body_head(self, exchange: Exchange, size: int) -> None:
+        """Check what is said of the body, once the route and the caller are known."""
+        headers = exchange.headers
+        route = exchange.route
+        if route is None or route.name != INFER:
+            if size > SWALLOWED_BODY_BYTES:
+                raise _no_body_wanted()
+            return
+        if b"content-length" not in headers and b"transfer-encoding" not in headers:
+            raise RequestError(411, "send the body's size as Content-Length")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise RequestError(415, "compressed bodies are not accepted; send it as it is")
+        given = headers.get(b"inference-header-content-length")
+        if given is not None:
+            if not given.isdigit() or len(given) > 18:
+                raise RequestError(
+                    400, "Inference-Header-Content-Length must be a whole number of bytes"
+                )
+            exchange.header_length = int(given)
+        self._bodies.require(size)
+
 
 def _head_too_large() -> RequestError:
     return RequestError(
@@ -430,19 +575,36 @@ def _head_too_large() -> RequestError:
     )
 
 
-def _check_body_head(exchange: Exchange) -> None:
-    headers = exchange.headers
-    route = exchange.route
-    if route is None or route.name != INFER:
-        return
-    if b"content-length" not in headers and b"transfer-encoding" not in headers:
-        raise RequestError(411, "send the body's size as Content-Length")
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise RequestError(415, "compressed bodies are not accepted; send it as it is")
-    given = headers.get(b"inference-header-content-length")
-    if given is not None:
-        if not given.isdigit() or len(given) > 18:
-            raise RequestError(
-                400, "Inference-Header-Content-Length must be a whole number of bytes"
-            )
-        exchange.header_length = int(given)
+def _framing_too_large() -> RequestError:
+    return RequestError(
+        400,
+        f"the body's chunk extensions and trailers are larger than {MAX_HEAD_BYTES} bytes or "
+        f"{MAX_HEADERS} fields",
+        close=True,
+    )
+
+
+def _origin_form(exchange: Exchange) -> bytes:
+    """Return the path and query of a target in absolute form, which every server has to take.
+
+    Its host stands in place of the Host header's (RFC 9112, 3.2.2); here neither means anything.
+
+    Raises:
+        RequestError: 400, it is in no form that there is.
+    """
+    url = exchange.url
+    if url == b"*" and exchange.method == b"OPTIONS":
+        return url
+    found = _ABSOLUTE.match(url)
+    if found is None:
+        raise RequestError(
+            400, "the request target must be a path, or https://HOST and a path", close=True
+        )
+    rest = url[found.end() :]
+    return rest if rest.startswith(b"/") else b"/" + rest
+
+
+def _no_body_wanted() -> RequestError:
+    return RequestError(
+        413, f"this path takes no body, and skips {SWALLOWED_BODY_BYTES} bytes at most", close=True
+    )

@@ -34,7 +34,9 @@ from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.logs import Logs
 from falaj.workloads.inference.metrics import Totals
 from falaj.workloads.inference.settings import Settings
-from falaj.workloads.registry.store import Store
+from falaj.workloads.registry.alias_list import ALIASES
+from falaj.workloads.registry.keyring import VERIFIES, KeyRing
+from falaj.workloads.registry.store import AUDIT, Store
 
 
 class StateFile:
@@ -55,6 +57,7 @@ class StateFile:
         version: int | None,
         workers: list[dict[str, Any]],
         error: str | None,
+        number: int,
     ) -> None:
         """Write the state, unless nothing in it has changed."""
         facts: dict[str, Any] = {
@@ -65,6 +68,7 @@ class StateFile:
             "version": version,
             "workers": workers,
             "error": error,
+            "aliases_number": number,
         }
         if facts == self._written:
             return
@@ -292,6 +296,8 @@ class Master:
         self._forced = False
         self._leaving = False
         self._status = "starting"
+        self._before = _last_state(self.settings.state)
+        self._pointer = Pointer(self._before.get("aliases_number"))
         self._refused: str | None = None  # why a version or configuration is not served
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
@@ -336,7 +342,7 @@ class Master:
         self._logs = Logs(self.settings.logs)
         self._logs.event("started", service=self.settings.name, port=self._port, pid=os.getpid())
         self._write_state()
-        version = Store(self.settings.registry).resolve(self.settings.model, self.settings.alias)
+        version = self._pointer.version(self.settings)
         generation = Generation(self.settings, version, self._wish(self.settings, version), bound)
         problem = await self._load(generation)
         if self._leaving:
@@ -348,11 +354,7 @@ class Master:
 
     def _was_killed(self) -> bool:
         """Tell whether a master before this one left its state as if it were serving."""
-        try:
-            state = orjson.loads(self.settings.state.read_bytes())
-            return state.get("status") in {"serving", "starting", "draining"}
-        except (OSError, orjson.JSONDecodeError, AttributeError):
-            return False
+        return self._before.get("status") in {"serving", "starting", "draining"}
 
     def _leave(self) -> None:
         self._leaving = True
@@ -397,7 +399,7 @@ class Master:
             return
         try:
             wanted = settings.read(self.path)
-            version = Store(wanted.registry).resolve(wanted.model, wanted.alias)
+            version = self._pointer.version(wanted)
             wish = self._wish(wanted, version)
         except WorkloadError as error:
             self._complain(str(error))
@@ -574,7 +576,51 @@ class Master:
             version=current.version if current is not None else None,
             workers=[worker.facts() for worker in workers],
             error=self._broken or self._refused,
+            number=self._pointer.number,
         )
+
+
+class Pointer:
+    """Asks the registry for which version the alias stands, where something has changed.
+
+    Args:
+        seen: the highest number of a list that a master before this one has seen; None: none.
+    """
+
+    def __init__(self, seen: object) -> None:
+        self.number = seen if isinstance(seen, int) and not isinstance(seen, bool) else 0
+        self._asked: tuple[object, ...] = ()
+        self._version = 0
+
+    def version(self, wanted: Settings) -> int:
+        """Return the version.
+
+        Raises:
+            WorkloadError: the list of aliases is missing, isn't what was signed, or is older than
+                the log of changes or than what was seen.
+        """
+        files = (
+            wanted.registry / wanted.model / ALIASES,
+            wanted.registry / AUDIT,
+            wanted.keyring / VERIFIES,
+        )
+        asked = (wanted.registry, wanted.model, wanted.alias, wanted.keyring,
+                 *map(_fingerprint, files))  # fmt: skip
+        if asked != self._asked:
+            self._asked = ()
+            found = Store(wanted.registry).trusted(
+                wanted.model, wanted.alias, KeyRing.open(wanted.keyring), seen=self.number
+            )
+            self.number, self._version, self._asked = found.number, found.version, asked
+        return self._version
+
+
+def _last_state(path: Path) -> dict[str, Any]:
+    try:
+        state = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return state if isinstance(state, dict) else {}
 
 
 def _fingerprint(path: Path) -> tuple[int, int, int] | None:

@@ -160,7 +160,7 @@ class RowModel:
             before = b"},"
         self.run_seconds = 0.0
 
-    def answer(self, body: bytes) -> bytes | None:
+    def answer(self, body: bytes | bytearray) -> bytes | None:
         """Return the answer's body, or None if the request isn't one for here."""
         try:
             document = orjson.loads(body)
@@ -347,7 +347,9 @@ def load(
         )
     except Exception as error:  # the runtime's exceptions share no public base class
         raise InferenceError(f"the runtime can't load the model: {error}") from error
-    inputs = [_spec(node) for node in session.get_inputs()]
+    stated: Sequence[Mapping[str, Any]] = manifest.get("inputs") or ()
+    missing = {entry.get("name") for entry in stated if entry.get("missing") is True}
+    inputs = [_spec(node, missing=node.name in missing) for node in session.get_inputs()]
     outputs = [_spec(node) for node in session.get_outputs()]
     _compare("inputs", inputs, manifest.get("inputs"))
     _compare("outputs", outputs, manifest.get("outputs"))
@@ -368,14 +370,14 @@ def load(
     return model
 
 
-def _spec(node: Any) -> TensorSpec:
+def _spec(node: Any, *, missing: bool = False) -> TensorSpec:
     datatype = ONNX_TYPES.get(node.type)
     if datatype is None:
         raise InferenceError(
             f"the model's '{node.name}' is a {node.type}, which the protocol can't carry"
         )
     shape = tuple(size if isinstance(size, int) and size > 0 else -1 for size in node.shape)
-    return TensorSpec(node.name, datatype, shape)
+    return TensorSpec(node.name, datatype, shape, missing=missing)
 
 
 def _compare(what: str, specs: Sequence[TensorSpec], stated: Any) -> None:

@@ -2,9 +2,11 @@
 
 Everything that a client says about a tensor (name, datatype, shape, sizes) is compared with the
 model's schema and with its own data before memory is taken for it. JSON `null` stands for a
-missing value: NaN in FP32 and FP64, the empty text in BYTES. BYTES elements are UTF-8 texts,
-because that is what an ONNX string tensor holds. FP16 travels in binary form only (the protocol
-leaves its JSON form open); BF16 has no NumPy type, so a model that uses it isn't served.
+missing value: NaN in FP32 and FP64, where the package says that the input takes them
+(`missing`), the empty text in BYTES. NaN is refused elsewhere, infinity everywhere. BYTES
+elements are UTF-8 texts, because that is what an ONNX string tensor holds. FP16 travels in binary
+form only (the protocol leaves its JSON form open); BF16 has no NumPy type, so a model that uses
+it isn't served.
 
 The JSON form and the binary tensor data extension (binary inputs and outputs mixed with JSON,
 and the raw request with `Inference-Header-Content-Length: 0`). Unknown members and parameters
@@ -92,10 +94,21 @@ class Plan:
 
 
 class TensorSpec:
-    """One input or output of the model: -1 in ``shape`` is a size that the client chooses."""
+    """One input or output of the model.
 
-    def __init__(self, name: str, datatype: str, shape: tuple[int, ...]) -> None:
+    Args:
+        name: its name.
+        datatype: of the protocol.
+        shape: its sizes; -1 is one that the client chooses.
+        missing: whether an input takes values that are missing: NaN, and null in JSON. Default:
+            False; infinity is never taken.
+    """
+
+    def __init__(
+        self, name: str, datatype: str, shape: tuple[int, ...], *, missing: bool = False
+    ) -> None:
         self.name = name
+        self.missing = missing
         self.datatype = datatype
         self.shape = shape
         self.dtype = NUMPY_TYPES[datatype]
@@ -186,6 +199,8 @@ class TensorSpec:
             )
         allowed, words = _JSON_TYPES[self.datatype]
         types = set(map(type, values))
+        if type(None) in types and not self.missing and self.datatype != "BYTES":
+            raise self._not_finite("null is a missing value")
         if not types <= allowed:
             raise bad_request(f"input '{self.name}': {self.datatype} data must be {words}")
         if self.datatype == "BYTES":
@@ -220,10 +235,29 @@ class TensorSpec:
             f"input '{self.name}': the nesting of data doesn't fit the shape {_shown(shape)}"
         )
 
+    def _require_finite(self, array: Array) -> Array:
+        """Refuse what a model would answer with nonsense, and 200."""
+        if np.isfinite(array).all():
+            return array
+        if not self.missing:
+            raise self._not_finite("a value is NaN or infinite")
+        if np.isinf(array).any():
+            raise bad_request(
+                f"input '{self.name}': a value is infinite; allowed are numbers, and NaN for a "
+                "missing value"
+            )
+        return array
+
+    def _not_finite(self, found: str) -> RequestError:
+        return bad_request(
+            f"input '{self.name}': {found}, which this model doesn't say that it takes; send a "
+            "number"
+        )
+
     def _out_of_range(self) -> RequestError:
         return bad_request(f"input '{self.name}': a value is out of the range of {self.datatype}")
 
-    def from_binary(self, data: bytes, plan: Plan) -> Array:
+    def from_binary(self, data: bytes | bytearray, plan: Plan) -> Array:
         """Return the array of binary tensor data (little-endian, row-major, no padding).
 
         Raises:
@@ -240,7 +274,16 @@ class TensorSpec:
             raise bad_request(f"input '{self.name}': a BOOL byte must be 0 or 1")
         return np.frombuffer(data, self.dtype).reshape(plan.shape)
 
-    def _texts(self, data: bytes, plan: Plan) -> Array:
+    def input_from_binary(self, data: bytes | bytearray, plan: Plan) -> Array:
+        """As `from_binary`, for what a client sends: its numbers have to be some.
+
+        Raises:
+            RequestError: 400; also for NaN and infinity.
+        """
+        array = self.from_binary(data, plan)
+        return self._require_finite(array) if self.dtype.kind == "f" else array
+
+    def _texts(self, data: bytes | bytearray, plan: Plan) -> Array:
         texts: list[str] = []
         position, end = 0, len(data)
         try:
@@ -348,7 +391,7 @@ class Schema:
             "outputs": [spec.metadata() for spec in self.outputs.values()],
         }
 
-    def read(self, body: bytes, header_length: int | None) -> Inference:
+    def read(self, body: bytes | bytearray, header_length: int | None) -> Inference:
         """Check a request body against the model.
 
         Args:
@@ -379,7 +422,7 @@ class Schema:
             raise bad_request("the request must be a JSON object with a list of inputs")
         return self._read_document(cast("dict[str, Any]", document), blobs)
 
-    def _read_document(self, document: dict[str, Any], blobs: bytes) -> Inference:
+    def _read_document(self, document: dict[str, Any], blobs: bytes | bytearray) -> Inference:
         items = document.get("inputs")
         if type(items) is not list or not items:
             raise bad_request("the request must have a list of inputs")
@@ -399,7 +442,8 @@ class Schema:
                         f"input '{spec.name}': binary_data_size is {size}, but only "
                         f"{len(blobs) - position} bytes are left in the body"
                     )
-                feed[spec.name] = spec.from_binary(blobs[position : position + size], plan)
+                blob = blobs[position : position + size]
+                feed[spec.name] = spec.input_from_binary(blob, plan)
                 position += size
             if rows != plan.rows:
                 if rows and self._batched:
@@ -491,7 +535,7 @@ class Schema:
         if names:
             inference.outputs = names
 
-    def _read_raw(self, body: bytes) -> Inference:
+    def _read_raw(self, body: bytes | bytearray) -> Inference:
         """Read a raw request: one input, one row, every output comes back binary."""
         if len(self.inputs) != 1:
             raise bad_request(
@@ -511,7 +555,7 @@ class Schema:
         else:
             data = body
             plan = spec.plan(_solve(spec, shape, len(body)), self.max_rows, self.max_elements)
-        inference.feed[spec.name] = spec.from_binary(data, plan)
+        inference.feed[spec.name] = spec.input_from_binary(data, plan)
         return inference
 
     def write(self, inference: Inference, results: Sequence[Any]) -> tuple[bytes, int | None]:

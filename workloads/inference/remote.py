@@ -325,7 +325,7 @@ def _spec(entry: Mapping[str, Any]) -> TensorSpec:
             "which the protocol can't carry"
         )
     shape = tuple(size if isinstance(size, int) and size > 0 else -1 for size in sizes)
-    return TensorSpec(str(entry["name"]), datatype, shape)
+    return TensorSpec(str(entry["name"]), datatype, shape, missing=entry.get("missing") is True)
 
 
 FAILURES = 3

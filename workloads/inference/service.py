@@ -262,6 +262,7 @@ class Service:
         self.counters = Counters()
         self._counted = answers.counted(list(self.schema.outputs.values()))
         self.answers = http.Answers()
+        self.bodies = http.Bodies(settings.limits.max_inflight_bytes)
         self.connections: set[Client] = set()
         #: When those came whose TLS handshake is under way; of failed ones until they are freed.
         self.arriving: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
@@ -350,11 +351,12 @@ class Service:
                 identity.require(route.scope)
         if route is None:
             raise self.router.unknown(exchange.url)
-        if exchange.method != route.method:
+        if exchange.method not in route.methods:
+            allowed = b", ".join(route.methods)
             raise RequestError(
                 405,
-                f"this path takes {route.method.decode()}, not {exchange.method.decode()}",
-                headers=(b"Allow: " + route.method,),
+                f"this path takes {allowed.decode()}, not {exchange.method.decode()}",
+                headers=(b"Allow: " + allowed,),
             )
 
     def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
@@ -394,7 +396,7 @@ class Service:
 
     def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
         """Check the tensors and run the model: here if it is quick, else as `Runs` decides."""
-        body = exchange.body()
+        body = exchange.content
         row = self.model.row
         if row is not None and exchange.header_length is None and self.model.is_quick(1):
             answered = row.answer(body)

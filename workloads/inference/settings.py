@@ -196,6 +196,8 @@ class Limits:
     """Bounds on what a client may send and on how long it may take (sizes in bytes)."""
 
     max_body_bytes: int = 8 * 1024 * 1024
+    max_inflight_bytes: int = 64 * 1024 * 1024
+    """Of the bodies of all unanswered requests of a worker; at least one body."""
     max_rows: int = 1024
     drain_seconds: float = 10
     header_timeout_seconds: float = 10
@@ -268,8 +270,12 @@ def _auth(section: Section) -> AuthSettings:
 
 def _limits(section: Section) -> Limits:
     known = Limits()
+    body = int(section.bounded("max_body_bytes", known.max_body_bytes))
     settings = Limits(
-        max_body_bytes=int(section.bounded("max_body_bytes", known.max_body_bytes)),
+        max_body_bytes=body,
+        max_inflight_bytes=section.whole(
+            "max_inflight_bytes", body, 2**40, max(body, known.max_inflight_bytes)
+        ),
         max_rows=int(section.bounded("max_rows", known.max_rows)),
         drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
@@ -377,6 +383,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     known = Limits()
     command.add_argument("--max-body-bytes", type=int, default=known.max_body_bytes)
+    command.add_argument(
+        "--max-inflight-bytes", type=int,
+        help="of the bodies of all unanswered requests of a worker; default: "
+        f"{known.max_inflight_bytes}, or one body if that is more",
+    )  # fmt: skip
     command.add_argument("--max-rows", type=int, default=known.max_rows)
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
@@ -441,6 +452,11 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         },
         "limits": {
             "max_body_bytes": options.max_body_bytes,
+            **(
+                {"max_inflight_bytes": options.max_inflight_bytes}
+                if options.max_inflight_bytes is not None
+                else {}
+            ),
             "max_rows": options.max_rows,
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,

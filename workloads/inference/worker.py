@@ -15,7 +15,6 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import sys
 import time
 import traceback
@@ -33,7 +32,8 @@ from falaj.workloads.inference import channel, model, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import Connection
-from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.listening import Listener, ServerContext, server_context
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.remote import (
     Overflow,
@@ -43,81 +43,10 @@ from falaj.workloads.inference.remote import (
     schema_of,
 )
 from falaj.workloads.inference.service import Service
-from falaj.workloads.inference.settings import Settings, TlsSettings
+from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.store import Store
-
-# The server's TLS context: TLS 1.3 and nothing older, client certificates where known.
-
-
-class _Handshakes(ssl.SSLObject):
-    """Tells of failed handshakes, which the event loop ends without a word.
-
-    (uvloop reports them in its debug mode only; `SSLContext.sslobject_class` is the standard
-    library's own place for a class like this.)
-    """
-
-    def do_handshake(self) -> None:
-        """Go on with the handshake."""
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError as error:
-            failed = getattr(self.context, "failed", None)
-            if failed is not None:
-                failed(_REASONS.get(error.reason or "", error.reason or "unknown reason"))
-            raise
-
-
-class ServerContext(ssl.SSLContext):
-    """A server's context; ``failed`` is called with the reason of each failed handshake."""
-
-    failed: Callable[[str], None] | None = None
-    sslobject_class = _Handshakes
-
-
-_REASONS = {
-    "HTTP_REQUEST": "plain HTTP on the TLS port (use https://)",
-    "UNSUPPORTED_PROTOCOL": "an older TLS than 1.3",
-    "CERTIFICATE_VERIFY_FAILED": "a client certificate that the authority didn't sign",
-    "WRONG_VERSION_NUMBER": "something else than TLS",
-}
-
-
-def server_context(settings: TlsSettings) -> ServerContext:
-    """Return the context for the listening socket.
-
-    A client certificate is asked for when an authority is set, and not demanded: a caller
-    without one shows a token. One that the authority didn't sign ends the handshake.
-
-    Raises:
-        InferenceError: a file is missing or broken, or the key doesn't fit the certificate.
-    """
-    for path in (settings.certificate, settings.private_key, settings.client_ca):
-        if path is not None and not path.is_file():
-            raise InferenceError(f"the TLS file {path} doesn't exist; run `up` to make it anew")
-    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(settings.certificate, settings.private_key)
-    except (ssl.SSLError, OSError) as error:
-        raise InferenceError(
-            f"can't use the certificate {settings.certificate} with the key "
-            f"{settings.private_key}: {error}"
-        ) from error
-    if settings.client_ca is not None:
-        try:
-            context.load_verify_locations(settings.client_ca)
-        except (ssl.SSLError, OSError) as error:
-            raise InferenceError(
-                f"can't use the client authority {settings.client_ca}: {error}"
-            ) from error
-        context.verify_mode = ssl.CERT_OPTIONAL
-    return context
-
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -233,7 +162,7 @@ class Worker:
         self._channel = Channel(self._received, self._master_gone)
         self._messages: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue()
         self._service: Service | None = None
-        self._server: asyncio.AbstractServer | None = None
+        self._accepting: Listener | None = None
         self._metrics: list[asyncio.Future[bytes]] = []
         self._dropped_lines = 0
         self._clock_offset = time.time() - time.perf_counter()
@@ -266,13 +195,12 @@ class Worker:
         ]
         while (message := await self._messages.get()) is not None:
             kind, payload = message
-            if kind == channel.ACCEPT and self._server is None:
-                self._server = await loop.create_server(
+            if kind == channel.ACCEPT and self._accepting is None:
+                self._accepting = Listener(
+                    self._listener,
+                    context,
                     lambda: Connection(service),
-                    sock=self._listener,
-                    ssl=context,
-                    backlog=1024,
-                    ssl_handshake_timeout=service.limits.header_timeout_seconds,
+                    handshake_seconds=service.limits.header_timeout_seconds,
                 )
                 self._channel.send(channel.ACCEPTING)
             elif kind == channel.DRAIN:
@@ -410,8 +338,8 @@ class Worker:
         assert service is not None  # noqa: S101 - runs after _load
         leaving = bool(orjson.loads(payload).get("leaving"))
         service.drain(leaving=leaving)
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None:
+            self._accepting.close()
         deadline = time.perf_counter() + seconds
         while service.has_clients and time.perf_counter() < deadline:
             if leaving:

@@ -424,9 +424,17 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
     return model
 
 
-def describe_inputs(model: onnx.ModelProto) -> list[dict[str, Any]]:
-    """Return the inputs as the Open Inference Protocol does: name, datatype, shape (-1: free)."""
-    return [_describe(value) for value in model.graph.input]
+def describe_inputs(model: onnx.ModelProto, serving: Serving) -> list[dict[str, Any]]:
+    """Return the inputs as the Open Inference Protocol does: name, datatype, shape (-1: free).
+
+    Numbers of a table have ``missing`` as well: NaN stands for one that isn't known.
+    """
+    numeric = serving.preprocessing.numeric if serving.preprocessing is not None else []
+    missing = {column.name for column in numeric}
+    return [
+        {**_describe(value), **({"missing": True} if value.name in missing else {})}
+        for value in model.graph.input
+    ]
 
 
 def describe_outputs(model: onnx.ModelProto, serving: Serving) -> list[dict[str, Any]]:

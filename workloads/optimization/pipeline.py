@@ -320,7 +320,7 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     models = {MODEL: accepted, FLOAT_MODEL: original}
     record = {
         **outcome.to_json(),
-        "inputs": describe_inputs(served),
+        "inputs": describe_inputs(served, serving),
         "outputs": describe_outputs(served, serving),
         "files": {
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}

@@ -78,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     _keys(promote, required=False)
     rollback = commands.add_parser("rollback", help="let an alias stand for its previous version")
     _alias(_of_model(rollback))
+    _signing(rollback)
     prune = commands.add_parser("prune", help="remove old versions, never one an alias needs")
     _of_model(prune).add_argument(
         "--keep", type=int, required=True, help="how many of the newest stay"
@@ -98,6 +99,11 @@ def parser() -> argparse.ArgumentParser:
     )
     log = commands.add_parser("audit", help="check the log of changes and print it")
     _registry(log)
+    log.add_argument(
+        "--keyring", type=Path, metavar="DIR",
+        help="whose signature lists of aliases have to have; default: they are held against the "
+        "log alone",
+    )  # fmt: skip
     _json(log)
     return top
 
@@ -281,6 +287,13 @@ def _keys(command: argparse.ArgumentParser, *, required: bool, verify_key: bool 
         )
 
 
+def _signing(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--keyring", type=Path, metavar="DIR",
+        help="signs the list of aliases; default: it isn't signed",
+    )  # fmt: skip
+
+
 Answer = tuple[dict[str, Any], str]
 """What a command did: for machines, and for people."""
 
@@ -410,11 +423,17 @@ def _deliver(options: argparse.Namespace) -> Answer:
     return answer, f"{verb} {options.model} version {answer['version']} ({answer['reference']})"
 
 
+def _wanted(store: Store, options: argparse.Namespace, keyring: KeyRing) -> int:
+    if options.version is not None:
+        return int(options.version)
+    return store.trusted(options.model, options.alias, keyring).version
+
+
 def _verify(options: argparse.Namespace) -> Answer:
     keyring = KeyRing.open(options.keyring)
     trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
-    which: int | str = options.alias if options.version is None else options.version
-    package = Store(options.registry).verify(options.model, which, keyring, trusted)
+    store = Store(options.registry)
+    package = store.verify(options.model, _wanted(store, options, keyring), keyring, trusted)
     answer: dict[str, Any] = {
         "model": package.model,
         "version": package.version,
@@ -434,7 +453,7 @@ def _import(options: argparse.Namespace) -> Answer:
     images = _images(options)
     keyring = KeyRing.open(options.keyring)
     trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
-    store = Store(options.registry)
+    store = Store(options.registry, keyring)
     if images is None:
         package = import_package(
             store, options.model, options.version, options.source, keys=keyring,
@@ -504,8 +523,8 @@ def _unseal(options: argparse.Namespace) -> Answer:
         raise WorkloadError(f"--max-batch must be 1 to {MAX_BATCH}, and --gpus 0 or more")
     keyring = KeyRing.open(options.keyring)
     trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
-    which: int | str = options.alias if options.version is None else options.version
-    package = Store(options.registry).load(options.model, which, keyring, trusted)
+    store = Store(options.registry)
+    package = store.load(options.model, _wanted(store, options, keyring), keyring, trusted)
     running = Running(options.max_batch, options.gpus, options.accelerator)
     folder = write_repository(package, options.to, running)
     answer = {"model": package.model, "version": package.version, "path": str(folder)}
@@ -538,11 +557,16 @@ def _list(options: argparse.Namespace) -> Answer:
 
 def _promote(options: argparse.Namespace) -> Answer:
     _verify_if_asked(options)
-    return _moved(Store(options.registry).promote(options.model, options.version, options.alias))
+    store = _signing_store(options)
+    return _moved(store.promote(options.model, options.version, options.alias))
 
 
 def _rollback(options: argparse.Namespace) -> Answer:
-    return _moved(Store(options.registry).rollback(options.model, options.alias))
+    return _moved(_signing_store(options).rollback(options.model, options.alias))
+
+
+def _signing_store(options: argparse.Namespace) -> Store:
+    return Store(options.registry, KeyRing.open(options.keyring) if options.keyring else None)
 
 
 def _moved(moved: Moved) -> Answer:
@@ -570,8 +594,12 @@ def _prune(options: argparse.Namespace) -> Answer:
 
 def _audit(options: argparse.Namespace) -> Answer:
     events = read_events(options.registry)
+    keyring = KeyRing.open(options.keyring) if options.keyring else None
+    store = Store(options.registry)
+    lists = {model: store.checked_list(model, keyring).number for model in store.models()}
     lines = [json.dumps(event, ensure_ascii=False) for event in events]
-    return {"events": events, "intact": True}, "\n".join([*lines, f"{len(lines)} events, intact"])
+    lines += [f"{len(events)} events, intact; the lists of aliases are what they lead to"]
+    return {"events": events, "intact": True, "lists": lists}, "\n".join(lines)
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {

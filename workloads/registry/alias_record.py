@@ -17,10 +17,10 @@ from typing import Any, Final, cast
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.alias_list import MAX_HISTORY
 from falaj.workloads.registry.keyring import key_id, sign, verify
 from falaj.workloads.registry.oci_layout import DIGEST
 from falaj.workloads.registry.package import canonical, check_alias, check_model_name, is_version
-from falaj.workloads.registry.store import MAX_HISTORY
 
 RECORD_FORMAT: Final = "falaj.alias/1"
 RECORD_PAYLOAD: Final = "application/vnd.falaj.alias+json"

@@ -52,6 +52,7 @@ from falaj.workloads.files import (
 SIGNATURE_FORMAT = "falaj.signature/1"
 ALGORITHM = "Ed25519"
 _SIGNS = "signing.pem"
+VERIFIES = "signing.pub.pem"
 
 
 def make_private_key(path: Path) -> Ed25519PrivateKey:
@@ -290,7 +291,7 @@ class KeyRing:
             if not (path / _INDEX).exists():
                 # The index is written last: without it nothing was ever wrapped or signed here.
                 signing = make_private_key(path / _SIGNS)
-                write_public_key(path / "signing.pub.pem", signing.public_key())
+                write_public_key(path / VERIFIES, signing.public_key())
                 tokens = make_private_key(path / "tokens.pem").public_key()
                 jwk = {**public_jwk(tokens), "kid": key_id(tokens), "use": "sig", "alg": "EdDSA"}
                 write_json_atomic(path / "tokens.jwks.json", {"keys": [jwk]}, mode=0o644)
@@ -331,13 +332,22 @@ class KeyRing:
         """The thumbprint (``kid``) of the key that signs tokens."""
         return key_id(read_private_key(self.path / "tokens.pem").public_key())
 
+    @property
+    def signs(self) -> bool:
+        """Whether the key that signs packages is here; a pod's key ring hasn't it."""
+        return (self.path / _SIGNS).is_file()
+
     def signing_key(self) -> Ed25519PrivateKey:
         """Return the private key that signs packages."""
         return read_private_key(self.path / _SIGNS)
 
     def verify_key(self) -> Ed25519PublicKey:
         """Return the public key that packages are verified with."""
-        return read_public_key(self.path / "signing.pub.pem")
+        return read_public_key(self.path / VERIFIES)
+
+    def verify(self, payload: bytes, payload_type: str, signature: bytes, what: str) -> None:
+        """As the function `verify`, against the key that verifies packages."""
+        verify(payload, payload_type, signature, self.verify_key(), what)
 
     @contextlib.contextmanager
     def steady(self) -> Generator[None, None, None]:
@@ -467,7 +477,7 @@ def shred_keyring(path: Path) -> None:
         # The index goes last: an interrupted shredding leaves a ring that opens with an error,
         # not one that create would silently replace.
         secrets = [*sorted(path.glob("kek-*.key")), path / _SIGNS, path / "tokens.pem"]
-        for file in [*secrets, *path.glob(".tmp-*"), path / "signing.pub.pem"]:
+        for file in [*secrets, *path.glob(".tmp-*"), path / VERIFIES]:
             shred(file)
         shred(path / "tokens.jwks.json")
         shred(path / _INDEX)
@@ -574,7 +584,7 @@ def unpack(source: Path, target: Path, *, signs: bool = False) -> KeyRing:
     keyring = KeyRing.open(target)
     public = keyring.verify_key()
     if signs and keyring.signing_key().public_key() != public:
-        raise WorkloadError(f"{source}: its {_SIGNS} isn't the key of its signing.pub.pem")
+        raise WorkloadError(f"{source}: its {_SIGNS} isn't the key of its {VERIFIES}")
     return keyring
 
 

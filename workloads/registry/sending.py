@@ -80,7 +80,9 @@ def push(
         RegistryError: the registry can't be asked, or refused it.
         IntegrityError: it isn't what was signed.
     """
-    number = store.resolve(check_repository(model), which) if isinstance(which, str) else which
+    number = (
+        which if isinstance(which, int) else _pointed(store, check_repository(model), which, trust)
+    )
     package = open_package(
         store.path(model, number), model, number, trust.keyring, trust.verify_key
     )
@@ -109,6 +111,12 @@ def push(
             _send(shelf, keys_name, keys, keys_layout, say)
             sent.append(keys_name)
     return Pushed(image, keys, keys_name, tuple(sent))
+
+
+def _pointed(store: Store, model: str, alias: str, trust: Trust) -> int:
+    if trust.keyring is None:
+        return store.resolve(model, alias)
+    return store.trusted(model, alias, trust.keyring).version
 
 
 def _send(shelf: Shelf[Client], tag: str, image: ImageManifest, layout: Path, say: Say) -> None:

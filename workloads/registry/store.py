@@ -13,11 +13,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -32,6 +32,14 @@ from falaj.workloads.files import (
     storage_errors,
     sync_folder,
     write_json_atomic,
+)
+from falaj.workloads.registry.alias_list import (
+    Alias,
+    AliasList,
+    compare,
+    read_list,
+    replay,
+    write_list,
 )
 from falaj.workloads.registry.keyring import KeyRing, KeyService
 from falaj.workloads.registry.package import (
@@ -94,8 +102,13 @@ def append_event(root: Path, action: str, details: Mapping[str, Any]) -> None:
             _write(file.fileno(), size, text.encode())
 
 
-def read_events(root: Path) -> list[dict[str, Any]]:
+def read_events(root: Path, *, whole: bool = True) -> list[dict[str, Any]]:
     """Return the events, oldest first, after checking the chain; none if there is no log yet.
+
+    Args:
+        root: the registry's folder.
+        whole: refuse a last line without an end. A power cut leaves one, whose change was never
+            made. Default: True.
 
     Raises:
         IntegrityError: a line was changed, removed or added.
@@ -105,7 +118,10 @@ def read_events(root: Path) -> list[dict[str, Any]]:
         return []
     events: list[dict[str, Any]] = []
     previous = FIRST_DIGEST
-    for number, line in enumerate(read_bytes(path, "the audit log").splitlines(keepends=True), 1):
+    lines = read_bytes(path, "the audit log").splitlines(keepends=True)
+    if not whole and lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    for number, line in enumerate(lines, 1):
         try:
             event: Any = json.loads(line)
             fits = line.endswith(b"\n") and event["previous_digest"] == previous
@@ -137,90 +153,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in containers
         return str(os.getuid())
-
-
-ALIASES = "aliases.json"
-MAX_HISTORY = 100
-"""Versions that an alias remembers; older ones are forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """Where an alias points.
-
-    Attributes:
-        version: the version it stands for.
-        history: versions it stood for before, oldest first; a rollback takes the last.
-        changed: when, ISO 8601, UTC.
-    """
-
-    version: int
-    history: tuple[int, ...]
-    changed: str
-
-    @property
-    def previous(self) -> int | None:
-        """The version that a rollback goes to, if there is one."""
-        return self.history[-1] if self.history else None
-
-    def promoted(self, version: int) -> Alias:
-        """Return the alias pointing at ``version``, its own version remembered."""
-        return Alias(version, (*self.history, self.version)[-MAX_HISTORY:], _now())
-
-    def rolled_back(self, exists: Callable[[int], bool]) -> Alias | None:
-        """Return the alias one step back, past versions that were pruned; None if none is left."""
-        history = [version for version in self.history if exists(version)]
-        while history:
-            version = history.pop()
-            if version != self.version:
-                return Alias(version, tuple(history), _now())
-        return None
-
-    @classmethod
-    def first(cls, version: int) -> Alias:
-        """Return an alias that has never pointed anywhere else."""
-        return cls(version, (), _now())
-
-
-def read_aliases(folder: Path) -> dict[str, Alias]:
-    """Return a model's aliases by name; none if nothing was promoted yet.
-
-    Raises:
-        WorkloadError: the file is damaged.
-    """
-    path = folder / ALIASES
-    if not path.exists():
-        return {}
-    document: Any = read_json(path, "the list of aliases")
-    if not isinstance(document, dict):
-        raise WorkloadError(f"{path} isn't a list of aliases: restore it or promote again")
-    entries = cast(dict[str, Any], document)
-    return {check_alias(name): _alias(path, name, value) for name, value in entries.items()}
-
-
-def write_aliases(folder: Path, aliases: Mapping[str, Alias]) -> None:
-    """Replace a model's aliases atomically; the caller holds the model's lock."""
-    document = {
-        name: {"version": alias.version, "history": list(alias.history), "changed": alias.changed}
-        for name, alias in sorted(aliases.items())
-    }
-    write_json_atomic(folder / ALIASES, document)
-
-
-def _alias(path: Path, name: str, value: object) -> Alias:
-    match value:
-        case {"version": int(version), "history": [*history], "changed": str(changed)}:
-            entries = cast(list[object], history)
-            versions = [entry for entry in entries if isinstance(entry, int) and entry > 0]
-            if version > 0 and len(versions) == len(entries):
-                return Alias(version, tuple(versions), changed)
-        case _:
-            pass
-    raise WorkloadError(f"{path}: the alias {name!r} is malformed; restore it or promote again")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 COUNTER = "counter.json"
@@ -297,12 +229,26 @@ class Moved:
     previous: int | None
 
 
-class Store:
-    """A registry in a folder."""
+@dataclass(frozen=True, slots=True)
+class Pointed:
+    """What an alias stands for, and the number of the list that says so."""
 
-    def __init__(self, root: Path) -> None:
-        """Use the registry in ``root``, which need not exist before the first publication."""
+    version: int
+    number: int
+
+
+class Store:
+    """A registry in a folder.
+
+    Args:
+        root: the folder, which need not exist before the first publication.
+        keyring: signs the lists of aliases that are changed here. Default: none, as in a pod,
+            whose key ring can't sign.
+    """
+
+    def __init__(self, root: Path, keyring: KeyRing | None = None) -> None:
         self.root = root
+        self._keyring = keyring
 
     def models(self) -> list[str]:
         """Return the names of the models, sorted."""
@@ -318,8 +264,61 @@ class Store:
         return sorted(int(entry.name) for entry in folder.iterdir() if is_version(entry.name))
 
     def aliases(self, model: str) -> dict[str, Alias]:
-        """Return where the aliases of a model point."""
-        return read_aliases(self._folder(model))
+        """Return where the aliases of a model point, as the file says it, unverified."""
+        return dict(read_list(self._folder(model)).aliases)
+
+    def checked_list(self, model: str, keyring: KeyRing | None) -> AliasList:
+        """Return a model's list of aliases, verified and held against the log of changes.
+
+        Args:
+            model: name of the model.
+            keyring: whose signature it has to have; None: the log is compared alone.
+
+        Raises:
+            IntegrityError: it isn't signed, or is older than the log, or the log than it.
+            WorkloadError: it, or the log, is damaged.
+        """
+        folder = self._folder(model)
+        try:
+            return self._compare(folder, keyring)
+        except IntegrityError:
+            if not (folder / ".lock").exists():
+                raise
+        # A change that is being made has one of both written: wait for the other.
+        with locked(folder / ".lock", shared=True):
+            return self._compare(folder, keyring)
+
+    def _compare(self, folder: Path, keyring: KeyRing | None) -> AliasList:
+        found = read_list(folder)
+        what = f"the list of aliases of {found.model} in {self.root}"
+        compare(found, read_events(self.root, whole=False), what)
+        if keyring is not None:
+            found.require_signature(keyring, what)
+        return found
+
+    def trusted(self, model: str, alias: str, keyring: KeyRing, *, seen: int = 0) -> Pointed:
+        """Return what an alias stands for, as :meth:`checked_list` has it.
+
+        Args:
+            model: name of the model.
+            alias: such as ``production``.
+            keyring: whose signature the list has to have.
+            seen: the highest number that is known of the model's lists. Default: none is.
+
+        Raises:
+            IntegrityError: see :meth:`checked_list`; or the list is older than the one seen.
+            WorkloadError: nothing was promoted to it.
+        """
+        found = self.checked_list(model, keyring)
+        if found.number < seen:
+            raise IntegrityError(
+                f"the list of aliases of {model} in {self.root} is number {found.number}, but "
+                f"number {seen} was there already: the registry was put back; promote again what "
+                "is to be served"
+            )
+        if check_alias(alias) not in found.aliases:
+            raise self._no_alias(model, alias, found.aliases)
+        return Pointed(found.aliases[alias].version, found.number)
 
     def path(self, model: str, version: int) -> Path:
         """Return the folder of a version.
@@ -344,10 +343,13 @@ class Store:
         """
         aliases = self.aliases(model)
         if check_alias(alias) not in aliases:
-            have = ", ".join(aliases) or "none"
-            message = f"{model} in {self.root} has no alias {alias!r} (it has: {have})"
-            raise WorkloadError(f"{message}; promote a version to it first")
+            raise self._no_alias(model, alias, aliases)
         return aliases[alias].version
+
+    def _no_alias(self, model: str, alias: str, aliases: Iterable[str]) -> WorkloadError:
+        have = ", ".join(aliases) or "none"
+        message = f"{model} in {self.root} has no alias {alias!r} (it has: {have})"
+        return WorkloadError(f"{message}; promote a version to it first")
 
     def load(
         self, model: str, version: int | str, keys: KeyService, verify_key: Ed25519PublicKey
@@ -443,39 +445,52 @@ class Store:
     def promote(self, model: str, version: int, alias: str = PRODUCTION) -> Moved:
         """Let an alias stand for ``version``. Promoting what it stands for changes nothing.
 
+        A list that isn't what the log says, or isn't signed where it has to be, is made anew from
+        the log.
+
         Raises:
-            WorkloadError: there is no such version, or a bad alias.
+            WorkloadError: there is no such version, or a bad alias; or the list is signed, and
+                this store has no key ring that signs.
         """
         check_alias(alias)
         self.path(model, version)
         folder = self._folder(model)
         with locked(folder / ".lock"):
             self.path(model, version)  # a prune may have taken it while we waited
-            aliases = read_aliases(folder)
-            current = aliases.get(alias)
+            try:
+                found = self._compare(folder, self._keyring)
+                whole = True
+            except (IntegrityError, WorkloadError):
+                aliases, number = replay(read_events(self.root, whole=False), model)
+                found, whole = AliasList(model, aliases, max(number, _number(folder))), False
+            current = found.aliases.get(alias)
             before = current.version if current else None
-            if before != version:
-                moved = current.promoted(version) if current else Alias.first(version)
-                self._move("promote", model, aliases, alias, moved)
+            if current is None:
+                self._move("promote", found, alias, Alias.first(version))
+            elif before != version:
+                self._move("promote", found, alias, current.promoted(version))
+            elif not whole:
+                self._move("promote", found, alias, current)
         return Moved(model, alias, version, before)
 
     def rollback(self, model: str, alias: str = PRODUCTION) -> Moved:
         """Let an alias stand for the version before; those pruned since are passed over.
 
         Raises:
+            IntegrityError: the list isn't what the log says, or what was signed.
             WorkloadError: there is no such alias, or nothing to go back to.
         """
         self.resolve(model, alias)
         folder = self._folder(model)
         with locked(folder / ".lock"):
-            current = self.resolve(model, alias)
-            aliases = read_aliases(folder)
+            found = self._compare(folder, self._keyring)
+            current = found.aliases[alias].version
             have = set(self.versions(model))
-            moved = aliases[alias].rolled_back(have.__contains__)
+            moved = found.aliases[alias].rolled_back(have.__contains__)
             if moved is None:
                 message = f"{alias} of {model} stands for version {current}"
                 raise WorkloadError(f"{message} and there is no earlier one to go back to")
-            self._move("rollback", model, aliases, alias, moved)
+            self._move("rollback", found, alias, moved)
         return Moved(model, alias, moved.version, current)
 
     def prune(self, model: str, keep: int, protect: Iterable[int] = ()) -> list[int]:
@@ -498,7 +513,7 @@ class Store:
             # Written before anything goes: a removed version's number is never given again.
             note_used(folder, versions[-1])
             kept = {*versions[-keep:], *protect}
-            for alias in read_aliases(folder).values():
+            for alias in read_list(folder).aliases.values():
                 back = alias.rolled_back(set(versions).__contains__)
                 kept |= {alias.version} | ({back.version} if back else set())
             removed = [version for version in versions if version not in kept]
@@ -521,14 +536,25 @@ class Store:
         for path in (self.root, folder, folder / "versions"):
             make_private_folder(path)
 
-    def _move(
-        self, action: str, model: str, aliases: dict[str, Alias], name: str, alias: Alias
-    ) -> None:
-        before = aliases[name].version if name in aliases else None
-        details = {"model": model, "alias": name, "version": alias.version, "previous": before}
+    def _move(self, action: str, found: AliasList, name: str, alias: Alias) -> None:
+        signs = self._keyring is not None and self._keyring.signs
+        if found.signature is not None and not signs:
+            raise WorkloadError(
+                f"the list of aliases of {found.model} is signed, and nobody signs the change: "
+                "give --keyring, a key ring with the key that signs packages"
+            )
+        before, number = found.aliases.get(name), found.number + 1
+        details = {
+            "model": found.model,
+            "alias": name,
+            "version": alias.version,
+            "previous": before.version if before else None,
+            "number": number,
+        }
         # The record comes first: no change goes without one, even if the disk fills up here.
         append_event(self.root, action, details)
-        write_aliases(self._folder(model), {**aliases, name: alias})
+        folder = self._folder(found.model)
+        write_list(folder, {**found.aliases, name: alias}, number, self._keyring)
 
     def _find(
         self, model: str, files: Mapping[str, bytes], fields: Mapping[str, Any], keyring: KeyRing
@@ -543,6 +569,13 @@ class Store:
                 package.verify()
                 return Published(model, version, package.path, package.digest, created=False)
         return None
+
+
+def _number(folder: Path) -> int:
+    """The number that a list claims, whoever made it; 0 where it can't be read."""
+    with contextlib.suppress(WorkloadError):
+        return read_list(folder).number
+    return 0
 
 
 def describe_version(store: Store, model: str, version: int) -> dict[str, Any]:

@@ -256,7 +256,7 @@ class Rollout:
     def _turn_alias(self, verb: str, wanted: Mapping[str, Any], *options: str) -> None:
         arguments = [
             verb, "--registry", str(wanted["registry"]), "--model", str(wanted["model"]),
-            "--alias", ALIAS, *options, "--json",
+            "--alias", ALIAS, "--keyring", str(wanted["keyring"]), *options, "--json",
         ]  # fmt: skip
         workloads.run(self.context, _REGISTRY, arguments, what=f"the registry's {verb}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import resource
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -108,6 +110,61 @@ def test_renewal_is_due_at_two_thirds() -> None:
     end = begin + timedelta(days=90)
     assert not certificates.is_due(begin, end, begin + timedelta(days=59, hours=23))
     assert certificates.is_due(begin, end, begin + timedelta(days=60))
+
+
+def test_a_full_disk_leaves_the_pair_that_works(site: Path) -> None:
+    """The key fits where the certificate doesn't: both are in place, or neither."""
+    certificates.make_authority(site, "ours", 10)
+    before = leaf(site)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400, hard))
+    try:
+        with pytest.raises(LocalError, match="no space left while writing"):
+            leaf(site)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    kept = certificates.load(before.certificate_path, before.key_path)
+    assert kept is not None
+    assert kept.fingerprint == before.fingerprint
+    assert sorted(file.name for file in site.iterdir()) == [
+        "ca.crt", "ca.key", "server.crt", "server.key",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_fault_between_the_two_files_puts_the_pair_back(
+    site: Path, monkeypatch: pytest.MonkeyPatch, fails: int, exists: bool
+) -> None:
+    certificates.make_authority(site, "ours", 10)
+    before = leaf(site) if exists else None
+    replace, calls = Path.replace, 0
+
+    def failing(self: Path, target: Path) -> Path:
+        nonlocal calls
+        calls += 1
+        if calls == fails:
+            raise OSError(5, "Input/output error")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(LocalError, match="Input/output error"):
+        leaf(site)
+    kept = certificates.load(site / "server.crt", site / "server.key")
+    assert (kept and kept.fingerprint) == (before and before.fingerprint)
+    assert len(list(site.iterdir())) == (4 if exists else 2)
+
+
+def test_the_key_before_is_shredded(site: Path) -> None:
+    certificates.make_authority(site, "ours", 10)
+    old = leaf(site).key_path
+    secret = old.read_bytes()
+    descriptor = os.open(old, os.O_RDONLY)
+    try:
+        leaf(site)
+        assert os.pread(descriptor, len(secret), 0) not in (secret, b"")
+    finally:
+        os.close(descriptor)
 
 
 def test_a_key_of_another_pair_is_not_loaded(site: Path) -> None:

@@ -30,8 +30,9 @@ from tests.ports import free_port
 
 def workload(*arguments: str) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -238,7 +239,7 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
     # A rolled-back alias is told, and stays: also through an update of something else.
     workload(
         "falaj.workloads.registry", "rollback", "--registry", str(stack.site / "registry"),
-        "--model", "tiny", "--json",
+        "--keyring", str(stack.site / "keyring"), "--model", "tiny", "--json",
     )  # fmt: skip
     wait_for(
         lambda: provider.read("InferenceService", made, rolled)[1]["servedVersion"] == first,

@@ -23,7 +23,7 @@ class Publisher:
 
     def __init__(self, root: Path) -> None:
         self.keyring = KeyRing.create(root / "keyring")
-        self.store = Store(root / "registry")
+        self.store = Store(root / "registry", self.keyring)
         self.verify_key = str(self.keyring.path / "signing.pub.pem")
 
     def publish(self, run: str, content: bytes = b"weights", model: str = MODEL) -> int:

@@ -29,12 +29,18 @@ KINDS = {
 }
 
 
-def loaded(content: bytes) -> model.Model:
-    return model.load(content, name="mlp", version="3", manifest={}, threads=1, limits=LIMITS)
+def loaded(content: bytes, *, missing: bool = False) -> model.Model:
+    """A model in memory; with ``missing``, its package says that its inputs take such values."""
+    manifest = models.fields(content) if missing else {}
+    for entry in manifest.get("inputs", ()):
+        entry["missing"] = True
+    return model.load(
+        content, name="mlp", version="3", manifest=manifest, threads=1, limits=LIMITS
+    )
 
 
 MLP = loaded(models.mlp())
-TABLE = loaded(models.table())
+TABLE = loaded(models.table(), missing=True)
 ECHO = {name: loaded(models.echo({"x": kind}, ("batch", 2))) for name, kind in KINDS.items()}
 
 

@@ -41,7 +41,7 @@ class Site:
         root.mkdir(parents=True)
         self.keyring = KeyRing.create(root / "keyring")
         self.pki = Pki(root / "pki")
-        self.store = Store(root / "registry")
+        self.store = Store(root / "registry", self.keyring)
         self.config = root / "service.json"
         self.logs = root / "service" / "logs"
         self.state = root / "service" / "state.json"

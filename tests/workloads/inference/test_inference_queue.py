@@ -219,7 +219,7 @@ def test_a_known_head_leads_to_a_slow_model_too(site: Site, service: Service) ->
                            for line in lines)  # fmt: skip
         assert first == second
         assert first["subject"] == "tester"
-        assert head.exchange(b"new", 0.0).parts == [b"new"]
+        assert head.exchange(b"new", 0.0).content == b"new"
 
     asyncio.run(run())
 
@@ -230,7 +230,7 @@ def test_known_heads_keep_no_body(site: Site, service: Service) -> None:
         connection.data_received(request(site))
         (head,) = service.heads(None).values()
         kept = head._exchange  # pyright: ignore[reportPrivateUsage]
-        assert (kept.parts, kept.raw_head) == ([], None)
+        assert (kept.content, kept.held, kept.raw_head) == (b"", 0, None)
 
     asyncio.run(run())
 

@@ -358,3 +358,24 @@ def test_full_disk_does_not_stop_the_server(site: Site, start: Start) -> None:
     assert server.stop() == 0
     # What was written is whole, and the chain over it is intact.
     assert logs.verify(site.logs)["records"] > 0
+
+
+def test_a_list_of_aliases_that_was_put_back_is_not_followed(site: Site, start: Start) -> None:
+    first = site.publish(models.mlp(1))
+    files = (site.store.root / "mlp" / "aliases.json", site.store.root / "audit.jsonl")
+    older = [file.read_bytes() for file in files]
+    second = site.publish(models.mlp(2))
+    server = start(site).serving(second)
+    files[0].write_bytes(older[0])
+    state = server.wait(lambda s: s["error"], "nobody noticed")
+    assert "it was put back" in state["error"]
+    assert (state["status"], state["version"]) == ("serving", second)
+    # Nor is it at a start, with the log put back as well: the server has seen a later list.
+    assert server.stop() == 0
+    files[1].write_bytes(older[1])
+    again = start(site)
+    assert again.process.wait(60) == 2
+    assert "number 2 was there already" in again.errors.read_text()
+    site.store.promote("mlp", second)
+    site.store.promote("mlp", first)
+    assert start(site).serving(first).stop() == 0

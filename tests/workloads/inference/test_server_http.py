@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import subprocess
 import time
 
+import httpx
 import pytest
 
-from tests.workloads.inference.raw_http import Raw, error, head, request
+from tests.workloads.inference.raw_http import INFER, Raw, error, head, request
 from tests.workloads.inference.serving import Server, call, row
 
 
@@ -125,6 +128,60 @@ def test_connection_close_is_honoured(raw: Raw, token: str) -> None:
     status, headers, _ = raw.answer()
     assert (status, headers[b"Connection"]) == (200, b"close")
     assert raw.ended()
+
+
+def test_head_is_answered_without_a_body(raw: Raw, token: str) -> None:
+    """A body after HEAD would be the start of the next answer."""
+    asked = head(token, 0, method=b"GET", url=b"/v2/models/mlp")
+    for path in (b"/v2/models/mlp", b"/nothing", INFER):
+        raw.send(head(token, 0, method=b"HEAD", url=path))
+    raw.send(asked)
+    data = b""
+    while data.count(b"HTTP/1.1 ") < 4 or not data.endswith(b"}"):
+        data += raw.socket.recv(65536)
+    *answers, last = data.split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"200", b"404", b"405"]
+    assert all(answer.endswith(b"\r\n\r\n") for answer in answers)
+    length = b"Content-Length: %d\r\n" % len(last.partition(b"\r\n\r\n")[2])
+    assert length in answers[0]
+
+
+def test_absolute_form_is_the_same_target(raw: Raw, token: str) -> None:
+    url = b"https://localhost:8443" + INFER
+    body = json.dumps(row()).encode()
+    for _ in range(2):
+        raw.send(head(token, len(body), url=url) + body)
+        assert raw.answer()[0] == 200
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl isn't installed")
+def test_curl(running: Server, token: str) -> None:
+    authority = str(running.site.pki.folder / "ca.crt")
+    where = f"https://localhost:{running.port}"
+    command = ["curl", "-sS", "--max-time", "20", "--cacert", authority, "-w", "\n%{http_code}"]
+    command += ["-H", f"Authorization: Bearer {token}"]
+
+    def run(*more: str, sent: str | None = None) -> list[str]:
+        done = subprocess.run(
+            [*command, *more], capture_output=True, text=True, check=True, input=sent
+        )
+        return done.stdout.splitlines()
+
+    assert run("-I", f"{where}/v2/models/mlp")[-1] == "200"
+    assert run("--request-target", f"{where}/v2", f"{where}/v2")[-1] == "200"
+    chunked = ["-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json"]
+    answered = run(*chunked, "-d", "@-", where + INFER.decode(), sent=json.dumps(row()))
+    assert answered[-1] == "200"
+
+
+def test_httpx(running: Server, token: str) -> None:
+    context = running.site.pki.client_context()
+    base = f"https://localhost:{running.port}"
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(verify=context, base_url=base, headers=headers) as client:
+        for _ in range(2):
+            assert client.head("/v2/models/mlp").status_code == 200
+            assert client.post(INFER.decode(), json=row()).status_code == 200
 
 
 def test_http_1_0_is_answered_and_closed(raw: Raw) -> None:

@@ -102,7 +102,7 @@ def test_the_graph_tells_nothing_of_this_machine(core: onnx.ModelProto) -> None:
 
 def test_inputs_and_outputs_are_described_as_the_protocol_does(core: onnx.ModelProto) -> None:
     model = assemble(core, IMAGES)
-    assert describe_inputs(model) == [
+    assert describe_inputs(model, IMAGES) == [
         {"name": "image", "datatype": "FP32", "shape": [-1, 1, 8, 8]}
     ]
     assert describe_outputs(model, IMAGES) == [
@@ -164,6 +164,9 @@ def test_a_trained_tables_graph_takes_raw_rows(customers: Any) -> None:
     rows = load_rows(customers.dataset, None, "held_out")
     serving = serving_of(trained, rows)
     model = assemble(export_module(trained.module, serving.shape), serving)
-    assert {item["datatype"] for item in describe_inputs(model)} == {"FP32", "BYTES"}
+    inputs = describe_inputs(model, serving)
+    assert {(item["datatype"], item.get("missing")) for item in inputs} == {
+        ("FP32", True), ("BYTES", None),
+    }  # fmt: skip
     data = model.SerializeToString()
     assert check_parity(data, trained.module, serving, rows.inputs) < 1e-5

@@ -151,12 +151,12 @@ def test_the_way_of_a_version(cli: Cli) -> None:
     assert cli.json(*cli.publish())["version"] == 2
     promote = cli.model("promote", "--version")
     assert cli.json(*promote, "1", "--keyring", cli.ring)["previous"] is None
-    moved = cli.json(*promote, "2")
+    moved = cli.json(*promote, "2", "--keyring", cli.ring)
     expected = {"model": "digits", "alias": "production", "version": 2, "previous": 1}
     assert moved == expected
     verified = cli.json(*cli.model("verify", "--keyring", cli.ring))
     assert (verified["version"], verified["files"]) == (2, {"model.onnx": 3})
-    assert cli.json(*cli.model("rollback"))["version"] == 1
+    assert cli.json(*cli.model("rollback", "--keyring", cli.ring))["version"] == 1
     shown = cli.json(*cli.model("show"))
     assert (shown["manifest"]["version"], shown["verified"]) == (1, False)
     assert cli.json(*cli.model("show", "--keyring", cli.ring))["verified"]

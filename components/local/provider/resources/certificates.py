@@ -215,9 +215,8 @@ def _write(
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    machine.shred(key_path)
-    machine.write_file(key_path, secret)
-    machine.write_file(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
+    shown = certificate.public_bytes(serialization.Encoding.PEM)
+    machine.write_together(folder, {key_path.name: secret, certificate_path.name: shown})
     return Issued(certificate, certificate_path, key_path)
 
 

@@ -1,0 +1,118 @@
+"""What a worker holds of bodies: as much as they have bytes, up to a limit for all of them."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from falaj.workloads.inference import http
+from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.http import Bodies, Exchange, Reader
+from falaj.workloads.inference.settings import parse
+from tests.workloads.inference import models
+from tests.workloads.inference.raw_http import Raw, error, head, request
+from tests.workloads.inference.serving import Server, Site
+
+MIB = 1024 * 1024
+ROUTES = {route.name: route for route in http.ROUTES}
+
+
+def reader(bodies: Bodies, route: str = http.INFER) -> Reader:
+    def admit(exchange: Exchange) -> None:
+        exchange.route = ROUTES[route]
+
+    return Reader(8 * MIB, bodies, admit, lambda *_: None)
+
+
+def test_a_body_in_tiny_chunks_takes_about_its_size() -> None:
+    """Kept apart, pieces of two bytes took 27 times as much."""
+    read = reader(Bodies(64 * MIB))
+    start = b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = b"2\r\nxy\r\n" * 8192
+    tracemalloc.start()
+    try:
+        read.feed(start, None)
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(16):
+            read.feed(chunks, None)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert read.exchange is not None
+    assert read.exchange.received == 16 * 8192 * 2
+    assert taken < 2 * read.exchange.received
+    read.feed(b"0\r\n\r\n", None)
+    assert bytes(read.queue[0].content) == b"xy" * 8192 * 16
+
+
+def test_every_byte_that_is_counted_is_let_go() -> None:
+    bodies = Bodies(100)
+    start = b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 60\r\n\r\n"
+    first, second, third = reader(bodies), reader(bodies), reader(bodies)
+    first.feed(start + b"x" * 50, None)
+    second.feed(start.replace(b"60", b"50") + b"x" * 40, None)
+    assert bodies.held == 90
+    third.feed(start, None)
+    assert third.fatal is None  # a small body that is refused is read, and the connection kept
+    assert third.exchange is not None
+    assert third.exchange.refusal is not None
+    assert third.exchange.refusal.status == 503
+    second.feed(b"x" * 10, None)
+    assert bodies.held == 100
+    first.feed(b"x", None)
+    assert first.fatal is not None
+    assert (first.fatal.status, first.fatal.close) == (503, True)
+    assert bodies.held == 50
+    second.drop()
+    assert bodies.held == 0
+
+
+def test_a_body_that_nobody_reads_is_not_kept() -> None:
+    """Health needs no credentials: whoever sends it a body takes no memory."""
+    bodies = Bodies(64 * MIB)
+    read = reader(bodies, http.LIVE)
+    start = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    read.feed(start + b"1000\r\n" + b"x" * 0x1000 + b"\r\n", None)
+    assert read.exchange is not None
+    assert (bodies.held, bytes(read.exchange.content)) == (0, b"")
+    for _ in range(16):
+        read.feed(b"1000\r\n" + b"x" * 0x1000 + b"\r\n", None)
+    assert read.fatal is not None
+    assert read.fatal.status == 413
+
+
+def test_unfinished_bodies_are_bounded(site: Site, start: Callable[..., Server]) -> None:
+    site.write(limits={"max_body_bytes": MIB, "max_inflight_bytes": 2 * MIB})
+    server = start(site).serving(site.publish(models.mlp()))
+    token = site.token()
+    size = 900 * 1024
+    held = [Raw(server) for _ in range(2)]
+    for each in held:
+        each.send(head(token, size), b" " * (size - 1))
+    ask = Raw(server)
+    ask.send(request(token))
+    assert ask.answer()[0] == 200  # so the others have been read
+    late = Raw(server)
+    late.send(head(token, size))
+    answer = late.answer()
+    assert (answer[0], answer[1][b"Retry-After"]) == (503, b"1")
+    assert "try again" in error(answer)
+    assert late.ended()
+    ask.send(request(token))
+    assert ask.answer()[0] == 200  # what is small has room
+    for each in held:
+        each.close()
+    again = Raw(server)
+    again.send(head(token, size), b" " * size)
+    assert again.answer()[0] == 400  # not JSON, but read
+    assert server.stop() == 0
+
+
+def test_the_limit_holds_one_body(site: Site) -> None:
+    site.write(limits={"max_body_bytes": 2 * MIB, "max_inflight_bytes": MIB})
+    with pytest.raises(InferenceError, match="max_inflight_bytes: got 1048576, allowed is"):
+        parse(site.config, site.config.read_bytes())
+    site.write(limits={"max_body_bytes": 512 * MIB})
+    assert parse(site.config, site.config.read_bytes()).limits.max_inflight_bytes == 512 * MIB
