@@ -24,11 +24,15 @@ from typing import Any, Final, cast
 from falaj.policies.model import PolicyError, Rule, Settings, read_settings
 from falaj.policies.model.settings import strict_by_default
 from falaj.policies.rules import all_rules
+from falaj.policies.rules.governance.tags import TAGS_RULE
 from falaj.policies.team_rules import read_rules
 from falaj.policies.waivers import Waivers, read_waivers
 
 #: The folder that paths in settings start from; the engine tells packs no such thing.
 PROJECT_FOLDER: Final = "FALAJ_PROJECT_FOLDER"
+#: Beginnings of keys that only stacks of Falaj's own blueprints have.
+OWN_STACKS: Final = ("falaj:platform", "falaj:placement", "falaj:blueprint")
+_TAGS: Final = "requiredTags"
 _OWN_KEYS: Final = {"dataClass": "falaj:dataClass", "environment": "falaj:environment"}
 _SETTINGS: Final = "falaj:policies"
 
@@ -41,6 +45,8 @@ class Configuration:
     waivers: Waivers
     rules: tuple[Rule, ...] = ()
     """The team's own, of the files that the setting ``rules`` names, for all packs."""
+    advised: frozenset[str] = frozenset()
+    """Ids of rules that only warn here."""
 
 
 def read_configuration(
@@ -62,7 +68,8 @@ def read_configuration(
     """
     _require_read(stack_config, secret)
     own = {key: stack_config[name] for key, name in _OWN_KEYS.items() if stack_config.get(name)}
-    settings = settings_of({**own, **_policies(stack_config), **given})
+    asked = {**own, **_policies(stack_config), **given}
+    settings = settings_of(asked)
     start = Path(os.environ.get(PROJECT_FOLDER) or folder)
     rules: tuple[Rule, ...] = ()
     for each in settings.rules:
@@ -70,7 +77,13 @@ def read_configuration(
     waivers = Waivers()
     if settings.waivers:
         waivers = read_waivers(start / settings.waivers, (*all_rules(), *rules))
-    return Configuration(settings, waivers, rules)
+    return Configuration(settings, waivers, rules, _advised(asked, stack_config))
+
+
+def _advised(asked: Collection[str], stack_config: Collection[str]) -> frozenset[str]:
+    """Falaj's tags are advice to programs that aren't its own, unless a team asks for tags."""
+    ours = any(key.startswith(OWN_STACKS) for key in stack_config)
+    return frozenset() if ours or _TAGS in asked else frozenset((TAGS_RULE,))
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:

@@ -24,7 +24,7 @@ from falaj.policies.model.judge import Judgement
 from falaj.policies.reading.place import place_of
 from falaj.policies.reading.tags import data_class
 from falaj.policies.rules.encryption.at_rest import AtRest, encryption_of
-from falaj.policies.waivers import Ruling, Waivers
+from falaj.policies.waivers import Ruling
 
 RESTRICTED: Final = "restricted"
 _LESSER: Final = ("public", "internal", "confidential")
@@ -37,7 +37,7 @@ class Status(Enum):
     INDETERMINATE = "indeterminate"
     """Can't be known, and checks are strict: it fails like a violation."""
     ADVISORY = "advisory"
-    """Can't be known, and checks aren't strict."""
+    """Only said: it can't be known and checks aren't strict, or the rule is advice here."""
     WAIVED = "waived"
 
     @property
@@ -71,15 +71,17 @@ class Decided:
         return f"{unsure}{where}{found.reason}{note}. {rule.remediation}"
 
 
-def decide(judgement: Judgement, settings: Settings, waivers: Waivers) -> Iterator[Decided]:
+def decide(judgement: Judgement, configuration: Configuration) -> Iterator[Decided]:
     """What becomes of each finding of a judgement."""
     if not judgement.findings:
         return
-    resource = judgement.resource
-    ruling = waivers.ruling(judgement.rule, resource, class_of(resource, settings))
+    resource, settings = judgement.resource, configuration.settings
+    ruling = configuration.waivers.ruling(judgement.rule, resource, class_of(resource, settings))
     for found in judgement.findings:
         if ruling.waiver:
             status = Status.WAIVED
+        elif judgement.rule.id in configuration.advised:
+            status = Status.ADVISORY
         elif found.kind is FindingKind.VIOLATION:
             status = Status.VIOLATION
         else:
@@ -151,9 +153,7 @@ def resource_entry(
         "dataClass": class_of(resource, settings) if resource.custom else "",
         "judged": [each.rule.id for each in judged],
         "outcomes": [
-            _outcome(decided)
-            for each in judged
-            for decided in decide(each, settings, configuration.waivers)
+            _outcome(decided) for each in judged for decided in decide(each, configuration)
         ],
     }
 

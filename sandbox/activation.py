@@ -22,6 +22,7 @@ from falaj.engine.backend import ensure_passphrase
 from falaj.engine.errors import EngineError, explain_os_error
 from falaj.engine.files import cache_home, data_home, make_private
 from falaj.engine.launchers import PYTHON_VARIABLE, write_script
+from falaj.sandbox import sdks
 from falaj.sandbox.schema import EXTRAS, SDKS, UTILITIES, Package
 
 ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
@@ -107,7 +108,7 @@ def left(base: Mapping[str, str] | None = None) -> dict[str, str]:
     given = dict(os.environ if base is None else base)
     own = (data_home(given) / "backend").as_uri()
     if is_asked(given):
-        for name in (ACTIVE_VARIABLE, CLOUD_VARIABLE, PROPAGATION_VARIABLE):
+        for name in (ACTIVE_VARIABLE, CLOUD_VARIABLE, PROPAGATION_VARIABLE, sdks.VARIABLE):
             given.pop(name, None)
     elif given.get("PULUMI_BACKEND_URL") != own:
         return given
@@ -169,17 +170,19 @@ def require_active(environ: Mapping[str, str]) -> None:
 
 
 def _install(environ: Mapping[str, str]) -> Path:
-    """Put a provider for each SDK that is installed where the engine looks for its version."""
+    """Put a provider for each SDK that is installed where the engine looks for its version.
+
+    Also for each SDK that the program has in an environment of its own, by the version there.
+    """
     home = _pulumi_home(environ)
-    found = False
-    for name in (*SDKS, *UTILITIES):
-        if not _is_installed(name):
-            continue
-        found = found or name in SDKS
-        folder = home / "plugins" / f"resource-{name}-v{Package(name).version}"
+    ours = [name for name in (*SDKS, *UTILITIES) if _is_installed(name)]
+    wanted = {(name, Package(name).version) for name in ours}
+    wanted |= {(each.package, each.version) for each in sdks.installed(environ).values()}
+    for name, version in sorted(wanted):
+        folder = home / "plugins" / f"resource-{name}-v{version}"
         folder.mkdir(parents=True, exist_ok=True)
         write_script(folder / f"pulumi-resource-{name}", _SCRIPT.format(package=name))
-    if not found:
+    if not any(name in SDKS for name in ours) and sdks.VARIABLE not in environ:
         raise EngineError(
             "the sandbox checks against a cloud's SDK, and none is installed; install one of "
             f"Falaj's extras: {', '.join(EXTRAS.values())}"
@@ -225,7 +228,7 @@ def _refuse_own_backend(environ: Mapping[str, str], own: str) -> None:
 
 
 def _refuse_foreign_providers(environ: Mapping[str, str]) -> None:
-    for name in (*SDKS, *UTILITIES):
+    for name in sorted({*SDKS, *UTILITIES, *sdks.installed(environ)}):
         found = shutil.which(f"pulumi-resource-{name}", path=environ.get("PATH", os.defpath))
         if found:
             raise EngineError(

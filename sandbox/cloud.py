@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from falaj.engine.errors import EngineError
@@ -13,7 +13,7 @@ from falaj.sandbox import faults, properties, schema, urns
 from falaj.sandbox.charts.groups import Capabilities
 from falaj.sandbox.checker import Checker
 from falaj.sandbox.clouds.kubernetes import cluster_of
-from falaj.sandbox.clouds.model import CloudModel, Made, Problem, Properties
+from falaj.sandbox.clouds.model import CloudModel, GenericModel, Made, Problem, Properties
 from falaj.sandbox.errors import ModelError, SandboxError
 from falaj.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
 from falaj.sandbox.schema import Tables
@@ -112,6 +112,8 @@ class Cloud:
         # Ids of Kubernetes objects are the same in every cluster.
         self._place = ""
         self._model = model
+        self.is_modelled = type(model) is not GenericModel
+        """Whether more is known of it than the types of its SDK."""
 
     # The provider's own settings
 
@@ -306,6 +308,8 @@ class Cloud:
         problems = self.checker.query(token, arguments)
         if problems:
             raise SandboxError(problems, f"{token} can't be asked")
+        if not self.is_modelled:
+            return self.made_up(token)
         try:
             return dict(
                 self._ask(
@@ -315,6 +319,24 @@ class Cloud:
         except LookupError as error:
             reason = str(error.args[0]) if error.args else "the sandbox doesn't know this query"
             raise SandboxError([Problem("", reason)], f"{token} can't be answered") from error
+
+    def made_up(self, token: str) -> dict[str, Any]:
+        """An answer to a query that has the form which the SDK promises, and means nothing."""
+        short = token.rpartition(":")[2]
+        results = self.tables.package.function_results(token)
+        return {name: plausible(kind, f"{short}-{name}") for name, kind in results.items()}
+
+    def without_guesses(
+        self, urn: str, inputs: Properties, outputs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Outputs of which no list or mapping is guessed: of a type that the model doesn't know
+        an empty one would say that nothing is in it, where that can't be known."""
+        if not self._model.is_guessed(urns.token(urn)):
+            return dict(outputs)
+        return {
+            key: UNKNOWN if key not in inputs and value in ([], {}) else value
+            for key, value in outputs.items()
+        }
 
     # Parts of the above
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-from falaj.engine.errors import EngineError
-from falaj.sandbox.clouds.model import CloudModel
+from falaj.sandbox.clouds.model import CloudModel, GenericModel
 
 _MODULES: Final = {
     "aws": ("falaj.sandbox.clouds.aws", "MODEL"),
@@ -17,21 +16,14 @@ _MODULES: Final = {
 }
 
 PACKAGES: Final = tuple(_MODULES)
-"""The packages that the sandbox stands in for."""
+"""The packages of which the sandbox knows more than the types of their SDKs."""
 
 
 def load(package: str) -> CloudModel:
-    """The model of a package's cloud.
-
-    Raises:
-        EngineError: there is none for that package.
-    """
+    """The model of a package's cloud; of any other one that takes what the SDK's types allow."""
     found = _MODULES.get(package)
     if found is None:
-        raise EngineError(
-            f"{package!r} is no cloud that the sandbox stands in for; "
-            f"allowed: {', '.join(PACKAGES)}"
-        )
+        return GenericModel(package)
     module, name = found
     model: CloudModel = getattr(importlib.import_module(module), name)
     return model

@@ -16,7 +16,7 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox.cloud import MARK, Cloud
 from falaj.sandbox.clouds.model import Properties
 from falaj.sandbox.errors import SandboxError
-from falaj.sandbox.models import load
+from falaj.sandbox.models import PACKAGES, load
 from falaj.sandbox.store import Store
 from falaj.wire import has_unknown
 
@@ -43,9 +43,11 @@ class Prediction:
 
     @classmethod
     def of(cls, package: str, environ: Mapping[str, str]) -> Prediction | None:
-        """Prediction where the environment names a copy."""
+        """Prediction where the environment names a copy; none of what there is no model of."""
         copy = environ.get(PREDICTION_VARIABLE)
-        return cls(Cloud(load(package), Store(Path(copy)))) if copy else None
+        if not copy or package not in PACKAGES:
+            return None
+        return cls(Cloud(load(package), Store(Path(copy))))
 
     def configure(self, settings: Properties) -> None:
         """Take over the provider's settings."""
@@ -64,7 +66,8 @@ class Prediction:
             return None
         replaces = bool(self._cloud.store.generations(urn))
         try:
-            return self._cloud.create(urn, inputs)
+            made, outputs = self._cloud.create(urn, inputs)
+            return made, self._cloud.without_guesses(urn, inputs, outputs)
         except SandboxError:
             if replaces:
                 return None

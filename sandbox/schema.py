@@ -27,6 +27,7 @@ from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 
 from falaj.engine.errors import EngineError
 from falaj.engine.files import cache_home, replace_file
+from falaj.sandbox import sdks
 
 # Types, and how they are read from hints.
 
@@ -334,7 +335,7 @@ _ARGUMENT: Final = re.compile(r"__args__\['([^']+)'\]")
 
 @dataclass(frozen=True)
 class Package:
-    """An installed SDK.
+    """An installed SDK: the program's own where it has one, else ours.
 
     Raises:
         EngineError: the SDK isn't installed, or isn't one that we know.
@@ -342,13 +343,26 @@ class Package:
 
     name: str
     folder: Path = field(init=False)
+    module: str = field(init=False)
+    """The SDK's top module."""
+    version: str = field(init=False)
 
     def __post_init__(self) -> None:
+        found = sdks.of_program(self.name) or self._ours()
+        object.__setattr__(self, "folder", found.folder)
+        object.__setattr__(self, "module", found.module)
+        object.__setattr__(self, "version", found.version)
+
+    def _ours(self) -> sdks.Sdk:
         module = SDKS.get(self.name) or UTILITIES.get(self.name)
         if module is None:
+            other = sdks.installed().get(self.name)
+            if other is not None:
+                return other
             raise EngineError(
-                f"{self.name!r} is no cloud that the sandbox stands in for; "
-                f"allowed: {', '.join((*SDKS, *UTILITIES))}"
+                f"{self.name!r} is no cloud that the sandbox stands in for, and has no SDK where "
+                f"the program runs; allowed: {', '.join((*SDKS, *UTILITIES))}, and others whose "
+                "SDK is installed there"
             )
         spec = importlib.util.find_spec(module)
         if (spec is None or spec.origin is None) and self.name in UTILITIES:
@@ -361,17 +375,8 @@ class Package:
                 f"{EXTRAS[self.name]!r} with `python engine/environment.py --extra "
                 f"{EXTRAS[self.name]}`"
             )
-        object.__setattr__(self, "folder", Path(spec.origin).parent)
-
-    @property
-    def module(self) -> str:
-        """The SDK's top module."""
-        return {**SDKS, **UTILITIES}[self.name]
-
-    @property
-    def version(self) -> str:
-        """The SDK's version."""
-        return metadata.version(self.module)
+        version = metadata.version(module)
+        return sdks.Sdk(self.name, module, version, Path(spec.origin).parent)
 
     @cached_property
     def classes(self) -> Mapping[str, tuple[str, str]]:
@@ -399,6 +404,26 @@ class Package:
 
     def function_arguments(self, token: str) -> frozenset[str] | None:
         """The names of a query's arguments; None for a query that the SDK doesn't have."""
+        source = self._function(token)
+        return None if source is None else frozenset(_ARGUMENT.findall(source.read_text("utf-8")))
+
+    def function_results(self, token: str) -> Mapping[str, Type]:
+        """What a query answers, by the engine's names; nothing for one that the SDK doesn't have.
+
+        Imports its part of the SDK.
+        """
+        source = self._function(token)
+        if source is None:
+            return {}
+        inner = source.relative_to(self.folder).with_suffix("").parts
+        module = importlib.import_module(".".join((self.module, *inner)))
+        # The class of the answer comes before the one by which it can be awaited.
+        name = next((each for each in module.__all__ if each.endswith("Result")), "")
+        hints = _hints(getattr(module, name)) if name else {}
+        return {each: _shape(hint) for each, hint in hints.items()}
+
+    def _function(self, token: str) -> Path | None:
+        """The file of a query; None for one that the SDK doesn't have."""
         # aws:ec2/getSubnet:getSubnet, azure-native:authorization:getClientConfig
         parts = token.split(":")
         if len(parts) != 3:
@@ -406,10 +431,8 @@ class Package:
         section, name = parts[1].split("/")[0], parts[2]
         folder = self.folder if section == "index" else self.folder / section
         for source in (folder / f"{_snake(name)}.py", self.folder / f"{_snake(name)}.py"):
-            if source.is_file():
-                text = source.read_text(encoding="utf-8")
-                if token in _FUNCTION.findall(text):
-                    return frozenset(_ARGUMENT.findall(text))
+            if source.is_file() and token in _FUNCTION.findall(source.read_text("utf-8")):
+                return source
         return None
 
 

@@ -23,14 +23,15 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, status_pb2
 
 from falaj.engine.errors import EngineError
 from falaj.engine.languagehost.watch import parent_ended
-from falaj.sandbox import activation, models, properties, urns
+from falaj.sandbox import activation, components, models, properties, urns
 from falaj.sandbox.charts import groups
 from falaj.sandbox.charts.groups import Warn, construct
 from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.clouds import vendor
 from falaj.sandbox.clouds.model import Problem
-from falaj.sandbox.errors import PartialError, SandboxError
+from falaj.sandbox.errors import ModelError, PartialError, SandboxError
 from falaj.sandbox.prediction import Prediction
+from falaj.sandbox.refusals import Refusals
 from falaj.sandbox.store import Store
 from falaj.wire import Values, decode, encode, servicer
 from falaj.wire.servicer import Changing, Failure, GrpcContext, Servicer
@@ -49,6 +50,7 @@ class SandboxServicer(Servicer):
         warn_beside: shows a warning beside a resource, given its URN. Default: beside the stack.
         prediction: answers previews as if they were updates. Default: previews know no more than
             those of a real cloud.
+        refusals: where to note what is refused, and go on. Default: a refusal ends the run.
     """
 
     takes_assets = True
@@ -59,12 +61,14 @@ class SandboxServicer(Servicer):
         warn: Callable[[str], None],
         prediction: Prediction | None = None,
         warn_beside: Warn | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         super().__init__(cloud.tables.package.version)
         self._cloud = cloud
         self._warn = warn
         self._warn_beside: Warn = warn_beside or (lambda text, _: warn(text))
         self._prediction = prediction
+        self._refusals = refusals
         self._announced = False
         # One for each resource that the engine works on at a time, and more.
         self._threads = ThreadPoolExecutor(_THREADS) if cloud.waits else None
@@ -80,7 +84,8 @@ class SandboxServicer(Servicer):
 
     async def check_settings(self, given: Values) -> tuple[Values, Sequence[Failure]]:
         """The provider's settings as they are, and what is wrong with them."""
-        return given, _failures(self._cloud.check_settings(given))
+        problems = self._cloud.check_settings(given)
+        return given, self._refused(f"provider {self._cloud.package}", "", problems)
 
     async def diff_settings(self, old: Values, new: Values) -> list[PropertyChange]:
         """Another region or account is another provider; its resources say what that means."""
@@ -103,8 +108,12 @@ class SandboxServicer(Servicer):
         def work() -> tuple[Values, Sequence[Failure]]:
             if (warning := vendor.warning(urns.token(urn))) is not None:
                 self._warn_beside(warning, urn)
-            checked, problems = self._at(urn).check(urn, given, old)
-            return checked, _failures(problems)
+            try:
+                checked, problems = self._at(urn).check(urn, given, old)
+            except ModelError as error:
+                self._noted(error, urns.token(urn), urns.name(urn))
+                return given, []
+            return checked, self._refused(urns.token(urn), urns.name(urn), problems)
 
         return await self._done(work)
 
@@ -128,7 +137,11 @@ class SandboxServicer(Servicer):
         def work() -> tuple[str, Values]:
             if preview:
                 previewed = self._at(urn).preview_create(urn, inputs)
-                predicted = self._prediction and self._prediction.create(urn, inputs)
+                try:
+                    predicted = self._prediction and self._prediction.create(urn, inputs)
+                except (SandboxError, ModelError) as error:
+                    self._noted(error, urns.token(urn), urns.name(urn))
+                    predicted = None
                 return predicted or ("", previewed)
             self._prediction = None
             return self._at(urn).create(urn, inputs, seconds=seconds)
@@ -199,18 +212,19 @@ class SandboxServicer(Servicer):
 
         def work() -> proto.InvokeResponse:
             arguments, _ = decode(request.args, assets=True)
+            asked = self._prediction or self._cloud
             try:
-                asked = self._prediction or self._cloud
                 answer: Values = asked.invoke(request.tok, arguments)
-            except SandboxError as error:
+            except (SandboxError, ModelError) as error:
+                if self._refusals or isinstance(error, ModelError):
+                    self._noted(error, request.tok, "")
+                    return _invoked(self._cloud.made_up(request.tok))
                 failures = [
                     proto.CheckFailure(property=path, reason=reason)
                     for path, reason in _failures(error.problems)
                 ]
                 return proto.InvokeResponse(failures=failures)
-            response = proto.InvokeResponse()
-            getattr(response, "return").CopyFrom(encode(answer))  # a word of Python's own
-            return response
+            return _invoked(answer)
 
         return await self.answer(lambda: self._done(work), context)
 
@@ -226,9 +240,27 @@ class SandboxServicer(Servicer):
             )
 
         version = self._cloud.tables.package.version
+        if not self._cloud.is_modelled:
+            found = self._cloud.tables.resource(request.type)
+            outputs = () if found is None else found.outputs
+            return await self.answer(lambda: components.construct(request, outputs), context)
         return await self.answer(
             lambda: construct(request, version, build, self._warn_beside), context
         )
+
+    def _refused(self, token: str, name: str, problems: Sequence[Problem]) -> list[Failure]:
+        """What the engine is told of problems: nothing, where they are noted instead."""
+        if self._refusals is None:
+            return _failures(problems)
+        self._refusals.note(token, name, problems)
+        return []
+
+    def _noted(self, error: SandboxError | ModelError, token: str, name: str) -> None:
+        """Note an error and go on, where that is asked for; else it is raised."""
+        if self._refusals is None:
+            raise error
+        reasons = error.problems if isinstance(error, SandboxError) else (error,)
+        self._refusals.note(token, name, reasons)
 
     def _at(self, urn: str) -> Cloud:
         return self._cloud.of(urns.token(urn))
@@ -238,6 +270,12 @@ class SandboxServicer(Servicer):
         if self._threads is None:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _invoked(answer: Values) -> proto.InvokeResponse:
+    response = proto.InvokeResponse()
+    getattr(response, "return").CopyFrom(encode(answer))  # a word of Python's own
+    return response
 
 
 def _failures(problems: Iterable[Problem]) -> list[Failure]:
@@ -280,6 +318,7 @@ def _servicer(cloud: Cloud, store: Store, engine_address: str, parent: int) -> S
         lambda text: warn(text) if store.is_first(f"{run} {cloud.waits}") else None,
         Prediction.of(cloud.package, os.environ),
         warn,
+        Refusals.of(os.environ),
     )
 
 
@@ -299,7 +338,7 @@ class _Warnings:
 def main(arguments: list[str] | None = None) -> int:
     """Serve as the engine asks; 0 ended in order, 2 refused."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("package", choices=models.PACKAGES)
+    parser.add_argument("package")
     parser.add_argument("engine_address", metavar="ENGINE_ADDRESS")
     # The engine passes its logging and tracing flags on to every plugin.
     parser.add_argument("--tracing", help=argparse.SUPPRESS)

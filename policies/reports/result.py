@@ -235,6 +235,8 @@ class StackResult:
             clouds' own providers, in a preview; ``exported-state``: a file; ``backend``: what the
             real backend has on record; ``nobody``: it could not be checked.
         other_providers: names of the providers that answered in a preview beside the sandbox's.
+        not_modelled: names of packages that the sandbox knows by their SDK's types alone, so that
+            their resources are judged by their inputs only.
         program_digest: SHA-256 of the program and its settings; empty where none was run.
         state_digest: SHA-256 of the state; empty for a preview of a new stack.
         state_written: when the engine wrote that state; None where it doesn't say.
@@ -255,6 +257,7 @@ class StackResult:
     other_providers: tuple[str, ...] = ()
     state_written: Moment | None = None
     pulumi_version: str = ""
+    not_modelled: tuple[str, ...] = ()
 
     @cached_property
     def judged(self) -> Mapping[str, int]:

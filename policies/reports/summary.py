@@ -27,7 +27,7 @@ _MARKS: Final[dict[Status, str]] = {
 _WORDS: Final[dict[Status, tuple[str, str]]] = {
     "violation": ("violation", "violations"),
     "indeterminate": ("undecided, which fails", "undecided, which fail"),
-    "advisory": ("undecided, which only warns", "undecided, which only warn"),
+    "advisory": ("warning", "warnings"),
     "waived": ("waived", "waived"),
 }
 _COLOURS: Final[dict[Status, str]] = {
@@ -86,9 +86,13 @@ def _stack(result: CheckResult, stack: StackResult, writer: _Writer, most: int) 
         f"{_number(len(stack.judged), 'rule')}"
     )
     yield from writer.wrap(_answered(stack), 4, "  ")
+    if stack.not_modelled:
+        names = ", ".join(stack.not_modelled)
+        yield from writer.wrap(f"not modelled, judged by their inputs only: {names}", 4, "  ")
+    how = "not wholly checked" if stack.resources else "could not be checked"
     for error in stack.errors:
         first, *rest = error.splitlines() or [""]
-        yield from writer.wrap(f"could not be checked: {first}", 4, "  ")
+        yield from writer.wrap(f"{how}: {first}", 4, "  ")
         for line in rest:
             # Lines of a file that are to be written keep their indent.
             indent = 4 + len(line) - len(line.lstrip())

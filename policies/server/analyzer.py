@@ -379,7 +379,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         return [
             self._diagnostic(each)
             for judgement in judgements
-            for each in decide(judgement, configuration.settings, configuration.waivers)
+            for each in decide(judgement, configuration)
             if self._level(judgement.rule) != messages.DISABLED
         ]
 

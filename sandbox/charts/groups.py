@@ -280,7 +280,8 @@ _RULES: Final[Mapping[str, Callable[[str, Mapping[str, Any], Capabilities], Grou
 # Registration of a component and its objects with the engine, as the vendor's provider does it.
 
 _REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
-_MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
+MESSAGE_LIMIT: Final = 400 << 20
+"""Bytes: the engine's own limit on messages."""
 _SECRET_FIELDS: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
 # What the engine tells of the component's options, by its own names; the children inherit the
 # rest from the component.
@@ -308,10 +309,10 @@ async def construct(
     """
     require_known(request.type)
     inputs, secrets = decode(request.inputs, assets=True)
-    options = [("grpc.max_receive_message_length", _MESSAGE_LIMIT)]
+    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
     async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
         monitor = resource_pb2_grpc.ResourceMonitorStub(channel)
-        urn = await _register_component(monitor, request, inputs, secrets)
+        urn = await register_component(monitor, request, inputs, secrets)
         made: list[tuple[str, str]] = []
         if has_unknown(inputs):
             warn(
@@ -336,9 +337,10 @@ async def construct(
     return proto.ConstructResponse(urn=urn, state=outputs)
 
 
-async def _register_component(
+async def register_component(
     monitor: Any, request: proto.ConstructRequest, inputs: Values, secrets: frozenset[str]
 ) -> str:
+    """Register the component itself: its URN. Raises EngineError where the engine refuses it."""
     asked = resource_pb2.RegisterResourceRequest(
         type=request.type,
         name=request.name,

@@ -112,6 +112,10 @@ class CloudModel(Protocol):
         """All output properties worth having: the inputs, and what the service computes."""
         ...
 
+    def is_guessed(self, token: str) -> bool:
+        """Whether of a type only the SDK speaks, so that what it computes is made up."""
+        ...
+
     def is_shared(self, token: str) -> bool:
         """Whether resources of a type are settings that are always there: making one sets it,
         though another stack has, and what the last of them doesn't need any more goes."""
@@ -195,6 +199,11 @@ class GenericModel:
         """The inputs; the sandbox adds what the types promise."""
         del token, id, config, world
         return inputs
+
+    def is_guessed(self, token: str) -> bool:
+        """Nothing more is to be known."""
+        del token
+        return False
 
     def is_shared(self, token: str) -> bool:
         """Nothing is, as far as is known here."""

@@ -169,6 +169,9 @@ class SideBySide:
         task = {
             "project": str(project.root),
             "stacks": [each.stack.name for each in group],
+            "given": {
+                each.stack.name: str(each.stack.given) for each in group if each.stack.given
+            },
             "strict": self._strict,
         }
         with (
@@ -227,10 +230,12 @@ def _signal_group(process: subprocess.Popen[str], number: signal.Signals) -> Non
 
 
 def _verdict(result: StackResult) -> str:
-    if result.errors:
+    if result.errors and not result.resources:
         return "could not be checked"
     failing = sum(each.fails for each in result.outcomes)
     judged = f"{len(result.resources)} resources"
+    if result.errors:
+        return f"{judged}, {failing} findings, not wholly checked"
     return f"{judged}, {failing} findings" if failing else f"{judged}, clean"
 
 
@@ -265,7 +270,8 @@ def provenance_of(
     revision = None
     if subjects:
         root = subjects[0].stack.project.root
-        paths = [root / "Pulumi.yaml", *(each.stack.path for each in subjects)]
+        files = (each.stack.path for each in subjects if each.stack.given is None)
+        paths = [root / "Pulumi.yaml", *files]
         revision = revision_of(root, [os.path.relpath(each, root) for each in paths])
     return Provenance(
         # The account itself: variables such as USER say what somebody wrote into them.

@@ -8,7 +8,8 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,12 +18,16 @@ from falaj.policies.model import PolicyError
 from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.state import PROVIDERS, readable, stack_of_states
+from falaj.sandbox import refusals, sdks
+from falaj.sandbox.models import PACKAGES
 from falaj.sandbox.schema import SDKS
+from falaj.stacks.checking.assumed import missing_values
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud
 from falaj.stacks.command.operation import without_trace
 from falaj.stacks.command.packs import pack_folders
+from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
@@ -38,6 +43,10 @@ _INSTEAD: Final = (
 #: What to do, by what the engine says of programs that need more than themselves.
 _HINTS: Final[Mapping[str, str]] = {
     "unknown stack": f"the sandbox has no stacks of others that a program refers to; {_INSTEAD}",
+    "No module named": (
+        "the program's own environment lacks it, or isn't there: make it with `pulumi install` in "
+        "the program's folder"
+    ),
     "does not exist": f"the sandbox has nothing that a program reads or imports; {_INSTEAD}",
 }
 #: Variables by which a person changes what the engine's commands do: `PULUMI_OPTION_TARGET` would
@@ -48,6 +57,8 @@ _CHANGES_COMMANDS: Final = (
     "PULUMI_ENABLE_STREAMING_JSON_PREVIEW",
     "PULUMI_LEGACY_PROVIDER_PREVIEW",
 )
+#: What a program's SDK says of a value of its configuration that nobody gave.
+_NO_VALUE: Final = "Missing required configuration variable"
 #: What programs are made of; data and build leftovers are none.
 _SOURCES: Final = (".py", ".ts", ".js", ".go", ".yaml", ".yml", ".json", ".txt")
 
@@ -66,28 +77,47 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
         EngineError: there is no engine.
     """
     stack = subject.stack
-    try:
-        return _check(subject, strict)
-    except (StackError, PolicyError) as error:
-        return StackResult(stack.name, stack.project.name, "nobody", errors=(str(error),))
+    with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
+        folder = Path(temporary)
+        try:
+            found = _check(subject, strict, folder)
+        except (StackError, PolicyError) as error:
+            reason = str(error) + _asked_for(stack, str(error))
+            found = StackResult(stack.name, stack.project.name, "nobody", errors=(reason,))
+        return replace(found, errors=(*found.errors, *_refused(folder)))
 
 
-def _check(subject: Subject, strict: bool | None) -> StackResult:
+def _refused(folder: Path) -> list[str]:
+    """What the sandbox refused while all else was judged."""
+    return [f"the sandbox refuses {readable(str(each))}" for each in refusals.read(folder)]
+
+
+def _asked_for(stack: StackFile, message: str) -> str:
+    """The values that a program asks for and nobody gave, where it failed for one of them."""
+    if _NO_VALUE not in message or not (missing := missing_values(stack)):
+        return ""
+    options = " ".join(f"--config {each}=VALUE" for each in missing)
+    return f"\n  the program asks for: {options}"
+
+
+def _check(subject: Subject, strict: bool | None, folder: Path) -> StackResult:
     stack, settings = subject.stack, subject.settings
     pulumi, _ = opened(subject, sandbox=not subject.is_local)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
-    with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
-        folder = Path(temporary)
-        configuration = folder / "packs.json"
-        options = pack_configuration(advisory=True, strict=strict)
-        configuration.write_text(json.dumps(options), encoding="utf-8")
-        arguments: list[str] = []
-        for pack in folders:
-            arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
-        variables = {RECORD_FOLDER: temporary, PROJECT_FOLDER: str(stack.project.root)}
-        document = preview_document(pulumi, arguments, variables)
-        records = list(read_records(folder))
+    configuration = folder / "packs.json"
+    options = pack_configuration(advisory=True, strict=strict)
+    configuration.write_text(json.dumps(options), encoding="utf-8")
+    arguments: list[str] = []
+    for pack in folders:
+        arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
+    variables = {
+        RECORD_FOLDER: str(folder),
+        PROJECT_FOLDER: str(stack.project.root),
+        refusals.VARIABLE: str(folder),
+    }
+    document = preview_document(pulumi, arguments, variables)
+    records = list(read_records(folder))
     return result_of(subject, pulumi, document, records, len(folders))
 
 
@@ -119,7 +149,8 @@ def result_of(
     ]
     found = stack_of_states(states)
     require_judged({each.urn for each in found.resources}, records, packs)
-    others = other_providers(states) if pulumi.sandbox else []
+    known = {*SDKS, *sdks.installed(pulumi.environment)}
+    others = other_providers(states, known) if pulumi.sandbox else []
     if pulumi.sandbox:
         answered: AnsweredBy = "sandbox-and-others" if others else "sandbox"
     else:
@@ -132,6 +163,7 @@ def result_of(
         resources=tuple(resources_of(records, found, subject, pulumi.folder)),
         outcomes=tuple(outcomes_of(records)),
         other_providers=tuple(others),
+        not_modelled=tuple(sorted(packages_of(states) & known - set(PACKAGES))),
         pulumi_version=str(pulumi.engine.version),
     )
 
@@ -187,12 +219,24 @@ def preview_document(
     return document
 
 
-def other_providers(states: Iterable[Mapping[str, Any]]) -> list[str]:
+def other_providers(
+    states: Iterable[Mapping[str, Any]], known: Collection[str] = SDKS
+) -> list[str]:
     """Packages that something else than the sandbox answers for, in the states of a preview.
 
     The sandbox gets no provider from the network, but the engine takes those on the PATH, and a
     program's dynamic providers run in the program.
+
+    Args:
+        states: of the resources.
+        known: packages that the sandbox stands in for. Default: the clouds'.
     """
+    # The engine itself answers for what is `pulumi:`.
+    return sorted(readable(each) for each in packages_of(states) - {*known, "pulumi"})
+
+
+def packages_of(states: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The packages of the providers in the states of a preview."""
     found: set[str] = set()
     for each in states:
         kind = str(each.get("type", ""))
@@ -200,8 +244,7 @@ def other_providers(states: Iterable[Mapping[str, Any]]) -> list[str]:
             found.add(kind.removeprefix(PROVIDERS))
         elif each.get("custom") is True:
             found.add(kind.partition(":")[0])
-    # The engine itself answers for what is `pulumi:`.
-    return sorted(readable(each) for each in found - {*SDKS, "pulumi"})
+    return found
 
 
 def without_options(environment: Mapping[str, str]) -> dict[str, str]:
@@ -250,11 +293,16 @@ def why(document: Mapping[str, Any] | None, printed: str) -> str:
         document: what it answered, where that could be read.
         printed: what it printed besides.
     """
-    messages = [
-        str(each.get("message", "")).strip()
-        for each in sequence(mapping(document).get("diagnostics"))
-        if each.get("severity") == "error" and _CANCELLED not in str(each.get("message", ""))
-    ]
+    diagnostics = sequence(mapping(document).get("diagnostics"))
+    # What a program or a host writes to its standard error is no error to the engine.
+    for severity in ("error", "info#err"):
+        messages = [
+            str(each.get("message", "")).strip()
+            for each in diagnostics
+            if each.get("severity") == severity and _CANCELLED not in str(each.get("message", ""))
+        ]
+        if messages:
+            break
     message = (
         "\n".join(dict.fromkeys(map(without_trace, filter(None, messages)))) or printed.strip()
     )

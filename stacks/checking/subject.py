@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from falaj.policies.configuration import OWN_STACKS
 from falaj.stacks.command import installation
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings import NAMESPACE, CloudSettings, LocalSettings, Settings
+from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
 from falaj.stacks.settings.source import from_project_and_stack
-
-#: Keys that only stacks of Falaj's blueprints have.
-_KINDS = (f"{NAMESPACE}:platform", f"{NAMESPACE}:placement", f"{NAMESPACE}:blueprint")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def subject_of(stack: StackFile) -> Subject:
             f"  stacks here: {known}"
         )
     values = from_project_and_stack(stack.path, stack.project.root, namespace=stack.project.name)
-    own = any(key.startswith(_KINDS) for key in values)
+    own = any(key.startswith(OWN_STACKS) for key in values)
     return Subject(
         stack, stack.settings() if own else None, tuple(installation.extras_of_stack(values))
     )

@@ -44,8 +44,10 @@ def main() -> int:
             if interrupted:
                 return INTERRUPTED
             print(json.dumps({"event": "started", "stack": name}), file=events, flush=True)
+            given = task["given"].get(name)
+            stack = StackFile(name, project, Path(given) if given else None)
             try:
-                result = _checked(name, project, task["strict"])
+                result = _checked(stack, task["strict"])
             except KeyboardInterrupt:
                 # An operation on what the stack stands on was told, and it alone.
                 return INTERRUPTED
@@ -55,11 +57,11 @@ def main() -> int:
     return 0
 
 
-def _checked(name: str, project: Project, strict: bool | None) -> StackResult:
+def _checked(stack: StackFile, strict: bool | None) -> StackResult:
     try:
-        return check_stack(subject_of(StackFile(name, project)), strict=strict)
+        return check_stack(subject_of(stack), strict=strict)
     except EngineError as error:
-        return StackResult(name, project.name, "nobody", errors=(str(error),))
+        return StackResult(stack.name, stack.project.name, "nobody", errors=(str(error),))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.policies.reports.wording import LANGUAGES, Language
 from falaj.policies.team_rules import installed_rules
+from falaj.stacks.checking.assumed import assumed
 from falaj.stacks.checking.check import (
     begin,
     check_now,
@@ -35,7 +37,7 @@ from falaj.stacks.checking.evidence import (
     write_evidence,
 )
 from falaj.stacks.checking.recorded import check_file, check_live, team_rules
-from falaj.stacks.checking.subject import Subject, subjects
+from falaj.stacks.checking.subject import Subject, subject_of, subjects
 from falaj.stacks.command import installation
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stacks_option, the_project
@@ -57,6 +59,7 @@ class Asked:
 
     project: Path | None
     stacks: tuple[str, ...]
+    config: tuple[str, ...]
     states: tuple[Path, ...]
     live: bool
     strict: bool | None
@@ -100,6 +103,13 @@ def _asking(command: _Command) -> _Command:
             help="Judge an exported state (pulumi stack export) instead of a preview; with one "
             "--stack, by that stack's settings.",
         ),
+        click.option(
+            "--config",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="A value of the program's configuration, before what its stack's file says; for "
+            "programs that aren't Falaj's own. May be given more than once (default: none).",
+        ),
         stacks_option,
     ):
         command = option(command)
@@ -131,6 +141,7 @@ def check(
     *,
     stacks: tuple[str, ...],
     project: Path | None,
+    config: tuple[str, ...],
     states: tuple[Path, ...],
     live: bool,
     strict: bool | None,
@@ -144,7 +155,7 @@ def check(
     Stacks are previewed in a scratch sandbox, side by side. The exit status is 0 clean, 1
     violations, 2 something could not be checked.
     """
-    result = _result(Asked(project, stacks, states, live, strict, jobs))
+    result = _result(Asked(project, stacks, config, states, live, strict, jobs))
     terminal = sys.stdout.isatty()
     width = min(shutil.get_terminal_size().columns, 120) if terminal else 100
     say()
@@ -195,6 +206,7 @@ def report(
     *,
     stacks: tuple[str, ...],
     project: Path | None,
+    config: tuple[str, ...],
     states: tuple[Path, ...],
     live: bool,
     strict: bool | None,
@@ -219,7 +231,7 @@ def report(
     if recorded is not None:
         result = _recorded(recorded)
     else:
-        result = _result(Asked(project, stacks, states, live, strict, jobs))
+        result = _result(Asked(project, stacks, config, states, live, strict, jobs))
     write_evidence(result, out, language=language, signer=signer)
     return result.exit_code
 
@@ -234,6 +246,8 @@ def _recorded(path: Path) -> CheckResult:
 def _result(asked: Asked) -> CheckResult:
     if asked.states and asked.live:
         raise StackError("--state and --live exclude each other: a file, or the backend")
+    if asked.config and (asked.states or asked.live):
+        raise StackError("--config: given with --state or --live, for which no program is run")
     project = the_project(asked.project)
     found: list[StackResult] = []
     if asked.states:
@@ -244,16 +258,22 @@ def _result(asked: Asked) -> CheckResult:
         subject = chosen[0] if chosen else None
         found = [check_file(each, subject, strict=asked.strict) for each in asked.states]
         return _warned(gathered(beginning, found), chosen)
-    chosen = subjects(project, asked.stacks)
-    names = ", ".join(each.stack.name for each in chosen)
     if asked.live:
-        say(f"checking stacks of {project.name}: {names}")
+        chosen = subjects(project, asked.stacks)
+        say(f"checking stacks of {project.name}: {_names(chosen)}")
         beginning = begin(chosen)
         found = [check_live(each, strict=asked.strict) for each in chosen]
         return _warned(gathered(beginning, found), chosen)
-    installation.require(sorted({extra for each in chosen for extra in each.extras}))
-    say(f"checking stacks of {project.name}: {names}")
-    return _warned(check_now(chosen, asked.strict, asked.jobs), chosen)
+    with tempfile.TemporaryDirectory(prefix="falaj-assumed-") as folder:
+        files = assumed(project, asked.stacks, asked.config, Path(folder))
+        chosen = [subject_of(each) for each in files] or subjects(project, asked.stacks)
+        installation.require(sorted({extra for each in chosen for extra in each.extras}))
+        say(f"checking stacks of {project.name}: {_names(chosen)}")
+        return _warned(check_now(chosen, asked.strict, asked.jobs), chosen)
+
+
+def _names(chosen: Sequence[Subject]) -> str:
+    return ", ".join(each.stack.name for each in chosen)
 
 
 def _warned(result: CheckResult, chosen: Sequence[Subject]) -> CheckResult:

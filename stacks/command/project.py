@@ -112,6 +112,8 @@ class StackFile:
 
     name: str
     project: Project
+    given: Path | None = None
+    """A file elsewhere that says what the stack's own would. Default: the project's."""
 
     def __post_init__(self) -> None:
         if not _STACK_NAME.match(self.name):
@@ -123,12 +125,12 @@ class StackFile:
     @property
     def path(self) -> Path:
         """The stack's file, as ``stacks/Pulumi.<stack>.yaml``."""
-        return self.project.stack_folder / f"Pulumi.{self.name}.yaml"
+        return self.given or self.project.stack_folder / f"Pulumi.{self.name}.yaml"
 
     @property
     def shown_path(self) -> Path:
         """The file's path as people write it, from the project's folder."""
-        return self.path.relative_to(self.project.root)
+        return Path(self.path.name) if self.given else self.path.relative_to(self.project.root)
 
     @property
     def site(self) -> Path:

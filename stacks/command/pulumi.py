@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from falaj.engine import backend, install, launch
-from falaj.sandbox import activation, prediction
+from falaj.sandbox import activation, prediction, sdks
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.remains import remains
-from falaj.stacks.command.workspace import make_workspace
+from falaj.stacks.command.workspace import make_workspace, program_environment
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 
@@ -40,7 +40,10 @@ class Pulumi:
         self.sandbox = sandbox
         self.engine = install.ensure_engine(say)
         if sandbox:
-            self.environment = activation.activated(launch.environment(say, self.engine))
+            own = sdks.variables(program_environment(stack.project))
+            self.environment = activation.activated(
+                {**launch.environment(say, self.engine), **own}
+            )
             self.folder: Path = make_workspace(stack)
         else:
             self.environment = launch.environment(say, self.engine)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -39,7 +40,7 @@ def make_workspace(stack: StackFile) -> Path:
     (folder / "stacks").mkdir(parents=True, exist_ok=True)
     document = {
         "name": project.name,
-        "runtime": _runtime(project),
+        "runtime": _runtime(project)[0],
         "main": str((project.root / project.main).resolve()),
         "stackConfigDir": "stacks",
         "requiredPulumiVersion": ">=3.255.0",
@@ -116,23 +117,45 @@ def _folder(project: Project) -> Path:
     return data_home() / "sandbox" / "projects" / project.name
 
 
-def _runtime(project: Project) -> Any:
+def program_environment(project: Project) -> Path:
+    """The virtual environment that a project's program runs in; ours where it isn't Python."""
+    return _runtime(project)[1]
+
+
+def _runtime(project: Project) -> tuple[Any, Path]:
     """How the program is run: as its project says, with paths that hold for the copy as well.
 
     A Python program without an environment of its own runs in ours.
     """
+    ours = Path(sys.prefix)
     document = yaml.safe_load((project.root / "Pulumi.yaml").read_text(encoding="utf-8"))
     runtime = cast("dict[str, Any]", document).get("runtime", "python")
     if isinstance(runtime, str):
         runtime = {"name": runtime}
     found = cast("dict[str, Any]", runtime)
     if found.get("name") != "python":
-        return found
-    named = mapping(found.get("options")).get("virtualenv")
-    own = (project.root / str(named)) if named else None
-    usable = own is not None and (own / "bin").is_dir()
-    environment = str(own.absolute()) if own is not None and usable else sys.prefix
-    return {"name": "python", "options": {"virtualenv": environment}}
+        return found, ours
+    own = _own_environment(mapping(found.get("options")), project.root)
+    environment = own if own is not None and (own / "bin").is_dir() else ours
+    return {"name": "python", "options": {"virtualenv": str(environment)}}, environment
+
+
+def _own_environment(options: Mapping[str, Any], root: Path) -> Path | None:
+    """The environment that a project's options mean; None where they mean none that can be told,
+    such as one of a tool that isn't here."""
+    toolchain, named = options.get("toolchain") or "pip", options.get("virtualenv")
+    if named or toolchain == "pip":
+        return (root / str(named)).absolute() if named else None
+    # It loads the engine's protocol, which takes half a second: not for most projects.
+    from falaj.engine.languagehost.interpreter import (  # noqa: PLC0415
+        RuntimeOptionError,
+        environment_folder,
+    )
+
+    try:
+        return environment_folder(str(toolchain).lower(), "", root)
+    except RuntimeOptionError:
+        return None
 
 
 def forget_stack(stack: StackFile, cloud: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from falaj.policies.configuration import Configuration, read_configuration
 from falaj.policies.model import (
     EVERY,
     UNKNOWN,
@@ -22,6 +24,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.model.judge import evaluate
 from falaj.policies.outcome import Status, class_of, decide
+from falaj.policies.rules.governance.tags import required_tags
 from falaj.policies.waivers import Waiver, Waivers
 
 BUCKET = "aws:s3/bucket:Bucket"
@@ -37,6 +40,7 @@ WAIVERS = Waivers(
     (Waiver("W-1", RULE.id, URN, "reason", "approver", datetime.date(2027, 1, 1)),),
     datetime.date(2026, 11, 21),
 )
+CONFIGURATION = Configuration(Settings(), WAIVERS)
 
 
 def by_default(tags: Any) -> Provider:
@@ -82,5 +86,30 @@ def test_class_of_data(resource: Resource, expected: str) -> None:
 )
 def test_residency_of_what_may_be_restricted_is_not_waived(tags: Any, status: Status) -> None:
     resource = Resource(BUCKET, "logs", {"tags": tags}, urn=URN)
-    (decided,) = decide(evaluate(RULE, resource, Context()), Settings(), WAIVERS)
+    (decided,) = decide(evaluate(RULE, resource, Context()), CONFIGURATION)
+    assert decided.status is status
+
+
+@pytest.mark.parametrize(
+    ("stack_config", "given", "status"),
+    [
+        ({}, {}, Status.ADVISORY),
+        ({"aws:region": "me-central-1"}, {"strict": True}, Status.ADVISORY),
+        ({"falaj:blueprint": "{}"}, {}, Status.VIOLATION),
+        ({"falaj:placement": "[]"}, {}, Status.VIOLATION),
+        ({"falaj:policies": '{"requiredTags": ["owner"]}'}, {}, Status.VIOLATION),
+        ({"falaj:policies.requiredTags": '["owner"]'}, {}, Status.VIOLATION),
+        ({}, {"requiredTags": ["owner"]}, Status.VIOLATION),
+    ],
+)
+def test_tags_are_advice_to_who_never_asked_for_them(
+    stack_config: dict[str, str], given: dict[str, Any], status: Status, tmp_path: Path
+) -> None:
+    configuration = read_configuration(given, stack_config, tmp_path)
+    judgement = evaluate(
+        required_tags,
+        Resource(BUCKET, "logs", {"tags": {"a": "b"}}, urn=URN),
+        Context(configuration.settings),
+    )
+    (decided,) = decide(judgement, configuration)
     assert decided.status is status

@@ -212,6 +212,10 @@ class AwsModel:
             found = ""
         return found or generic_id(wanted, name, urn)
 
+    def is_guessed(self, token: str) -> bool:
+        """Whether no service of the sandbox's describes the type."""
+        return kind_of(token) is None
+
     def outputs(
         self, token: str, id: str, inputs: Properties, config: Properties, world: World
     ) -> Properties:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fnmatch
 import json
 import re
@@ -115,7 +116,27 @@ def _organization(_draft: Inputs, _world: World) -> dict[str, Any]:
     )
 
 
+def _registry_login(inputs: Inputs, _world: World) -> dict[str, Any]:
+    """A login that opens nothing, in the form of a real one: the user is always ``AWS``.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_AuthorizationData.html
+    """
+    region, account = region_of(inputs), inputs.string("registryId") or ACCOUNT
+    password = "none-made-by-the-sandbox"  # noqa: S105 - it is none
+    return {
+        "id": region,
+        "registryId": account,
+        "userName": "AWS",
+        "password": password,
+        "authorizationToken": base64.b64encode(f"AWS:{password}".encode()).decode(),
+        "proxyEndpoint": f"https://{account}.dkr.ecr.{region}.{dns_suffix(region)}",
+        "expiresAt": "2026-01-01T12:00:00Z",
+    }
+
+
 _PLACES: Final[Answers] = {
+    "aws:ecr/getAuthorizationToken:getAuthorizationToken": _registry_login,
+    "aws:ecr/getCredentials:getCredentials": _registry_login,
     "aws:index/getServicePrincipal:getServicePrincipal": _service_principal,
     "aws:organizations/getOrganization:getOrganization": _organization,
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
     checks,
+    kinds,
     naming,
     queries,
     regions,
@@ -93,6 +94,10 @@ class AzureModel:
         del config
         kind = registry.kind_of(token)
         return naming.build(kind, inputs, _automatic_name(kind, name, urn))
+
+    def is_guessed(self, token: str) -> bool:
+        """Whether no service of the sandbox's describes the type."""
+        return kinds.kind_of(token) is None
 
     def outputs(
         self,

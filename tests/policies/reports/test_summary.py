@@ -25,7 +25,7 @@ def test_it_says_what_where_and_what_to_change() -> None:
         "waived: W-2026-004 by ciso@example.ae until 2027-03-31",
         "(waiver W-2025-001 expired on 2026-01-31)",
         "could not be checked: the backend can't be reached",
-        "2 stacks, 5 resources: 2 violations (x), 1 undecided, which fails (?), 1 undecided,",
+        "2 stacks, 5 resources: 2 violations (x), 1 undecided, which fails (?), 1 warning (!),",
         "1 stack could not be checked (12.4 s)",
     ):
         assert part in text or part in " ".join(text.split()), part

@@ -1,0 +1,36 @@
+"""Stands in for components that run inside a vendor's provider of which there is no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import grpc.aio
+from pulumi.runtime import proto
+from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
+
+from falaj.sandbox.charts.groups import MESSAGE_LIMIT, register_component
+from falaj.wire import UNKNOWN, decode, encode
+
+
+async def construct(
+    request: proto.ConstructRequest, outputs: Iterable[str]
+) -> proto.ConstructResponse:
+    """Register a component by its inputs: what it would be made of isn't known.
+
+    Args:
+        request: the engine's.
+        outputs: the names of what it gives, each of which is unknown.
+
+    Raises:
+        EngineError: the engine refuses the component.
+    """
+    inputs, secrets = decode(request.inputs, assets=True)
+    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
+    async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
+        monitor = resource_pb2_grpc.ResourceMonitorStub(channel)
+        urn = await register_component(monitor, request, inputs, secrets)
+        given = encode({**inputs, **dict.fromkeys(set(outputs) - set(inputs), UNKNOWN)}, secrets)
+        await monitor.RegisterResourceOutputs(
+            resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=given)
+        )
+    return proto.ConstructResponse(urn=urn, state=given)
