@@ -187,6 +187,22 @@ class Cloud:
     def cancel(self) -> None:
         """Stop waiting: the engine was told to stop. Nothing here takes long enough."""
 
+    def refuse_new(self, urn: str, inputs: Properties) -> None:
+        """Refuse of a request that makes a resource what only one that exists may be asked for.
+
+        Not of a prediction, nor of a program without an engine: these say what stands in the end,
+        whatever requests that takes.
+
+        Raises:
+            SandboxError: the cloud would refuse it.
+        """
+        token, name = urns.token(urn), urns.name(urn)
+        problems = self._ask(
+            lambda: self._model.creation_problems(token, inputs, self.config), name
+        )
+        if problems:
+            raise SandboxError(problems, f"{name} can't be made")
+
     def create(
         self, urn: str, inputs: Properties, *, seconds: float = 0.0
     ) -> tuple[str, dict[str, Any]]:

@@ -144,6 +144,7 @@ class SandboxServicer(Servicer):
                     predicted = None
                 return predicted or ("", previewed)
             self._prediction = None
+            self._at(urn).refuse_new(urn, inputs)
             return self._at(urn).create(urn, inputs, seconds=seconds)
 
         return await self._done(work)

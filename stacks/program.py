@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pulumi
 from pydantic.alias_generators import to_camel
@@ -18,7 +19,7 @@ from falaj.stacks.blueprints.cloud import (
 )
 from falaj.stacks.errors import StackError
 from falaj.stacks.placement import choose
-from falaj.stacks.sandbox_guard import check_sandbox_guard, is_stores_phase, made_up
+from falaj.stacks.sandbox_guard import FIRST_KEY, STORES, check_sandbox_guard, is_phase, made_up
 from falaj.stacks.settings import (
     CloudSettings,
     ClusterSettings,
@@ -27,7 +28,7 @@ from falaj.stacks.settings import (
     SmbSettings,
     load_engine,
 )
-from falaj.stacks.settings.cloud import OwnFoundation
+from falaj.stacks.settings.cloud import FoundationSettings, OwnFoundation
 from falaj.stacks.validation import validate_in_cloud, validate_in_cluster
 
 
@@ -54,37 +55,45 @@ def main(root: Path | None = None) -> None:
             if isinstance(settings, InClusterSettings):
                 declare_in_cluster(settings, folder, sandboxed=sandboxed)
             else:
-                declare_in_cloud(settings, sandboxed=sandboxed, stores=is_stores_phase())
+                declare_in_cloud(
+                    settings,
+                    sandboxed=sandboxed,
+                    stores=is_phase(STORES),
+                    first_key=is_phase(FIRST_KEY),
+                )
     except (StackError, EngineError, pulumi.InputPropertiesError) as error:
         raise pulumi.RunError(str(error)) from None
 
 
-def declare_in_cloud(settings: CloudSettings, *, sandboxed: bool, stores: bool = False) -> None:
+def declare_in_cloud(
+    settings: CloudSettings, *, sandboxed: bool, stores: bool = False, first_key: bool = False
+) -> None:
     """Declare a stack in the first of its places that fits.
 
     Args:
         settings: the stack's settings.
         sandboxed: whether the providers are the sandbox's.
-        stores: of a tier, only what it stands on.
+        stores: only what it stands on, where that is its own. Default: False.
+        first_key: Azure's registry with a key of its own first. Default: False.
 
     Raises:
         StackError: the stack isn't meant for this, or no place sells what it asks for.
         pulumi.InputPropertiesError: a component refused its arguments.
     """
-    stores = stores and isinstance(settings, SmbSettings)
+    stores = stores and isinstance(settings, OwnFoundation)
     check_sandbox_guard(settings, sandboxed=sandboxed, stores=stores)
     choice = choose(settings)
     for reason in choice.reasons:
         pulumi.log.info(reason)
     stand_ins = made_up(settings, choice.place) if sandboxed or stores else {}
     validate_in_cloud(settings, choice.place, stand_ins)
-    cloud = open_cloud(settings, choice.place)
+    cloud = open_cloud(settings, choice.place, first_key=first_key)
     pulumi.export("place", choice.place.name)
     pulumi.export("sandbox", sandboxed)
-    if isinstance(settings, ClusterSettings):
+    if stores or isinstance(settings, FoundationSettings):
+        declare_foundation(cast("OwnFoundation", settings), cloud)
+    elif isinstance(settings, ClusterSettings):
         declare_cluster(settings, cloud)
-    elif isinstance(settings, OwnFoundation) and (stores or not isinstance(settings, SmbSettings)):
-        declare_foundation(settings, cloud)
     elif isinstance(settings, SmbSettings):
         for name in stand_ins:
             pulumi.log.warn(f"SANDBOX: falaj:inference.{to_camel(name)} is missing; made up here")

@@ -23,14 +23,17 @@ _MADE_UP_DIGEST = "sha256:" + "0" * 64
 
 
 PHASE_VARIABLE = "FALAJ_PHASE"
+"""What an update is asked for beside all that the stack's file says, in words with commas."""
 STORES = "stores"
-"""The phase in which a tier's stack makes what it stands on, its registry among it, and no more:
-what its machines serve is published into that afterwards."""
+"""A stack makes what it stands on, its registry among it, and no more: what a tier's machines
+serve is published into that afterwards."""
+FIRST_KEY = "first-key"
+"""Azure's registry is made with a key of its own first (`RegistryArgs.first_key`)."""
 
 
-def is_stores_phase() -> bool:
-    """Whether the program is asked for that phase alone."""
-    return os.environ.get(PHASE_VARIABLE) == STORES
+def is_phase(wanted: str) -> bool:
+    """Whether the program is asked for that phase: `STORES`, `FIRST_KEY`."""
+    return wanted in os.environ.get(PHASE_VARIABLE, "").split(",")
 
 
 def check_sandbox_guard(settings: CloudSettings, *, sandboxed: bool, stores: bool = False) -> None:

@@ -140,10 +140,10 @@ def store_id(bucket: pulumi.Input[str]) -> pulumi.Output[str]:
 _IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
 
-def client_id(
+def user_assigned(
     identity_id: pulumi.Input[str], opts: pulumi.InvokeOutputOptions
-) -> pulumi.Output[str]:
-    """The client id of a user-assigned identity, which some services ask for instead of its id."""
+) -> pulumi.Output[managedidentity.GetUserAssignedIdentityResult]:
+    """A user-assigned identity: its ``client_id`` and ``principal_id``, for who asks for these."""
     identity = pulumi.Output.from_input(identity_id).apply(
         lambda text: resource_id(text, _IDENTITY)
     )
@@ -151,7 +151,14 @@ def client_id(
         resource_group_name=identity.apply(lambda found: found.group),
         resource_name=identity.apply(lambda found: found.name),
         opts=opts,
-    ).client_id
+    )
+
+
+def client_id(
+    identity_id: pulumi.Input[str], opts: pulumi.InvokeOutputOptions
+) -> pulumi.Output[str]:
+    """The client id of a user-assigned identity, which some services ask for instead of its id."""
+    return user_assigned(identity_id, opts).client_id
 
 
 # Names of subnets are fixed, so that a subnet is found from the network's id.

@@ -10,6 +10,8 @@ import pulumi
 from falaj.components.specification.propagation import after_grant, until_granted
 
 _ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
+#: It moves to its key in the update after the one that lets it use it.
+_REGISTRY: Final = "azure-native:containerregistry:Registry"
 _IDENTITY: Final = "azure-native:managedidentity:UserAssignedIdentity"
 #: What a new assignment is given. Most take effect within it; what takes longer is tried again, as
 #: far as Azure says so: AKS doesn't look into a private vault before it makes a cluster.
@@ -25,7 +27,7 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     _ASSIGNMENT: ("PrincipalNotFound",),
     "azure-native:compute:DiskEncryptionSet": ("KeyVaultAccessForbidden", "ForbiddenByRbac"),
     "azure-native:storage:StorageAccount": ("KeyVaultAuthenticationFailure", "ForbiddenByRbac"),
-    "azure-native:containerregistry:Registry": ("Failed to access KeyId", "ForbiddenByRbac"),
+    _REGISTRY: ("Failed to access KeyId", "ForbiddenByRbac"),
     "azure-native:netapp:Account": ("ForbiddenByRbac",),
     "azure-native:netapp:Volume": ("ForbiddenByRbac",),
     "azure-native:containerservice:ManagedCluster": (
@@ -42,7 +44,8 @@ def waiting(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransform
     name = f"{args.type_.rpartition(':')[2]}-{args.name}"
     hooks = args.opts.hooks
     if answers := ANSWERS.get(args.type_):
-        hooks = pulumi.ResourceHookBinding.merge(hooks, until_granted(name, answers))
+        tried = until_granted(name, answers, earlier=args.type_ == _REGISTRY)
+        hooks = pulumi.ResourceHookBinding.merge(hooks, tried)
     if args.type_ == _IDENTITY:
         # Entra is asked for it by its first assignment, which is tried again.
         hooks = pulumi.ResourceHookBinding.merge(hooks, after_grant(name, 0))

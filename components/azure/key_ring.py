@@ -22,6 +22,7 @@ from falaj.components.azure._roles import (
     define_role,
     grant,
 )
+from falaj.components.azure._vault import AUTOMATIC, FIXED, key_properties, vault_properties
 from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.names import physical_name
@@ -129,22 +130,6 @@ def _hsm_key(rotation_days: int) -> dict[str, object]:
 
 __all__ = ["KeyRing", "KeyRingArgs"]
 
-#: The largest that every service takes which encrypts with a key of ours.
-_RSA_BITS = 4096
-#: How long a version is good after its successor was made: services take up a new version within
-#: a day, and what is not in use for a quarter can still be read.
-_OVERLAP_DAYS = 90
-_OPERATIONS = (
-    keyvault.JsonWebKeyOperation.ENCRYPT,
-    keyvault.JsonWebKeyOperation.DECRYPT,
-    keyvault.JsonWebKeyOperation.WRAP_KEY,
-    keyvault.JsonWebKeyOperation.UNWRAP_KEY,
-)
-#: What Resource Manager changes of no key that exists, tags among it: it answers 400
-#: KeyCreationParametersDidNotMatchExistingKey (https://github.com/Azure/bicep/issues/8283).
-_FIXED = ("tags", *(f"properties.{each}" for each in ("attributes", "keyOps", "keySize", "kty")))
-#: Azure adds eight digits to an automatic name, and vaults' names have up to 24 characters.
-_AUTOMATIC = 16
 #: These stay in the vault where there is a module of one's own: AKS reaches no such module over a
 #: private link, and disk encryption sets need a key's version, which a module's key has only
 #: after people have activated it.
@@ -163,7 +148,7 @@ def _key_options(name: str, opts: pulumi.ResourceOptions) -> pulumi.ResourceOpti
     return pulumi.ResourceOptions.merge(
         left_to_its_vault(opts),
         pulumi.ResourceOptions(
-            ignore_changes=list(_FIXED),
+            ignore_changes=list(FIXED),
             hooks=pulumi.ResourceHookBinding(before_update=[rotation]),
         ),
     )
@@ -309,33 +294,11 @@ class KeyRing(pulumi.ComponentResource):
     def _vault(self, tenant_id: pulumi.Input[str]) -> keyvault.Vault:
         placed = self._spec.placed
         return keyvault.Vault(
-            physical_name(self._name, "vault", limit=_AUTOMATIC),
+            physical_name(self._name, "vault", limit=AUTOMATIC),
             vault_name=dashed(placed, self._name) if placed.retained else None,
             resource_group_name=self._group.name,
             location=placed.region,
-            properties=keyvault.VaultPropertiesArgs(
-                tenant_id=tenant_id,
-                sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.PREMIUM),
-                enable_rbac_authorization=True,
-                enable_soft_delete=True,
-                soft_delete_retention_in_days=self._spec.deletion_window_days,
-                # Services refuse to encrypt with keys that could be purged, so that this can't be
-                # left out anywhere.
-                enable_purge_protection=True,
-                enabled_for_deployment=False,
-                enabled_for_disk_encryption=False,
-                enabled_for_template_deployment=False,
-                public_network_access="Disabled",
-                # Storage, disks and the registry are the only ones to come in otherwise, as
-                # services that Azure vouches for, and with the identity's role:
-                # https://learn.microsoft.com/azure/key-vault/general/overview-vnet-service-endpoints
-                network_acls=keyvault.NetworkRuleSetArgs(
-                    default_action=keyvault.NetworkRuleAction.DENY,
-                    bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
-                    ip_rules=[],
-                    virtual_network_rules=[],
-                ),
-            ),
+            properties=vault_properties(tenant_id, self._spec.deletion_window_days),
             tags=self._tags,
             opts=self._kept,
         )
@@ -406,33 +369,12 @@ class KeyRing(pulumi.ComponentResource):
             )
 
     def _key(self, vault: keyvault.Vault, purpose: str) -> keyvault.Key:
-        days = self._spec.rotation_days
         return keyvault.Key(
             f"{self._name}-{purpose}",
             key_name=purpose,
             vault_name=vault.name,
             resource_group_name=self._group.name,
-            properties=keyvault.KeyPropertiesArgs(
-                kty=keyvault.JsonWebKeyType.RS_A_HSM,
-                key_size=_RSA_BITS,
-                key_ops=list(_OPERATIONS),
-                attributes=keyvault.KeyAttributesArgs(enabled=True, exportable=False),
-                rotation_policy=keyvault.RotationPolicyArgs(
-                    attributes=None
-                    if purpose in _LASTING
-                    else keyvault.KeyRotationPolicyAttributesArgs(
-                        expiry_time=f"P{days + _OVERLAP_DAYS}D"
-                    ),
-                    lifetime_actions=[
-                        keyvault.LifetimeActionArgs(
-                            action=keyvault.ActionArgs(
-                                type=keyvault.KeyRotationPolicyActionType.ROTATE
-                            ),
-                            trigger=keyvault.TriggerArgs(time_after_create=f"P{days}D"),
-                        )
-                    ],
-                ),
-            ),
+            properties=key_properties(self._spec.rotation_days, lasting=purpose in _LASTING),
             tags={**self._tags, tag_name("azure", "purpose"): purpose},
             opts=self._of_keys,
         )

@@ -70,24 +70,29 @@ async def is_tried_again(
     answers: Sequence[str],
     tell: Callable[[str], None],
     sleep: _Sleep = asyncio.sleep,
+    *,
+    earlier: bool = False,
 ) -> bool:
     """Whether to try again what may rely on a right that isn't known yet; waits before it.
 
-    Only where an identity or a grant was made in this run: a right that is missing for another
-    reason is said at once.
+    Only where an identity or a grant was made in this run, or may have been right before it: a
+    right that is missing for another reason is said at once.
 
     Args:
         failed: what was refused, with the service's answers, the last one first.
         answers: codes or words of an answer that may mean a right not known yet.
         tell: says why it is waited.
         sleep: waits for some seconds.
+        earlier: whether the run before this one may have granted it. Default: False.
     """
     answer = next((each for each in answers if each in failed.errors[0]), None)
-    if answer is None or not _granted or len(failed.errors) > PATIENCE / PAUSE:
-        return False
     pause = seconds(PAUSE)
+    # Where nobody waits, as often as with the usual pauses; where one pause is longer, once.
+    most = max(PATIENCE / (pause or PAUSE), 1)
+    if answer is None or not (_granted or earlier) or len(failed.errors) > most:
+        return False
     tell(
-        f"{failed.name}: {answer}, which may mean that a right of this run isn't known everywhere "
+        f"{failed.name}: {answer}, which may mean that a new right isn't known everywhere "
         f"yet: trying again in {pause:.0f} s"
     )
     await sleep(pause)
@@ -125,19 +130,25 @@ def after_grant(name: str, pause: float, *, changes: bool = False) -> pulumi.Res
     )
 
 
-def until_granted(name: str, answers: Sequence[str]) -> pulumi.ResourceHookBinding:
+def until_granted(
+    name: str, answers: Sequence[str], *, earlier: bool = False
+) -> pulumi.ResourceHookBinding:
     """Hooks of what relies on grants: it is tried again while its service doesn't know of them.
 
     Args:
         name: the resource's name in the program; no two hooks of a program have the same.
         answers: codes or words of the service's answer that may mean a right not known yet.
+        earlier: as of `is_tried_again`. Default: False.
     """
     # Hooks are called outside of the program's own context, without the engine to tell.
     context = contextvars.copy_context()
 
     async def again(failed: pulumi.ErrorHookArgs) -> bool:
         return await is_tried_again(
-            failed, answers, lambda text: context.run(pulumi.log.warn, text)
+            failed,
+            answers,
+            lambda text: context.run(pulumi.log.warn, text),
+            earlier=earlier,
         )
 
     return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-granted", again)])

@@ -47,6 +47,12 @@ class RegistryArgs(PlacedArgs):
     """Key of the images: ``KeyRing.key_ids["registry"]``."""
     key_identity_id: NotRequired[pulumi.Input[str]]
     """``KeyRing.key_identity_id``. Needed on Azure."""
+    key_ring_id: NotRequired[pulumi.Input[str]]
+    """``KeyRing.key_ring_id``. Needed on Azure."""
+    first_key: NotRequired[Annotated[bool, Default(value=False)]]
+    """Make the registry with a key in a vault of its own that is open to the network: Azure takes
+    ``registry_key_id`` only for a registry that is there. The next update, without this, moves it
+    to ``registry_key_id`` and takes that vault away. `falaj up` does both. Azure only."""
     network_id: NotRequired[pulumi.Input[str]]
     """``Network.network_id``. Needed on Azure."""
     endpoint_subnet_id: NotRequired[pulumi.Input[str]]
@@ -79,6 +85,8 @@ class RegistrySpec:
     """AWS only."""
     quarantine: bool
     """Azure only."""
+    first_key: bool
+    """Azure only."""
 
 
 def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
@@ -99,6 +107,10 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
     keep: int = checked["keep_images"]
     if checked["quarantine"] and cloud == "aws":
         errors.say("quarantine", "given True; ECR has none: leave it out, or choose Azure")
+    if checked["first_key"] and cloud == "aws":
+        errors.say(
+            "first_key", "given True; ECR takes the key at once: leave it out on AWS"
+        )
     if cloud == "azure":
         if given.get("keep_images") is not None:
             errors.say(
@@ -106,7 +118,7 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
                 f"given {keep}; Azure's registry counts no images, and removes what has had no "
                 "tag for 30 days: leave it out on Azure",
             )
-        needed = ("key_identity_id", "network_id", "endpoint_subnet_id")
+        needed = ("key_identity_id", "key_ring_id", "network_id", "endpoint_subnet_id")
         errors.needed(given, needed, "on Azure")
     errors.raise_if_any()
     if placed is None:
@@ -117,4 +129,5 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
         upstreams=checked["upstreams"] or (),
         keep_images=keep,
         quarantine=checked["quarantine"],
+        first_key=checked["first_key"],
     )

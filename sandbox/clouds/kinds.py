@@ -51,6 +51,8 @@ class ResourceKind:
     replaces: Iterable[str] = ()
     """Properties a change of which replaces the resource."""
     rules: tuple[Rule, ...] = ()
+    creation_rules: tuple[Rule, ...] = ()
+    """What can be asked of a resource that exists, and not while it is made."""
     references: tuple[Reference, ...] = ()
     crosschecks: tuple[Crosscheck, ...] = ()
     delete_blockers: tuple[Crosscheck, ...] = ()

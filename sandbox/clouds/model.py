@@ -86,6 +86,12 @@ class CloudModel(Protocol):
         """What is wrong given all that exists; `id` is the resource's own in an update."""
         ...
 
+    def creation_problems(
+        self, token: str, inputs: Properties, config: Properties
+    ) -> list[Problem]:
+        """What only a resource that exists already may ask for."""
+        ...
+
     def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """What still stands in the way of deleting `made`."""
         ...
@@ -174,6 +180,13 @@ class GenericModel:
     ) -> list[Problem]:
         """Nothing stands against a resource."""
         del token, inputs, config, world, id
+        return []
+
+    def creation_problems(
+        self, token: str, inputs: Properties, config: Properties
+    ) -> list[Problem]:
+        """What may be asked of a resource may be asked of a new one."""
+        del token, inputs, config
         return []
 
     def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:

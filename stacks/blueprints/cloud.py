@@ -35,6 +35,8 @@ class Cloud:
     """The cloud's package, or what only checks arguments in its place."""
     common: PlacedArgs
     options: pulumi.ResourceOptions
+    first_key: bool = False
+    """Whether Azure's registry is made with a key of its own first (`RegistryArgs.first_key`)."""
     unknown: Any = None
     """Where a stack is only validated: what stands for outputs. None: it is really declared."""
 
@@ -64,8 +66,15 @@ class Cloud:
         return value if self.place.cloud == cloud else None
 
 
-def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
+def open_cloud(
+    settings: CloudSettings, place: catalogue.Place, *, first_key: bool = False
+) -> Cloud:
     """Load the components of the place's cloud and make its pinned provider.
+
+    Args:
+        settings: the stack's settings.
+        place: where it goes.
+        first_key: as of `Cloud`. Default: False.
 
     Raises:
         StackError: the cloud's SDK is not installed.
@@ -82,7 +91,7 @@ def open_cloud(settings: CloudSettings, place: catalogue.Place) -> Cloud:
         ) from None
     provider = region_provider(place.cloud, {"region": place.region})
     options = pulumi.ResourceOptions(providers=[provider])
-    return Cloud(place, components, common_arguments(settings, place), options)
+    return Cloud(place, components, common_arguments(settings, place), options, first_key)
 
 
 def common_arguments(settings: CloudSettings, place: catalogue.Place) -> PlacedArgs:
@@ -219,6 +228,8 @@ def make_foundation(settings: OwnFoundation, cloud: Cloud) -> Foundation:
             repositories=repositories_of(settings),
             registry_key_id=keys.key_ids["registry"],
             key_identity_id=keys.key_identity_id,
+            key_ring_id=cloud.on("azure", keys.key_ring_id),
+            first_key=cloud.first_key or None,
             log_destination_id=trail.log_destination_id,
             **reached_from,
         ),

@@ -256,18 +256,21 @@ def without_options(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def pack_configuration(*, advisory: bool, strict: bool | None) -> dict[str, Any]:
+def pack_configuration(
+    *, advisory: bool, strict: bool | None, waivers: Path | None = None
+) -> dict[str, Any]:
     """The configuration of packs.
 
     Args:
         advisory: whether they only say what they find, so that a preview goes on and all is found
             at once.
         strict: whether what can't be known fails. Default: as the stack says.
+        waivers: the file of waivers. Default: as the stack says.
     """
     configuration: dict[str, Any] = {"all": "advisory"} if advisory else {}
-    if strict is not None:
-        configuration["settings"] = {"strict": strict}
-    return configuration
+    said = {"strict": strict, "waivers": None if waivers is None else str(waivers)}
+    settings = {key: value for key, value in said.items() if value is not None}
+    return configuration | ({"settings": settings} if settings else {})
 
 
 def document_of(text: str) -> dict[str, Any] | None:

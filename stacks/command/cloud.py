@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from falaj.engine.files import data_home, replace_file
-from falaj.stacks.command import operation, project, testplane
+from falaj.stacks.command import first_key, operation, project, testplane
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
-from falaj.stacks.sandbox_guard import check_sandbox_guard, made_up
+from falaj.stacks.sandbox_guard import PHASE_VARIABLE, check_sandbox_guard, made_up
 from falaj.stacks.settings import CloudSettings, InClusterSettings
 from falaj.stacks.validation import validate_in_cloud, validate_in_cluster
 
@@ -190,10 +190,15 @@ def bring_up_upstream(pulumi: Pulumi, settings: CloudSettings) -> None:
     bring_up_upstream(other, found)
     # The packs judge it when it is brought up, or checked, as itself.
     arguments = ["up", "--yes", "--skip-preview", "-s", stack.name]
-    outcome = operation.run(other, arguments, f"making {name}")
-    if outcome.was_interrupted:
-        raise KeyboardInterrupt
-    if outcome.status != 0:
-        raise StackError(f"stack {name} could not be made in the sandbox (exit {outcome.status})")
-    say(f"{name}: {operation.counted(outcome.changes, planned=False)}")
+    first = first_key.phase(found, other)
+    for phase in ("",) if first is None else (first, ""):
+        variables = {PHASE_VARIABLE: phase}
+        outcome = operation.run(other, arguments, f"making {name}", variables)
+        if outcome.was_interrupted:
+            raise KeyboardInterrupt
+        if outcome.status != 0:
+            raise StackError(
+                f"stack {name} could not be made in the sandbox (exit {outcome.status})"
+            )
+        say(f"{name}: {operation.counted(outcome.changes, planned=False)}")
     begin(stack, pulumi.stack.name)

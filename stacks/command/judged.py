@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from falaj.policies.configuration import PROJECT_FOLDER
 from falaj.policies.outcome import RECORD_FOLDER
@@ -18,6 +21,7 @@ from falaj.stacks.command.console import say
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, Settings
 from falaj.stacks.settings.cloud import PACKS
@@ -25,7 +29,12 @@ from falaj.stacks.settings.cloud import PACKS
 
 @contextmanager
 def judged(
-    stack: StackFile, settings: Settings, pulumi: Pulumi, *, records: Path | None = None
+    stack: StackFile,
+    settings: Settings,
+    pulumi: Pulumi,
+    *,
+    records: Path | None = None,
+    waivers: Sequence[Mapping[str, Any]] = (),
 ) -> Generator[tuple[list[str], Mapping[str, str]]]:
     """Arguments and variables of the engine with which the packs judge what it is about to do.
 
@@ -40,6 +49,7 @@ def judged(
         pulumi: the engine.
         records: a folder that packs write to instead of refusing what they find, so that a preview
             comes to its end. A stack of one machine is judged in previews only.
+        waivers: entries of a file of waivers that hold beside the stack's own. Default: none.
 
     Raises:
         StackError: the stack doesn't meet the policies, or could not be checked.
@@ -60,12 +70,32 @@ def judged(
         pulumi.predicting() as prediction,
     ):
         configuration = Path(folder) / "packs.json"
-        options = pack_configuration(advisory=records is not None, strict=strict)
+        waived = with_more_waivers(stack, settings, waivers, Path(folder)) if waivers else None
+        options = pack_configuration(advisory=records is not None, strict=strict, waivers=waived)
         configuration.write_text(json.dumps(options), encoding="utf-8")
         arguments: list[str] = []
         for pack in packs_of(settings):
             arguments += ["--policy-pack", str(pack), "--policy-pack-config", str(configuration)]
         yield arguments, {**variables, **prediction}
+
+
+def with_more_waivers(
+    stack: StackFile, settings: Settings, more: Sequence[Mapping[str, Any]], folder: Path
+) -> Path:
+    """A file of the stack's own waivers and more.
+
+    Args:
+        stack: the stack.
+        settings: what its file says.
+        more: further entries.
+        folder: where the file goes.
+    """
+    named = settings.policies.waivers if isinstance(settings, CloudSettings) else None
+    own = yaml.safe_load((stack.project.root / named).read_text("utf-8")) if named else {}
+    path = folder / "waivers.yaml"
+    entries = [*sequence(mapping(own).get("waivers")), *map(dict, more)]
+    path.write_text(yaml.safe_dump({"waivers": entries}), encoding="utf-8")
+    return path
 
 
 def packs_of(settings: Settings) -> list[Path]:

@@ -18,6 +18,7 @@ from falaj.engine.files import data_home
 from falaj.sandbox import activation
 from falaj.stacks.command import (
     cloud,
+    first_key,
     installation,
     operation,
     phases,
@@ -39,7 +40,7 @@ from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
 from falaj.stacks.models.copying import LEFT
 from falaj.stacks.placement import choose
-from falaj.stacks.sandbox_guard import PHASE_VARIABLE, STORES
+from falaj.stacks.sandbox_guard import FIRST_KEY, PHASE_VARIABLE, STORES
 from falaj.stacks.settings import (
     CloudSettings,
     LocalSettings,
@@ -291,10 +292,9 @@ def up(call: Call, *, details: bool, source: str | None = None) -> int:
     if pulumi.sandbox:
         cloud.forget(stack)
     run, title = Updating(call, pulumi, details), f"[3/3] pulumi up of stack {stack.name}"
+    if (status := _before(run, settings, source)) is not None:
+        return status
     if isinstance(settings, SmbSettings):
-        status = before_machines(run, settings, source)
-        if status is not None:
-            return status
         settings = call.settings()
     status = run.update(settings, title)
     if status != 0:
@@ -345,9 +345,13 @@ class Updating:
         say(title)
         # Always said, so that the caller's own environment chooses no phase.
         asked = {PHASE_VARIABLE: phase}
+        waivers = first_key.waivers() if FIRST_KEY in phase else ()
 
         def update() -> operation.Outcome:
-            with judged(self.call.stack, settings, self.pulumi) as (packs, variables):
+            with judged(self.call.stack, settings, self.pulumi, waivers=waivers) as (
+                packs,
+                variables,
+            ):
                 arguments = ["up", "--yes", *(packs or ["--skip-preview"]), "-s", name]
                 return _run(
                     self.pulumi,
@@ -364,6 +368,14 @@ class Updating:
             say(f"      resources: {operation.counted(outcome.changes, planned=False)}")
         say(f"{title}: done in {outcome.seconds:.1f} s")
         return 0
+
+
+def _before(run: Updating, settings: Settings, source: str | None) -> int | None:
+    """What comes before all of the stack: the exit status where it ends here, else None."""
+    asked = first_key.phase(settings, run.pulumi) if isinstance(settings, CloudSettings) else None
+    if asked and (status := run.update(settings, first_key.TITLE, asked)) != 0:
+        return status
+    return before_machines(run, settings, source) if isinstance(settings, SmbSettings) else None
 
 
 def _may_lack(call: Call, settings: Settings) -> bool:

@@ -229,7 +229,7 @@ class StorageSettings(cloud_section(object_store.ObjectStoreArgs, leaving_out=("
     """Object storage."""
 
 
-class RegistrySettings(cloud_section(registry.RegistryArgs)):
+class RegistrySettings(cloud_section(registry.RegistryArgs, leaving_out=("first_key",))):
     """The registry of images."""
 
 

@@ -23,8 +23,18 @@ def test_up_gets_through(project: Project) -> None:
     for token, answer in LATE.items():
         fault = ("fault", "add", "--on", "create", "--type", f"azure-native:{token}")
         sandbox(project, *fault, "--times", "2", "--answer", answer)
+    # The registry moves to its key in the update after the one that lets it use it.
+    moving = (
+        "fault",
+        "add",
+        "--on",
+        "update",
+        "--type",
+        "azure-native:containerregistry:Registry",
+    )
+    sandbox(project, *moving, "--times", "1", "--answer", "Failed to access KeyId")
     printed = run(project, "up", "--details")
     for answer in LATE.values():
-        assert f"{answer}, which may mean that a right of this run isn't known" in printed
+        assert f"{answer}, which may mean that a new right isn't known" in printed
     assert nothing_changed(run(project, "up"))
     run(project, "down")

@@ -189,6 +189,14 @@ class AwsModel:
             found += crosscheck(resource)
         return found
 
+    def creation_problems(
+        self, token: str, inputs: Properties, config: Properties
+    ) -> list[Problem]:
+        """What only a resource that exists already may ask for."""
+        given, kind = Inputs(inputs, config, canonical(token)), kind_of(token)
+        rules = kind.creation_rules if kind is not None else ()
+        return [problem for rule in rules for problem in rule(given)]
+
     def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """What refers to the resource and keeps it from being deleted."""
         found = list(relations.standing_in_the_way(made, kinds(), world))

@@ -79,6 +79,15 @@ class AzureModel:
             found += crosscheck(resource)
         return found
 
+    def creation_problems(
+        self, token: str, inputs: Properties, config: Properties
+    ) -> list[Problem]:
+        """What only a resource that exists already may ask for."""
+        given = Inputs(spelling.canonical(token, inputs), config, token)
+        return [
+            problem for rule in registry.kind_of(token).creation_rules for problem in rule(given)
+        ]
+
     def delete_blockers(self, token: str, made: Made, world: World) -> list[Problem]:
         """What keeps a resource from being deleted."""
         kind = registry.kind_of(token)

@@ -80,7 +80,14 @@ class Foundation:
         """The registry ``images``."""
         key = self.keys().key_ids["registry"]
         return self._once(
-            "images", Registry, lambda: {**self.reached(), "registry_key_id": key}, changes
+            "images",
+            Registry,
+            lambda: {
+                **self.reached(),
+                "registry_key_id": key,
+                "key_ring_id": self.keys().key_ring_id,
+            },
+            changes,
         )
 
     def trail(self, **changes: Any) -> AuditTrail:

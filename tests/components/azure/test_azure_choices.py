@@ -58,7 +58,7 @@ TRAIL = {
     "audit_bucket_name": "audit",
     "audit_store_id": "store",
 }
-IMAGES = {**REACHED, "registry_key_id": key("registry")}
+IMAGES = {**REACHED, "registry_key_id": key("registry"), "key_ring_id": VAULT}
 PEOPLE = {
     "bucket_ids": {"datasets": "x"},
     "repository_ids": {"training": "x"},

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+import pulumi
 import pytest
 
-from tests.components.azure.conftest import Deployed
+from tests.components.azure.conftest import Deployed, deploy
+from tests.components.azure.foundation import Foundation
 from tests.components.azure.whole_foundation import foundation, own
 
 PARTS = {
@@ -114,14 +116,36 @@ def test_the_registry_is_private(made: Deployed) -> None:
     }
     key = given["encryption"]["keyVaultProperties"]
     assert key["keyIdentifier"].endswith("/keys/registry")
-    user = made.named("keys-user")
-    assert list(given["identity"]["userAssignedIdentities"]) == [user.id]
-    assert key["identity"] == user.outputs["clientId"]
-    # Its own identity gets through the closed vault's firewall; people move the registry to it.
+    # Its own identity gets through the closed vault's firewall, and may use its key alone.
+    assert key["identity"] == "system"
     assert given["identity"]["type"] == "SystemAssigned, UserAssigned"
-    registry = made.one("containerregistry:Registry").name
-    assert made.ignored(registry) == ["encryption.keyVaultProperties.identity"]
+    registry = made.one("containerregistry:Registry")
+    use = made.named("images-use").inputs
+    assert use["principalId"] == registry.outputs["identity"]["principalId"]
+    assert use["scope"] == made.named("keys-registry").id
     assert not made.of_type("containerregistry:Replication")
+
+
+def test_the_registry_is_made_with_a_key_of_an_open_vault_that_holds_nothing_else() -> None:
+    def first(opts: pulumi.ResourceOptions) -> dict[str, Any]:
+        return {"id": Foundation(opts).registry(first_key=True).registry_id}
+
+    made = deploy(first)
+    vault, key = made.named("images-first"), made.named("images-first-key")
+    assert vault.inputs["properties"]["publicNetworkAccess"] == "Enabled"
+    assert vault.inputs["properties"]["enablePurgeProtection"] is True
+    assert not made.kept(vault.name)
+    # The engine asks nobody to delete the key: it goes with its vault.
+    assert made.request(key.name).deletedWith.endswith(f"::{vault.name}")
+    given = made.one("containerregistry:Registry").inputs["encryption"]["keyVaultProperties"]
+    user = made.named("keys-user")
+    assert given == {"keyIdentifier": key.outputs["keyUri"], "identity": user.outputs["clientId"]}
+    use = made.named("images-first-use").inputs
+    assert (use["scope"], use["principalId"]) == (vault.id, user.outputs["principalId"])
+    # What the next update needs is granted in this one, and the tenant's own vault stays closed.
+    assert made.named("images-use").inputs["scope"] == made.named("keys-registry").id
+    own = made.named("keys-vault").inputs["properties"]
+    assert own["publicNetworkAccess"] == "Disabled"
 
 
 def test_images_are_pulled_through_from_named_registries_only(made: Deployed) -> None:

@@ -125,7 +125,7 @@ def test_the_smallest_file_system_is_the_default(
 
 def test_registry_trail_and_budget_have_defaults(cloud: str, shared: Shared) -> None:
     args = {**shared(cloud), "key_identity_id": "i", "network_id": "n", "endpoint_subnet_id": "s"}
-    images = registry.check(cloud, "r", {**args, "registry_key_id": "k"})
+    images = registry.check(cloud, "r", {**args, "registry_key_id": "k", "key_ring_id": "r"})
     assert images.repositories == ("training", "inference", "platform")
     assert images.upstreams == ()
     logs = {"log_key_id": "k", "audit_bucket_name": "b", "audit_store_id": "s"}

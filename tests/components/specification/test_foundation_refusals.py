@@ -51,6 +51,7 @@ LEAST: dict[ModuleType, dict[str, Any]] = {
     registry: {
         "registry_key_id": "key",
         "key_identity_id": "identity",
+        "key_ring_id": "ring",
         "network_id": "network",
         "endpoint_subnet_id": "subnet",
     },
@@ -224,6 +225,7 @@ ONE_CLOUD: list[tuple[str, ModuleType, dict[str, Any], str, str]] = [
         "not a session",
     ),
     ("aws", registry, {"quarantine": True}, "quarantine", "leave it out"),
+    ("aws", registry, {"first_key": True}, "first_key", "leave it out"),
     ("azure", registry, {"keep_images": 5}, "keep_images", "leave it out"),
     ("azure", identity, {"session_minutes": 60}, "session_minutes", "leave it out"),
     ("azure", identity, {"key_ring_id": None}, "key_ring_id", "on Azure"),

@@ -40,9 +40,12 @@ def grant(waits: Waits, pause: float = 60) -> None:
     asyncio.run(settle(made, pause, waits))
 
 
-def again(waits: Waits, *errors: str) -> bool:
+def again(waits: Waits, *errors: str, earlier: bool = False) -> bool:
     failed = pulumi.ErrorHookArgs("urn:one", "", "one", "type", errors=list(errors))
-    return asyncio.run(is_tried_again(failed, ["PrincipalNotFound"], waits.told.append, waits))
+    tried = is_tried_again(
+        failed, ["PrincipalNotFound"], waits.told.append, waits, earlier=earlier
+    )
+    return asyncio.run(tried)
 
 
 def test_what_was_granted_is_given_some_time() -> None:
@@ -61,6 +64,24 @@ def test_a_right_that_is_not_known_yet_is_waited_for_ten_minutes() -> None:
     assert sum(waits.seconds) == PATIENCE
     assert set(waits.seconds[1:]) == {PAUSE}
     assert "one: PrincipalNotFound" in waits.told[0]
+
+
+@pytest.mark.parametrize(("given", "tries"), [("0", 20), ("15", 40), ("600", 1), ("7200", 1)])
+def test_it_is_waited_no_longer_where_pauses_are_others(
+    monkeypatch: pytest.MonkeyPatch, given: str, tries: int
+) -> None:
+    monkeypatch.setenv(VARIABLE, given)
+    waits = Waits()
+    grant(waits, 0)
+    answer = "403 PrincipalNotFound: no principal 1"
+    assert again(waits, *[answer] * tries)
+    assert not again(waits, *[answer] * (tries + 1))
+
+
+def test_a_right_of_the_run_before_is_waited_for_where_that_is_said() -> None:
+    waits = Waits()
+    assert again(waits, "PrincipalNotFound", earlier=True)
+    assert not again(waits, "InvalidUrlConfiguration", earlier=True)
 
 
 def test_what_is_refused_for_another_reason_is_said_at_once() -> None:

@@ -32,7 +32,7 @@ from falaj.sandbox.clouds.kinds import (
     texts,
     when,
 )
-from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.model import Made, Problem
 from falaj.wire import Unknown
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
@@ -374,17 +374,61 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
     )
 
 
+_KEY_IDENTITY: Final = "encryption.keyVaultProperties.identity"
+#: What stands for the registry's system-assigned identity. Source: azure-cli, command module acr,
+#: rotate_key: a "reserved word on ACR service".
+_SYSTEM: Final = "system"
+
+
 def _conflicts(resource: Resource) -> Iterator[Problem]:
     path = "encryption.keyVaultProperties.keyIdentifier"
-    yield from key_vault.usable(resource, path, resource.optional_string(path))
-    client = resource.optional_string("encryption.keyVaultProperties.identity")
+    uri = resource.optional_string(path)
+    yield from key_vault.usable(resource, path, uri)
+    client = resource.optional_string(_KEY_IDENTITY)
     names = resources.identity_names(resource)
-    if client and names and client not in {naming.guid("client", item) for item in names}:
+    if (
+        client not in (None, _SYSTEM)
+        and names
+        and client not in {naming.guid("client", item) for item in names}
+    ):
         yield Problem(
-            "encryption.keyVaultProperties.identity",
+            _KEY_IDENTITY,
             "isn't the client id of one of the "
             "registry's own identities; take it from the identity's outputs",
         )
+    found = key_vault.parse(uri) if uri else None
+    holder = key_vault.vault(resource.world, found) if found else None
+    if holder is not None and client is not None and key_vault.is_closed(holder):
+        yield from _past_the_firewall(client, holder)
+
+
+def _past_the_firewall(client: str, vault: Made) -> Iterator[Problem]:
+    """Only a registry's system-assigned identity counts as a service that Azure vouches for.
+
+    Sources: github.com/MicrosoftDocs/azure-docs/issues/61015 and 61064, github.com/Azure/acr/
+    issues/523; container-registry/container-registry-customer-managed-keys, "Advanced scenario:
+    Key Vault firewall".
+    """
+    name = vault.id.rpartition("/")[2]
+    if not key_vault.trusts_services(vault):
+        yield Problem(
+            "encryption.keyVaultProperties.keyIdentifier",
+            f"Failed to access KeyId: the firewall of the vault {name!r} lets no service in that "
+            "Azure vouches for; set its networkAcls.bypass to AzureServices",
+        )
+    elif client != _SYSTEM:
+        yield Problem(
+            _KEY_IDENTITY,
+            f"Failed to access KeyId: the vault {name!r} is closed to the network, and who asks "
+            "is not a trusted service: a registry gets past a firewall as its system-assigned "
+            "identity only. Make it with a key of another vault that is open, grant its own "
+            "identity this key, then give it this key with identity: system",
+        )
+
+
+def _identity(path: str, text: str | None) -> Iterator[Problem]:
+    if text != _SYSTEM:
+        yield from checks.guid(path, text)
 
 
 def _replication_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -585,7 +629,7 @@ KINDS: Final = (
                 equals("encryption.status", "enabled"),
                 required("encryption.keyVaultProperties.keyIdentifier", "name the key"),
                 required(
-                    "encryption.keyVaultProperties.identity",
+                    _KEY_IDENTITY,
                     "give the client id of the identity that reads the key",
                 ),
                 refused(
@@ -595,9 +639,23 @@ KINDS: Final = (
                     any_of(equals("identity.type", "SystemAssigned"), absent("identity")),
                 ),
             ),
-            texts("encryption.keyVaultProperties.identity", checks.guid),
+            texts(_KEY_IDENTITY, _identity),
+            refused(
+                "identity.type",
+                "has to have SystemAssigned: the key is read as the registry's own identity",
+                all_of(equals(_KEY_IDENTITY, _SYSTEM), equals("identity.type", "UserAssigned")),
+            ),
             _encryption,
             _problems,
+        ),
+        creation_rules=(
+            refused(
+                _KEY_IDENTITY,
+                "the key must be readable before the registry exists, which has no identity of "
+                "its own then: make it with a user-assigned one and a key of a vault that is "
+                "open, and move it to this key afterwards (falaj up does both)",
+                equals(_KEY_IDENTITY, _SYSTEM),
+            ),
         ),
         crosschecks=(_conflicts,),
         computed=_outputs,

@@ -282,6 +282,30 @@ def _changed(key: Resource) -> Iterator[Problem]:
             )
 
 
+_ACLS: Final = "properties.networkAcls"
+
+
+def _is_off(holder: Inputs) -> bool:
+    return holder.optional_string("properties.publicNetworkAccess") == "Disabled"
+
+
+def is_closed(vault: Made) -> bool:
+    """Whether the firewall of a vault or HSM lets in no address that it doesn't name."""
+    holder = Inputs(vault.inputs)
+    return _is_off(holder) or holder.optional_string(f"{_ACLS}.defaultAction") == "Deny"
+
+
+def trusts_services(vault: Made) -> bool:
+    """Whether it lets services past its firewall that Azure vouches for, as it does by default."""
+    return Inputs(vault.inputs).optional_string(f"{_ACLS}.bypass") != "None"
+
+
+def _lets_some_in(vault: Made) -> bool:
+    holder = Inputs(vault.inputs)
+    named = holder.items(f"{_ACLS}.ipRules") or holder.items(f"{_ACLS}.virtualNetworkRules")
+    return bool(named) and not _is_off(holder)
+
+
 def _closed(item: Resource) -> Iterator[Problem]:
     """Keys and secrets are deleted at the vault's own address: Resource Manager has no verb.
 
@@ -291,15 +315,7 @@ def _closed(item: Resource) -> Iterator[Problem]:
     github.com/microsoft/multimodal-ai/issues/171.
     """
     for made in item.world.all(VAULT):
-        if not naming.is_below(item.id, made.id):
-            continue
-        holder = Inputs(made.inputs)
-        is_off = holder.optional_string("properties.publicNetworkAccess") == "Disabled"
-        acls = "properties.networkAcls"
-        is_denied = holder.optional_string(f"{acls}.defaultAction") == "Deny" and not (
-            holder.items(f"{acls}.ipRules") or holder.items(f"{acls}.virtualNetworkRules")
-        )
-        if is_off or is_denied:
+        if naming.is_below(item.id, made.id) and is_closed(made) and not _lets_some_in(made):
             yield Problem(
                 "",
                 "ForbiddenByConnection: it is deleted at the vault's own address, and the vault "
