@@ -119,6 +119,9 @@ class PublishArgs(TypedDict):
     """Certificates (PEM) of who signed the registry's. Default: those that the image trusts."""
     alias: NotRequired[str]
     """Which alias stands for the new version. Default: ``candidate``."""
+    accept: NotRequired[str]
+    """``better`` publishes nothing of a model that is no better than guessing on held-out rows;
+    ``any`` publishes whatever it is. Default: ``better``."""
     least_accuracy: NotRequired[float]
     """Accuracy on held-out rows, 0 to 1, below which nothing is published. Default: any."""
     most_rmse: NotRequired[float]
@@ -297,6 +300,7 @@ class Publication:
     alias: str
     gate: Mapping[str, float]
     """Options of optimisation that are numbers."""
+    accept: str
     quantise: str
     flavor: str
     size: PodSize

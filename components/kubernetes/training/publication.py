@@ -70,6 +70,7 @@ _FLAVOR: Final = TextRule(
     "cpu-x86-64",
 )
 _QUANTISE: Final = ("auto", "never")
+_ACCEPT: Final = ("better", "any")
 _GATE: Final = ("least_accuracy", "most_rmse", "max_accuracy_drop")
 _PEM: Final = re.compile(
     r"\s*(-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+"
@@ -109,6 +110,8 @@ def checked(
         errors.say(f"{_AT}.most_rmse", "is for regressions, least_accuracy for classifications")
     quantise = str(asked.get("quantise", "auto"))
     errors.choice(f"{_AT}.quantise", quantise, _QUANTISE)
+    accept = str(asked.get("accept", "better"))
+    errors.choice(f"{_AT}.accept", accept, _ACCEPT)
     cpus = amount(f"{_AT}.cpus", asked.get("cpus", 1), errors)
     memory = amount(f"{_AT}.memory_gib", asked.get("memory_gib", 4), errors)
     scratch = errors.whole(f"{_AT}.scratch_gib", asked.get("scratch_gib", 10), 1, 30_000)
@@ -116,7 +119,7 @@ def checked(
         model, entries["key_secret"], store, image,
         private_ranges(f"{_AT}.registry_cidrs", asked.get("registry_cidrs", ()), errors),
         _port(run.placed.registry), entries["registry_secret"], _authority(asked, errors), alias,
-        gate, quantise, flavor,
+        gate, accept, quantise, flavor,
         PodSize(computing(cpus, memory, scratch), 0, 1, _SHARED_MIB, scratch),
     )  # fmt: skip
 
@@ -284,6 +287,7 @@ def _optimise_command(run: Run, publication: Publication) -> list[str]:
         "--keyring", KEY_RING,
         "--data-class", run.placed.data_class,
         "--quantise", publication.quantise,
+        "--accept", publication.accept,
         *gate,
     ]  # fmt: skip
 
