@@ -27,6 +27,9 @@ class ModelPackageArgs(TypedDict):
     """How much quantisation may cost, in percentage points. Default: 0.5."""
     quantise: NotRequired[pulumi.Input[str]]
     """``auto`` or ``never``. Default: ``auto``, 8 bits when accurate enough and faster here."""
+    accept: NotRequired[pulumi.Input[str]]
+    """``better`` refuses a model that is no better than guessing on held-out rows, or worse than
+    the version that serves; ``any`` publishes whatever it is. Default: ``better``."""
     threads: NotRequired[pulumi.Input[int]]
     """Threads that latencies are measured with. Default: 1."""
     data_class: NotRequired[pulumi.Input[str]]

@@ -129,6 +129,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "run": run.path,
             "dataset": dataset.path,
             "keyring": keys.path,
+            "accept": settings.optimization.accept,
             "max_accuracy_drop": settings.optimization.max_accuracy_drop,
             "quantise": settings.optimization.quantise,
             "keep_versions": settings.keep_versions,

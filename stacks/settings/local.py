@@ -58,9 +58,11 @@ class TrainingSettings(Section):
 
 
 class OptimizationSettings(Section):
-    """Quantisation to 8 bits, which has to pay in speed and may cost little accuracy."""
+    """What the model has to be worth, and its quantisation to 8 bits, which has to pay in speed
+    and may cost little accuracy."""
 
     described_by: ClassVar = "falaj.components.local.model_package.ModelPackageArgs"
+    accept: Literal["better", "any"] = "better"
     quantise: Literal["auto", "never"] = "auto"
     max_accuracy_drop: Annotated[float, bound("optimization", "max_accuracy_drop")] = 0.5
     """How much quantisation may cost, in percentage points of accuracy; for regression in percent

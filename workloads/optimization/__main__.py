@@ -72,6 +72,27 @@ def build_parser() -> argparse.ArgumentParser:
         help="of a regression: held-out error above which nothing is written (default: any will "
         "do)",
     )
+    add(
+        "--accept",
+        default="better",
+        choices=("better", "any"),
+        help="better: nothing is written of a model that is no better than guessing on held-out "
+        "rows, or worse than --served; any: whatever it is (default better)",
+    )
+    add(
+        "--served",
+        type=Path,
+        metavar="DIR",
+        help="folder of the version that serves, REGISTRY/MODEL/versions/N (default: there is "
+        "none)",
+    )
+    add(
+        "--served-dataset",
+        type=Path,
+        metavar="DIR",
+        help="snapshot that --served was trained on: it is compared on rows that it never "
+        "learned from (default: it is gone)",
+    )
     add("--json", action="store_true", help="print the record and the paths as one JSON object")
     return parser
 
@@ -96,18 +117,25 @@ def _optimise(options: argparse.Namespace) -> dict[str, Any]:
     # Imported late: torch takes seconds, and --help and wrong options should not.
     from falaj.workloads.optimization.comparison import Gate  # noqa: PLC0415
     from falaj.workloads.optimization.pipeline import Request, optimise  # noqa: PLC0415
+    from falaj.workloads.optimization.worth import open_served  # noqa: PLC0415
     from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415
 
+    keyring = open_keyring(options.keyring)
+    served = None
+    if options.served is not None:
+        served = open_served(options.served, options.served_dataset, keyring)
     request = Request(
         run=options.run,
         dataset=options.dataset,
         output=options.output,
-        keyring=open_keyring(options.keyring),
+        keyring=keyring,
         bound_points=options.max_accuracy_drop,
         quantise=options.quantise,
         threads=options.threads,
         data_class=options.data_class,
         gate=Gate(options.least_accuracy, options.most_rmse),
+        accept=options.accept,
+        served=served,
     )
     return optimise(request, lambda message: print(message, file=sys.stderr))
 

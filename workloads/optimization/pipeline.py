@@ -41,6 +41,7 @@ from falaj.workloads.optimization.export import (
     pick_rows,
     quantise,
 )
+from falaj.workloads.optimization.worth import ACCEPT, Served, Worth, answers_of, check, judge
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
 from falaj.workloads.training.record import code_version
@@ -90,6 +91,7 @@ class Outcome:
         calibration_rows: rows of the training part that ranges were measured on; 0 without.
         reduced_range: whether 8-bit weights were kept to 7 bits.
         parity: the largest difference between graph and module, as a share.
+        worth: what the chosen model is worth; None while it isn't judged.
     """
 
     key: str
@@ -102,6 +104,7 @@ class Outcome:
     calibration_rows: int
     reduced_range: bool
     parity: float
+    worth: Worth | None = None
 
     @property
     def served(self) -> Measured:
@@ -124,6 +127,7 @@ class Outcome:
             "calibration": {"part": "train", "rows": self.calibration_rows},
             "reduced_range": self.reduced_range,
             "parity": self.parity,
+            "worth": self.worth.to_json() if self.worth is not None else None,
             "runtime": versions(),
             "cpu_flags": relevant_cpu_flags(),
             "code": {"version": code_version()["version"], "digest": code_digest()},
@@ -168,7 +172,11 @@ def manifest_fields(
         },
         "code": {**training["code"], "optimization_digest": optimization["code"]["digest"]},
         "parameters": training["parameters"],
-        "metrics": {**training["metrics"], "served": {"metric_name": name, name: served}},
+        "metrics": {
+            **training["metrics"],
+            "served": {"metric_name": name, name: served},
+            "worth": optimization["worth"],
+        },
         "lineage": {"run": training["identity"], "dataset": training["dataset"]["digest"]},
         "quantisation": {
             key: optimization[key]
@@ -262,7 +270,10 @@ class Request:
         quantise: ``auto`` tries 8 bits; ``never`` keeps float.
         threads: inside an operator, while latency is measured.
         data_class: of the data that the model was made from.
-        gate: what the model has to be worth.
+        gate: what the model has to be worth, in figures of one's own.
+        accept: ``better`` refuses a model that is no better than guessing, or worse than
+            ``served``; ``any`` lets it through.
+        served: the version that serves; None where there is none.
     """
 
     run: Path
@@ -274,6 +285,8 @@ class Request:
     threads: int = 1
     data_class: str = "internal"
     gate: Gate = field(default_factory=Gate)
+    accept: str = "better"
+    served: Served | None = None
 
 
 def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
@@ -288,8 +301,8 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
 
     Raises:
         WorkloadError: run or dataset are missing, unfinished, damaged or don't belong together,
-            an option is out of range, the model doesn't pass the gate, or the output can't be
-            written. What doesn't pass isn't written.
+            an option is out of range, the model doesn't pass the gate or isn't worth serving, or
+            the output can't be written. What doesn't pass isn't written.
     """
     _check_options(request)
     description = _description(request.dataset)
@@ -302,6 +315,7 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     if existing is not None:
         metric = existing["metric_name"]
         request.gate.check(metric, existing[existing["accepted"]][metric])
+        check(existing["worth"]["refusals"], request.accept, description["excluded"])
         report(f"done before with the same inputs: {existing['reason']}")
         return {**existing, **paths(request.output, request.keyring)}
 
@@ -317,6 +331,12 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     outcome = replace(outcome, key=key, parity=parity)
     accepted = quantised if outcome.decision.accepted == "int8" and quantised else original
     request.gate.check(outcome.metric, outcome.served.score)
+    answers = answers_of(accepted, describe_outputs(served, serving), held_out.inputs)
+    worth = judge(answers, held_out, description, request.served)
+    check(worth.refusals, request.accept, description["excluded"])
+    for line in (*worth.refusals, *worth.notes):
+        report(line)
+    outcome = replace(outcome, worth=worth)
     models = {MODEL: accepted, FLOAT_MODEL: original}
     record = {
         **outcome.to_json(),
@@ -425,6 +445,8 @@ def _check_options(request: Request) -> None:
         raise WorkloadError(
             f"--quantise is {request.quantise!r}: allowed are {', '.join(QUANTISE)}"
         )
+    if request.accept not in ACCEPT:
+        raise WorkloadError(f"--accept is {request.accept!r}: allowed are {', '.join(ACCEPT)}")
     if request.data_class not in DATA_CLASSES:
         raise WorkloadError(
             f"--data-class is {request.data_class!r}: allowed are {', '.join(DATA_CLASSES)}"
@@ -464,6 +486,7 @@ def _key(request: Request, trained: Trained) -> str:
             "quantise": request.quantise,
             "threads": request.threads,
             "data_class": request.data_class,
+            "served": None if request.served is None else request.served.package.digest,
             "runtime": versions(),
             "cpu_flags": relevant_cpu_flags(),
             "code": code_digest(),

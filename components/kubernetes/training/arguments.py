@@ -109,6 +109,9 @@ class PublishArgs(RegistryAccessArgs):
     and digits, with single ``.``, ``_`` or ``-`` between them."""
     alias: NotRequired[str]
     """Which alias stands for the new version. Default: ``candidate``."""
+    accept: NotRequired[str]
+    """``better`` publishes nothing of a model that is no better than guessing on held-out rows;
+    ``any`` publishes whatever it is. Default: ``better``."""
     least_accuracy: NotRequired[float]
     """Accuracy on held-out rows, 0 to 1, below which nothing is published. Default: any."""
     most_rmse: NotRequired[float]
@@ -280,6 +283,7 @@ class Publication:
     alias: str
     gate: Mapping[str, float]
     """Options of optimisation that are numbers."""
+    accept: str
     quantise: str
     flavor: str
     size: PodSize

@@ -56,6 +56,7 @@ _FLAVOR: Final = TextRule(
     "cpu-x86-64",
 )
 _QUANTISE: Final = ("auto", "never")
+_ACCEPT: Final = ("better", "any")
 _GATE: Final = ("least_accuracy", "most_rmse", "max_accuracy_drop")
 _AT: Final = "publish"
 
@@ -89,11 +90,13 @@ def checked(
         errors.say(f"{_AT}.most_rmse", "is for regressions, least_accuracy for classifications")
     quantise = str(asked.get("quantise", "auto"))
     errors.choice(f"{_AT}.quantise", quantise, _QUANTISE)
+    accept = str(asked.get("accept", "better"))
+    errors.choice(f"{_AT}.accept", accept, _ACCEPT)
     cpus = amount(f"{_AT}.cpus", asked.get("cpus", 1), errors)
     memory = amount(f"{_AT}.memory_gib", asked.get("memory_gib", 4), errors)
     scratch = errors.whole(f"{_AT}.scratch_gib", asked.get("scratch_gib", 10), 1, 30_000)
     return Publication(
-        model, access, image, alias, gate, quantise, flavor,
+        model, access, image, alias, gate, accept, quantise, flavor,
         PodSize(computing(cpus, memory, scratch), 0, 1, _SHARED_MIB, scratch),
     )  # fmt: skip
 
@@ -198,6 +201,7 @@ def _optimise_command(run: Run, publication: Publication) -> list[str]:
         "--keyring", KEY_RING,
         "--data-class", run.placed.data_class,
         "--quantise", publication.quantise,
+        "--accept", publication.accept,
         *gate,
     ]  # fmt: skip
 

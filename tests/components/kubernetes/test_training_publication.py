@@ -99,6 +99,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_with(most_rmse=-1), "publish.most_rmse"),
     (_with(least_accuracy=0.5, most_rmse=2), "is for regressions"),
     (_with(quantise="always"), "publish.quantise"),
+    (_with(accept="all"), "publish.accept"),
     (_with(flavor="h200"), "publish.flavor: given 'h200'; allowed: nodes without GPUs"),
     ({**_with(), "flavor": "h200"}, "publish.flavor: given 'h200'; allowed: nodes without GPUs"),
     (_with(cpus=0), "publish.cpus"),
@@ -205,14 +206,14 @@ def test_the_registry_s_own_port_is_let_through() -> None:
 def test_its_commands_are_those_of_the_workloads() -> None:
     objects = publishing(
         registry_secret="acme/robot", least_accuracy=0.9, max_accuracy_drop=1, alias="next",
-        quantise="never",
+        quantise="never", accept="any",
     )  # fmt: skip
     optimise = containers(objects)["optimise"]["command"]
     assert optimise[:3] == ["python", "-m", "falaj.workloads.optimization"]
     read = build_parser().parse_args(optimise[3:])
     assert (str(read.run), str(read.dataset)) == ("/runs/fraud", "/data/digits/3fa0")
     assert (read.least_accuracy, read.max_accuracy_drop, read.quantise) == (0.9, 1.0, "never")
-    assert read.data_class == "confidential"
+    assert (read.data_class, read.accept) == ("confidential", "any")
     publish = containers(objects)["publish"]["command"]
     sent = parser().parse_args(publish[3:])
     assert sent.command == "deliver"

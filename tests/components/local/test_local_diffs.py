@@ -69,6 +69,7 @@ def published(tmp_path: Path) -> dict[str, Any]:
         ({}, 3),
         ({"keepVersions": 9}, 3),
         ({"retain": True}, 3),
+        ({"accept": "any"}, 3),
         ({"run": "/other"}, UNKNOWN),
         ({"maxAccuracyDrop": 2}, UNKNOWN),
         ({"quantise": "never"}, UNKNOWN),

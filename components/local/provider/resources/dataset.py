@@ -126,6 +126,8 @@ class DatasetHandler(Handler):
         )
         outputs = {**_outputs(described), "path": str(described["path"])}
         context.say(f"{outputs['rows']:,} rows of {outputs['features']} inputs")
+        for note in described.get("notes", ()):
+            context.say(str(note))
         return Path(str(described["path"])).name, {**inputs, **outputs}
 
     def read(self, resource_id: str, state: Values) -> Values | None:

@@ -22,7 +22,8 @@ from falaj.components.local.provider.fields import (
     text,
     whole,
 )
-from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.handler import Change, Context, Handler, Site
+from falaj.components.local.provider.service import promoted
 from falaj.wire.values import UNKNOWN, Values
 
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
@@ -52,6 +53,11 @@ class ModelPackageHandler(Handler):
         "quantise": Field(
             "text", "auto takes 8 bits when accurate and faster; never keeps the float model.",
             default="auto", choices=("auto", "never"),
+        ),
+        "accept": Field(
+            "text", "better refuses a model that is no better than guessing, or worse than the "
+            "version that serves; any publishes whatever it is.",
+            default="better", choices=("better", "any"),
         ),
         "threads": Field(
             "whole", "Threads that latencies are measured with.", default=1, minimum=1, maximum=64
@@ -119,7 +125,7 @@ class ModelPackageHandler(Handler):
 
     def _makes_version(self, state: Values, inputs: Values) -> bool:
         changes = self.diff(state, inputs)
-        return bool(changes.keys() - {"keepVersions", "keyring", "retain"})
+        return bool(changes.keys() - {"accept", "keepVersions", "keyring", "retain"})
 
     def _publish(self, context: Context, inputs: Values) -> Values:
         site, model = self.site_of(inputs), text(inputs, "model")
@@ -133,12 +139,17 @@ class ModelPackageHandler(Handler):
             "quantise": optional(inputs, "quantise"),
             "threads": optional(inputs, "threads"),
             "data-class": optional(inputs, "dataClass"),
+            "accept": optional(inputs, "accept"),
+            **_served(site, model),
         }
         arguments = [
             "--run", str(run), "--dataset", text(inputs, "dataset"), "--output", str(folder),
             *keyring, *workloads.options(values), "--json",
         ]  # fmt: skip
         measured = workloads.run(context, _OPTIMIZATION, arguments, what="the optimisation")
+        worth: Mapping[str, Any] = measured.get("worth") or {}
+        for line in (*worth.get("refusals", ()), *worth.get("notes", ())):
+            context.say(str(line))
         context.say(str(measured["reason"]))
         context.status("signing, encrypting and publishing")
         machine.make_folder(site.registry)
@@ -164,6 +175,22 @@ class ModelPackageHandler(Handler):
             "--protect", str(published), "--json",
         ]  # fmt: skip
         workloads.run(context, _REGISTRY, arguments, what="the pruning of old versions")
+
+
+def _served(site: Site, model: str) -> dict[str, str]:
+    """The version that serves and, where it is still there, the snapshot that it learned from."""
+    version = promoted({"registry": str(site.registry), "model": model})
+    if version is None:
+        return {}
+    folder = site.registry / model / "versions" / str(version)
+    manifest = machine.read_json(folder / "manifest.json")
+    if manifest is None:
+        return {}
+    found = {"served": str(folder)}
+    dataset = site.datasets / str(manifest["dataset"]["digest"])[:16]
+    if (dataset / "dataset.json").is_file():
+        found["served-dataset"] = str(dataset)
+    return found
 
 
 def _variant(inputs: Values) -> str:

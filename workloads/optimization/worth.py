@@ -1,0 +1,340 @@
+"""Whether a model is worth serving: better than guessing, and not worse than what serves now.
+
+Two models are compared row by row on the same held-out rows. A difference counts when its mean is
+more than `MARGIN` standard errors from none; what is less may be chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json
+from falaj.workloads.optimization.comparison import open_session, run_in_batches
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import MANIFEST, Package, open_package
+from falaj.workloads.training.snapshot import Dataset, Rows, open_dataset
+
+ACCEPT: Final = ("better", "any")
+"""``better``: than guessing, and not worse than what serves now; ``any``: whatever it is."""
+
+MARGIN: Final = 1.645
+"""Standard errors; chance alone goes beyond once in twenty (the one-sided normal quantile of 5 %:
+https://www.itl.nist.gov/div898/handbook/eda/section3/eda3671.htm)."""
+
+LEAST_ROWS: Final = 20
+"""With fewer held-out rows that are new to the version that serves, the two aren't compared."""
+
+_LEAST_PROBABILITY: Final = 1e-7
+"""Of 32-bit floats: a softmax may round to 0, whose logarithm would be infinite."""
+
+Losses = dict[str, NDArray[np.float64]]
+"""A loss a row, lower is better, by figure: ``accuracy`` and ``log_loss``, or ``rmse``."""
+
+
+def losses_of(answers: NDArray[Any], labels: NDArray[Any]) -> Losses:
+    """Return each row's losses.
+
+    Args:
+        answers: probabilities (rows, classes), or predictions (rows, 1) in the target's unit.
+        labels: class numbers (int64) or values, (rows,).
+    """
+    if labels.dtype.kind == "f":
+        return {"rmse": (answers.reshape(-1).astype(np.float64) - labels) ** 2}
+    chosen = answers[np.arange(len(labels)), labels].astype(np.float64)
+    return {
+        "accuracy": (answers.argmax(axis=1) != labels).astype(np.float64),
+        "log_loss": -np.log(np.maximum(chosen, _LEAST_PROBABILITY)),
+    }
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What one says who doesn't look at the row: the training rows' commonest class, or mean.
+
+    Attributes:
+        words: the same for a person.
+        answers: probabilities (1, classes) by the classes' shares, or the mean (1, 1).
+    """
+
+    words: str
+    answers: NDArray[np.float64]
+
+    def losses(self, labels: NDArray[Any]) -> Losses:
+        """Return each row's losses."""
+        return losses_of(np.repeat(self.answers, len(labels), axis=0), labels)
+
+
+def guess_of(description: Mapping[str, Any]) -> Guess:
+    """Return the guess that the training part's statistics in dataset.json allow."""
+    target = description["statistics"]["target"]
+    if description["classes"] is None:
+        mean = float(target["mean"])
+        return Guess(f"always saying the mean, {mean:.6g},", np.array([[mean]]))
+    counts = np.array([target["counts"][name] for name in description["classes"]], dtype=float)
+    # One more of each, so that a class that only held-out rows have is not impossible.
+    shares = (counts + 1) / (counts + 1).sum()
+    commonest = description["classes"][int(counts.argmax())]
+    return Guess(f"always saying {commonest!r}", shares[np.newaxis, :])
+
+
+def clearly(mine: NDArray[np.float64], other: NDArray[np.float64]) -> int:
+    """Return 1 where ``mine`` is lower beyond `MARGIN`, -1 where it is higher, else 0."""
+    gain = other - mine
+    if len(gain) < 2 or not np.all(np.isfinite(gain)):
+        return -1 if not np.all(np.isfinite(mine)) else 0
+    mean, error = float(gain.mean()), float(gain.std(ddof=1)) / math.sqrt(len(gain))
+    # Beyond rounding: two that answer alike differ in the last digit everywhere.
+    if abs(mean) <= max(MARGIN * error, 1e-9 * float(np.abs(other).mean())):
+        return 0
+    return 1 if mean > 0 else -1
+
+
+def shown(figure: str, losses: NDArray[np.float64]) -> str:
+    """Return a figure of rows' losses as a person says it."""
+    mean = float(losses.mean())
+    if figure == "accuracy":
+        return f"{100 * (1 - mean):.2f} %"
+    return f"{math.sqrt(mean):.6g}" if figure == "rmse" else f"{mean:.4f}"
+
+
+def value_of(figure: str, losses: NDArray[np.float64]) -> float:
+    """Return a figure of rows' losses as it stands in a record."""
+    mean = float(losses.mean())
+    return {"accuracy": 1 - mean, "rmse": math.sqrt(mean)}.get(figure, mean)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a model is worth.
+
+    Attributes:
+        guess: in words.
+        baseline: the guess's figures on the held-out rows.
+        model: the model's own.
+        refusals: why it isn't served unasked; none where it is.
+        served: the figures of the version that serves, and of the model on the same rows, with
+            ``version`` and ``rows``; None where they weren't compared.
+        notes: why they weren't.
+    """
+
+    guess: str
+    baseline: dict[str, float]
+    model: dict[str, float]
+    refusals: list[str] = field(default_factory=list[str])
+    served: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list[str])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {
+            "margin": MARGIN,
+            "guess": self.guess,
+            "baseline": self.baseline,
+            "model": self.model,
+            "refusals": self.refusals,
+            "served": self.served,
+            "notes": self.notes,
+        }
+
+
+def check(refusals: list[str], accept: str, excluded: list[dict[str, str]]) -> None:
+    """Let a model through, or refuse it.
+
+    Args:
+        refusals: of `Worth`.
+        accept: one of `ACCEPT`.
+        excluded: columns that were left out, with ``name`` and ``reason``: often the cause.
+
+    Raises:
+        WorkloadError: it isn't worth serving, and ``accept`` is ``better``.
+    """
+    if not refusals or accept == "any":
+        return
+    hints = ["  " + refusal for refusal in refusals]
+    if excluded:
+        hints.append("columns that were left out:")
+        hints += [f"  {item['name']!r}: {item['reason']}" for item in excluded]
+    hints += [
+        f"a difference counts from {MARGIN:g} standard errors on; chance exceeds that once in "
+        "twenty",
+        "mend the table or take more rows; or insist: --accept any, in a stack "
+        "falaj:optimization.accept: any",
+    ]
+    raise WorkloadError("\n".join(["the model isn't worth serving; it is not published:", *hints]))
+
+
+def judge(
+    answers: NDArray[Any], rows: Rows, description: Mapping[str, Any], served: Served | None
+) -> Worth:
+    """Compare a model with guessing, and with the version that serves.
+
+    Args:
+        answers: the model's, of `losses_of`.
+        rows: the held-out rows.
+        description: the content of dataset.json.
+        served: the version that serves; None where there is none.
+    """
+    own, guess = losses_of(answers, rows.labels), guess_of(description)
+    guessed = guess.losses(rows.labels)
+    worth = Worth(
+        guess.words,
+        {name: value_of(name, losses) for name, losses in guessed.items()},
+        {name: value_of(name, losses) for name, losses in own.items()},
+    )
+    if not any(clearly(own[name], guessed[name]) > 0 for name in own):
+        figures = "; ".join(
+            f"{name.replace('_', ' ')} {shown(name, own[name])}, that of guessing "
+            f"{shown(name, guessed[name])}"
+            for name in own
+        )
+        worth.refusals.append(
+            f"it is no better than guessing ({guess.words}) on {len(rows.labels):,} held-out "
+            f"rows: {figures}"
+        )
+    if served is None:
+        return worth
+    try:
+        theirs, chosen = served.losses(rows, description)
+    except NotComparableError as reason:
+        worth.notes.append(f"not compared with version {served.version}, which serves: {reason}")
+        return worth
+    mine = {name: losses[chosen] for name, losses in own.items()}
+    comparison = {
+        "version": served.version,
+        "rows": int(chosen.sum()),
+        "served": {name: value_of(name, losses) for name, losses in theirs.items()},
+        "model": {name: value_of(name, losses) for name, losses in mine.items()},
+    }
+    verdicts = {name: clearly(mine[name], theirs[name]) for name in mine}
+    refusals = list(worth.refusals)
+    if min(verdicts.values()) < 0 and max(verdicts.values()) <= 0:
+        figures = "; ".join(
+            f"{name.replace('_', ' ')} {shown(name, mine[name])}, that of version "
+            f"{served.version} {shown(name, theirs[name])}"
+            for name in mine
+        )
+        refusals.append(
+            f"it is worse than version {served.version}, which serves, on {chosen.sum():,} "
+            f"held-out rows that are new to both: {figures}"
+        )
+    return Worth(worth.guess, worth.baseline, worth.model, refusals, comparison, worth.notes)
+
+
+class NotComparableError(WorkloadError):
+    """Two models can't be compared on the same rows, and why."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """The version that serves.
+
+    Attributes:
+        package: its package, opened with the keys.
+        dataset: the snapshot that it was trained on; None where that is gone.
+    """
+
+    package: Package
+    dataset: Dataset | None
+
+    @property
+    def version(self) -> int:
+        """Return its number."""
+        return self.package.version
+
+    def losses(
+        self, rows: Rows, description: Mapping[str, Any]
+    ) -> tuple[Losses, NDArray[np.bool_]]:
+        """Return its losses on the held-out rows that it hasn't learned from, and which these are.
+
+        Raises:
+            NotComparableError: it predicts something else, takes other columns, or too few rows
+                are new to it.
+        """
+        manifest = self.package.manifest
+        if manifest["dataset"].get("target") != description["target"]:
+            raise NotComparableError(f"it predicts {manifest['dataset'].get('target')!r}")
+        if (manifest["task"], manifest["classes"]) != (
+            description["task"],
+            description["classes"],
+        ):
+            raise NotComparableError("it predicts other classes")
+        names = [str(item["name"]) for item in manifest["inputs"]]
+        for item in manifest["inputs"]:
+            given = rows.inputs.get(item["name"])
+            if given is None or (given.dtype == object) != (item["datatype"] == "BYTES"):
+                raise NotComparableError(f"it takes the column {item['name']!r} in another form")
+        chosen = self._unseen(rows, names, description)
+        if chosen.sum() < LEAST_ROWS:
+            raise NotComparableError(
+                f"{chosen.sum()} held-out rows are new to it; at least {LEAST_ROWS} are needed"
+            )
+        feed = {name: rows.inputs[name][chosen] for name in names}
+        answers = answers_of(self.package.read("model.onnx"), manifest["outputs"], feed)
+        return losses_of(answers, rows.labels[chosen]), chosen
+
+    def _unseen(
+        self, rows: Rows, names: list[str], description: Mapping[str, Any]
+    ) -> NDArray[np.bool_]:
+        if self.package.manifest["dataset"].get("digest") == description["digest"]:
+            return np.ones(len(rows.labels), dtype=np.bool_)
+        if self.dataset is None:
+            raise NotComparableError(
+                "the rows that it learned from are gone, so that none can be told to be new to it"
+            )
+        seen = self.dataset.rows("train")
+        learned = {name: self.dataset.inputs[name][seen] for name in names}
+        known = set(_keys(learned, self.dataset.labels[seen], names))
+        return np.array([key not in known for key in _keys(rows.inputs, rows.labels, names)])
+
+
+def _keys(
+    inputs: Mapping[str, NDArray[Any]], labels: NDArray[Any], names: list[str]
+) -> list[tuple[Any, ...]]:
+    """What makes a row itself: its columns and its label, as the served model takes them."""
+    written: list[list[Any]] = []
+    for name in names:
+        values = inputs[name].reshape(len(labels), -1)
+        if values.dtype == object:
+            written.append([str(value) for value in values[:, 0]])
+        else:
+            plain = values.astype(np.float32)
+            # One bit pattern of NaN.
+            written.append([line.tobytes() for line in np.where(np.isnan(plain), np.nan, plain)])
+    return list(zip(*written, labels.astype(np.float32).tolist(), strict=True))
+
+
+def answers_of(
+    model: bytes, outputs: list[dict[str, Any]], inputs: Mapping[str, NDArray[Any]]
+) -> NDArray[Any]:
+    """Return the probabilities or predictions of a served graph for rows of served inputs."""
+    names = [o["name"] for o in outputs if o["role"] in ("probabilities", "prediction")]
+    (answers,) = run_in_batches(open_session(model), dict(inputs), names)
+    return answers
+
+
+def open_served(path: Path, dataset: Path | None, keyring: KeyRing | None) -> Served:
+    """Open the version that serves.
+
+    Args:
+        path: the folder of the version in the registry.
+        dataset: the folder of the snapshot that it was trained on; None where it is gone.
+        keyring: the keys of both.
+
+    Raises:
+        WorkloadError: there is no key ring, or the package isn't what was published.
+    """
+    if keyring is None:
+        raise WorkloadError("--served is a sealed package: name its key ring, too (--keyring)")
+    manifest = read_json(path / MANIFEST, "the manifest of the version that serves")
+    package = open_package(
+        path, str(manifest["model"]), int(manifest["version"]), keyring, keyring.verify_key()
+    )
+    return Served(package, None if dataset is None else open_dataset(dataset, keyring))
