@@ -219,8 +219,8 @@ LOG_BACKLOG_BYTES = 32 * 1024 * 1024
 """Access lines that wait for a stuck master, before they are dropped and counted."""
 CLOCK_STEP_SECONDS = 1.0
 TELLING_SECONDS = 1.0
-"""Time in which clients of a server that leaves are told so with their answers. To end a connection
-between two requests loses the one that is on its way, which a client may not send twice:
+"""Time in which clients of a server that leaves are told so with their answers. To end a
+connection between two requests loses one that is on its way, which a client may not send twice:
 https://www.rfc-editor.org/rfc/rfc9112#section-9.6"""
 LAST_WORDS_SECONDS = 5.0
 """Time for the master to take the last access lines."""
