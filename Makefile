@@ -65,8 +65,8 @@ token: environment ## Print an authorisation header for the served model
 rollback: environment ## Serve the model's previous version again
 	@$(FALAJ) rollback --stack $(STACK)
 
-logs: environment ## Show the server's latest log lines
-	@$(FALAJ) logs --stack $(STACK)
+logs: environment ## Show the latest log lines of the server, or of a stack's pods (WORKLOAD=name for those of one)
+	@$(FALAJ) logs $(WORKLOAD) --stack $(STACK) $(SANDBOX_OPTION)
 
 new: environment ## Make a stack file from a template (STACK=name TEMPLATE=local)
 	@$(FALAJ) new --stack $(STACK) --template $(TEMPLATE)

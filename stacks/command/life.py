@@ -127,7 +127,10 @@ def down(
 @stack_option
 @sandbox_options
 def shell(stack: str | None, project: Path | None, sandbox: bool, cluster: str | None) -> int:
-    """Open a shell in which plain `pulumi` commands work, with Falaj's engine and backend."""
+    """Open a shell in which plain `pulumi` commands work, with Falaj's engine and backend.
+
+    Of a stack in a cluster `kubectl` goes to that cluster, whichever context is current elsewhere.
+    """
     return lifecycle.shell(_call(stack, project, sandbox, cluster))
 
 

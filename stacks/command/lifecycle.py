@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,11 +21,13 @@ from falaj.stacks.command import (
     cloud,
     first_key,
     installation,
+    kubeconfig,
     operation,
     phases,
     project,
     service,
     stand_in,
+    testplane,
 )
 from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
 from falaj.stacks.command.console import complain, confirmed, is_terminal, say, step
@@ -48,6 +51,7 @@ from falaj.stacks.settings import (
     SmbSettings,
     WorkloadsSettings,
 )
+from falaj.stacks.settings.cloud import InClusterSettings
 from falaj.stacks.settings.source import from_project_and_stack
 from falaj.workloads.errors import IntegrityError, WorkloadError
 
@@ -532,11 +536,25 @@ def status(call: Call) -> int:
         say(f"stack {call.stack.name} is not up; start it with: {call.again('up')}")
         return 0
     say(closing(outputs, call.stack, sandbox=pulumi.sandbox))
+    if isinstance(settings, WorkloadsSettings) and (not pulumi.sandbox or testplane.is_used()):
+        # The official client, half a second.
+        from falaj.stacks.command import in_cluster  # noqa: PLC0415
+
+        say()
+        in_cluster.say_status(call, settings)
     return 0
 
 
+def logs(call: Call, workload: str | None, lines: int) -> int:
+    """Print the last lines of what pods of a stack in a cluster wrote."""
+    call.settings()  # which installs the official client, where it is missing
+    from falaj.stacks.command import in_cluster  # noqa: PLC0415
+
+    return in_cluster.logs(call, workload, lines)
+
+
 def shell(call: Call) -> int:
-    """A shell in which plain ``pulumi up -s NAME`` works."""
+    """A shell in which plain ``pulumi up -s NAME`` works, and ``kubectl`` of the cluster."""
     settings = call.settings()
     pulumi = call.engine(settings)
     pulumi.ensure_stack()
@@ -550,8 +568,15 @@ def shell(call: Call) -> int:
     chosen = {"VIRTUAL_ENV": sys.prefix, "PULUMI_STACK": call.stack.name}
     environment = {**pulumi.environment, **chosen}
     before = environment["PATH"]
-    with stand_in.first_on_the_path(pulumi.engine.path, pulumi.folder, before) as path:
-        environment["PATH"] = path
+    with ExitStack() as entered:
+        environment["PATH"] = entered.enter_context(
+            stand_in.first_on_the_path(pulumi.engine.path, pulumi.folder, before)
+        )
+        if isinstance(settings, InClusterSettings):
+            found = kubeconfig.variables(call.stack, settings, sandbox=pulumi.sandbox)
+            environment |= entered.enter_context(found)
+            if kubeconfig.VARIABLE in environment:
+                say("kubectl goes to the stack's cluster, by your own rights there")
         return subprocess.run(
             [program], cwd=pulumi.folder, env=environment, check=False
         ).returncode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from falaj.stacks.command import service
+from falaj.stacks.command import service, testplane
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
 
 
@@ -16,13 +16,17 @@ from falaj.stacks.command.options import sandbox_options, stack_option, the_stac
 def status(stack: str | None, project: Path | None, sandbox: bool, cluster: str | None) -> int:
     """Show what runs and where; of a stack in a cloud, what it last came to.
 
+    Of workloads in a cluster, what their pods are doing, by your own rights there.
+
     The exit status is 1 where a model should be served and isn't.
     """
-    del cluster
     found = the_stack(stack, project)
     if not found.is_in_cloud:
         return service.status(found)
     from falaj.stacks.command import lifecycle  # noqa: PLC0415 - it loads the settings' models
+
+    if cluster is not None:
+        testplane.use_cluster(cluster, sandbox=sandbox)
 
     return lifecycle.status(lifecycle.Call(found, sandbox))
 
@@ -59,8 +63,31 @@ def rollback(stack: str | None, project: Path | None) -> int:
 
 
 @click.command()
+@click.argument("workload", required=False)
 @stack_option
+@sandbox_options
 @click.option("--lines", type=int, default=20, show_default=True, help="Of each log.")
-def logs(stack: str | None, project: Path | None, lines: int) -> int:
-    """Show the last lines of the server's logs."""
-    return service.logs(the_stack(stack, project), lines)
+def logs(
+    *,
+    workload: str | None,
+    stack: str | None,
+    project: Path | None,
+    sandbox: bool,
+    cluster: str | None,
+    lines: int,
+) -> int:
+    """Show the last lines of the server's logs; of a stack in a cluster, of its pods'.
+
+    WORKLOAD is the name of one training job, sweep, federated training, service or workspace of
+    the stack; all by default. Logs are read by your own rights in the cluster, and what keeps a
+    pod from writing any is said in their place.
+    """
+    found = the_stack(stack, project)
+    if not found.is_in_cloud:
+        service.refuse_workload(workload)
+        return service.logs(found, lines)
+    from falaj.stacks.command import lifecycle  # noqa: PLC0415 - it loads the settings' models
+
+    if cluster is not None:
+        testplane.use_cluster(cluster, sandbox=sandbox)
+    return lifecycle.logs(lifecycle.Call(found, sandbox), workload, lines)

@@ -102,6 +102,15 @@ def logs(stack: StackFile, lines: int) -> int:
     return 0
 
 
+def refuse_workload(workload: str | None) -> None:
+    """Refuse a name. Raises StackError: a stack of one machine serves one model."""
+    if workload is not None:
+        raise StackError(
+            f"WORKLOAD: given {workload!r}; allowed: nothing, as a stack of one machine serves "
+            "one model"
+        )
+
+
 def _config_path(stack: StackFile) -> Path:
     return next(iter(sorted(stack.site.glob("service/*/service.json"))), stack.site / "service")
 

@@ -88,7 +88,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
         ),
         "logs": Entry(
             "stacks.command.served:logs",
-            "show the server's latest log lines",
+            "show the latest log lines of the server, or of a stack's pods",
         ),
     },
     "Settings": {

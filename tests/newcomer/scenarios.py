@@ -58,6 +58,11 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "python -m falaj.workloads.registry keyring pack --path RING": (
         "tests/components/kubernetes/test_serving_pods_run.py runs it, as a replica's pods have it"
     ),
+    **dict.fromkeys(
+        ("falaj status", "falaj logs", "falaj logs rates", "falaj logs credit", "falaj shell"),
+        "tests/cluster/real/test_platform_usage.py runs it",
+    ),
+    "kubectl port-forward": "tests/cluster/real/test_platform_usage.py forwards a port",
     "falaj refresh": "what `make refresh` runs",
     "falaj sandbox add": "the block of the scenario sandbox has it with a zone of names",
     "falaj sandbox lose": "tests/sandbox/test_sandbox_command.py runs it",

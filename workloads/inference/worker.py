@@ -147,6 +147,10 @@ METRICS_SECONDS = 2.0
 LOG_BACKLOG_BYTES = 32 * 1024 * 1024
 """Access lines that wait for a stuck master, before they are dropped and counted."""
 CLOCK_STEP_SECONDS = 1.0
+TELLING_SECONDS = 1.0
+"""Time in which clients of a server that leaves are told so with their answers. To end a
+connection between two requests loses one that is on its way, which a client may not send twice:
+https://www.rfc-editor.org/rfc/rfc9112#section-9.6"""
 LAST_WORDS_SECONDS = 5.0
 """Time for the master to take the last access lines."""
 _PR_SET_PDEATHSIG = 1
@@ -340,9 +344,10 @@ class Worker:
         service.drain(leaving=leaving)
         if self._accepting is not None:
             self._accepting.close()
-        deadline = time.perf_counter() + seconds
-        while service.has_clients and time.perf_counter() < deadline:
-            if leaving:
+        began = time.perf_counter()
+        told = began + min(TELLING_SECONDS, seconds / 2)
+        while service.has_clients and time.perf_counter() < began + seconds:
+            if leaving and time.perf_counter() > told:
                 # Nobody takes over: a client that asks again is better told at once.
                 for connection in [c for c in service.connections if c.is_idle()]:
                     connection.close()

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,9 @@ def _number(name: str, text: str, whole: str) -> int | float:
 
 
 JOURNAL = "study.journal"
+STANDING = "study"
+"""The event by which each trial that ends tells how the study stands: the last one, how it ended.
+Nothing else has to run in a cluster to learn it."""
 INDEX = "JOB_COMPLETION_INDEX"
 """Variable of Kubernetes: the trial's number, where ``--index`` doesn't say it."""
 _TRIAL = "trial.json"
@@ -150,13 +153,15 @@ def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest
     elif isinstance(trial, FrozenTrial):
         print(f"trial {index} is done already: {trial.state.name.lower()}")
         return 0
-    chosen = [part for name, value in trial.params.items() for part in _option(name, value)]
     command = [
         sys.executable, "-m", "falaj.workloads.training", "run", "--dataset", str(options.dataset),
-        "--output", str(folder), "--seed", str(options.seed), *arguments, *chosen,
-        "--progress", "json",
+        "--output", str(folder), "--seed", str(options.seed), *arguments,
+        *_options(trial.params), "--progress", "json",
     ]  # fmt: skip
-    return _follow(study, trial, command, folder, stop)
+    code = _follow(study, trial, command, folder, stop)
+    if code == 0:
+        print(json.dumps({"event": STANDING, **summary(study)}), flush=True)
+    return code
 
 
 def open_study(folder: Path, dataset: Path, seed: int, pruner: str) -> optuna.Study:
@@ -190,7 +195,7 @@ def open_study(folder: Path, dataset: Path, seed: int, pruner: str) -> optuna.St
 
 
 def summary(study: optuna.Study) -> dict[str, Any]:
-    """Return how the trials ended and the best of them."""
+    """Return how the trials ended and the best of them, with its parameters as arguments."""
     trials = study.get_trials(deepcopy=False)
     done = [each for each in trials if each.state == TrialState.COMPLETE]
     best = study.best_trial if done else None
@@ -200,6 +205,7 @@ def summary(study: optuna.Study) -> dict[str, Any]:
         "direction": study.direction.name.lower(),
         "best": None if best is None else {
             "trial": best.user_attrs["index"], "value": best.value, "parameters": best.params,
+            "arguments": _options(best.params),
         },
     }  # fmt: skip
 
@@ -273,5 +279,10 @@ def _index(options: argparse.Namespace) -> int:
     return int(text)
 
 
-def _option(name: str, value: object) -> tuple[str, str]:
-    return "--" + name.replace("_", "-"), str(value)
+def _options(parameters: Mapping[str, object]) -> list[str]:
+    """Parameters as options of a run."""
+    return [
+        word
+        for name, value in parameters.items()
+        for word in ("--" + name.replace("_", "-"), str(value))
+    ]

@@ -10,11 +10,44 @@ import os
 import shutil
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from falaj.engine.controlplane import prerequisites
+from falaj.engine.controlplane.addons import REAL_DEFINITIONS
+from falaj.engine.controlplane.objects import wait_for
+from falaj.sandbox.activation import CLUSTER_VARIABLE
+from tests.cluster.real.platform import (
+    STACK,
+    Operators,
+    Platform,
+    load_images,
+    packed,
+    workloads,
+)
 from tests.cluster.real.realm import Realm, realm_with
+from tests.cluster.real.team import (
+    EPOCHS,
+    ISSUER,
+    MODEL,
+    SERVING,
+    TRAINING,
+    TRIALS,
+    bring_dataset,
+    delivered,
+    events,
+    gang,
+    made_ring,
+    of_publication,
+    said_by,
+    serve_candidate,
+    sweep_of,
+    told_in,
+    training,
+)
+from tests.ports import free_port
+from tests.stacks.conftest import Project, copy_project
 
 HERE = Path(__file__).parent
 
@@ -27,7 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     left_out = own if lacking else []
     if shutil.which(prerequisites.BUILDER) is None:
         lacking.append(f"the command {prerequisites.BUILDER}, which builds images for them")
-        left_out = left_out or [each for each in own if each.path.name == "test_platform.py"]
+        left_out = left_out or [
+            each for each in own if "platform" in getattr(each, "fixturenames", ())
+        ]
     for each in left_out:
         each.add_marker(pytest.mark.skip(reason="no real machines: " + "; ".join(lacking)))
 
@@ -37,3 +72,126 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Generator[Realm]:
     """A control plane with two real machines, on which nothing of a platform runs."""
     with realm_with(tmp_path_factory.mktemp("realm") / "plane", machines=2) as made:
         yield made
+
+
+@pytest.fixture(scope="package")
+def platform(
+    tmp_path_factory: pytest.TempPathFactory, charts_of_modules: Path
+) -> Generator[Platform]:
+    folder = tmp_path_factory.mktemp("platform")
+    (folder / "home").mkdir()
+    project = Project(copy_project(folder / "project"), folder / "home", "local", free_port())
+    with (
+        realm_with(folder / "plane", machines=2, crds=REAL_DEFINITIONS) as realm,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        made = Platform(realm, project, folder)
+        patched.setenv(CLUSTER_VARIABLE, str(realm.plane.kubeconfig))
+        patched.setenv("FALAJ_CHARTS", str(charts_of_modules))
+        patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+        load_images(made)
+        made.up(STACK)
+        yield made
+        project.sweep()
+
+
+@pytest.fixture(scope="package")
+def ring(platform: Platform) -> Path:
+    """A key ring of the team's, outside of the cluster."""
+    return made_ring(platform, "ring")
+
+
+@pytest.fixture(scope="package")
+def other_ring(platform: Platform) -> Path:
+    """One of another team's."""
+    return made_ring(platform, "other-ring")
+
+
+@pytest.fixture(scope="package")
+def dataset(platform: Platform, ring: Path) -> str:
+    """A sealed snapshot in the claim `data`; its folder's name."""
+    return bring_dataset(platform, ring, TRAINING)
+
+
+@pytest.fixture(scope="package")
+def keys(platform: Platform, ring: Path, other_ring: Path) -> Generator[None]:
+    """The secret store's entries of the teams' rings: for who trains and serves, and who signs."""
+    entries = {
+        "acme/training-keys": packed(platform.project, ring),
+        "acme/publishing-keys": packed(platform.project, ring, "--signs"),
+        "bank/training-keys": packed(platform.project, other_ring),
+    }
+    with Operators(platform.plane, entries):
+        yield
+
+
+@pytest.fixture(scope="package")
+def trained(platform: Platform, dataset: str, keys: None) -> dict[str, Any]:
+    """Two pods train, one of them is taken away, the gang goes on, and version 1 is delivered."""
+    training(platform, dataset, EPOCHS)
+
+    def epoch(attempt: int) -> int:
+        return max(
+            (each["epoch"] for each in events(platform, gang(platform, attempt))), default=0
+        )
+
+    def trained() -> bool:
+        states = [
+            platform.realm.pod(each, TRAINING).get("status", {}) for each in gang(platform, 0)
+        ]
+        assert not [each for each in states if each.get("phase") == "Failed"], states
+        return epoch(0) >= 3
+
+    wait_for(trained, "three epochs are done", 240)
+    pods = gang(platform, 0)
+    assert len(set(pods.values())) == 2, pods
+    [second] = [each for each in pods if each.startswith("digits-node-0-1-")]
+    reached = epoch(0)
+    assert of_publication(platform) == []
+    platform.realm.api.delete_namespaced_pod(second, TRAINING, grace_period_seconds=0)
+
+    def finished() -> bool:
+        told = events(platform, gang(platform, 1))
+        return bool(told) and told[-1]["event"] == "finished"
+
+    wait_for(finished, "the gang is done", 300)
+    told = events(platform, gang(platform, 1))
+    return {"reached": reached, "told": told, "version": delivered(platform, 1)}
+
+
+@pytest.fixture(scope="package")
+def swept(platform: Platform, dataset: str, trained: dict[str, Any]) -> dict[str, Any]:
+    """What a sweep came to, by the log of its pods: the standing that its last trial told."""
+    platform.write("real-sweep", workloads(platform, sweeps={"rates": sweep_of(dataset)}))
+    platform.up("real-sweep")
+
+    def standing() -> dict[str, Any]:
+        told = told_in(said_by(platform, "rates"), "study")
+        return max(told, key=lambda each: each["trials"]["complete"], default={})
+
+    def ended() -> bool:
+        return standing().get("trials", {}).get("complete") == TRIALS
+
+    try:
+        wait_for(ended, "all trials have ended", 300)
+    except TimeoutError as error:
+        said = said_by(platform, "rates")[-3000:]
+        raise AssertionError(f"{error}\n{said}\n{platform.realm.events(TRAINING)}") from error
+    return standing()
+
+
+@pytest.fixture(scope="package")
+def served(platform: Platform, ring: Path, trained: dict[str, Any]) -> dict[str, Any]:
+    """Version 1, which the cluster trained and published, is served; its service's settings."""
+    service = {
+        "model": MODEL, "packageName": f"models/{MODEL}", "keySecret": "acme/training-keys",
+        "tokenIssuer": ISSUER, "cpus": 0.5, "memoryMib": 512, "minReplicas": 1,
+        "callers": [{"namespace": SERVING, "serviceAccount": "scoring"}],
+        "versions": [{"version": 1, "weight": 100, "packageDigest": f"sha256:{'0' * 64}",
+                      "keysDigest": f"sha256:{'0' * 64}"}],
+    }  # fmt: skip
+    platform.write("real-serving", workloads(platform, inferenceServices={"digits": service}))
+    account = {"name": "scoring", "namespace": SERVING}
+    platform.plane.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
+    serve_candidate(platform, ring)
+    return service

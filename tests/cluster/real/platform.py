@@ -145,8 +145,11 @@ class Operators:
 
     def _certificate(self, of: dict[str, Any], name: str) -> dict[str, Any]:
         spec = of["spec"]
-        names = tuple(spec.get("dnsNames", ())) or (spec["commonName"],)
-        pair = self._authority.server(f"operator-{name}", names)
+        file = f"operator-{of['metadata']['namespace']}-{name}"
+        if spec.get("dnsNames"):
+            pair = self._authority.server(file, tuple(spec["dnsNames"]))
+        else:
+            pair = self._authority.client(spec["commonName"], file=file)
         files = {
             "tls.crt": pair.certificate,
             "tls.key": pair.key,
@@ -154,7 +157,7 @@ class Operators:
         }
         return {
             "type": "kubernetes.io/tls",
-            "labels": spec["secretTemplate"]["labels"],
+            "labels": spec.get("secretTemplate", {}).get("labels", {}),
             "data": {
                 key: base64.b64encode(path.read_bytes()).decode() for key, path in files.items()
             },

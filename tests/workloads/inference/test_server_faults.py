@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import resource
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -179,6 +181,33 @@ def test_versions_change_under_load_without_a_failed_request(site: Site, start: 
     assert set(hammer.versions) == {str(first), str(second)}
     assert server.stop() == 0
     assert logs.verify(site.logs)["access_lines"] == sum(hammer.versions.values())
+
+
+def test_who_asks_while_the_server_leaves_is_told_with_an_answer(site: Site, start: Start) -> None:
+    """Whose connection ended between two requests would lose the one that is on its way."""
+    version = site.publish(models.mlp())
+    server = start(site).serving(version)
+    token = {"Authorization": f"Bearer {site.token()}"}
+
+    def ask_until_told(connection: http.client.HTTPSConnection) -> int:
+        asked = 0
+        while True:
+            asked += 1
+            connection.request("POST", "/v2/models/mlp/infer", json.dumps(row()), token)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200
+            if answer.getheader("Connection") == "close":
+                return asked
+            time.sleep(0.1)
+
+    with ThreadPoolExecutor() as pool:
+        callers = [pool.submit(ask_until_told, server.connect()) for _ in range(4)]
+        idle = server.connect()
+        assert call(idle, "GET", "/v2/health/live")[0] == 200
+        time.sleep(0.5)
+        assert server.stop() == 0
+        assert all(each.result() > 1 for each in callers)
 
 
 def test_who_was_accepted_before_a_change_is_answered_after_it(site: Site, start: Start) -> None:

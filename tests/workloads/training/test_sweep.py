@@ -115,17 +115,28 @@ def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
     options = ["--", "--device", "cpu", "--threads", "1", "--epochs"]
     searched = ["--search", "learning_rate=1e-3..1e-2:log", "--search", "width=8|16"]
     processes = [
-        subprocess.Popen([*common, "--index", str(index), *searched, *options, epochs])
+        subprocess.Popen(
+            [*common, "--index", str(index), *searched, *options, epochs],
+            stdout=subprocess.PIPE, text=True,
+        )
         for index, epochs in ((0, "3"), (1, "3"), (2, "0"))  # no epochs: refused by the run
-    ]
-    assert [process.wait(120) for process in processes] == [0, 0, 2]
+    ]  # fmt: skip
+    said = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 2]
     found = _summary(snapshot, output)
+    # Each tells how the study stands when it ends; who ended last knows of both.
+    told = [json.loads(each.splitlines()[-1]) for each in said[:2]]
+    assert {each["event"] for each in told} == {"study"}
+    assert max(each["trials"]["complete"] for each in told) == 2
+    assert found["best"] in [each["best"] for each in told]
     assert found["trials"]["complete"] == 2
     assert found["trials"]["fail"] == 1
     assert found["direction"] == "maximize"
     assert found["best"]["trial"] in (0, 1)
     best = output / f"trial-{found['best']['trial']}"
     record = json.loads((best / "record.json").read_text(encoding="utf-8"))
+    arguments = found["best"]["arguments"]
+    assert arguments[arguments.index("--width") + 1] == str(record["parameters"]["width"])
     assert record["parameters"]["width"] == found["best"]["parameters"]["width"]
     # The same trial once more, as after a lost node: done already.
     again = subprocess.run(
