@@ -22,6 +22,7 @@ from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
 from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking.assumed import missing_values
+from falaj.stacks.checking.recorded import judge_in_part
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud
@@ -47,6 +48,10 @@ _HINTS: Final[Mapping[str, str]] = {
         "the program's own environment lacks it, or isn't there: make it with `pulumi install` in "
         "the program's folder"
     ),
+    "organization name must be": (
+        "the sandbox's backend has no organizations: where the name of another stack is a value "
+        "of the configuration, give it as organization/PROJECT/STACK"
+    ),
     "does not exist": f"the sandbox has nothing that a program reads or imports; {_INSTEAD}",
 }
 #: Variables by which a person changes what the engine's commands do: `PULUMI_OPTION_TARGET` would
@@ -61,6 +66,17 @@ _CHANGES_COMMANDS: Final = (
 _NO_VALUE: Final = "Missing required configuration variable"
 #: What programs are made of; data and build leftovers are none.
 _SOURCES: Final = (".py", ".ts", ".js", ".go", ".yaml", ".yml", ".json", ".txt")
+
+
+class FailedPreviewError(StackError):
+    """A program could not be previewed to its end."""
+
+    def __init__(self, reason: str, document: Mapping[str, Any], folder: Path) -> None:
+        super().__init__(reason)
+        self.document = document
+        """What the engine answered all the same."""
+        self.folder = folder
+        """The one that its positions start from."""
 
 
 def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
@@ -81,10 +97,39 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
         folder = Path(temporary)
         try:
             found = _check(subject, strict, folder)
+        except FailedPreviewError as failed:
+            found = _in_part(subject, strict, failed)
         except (StackError, PolicyError) as error:
-            reason = str(error) + _asked_for(stack, str(error))
-            found = StackResult(stack.name, stack.project.name, "nobody", errors=(reason,))
+            found = StackResult(stack.name, stack.project.name, "nobody", errors=(str(error),))
         return replace(found, errors=(*found.errors, *_refused(folder)))
+
+
+def _in_part(subject: Subject, strict: bool | None, failed: FailedPreviewError) -> StackResult:
+    """What was declared before the program failed, as far as it can be judged, and why it did."""
+    stack, states = subject.stack, _states(failed.document)
+    errors: tuple[str, ...] = (str(failed) + _asked_for(stack, str(failed)),)
+    try:
+        resources, outcomes = judge_in_part(states, subject, strict=strict, folder=failed.folder)
+    except (StackError, PolicyError) as error:
+        resources, outcomes, errors = (), (), (*errors, str(error))
+    answered: AnsweredBy = "nobody"
+    if resources:
+        answered = "machine" if subject.is_local else "sandbox"
+        errors = (f"{errors[0]}\njudged in part: what was declared before that", *errors[1:])
+    return StackResult(
+        stack.name, stack.project.name, answered, resources=resources, outcomes=outcomes,
+        errors=errors,
+    )  # fmt: skip
+
+
+def _states(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The states of the resources in what ``pulumi preview --json`` wrote."""
+    return [
+        each["newState"]
+        for each in sequence(document.get("steps"))
+        # What is only read belongs to others: the engine asks no pack about it.
+        if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
+    ]
 
 
 def _refused(folder: Path) -> list[str]:
@@ -141,12 +186,7 @@ def result_of(
         StackError: a resource was not judged by all of them.
     """
     stack = subject.stack
-    states = [
-        each["newState"]
-        for each in sequence(document.get("steps"))
-        # What is only read belongs to others: the engine asks no pack about it.
-        if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
-    ]
+    states = _states(document)
     found = stack_of_states(states)
     require_judged({each.urn for each in found.resources}, records, packs)
     known = {*SDKS, *sdks.installed(pulumi.environment)}
@@ -201,7 +241,7 @@ def preview_document(
         variables: further ones of its environment.
 
     Raises:
-        StackError: the stack could not be previewed.
+        FailedPreviewError: the stack could not be previewed.
     """
     with pulumi.predicting() as prediction:
         done = subprocess.run(
@@ -215,7 +255,8 @@ def preview_document(
         )  # fmt: skip
     document = document_of(done.stdout)
     if done.returncode != 0 or document is None:
-        raise StackError(why(document, done.stderr or done.stdout))
+        reason = why(document, done.stderr or done.stdout)
+        raise FailedPreviewError(reason, document or {}, pulumi.folder)
     return document
 
 

@@ -156,9 +156,7 @@ def test_all_is_said_at_once_of_a_program_that_never_heard_of_us(
     status, printed, result = check(project, folder, out=tmp_path / "a.json")
     assert status == 2, printed
     assert "the program asks for: --config shop:size=VALUE" in printed
-    status, printed, result = check(
-        project, folder, "--config", "size=3", out=tmp_path / "b.json"
-    )
+    status, printed, result = check(project, folder, "--config", "size=3", out=tmp_path / "b.json")
     assert status == 1, printed
     (stack,) = result.stacks
     assert {each.name for each in stack.resources} >= {
