@@ -120,6 +120,9 @@ class Cloud:
     def check_settings(self, given: Properties) -> list[Problem]:
         """What is wrong with the provider's own settings."""
         settings = decode_settings(self.tables, given)
+        if not self.is_modelled:
+            # A vendor's provider passes over what it doesn't know, such as settings of before.
+            return []
         return [
             *refuse_credentials(self.package, settings),
             *(

@@ -217,7 +217,9 @@ class SandboxServicer(Servicer):
                 answer: Values = asked.invoke(request.tok, arguments)
             except (SandboxError, ModelError) as error:
                 if self._refusals or isinstance(error, ModelError):
-                    self._noted(error, request.tok, "")
+                    self._noted(
+                        error, request.tok, "", "; the program went on with made-up values"
+                    )
                     return _invoked(self._cloud.made_up(request.tok))
                 failures = [
                     proto.CheckFailure(property=path, reason=reason)
@@ -255,12 +257,14 @@ class SandboxServicer(Servicer):
         self._refusals.note(token, name, problems)
         return []
 
-    def _noted(self, error: SandboxError | ModelError, token: str, name: str) -> None:
-        """Note an error and go on, where that is asked for; else it is raised."""
+    def _noted(
+        self, error: SandboxError | ModelError, token: str, name: str, then: str = ""
+    ) -> None:
+        """Note an error and what was done all the same, where that is asked for; else raise it."""
         if self._refusals is None:
             raise error
         reasons = error.problems if isinstance(error, SandboxError) else (error,)
-        self._refusals.note(token, name, reasons)
+        self._refusals.note(token, name, [f"{each}{then}" for each in reasons])
 
     def _at(self, urn: str) -> Cloud:
         return self._cloud.of(urns.token(urn))

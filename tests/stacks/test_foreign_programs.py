@@ -59,7 +59,7 @@ def test_without_a_stack_file_the_countrys_regions_are_assumed(
     project = program(tmp_path / "shop")
     assert config_of(project, tmp_path) == {
         "aws:region": "me-central-1", "azure-native:location": "uaenorth",
-        "azure:location": "uaenorth", "shop:colour": "blue",
+        "shop:colour": "blue",
     }  # fmt: skip
     said = capsys.readouterr().out
     assert "no stack file: judged as stack dev" in said
