@@ -120,6 +120,12 @@ def test_all_values_that_a_program_asks_for_are_named_at_once(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "made", "expected"),
     [
+        (
+            "{name: python, options: {toolchain: pip}}",
+            ".venv/lib/python3.12/site-packages/pulumi",
+            ".venv",
+        ),
+        ("python", "venv/lib/python3.11/site-packages/pulumi", "venv"),
         ("{name: python, options: {virtualenv: venv}}", "venv", "venv"),
         ("{name: python, options: {virtualenv: venv}}", "other", ""),
         ("{name: python, options: {toolchain: uv}}", ".venv", ".venv"),
@@ -131,7 +137,8 @@ def test_a_program_runs_where_its_project_says(
     tmp_path: Path, options: str, made: str, expected: str
 ) -> None:
     project = program(tmp_path / "shop", project=f"name: shop\nruntime: {options}\n")
-    (tmp_path / "shop" / made / "bin").mkdir(parents=True)
+    (tmp_path / "shop" / made).mkdir(parents=True)
+    (tmp_path / "shop" / made.partition("/")[0] / "bin").mkdir()
     (tmp_path / "shop" / "pyproject.toml").touch()
     found = program_environment(project)
     assert (found == tmp_path / "shop" / expected) == bool(expected)
