@@ -329,6 +329,16 @@ class Cloud:
         results = self.tables.package.function_results(token)
         return {name: plausible(kind, f"{short}-{name}") for name, kind in results.items()}
 
+    def imagined(self, token: str, id: str) -> dict[str, Any]:
+        """Outputs of something that only the program knows of, in the form that the SDK promises:
+        texts that mean nothing, and nothing of what is inside of lists and mappings."""
+        found = self.tables.resource(token)
+        outputs = {} if found is None else found.outputs
+        values = {name: plausible(each.type, f"{id}-{name}") for name, each in outputs.items()}
+        return {name: UNKNOWN if each in ([], {}) else each for name, each in values.items()} | {
+            MARK: MADE_UP
+        }
+
     def without_guesses(
         self, urn: str, inputs: Properties, outputs: Mapping[str, Any]
     ) -> dict[str, Any]:

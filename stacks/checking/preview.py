@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -71,12 +71,11 @@ _SOURCES: Final = (".py", ".ts", ".js", ".go", ".yaml", ".yml", ".json", ".txt")
 class FailedPreviewError(StackError):
     """A program could not be previewed to its end."""
 
-    def __init__(self, reason: str, document: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, reason: str, document: Mapping[str, Any], pulumi: Pulumi) -> None:
         super().__init__(reason)
         self.document = document
         """What the engine answered all the same."""
-        self.folder = folder
-        """The one that its positions start from."""
+        self.pulumi = pulumi
 
 
 def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
@@ -109,17 +108,45 @@ def _in_part(subject: Subject, strict: bool | None, failed: FailedPreviewError) 
     stack, states = subject.stack, _states(failed.document)
     errors: tuple[str, ...] = (str(failed) + _asked_for(stack, str(failed)),)
     try:
-        resources, outcomes = judge_in_part(states, subject, strict=strict, folder=failed.folder)
+        resources, outcomes = judge_in_part(
+            states, subject, strict=strict, folder=failed.pulumi.folder
+        )
     except (StackError, PolicyError) as error:
         resources, outcomes, errors = (), (), (*errors, str(error))
-    answered: AnsweredBy = "nobody"
+    answer = _Answer("nobody")
     if resources:
-        answered = "machine" if subject.is_local else "sandbox"
+        answer = _answer(subject, failed.pulumi, states)
         errors = (f"{errors[0]}\njudged in part: what was declared before that", *errors[1:])
     return StackResult(
-        stack.name, stack.project.name, answered, resources=resources, outcomes=outcomes,
+        stack.name,
+        stack.project.name,
+        answer.by,
+        resources=resources,
+        outcomes=outcomes,
         errors=errors,
-    )  # fmt: skip
+        other_providers=answer.others,
+        not_modelled=answer.not_modelled,
+    )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What answered in a preview."""
+
+    by: AnsweredBy
+    others: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+
+
+def _answer(subject: Subject, pulumi: Pulumi, states: Sequence[Mapping[str, Any]]) -> _Answer:
+    if not pulumi.sandbox:
+        return _Answer("machine" if subject.is_local else "cloud-preview")
+    known = {*SDKS, *sdks.installed(pulumi.environment)}
+    others = other_providers(states, known)
+    guessed = packages_of(states) & known - set(PACKAGES)
+    return _Answer(
+        "sandbox-and-others" if others else "sandbox", tuple(others), tuple(sorted(guessed))
+    )
 
 
 def _states(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -189,21 +216,16 @@ def result_of(
     states = _states(document)
     found = stack_of_states(states)
     require_judged({each.urn for each in found.resources}, records, packs)
-    known = {*SDKS, *sdks.installed(pulumi.environment)}
-    others = other_providers(states, known) if pulumi.sandbox else []
-    if pulumi.sandbox:
-        answered: AnsweredBy = "sandbox-and-others" if others else "sandbox"
-    else:
-        answered = "machine" if subject.is_local else "cloud-preview"
+    answer = _answer(subject, pulumi, states)
     return StackResult(
         stack.name,
         stack.project.name,
-        answered,
+        answer.by,
         program_digest=digest_of_program(subject),
         resources=tuple(resources_of(records, found, subject, pulumi.folder)),
         outcomes=tuple(outcomes_of(records)),
-        other_providers=tuple(others),
-        not_modelled=tuple(sorted(packages_of(states) & known - set(PACKAGES))),
+        other_providers=answer.others,
+        not_modelled=answer.not_modelled,
         pulumi_version=str(pulumi.engine.version),
     )
 
@@ -256,7 +278,7 @@ def preview_document(
     document = document_of(done.stdout)
     if done.returncode != 0 or document is None:
         reason = why(document, done.stderr or done.stdout)
-        raise FailedPreviewError(reason, document or {}, pulumi.folder)
+        raise FailedPreviewError(reason, document or {}, pulumi)
     return document
 
 
