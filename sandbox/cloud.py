@@ -120,6 +120,9 @@ class Cloud:
     def check_settings(self, given: Properties) -> list[Problem]:
         """What is wrong with the provider's own settings."""
         settings = decode_settings(self.tables, given)
+        if not self.is_modelled:
+            # A vendor's provider passes over what it doesn't know, such as settings of before.
+            return []
         return [
             *refuse_credentials(self.package, settings),
             *(
@@ -341,6 +344,16 @@ class Cloud:
         short = token.rpartition(":")[2]
         results = self.tables.package.function_results(token)
         return {name: plausible(kind, f"{short}-{name}") for name, kind in results.items()}
+
+    def imagined(self, token: str, id: str) -> dict[str, Any]:
+        """Outputs of something that only the program knows of, in the form that the SDK promises:
+        texts that mean nothing, and nothing of what is inside of lists and mappings."""
+        found = self.tables.resource(token)
+        outputs = {} if found is None else found.outputs
+        values = {name: plausible(each.type, f"{id}-{name}") for name, each in outputs.items()}
+        return {name: UNKNOWN if each in ([], {}) else each for name, each in values.items()} | {
+            MARK: MADE_UP
+        }
 
     def without_guesses(
         self, urn: str, inputs: Properties, outputs: Mapping[str, Any]

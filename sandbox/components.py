@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import grpc.aio
 from pulumi.runtime import proto
-from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
+from pulumi.runtime.proto import resource_pb2_grpc
 
-from falaj.sandbox.charts.groups import MESSAGE_LIMIT, register_component
+from falaj.sandbox.charts.groups import MESSAGE_LIMIT, register_component, register_outputs
 from falaj.wire import UNKNOWN, decode, encode
 
 
@@ -30,7 +30,5 @@ async def construct(
         monitor = resource_pb2_grpc.ResourceMonitorStub(channel)
         urn = await register_component(monitor, request, inputs, secrets)
         given = encode({**inputs, **dict.fromkeys(set(outputs) - set(inputs), UNKNOWN)}, secrets)
-        await monitor.RegisterResourceOutputs(
-            resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=given)
-        )
+        await register_outputs(monitor, request, urn, given)
     return proto.ConstructResponse(urn=urn, state=given)

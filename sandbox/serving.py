@@ -154,6 +154,11 @@ class SandboxServicer(Servicer):
     ) -> tuple[Values, Values] | None:
         """What is true of a resource."""
         found = await self._done(lambda: self._at(urn).read(urn, id, state, inputs))
+        if found is None and self._refusals and not state:
+            token = urns.token(urn)
+            said = f"{id!r} doesn't exist in the sandbox; the program got made-up values"
+            self._refusals.note(token, urns.name(urn), [said])
+            return self._at(urn).imagined(token, id), {}
         return None if found is None else (dict(found.outputs), dict(found.inputs))
 
     async def update(
@@ -218,7 +223,9 @@ class SandboxServicer(Servicer):
                 answer: Values = asked.invoke(request.tok, arguments)
             except (SandboxError, ModelError) as error:
                 if self._refusals or isinstance(error, ModelError):
-                    self._noted(error, request.tok, "")
+                    self._noted(
+                        error, request.tok, "", "; the program went on with made-up values"
+                    )
                     return _invoked(self._cloud.made_up(request.tok))
                 failures = [
                     proto.CheckFailure(property=path, reason=reason)
@@ -256,12 +263,14 @@ class SandboxServicer(Servicer):
         self._refusals.note(token, name, problems)
         return []
 
-    def _noted(self, error: SandboxError | ModelError, token: str, name: str) -> None:
-        """Note an error and go on, where that is asked for; else it is raised."""
+    def _noted(
+        self, error: SandboxError | ModelError, token: str, name: str, then: str = ""
+    ) -> None:
+        """Note an error and what was done all the same, where that is asked for; else raise it."""
         if self._refusals is None:
             raise error
         reasons = error.problems if isinstance(error, SandboxError) else (error,)
-        self._refusals.note(token, name, reasons)
+        self._refusals.note(token, name, [f"{each}{then}" for each in reasons])
 
     def _at(self, urn: str) -> Cloud:
         return self._cloud.of(urns.token(urn))

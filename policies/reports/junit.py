@@ -83,6 +83,7 @@ def _properties(result: CheckResult, stack: StackResult) -> dict[str, str]:
         "answeredBy": stack.answered_by,
         "answer": Wording("en").plain(f"headline.{stack.answered_by}"),
         "otherProviders": ", ".join(stack.other_providers),
+        "notModelled": ", ".join(stack.not_modelled),
         "programDigest": stack.program_digest,
         "stateDigest": stack.state_digest,
         "stateWritten": written.isoformat() if written else "",

@@ -105,6 +105,7 @@ def _stack(stack: StackResult) -> dict[str, Any]:
         "project": stack.project,
         "answeredBy": stack.answered_by,
         "otherProviders": list(stack.other_providers),
+        "notModelled": list(stack.not_modelled),
         "resources": len(stack.resources),
         "judged": dict(sorted(stack.judged.items())),
         "programDigest": stack.program_digest,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc.aio
+from google.protobuf import struct_pb2
 from pulumi.runtime import proto
 from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
 
@@ -329,11 +330,7 @@ async def construct(
             made = await _register_all(monitor, request, urn, version, group)
         references = [{SIGNATURE: _REFERENCE, "urn": u, "id": i} for u, i in made]
         outputs = encode({"resources": references})
-        await _call(
-            monitor.RegisterResourceOutputs,
-            resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=outputs),
-            request.name,
-        )
+        await register_outputs(monitor, request, urn, outputs)
     return proto.ConstructResponse(urn=urn, state=outputs)
 
 
@@ -358,6 +355,14 @@ async def register_component(
         if request.HasField(name) if name != "deletedWith" else request.deletedWith:
             setattr(asked, name, getattr(request, name))
     return (await _call(monitor.RegisterResource, asked, request.name)).urn
+
+
+async def register_outputs(
+    monitor: Any, request: proto.ConstructRequest, urn: str, outputs: struct_pb2.Struct
+) -> None:
+    """Tell what the component gives. Raises EngineError where the engine refuses it."""
+    asked = resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=outputs)
+    await _call(monitor.RegisterResourceOutputs, asked, request.name)
 
 
 async def _register_all(

@@ -205,7 +205,10 @@ class KubernetesModel(GenericModel):
         """The object with what the API server adds: to its metadata, and a service's address."""
         del config, world
         if token in _NO_OBJECTS:
-            return inputs
+            namespace, _, name = id.partition("/")
+            # pulumi-kubernetes, provider/pkg/provider/helm_release.go, setReleaseAttributes
+            said = {"name": name, "namespace": namespace, "revision": 1, "status": "deployed"}
+            return {**inputs, "status": said}
         metadata = _metadata(inputs)
         given = {} if isinstance(metadata, Unknown) else dict(metadata)
         content = json.dumps(inputs, sort_keys=True, default=repr)

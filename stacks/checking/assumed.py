@@ -26,7 +26,7 @@ STACK: Final = "dev"
 #: Keys that say a provider's region, by cloud.
 _REGION_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "aws": ("aws:region",),
-    "azure": ("azure-native:location", "azure:location"),
+    "azure": ("azure-native:location",),
 }
 
 

@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
 from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking.assumed import missing_values
+from falaj.stacks.checking.recorded import judge_in_part
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud
@@ -47,6 +48,10 @@ _HINTS: Final[Mapping[str, str]] = {
         "the program's own environment lacks it, or isn't there: make it with `pulumi install` in "
         "the program's folder"
     ),
+    "organization name must be": (
+        "the sandbox's backend has no organizations: where the name of another stack is a value "
+        "of the configuration, give it as organization/PROJECT/STACK"
+    ),
     "does not exist": f"the sandbox has nothing that a program reads or imports; {_INSTEAD}",
 }
 #: Variables by which a person changes what the engine's commands do: `PULUMI_OPTION_TARGET` would
@@ -61,6 +66,16 @@ _CHANGES_COMMANDS: Final = (
 _NO_VALUE: Final = "Missing required configuration variable"
 #: What programs are made of; data and build leftovers are none.
 _SOURCES: Final = (".py", ".ts", ".js", ".go", ".yaml", ".yml", ".json", ".txt")
+
+
+class FailedPreviewError(StackError):
+    """A program could not be previewed to its end."""
+
+    def __init__(self, reason: str, document: Mapping[str, Any], pulumi: Pulumi) -> None:
+        super().__init__(reason)
+        self.document = document
+        """What the engine answered all the same."""
+        self.pulumi = pulumi
 
 
 def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
@@ -81,10 +96,67 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
         folder = Path(temporary)
         try:
             found = _check(subject, strict, folder)
+        except FailedPreviewError as failed:
+            found = _in_part(subject, strict, failed)
         except (StackError, PolicyError) as error:
-            reason = str(error) + _asked_for(stack, str(error))
-            found = StackResult(stack.name, stack.project.name, "nobody", errors=(reason,))
+            found = StackResult(stack.name, stack.project.name, "nobody", errors=(str(error),))
         return replace(found, errors=(*found.errors, *_refused(folder)))
+
+
+def _in_part(subject: Subject, strict: bool | None, failed: FailedPreviewError) -> StackResult:
+    """What was declared before the program failed, as far as it can be judged, and why it did."""
+    stack, states = subject.stack, _states(failed.document)
+    errors: tuple[str, ...] = (str(failed) + _asked_for(stack, str(failed)),)
+    try:
+        resources, outcomes = judge_in_part(
+            states, subject, strict=strict, folder=failed.pulumi.folder
+        )
+    except (StackError, PolicyError) as error:
+        resources, outcomes, errors = (), (), (*errors, str(error))
+    answer = _Answer("nobody")
+    if resources:
+        answer = _answer(subject, failed.pulumi, states)
+        errors = (f"{errors[0]}\njudged in part: what was declared before that", *errors[1:])
+    return StackResult(
+        stack.name,
+        stack.project.name,
+        answer.by,
+        resources=resources,
+        outcomes=outcomes,
+        errors=errors,
+        other_providers=answer.others,
+        not_modelled=answer.not_modelled,
+    )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What answered in a preview."""
+
+    by: AnsweredBy
+    others: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+
+
+def _answer(subject: Subject, pulumi: Pulumi, states: Sequence[Mapping[str, Any]]) -> _Answer:
+    if not pulumi.sandbox:
+        return _Answer("machine" if subject.is_local else "cloud-preview")
+    known = {*SDKS, *sdks.installed(pulumi.environment)}
+    others = other_providers(states, known)
+    guessed = packages_of(states) & known - set(PACKAGES)
+    return _Answer(
+        "sandbox-and-others" if others else "sandbox", tuple(others), tuple(sorted(guessed))
+    )
+
+
+def _states(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The states of the resources in what ``pulumi preview --json`` wrote."""
+    return [
+        each["newState"]
+        for each in sequence(document.get("steps"))
+        # What is only read belongs to others: the engine asks no pack about it.
+        if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
+    ]
 
 
 def _refused(folder: Path) -> list[str]:
@@ -141,29 +213,19 @@ def result_of(
         StackError: a resource was not judged by all of them.
     """
     stack = subject.stack
-    states = [
-        each["newState"]
-        for each in sequence(document.get("steps"))
-        # What is only read belongs to others: the engine asks no pack about it.
-        if each.get("newState") and not str(each.get("op", "")).startswith(("delete", "read"))
-    ]
+    states = _states(document)
     found = stack_of_states(states)
     require_judged({each.urn for each in found.resources}, records, packs)
-    known = {*SDKS, *sdks.installed(pulumi.environment)}
-    others = other_providers(states, known) if pulumi.sandbox else []
-    if pulumi.sandbox:
-        answered: AnsweredBy = "sandbox-and-others" if others else "sandbox"
-    else:
-        answered = "machine" if subject.is_local else "cloud-preview"
+    answer = _answer(subject, pulumi, states)
     return StackResult(
         stack.name,
         stack.project.name,
-        answered,
+        answer.by,
         program_digest=digest_of_program(subject),
         resources=tuple(resources_of(records, found, subject, pulumi.folder)),
         outcomes=tuple(outcomes_of(records)),
-        other_providers=tuple(others),
-        not_modelled=tuple(sorted(packages_of(states) & known - set(PACKAGES))),
+        other_providers=answer.others,
+        not_modelled=answer.not_modelled,
         pulumi_version=str(pulumi.engine.version),
     )
 
@@ -201,7 +263,7 @@ def preview_document(
         variables: further ones of its environment.
 
     Raises:
-        StackError: the stack could not be previewed.
+        FailedPreviewError: the stack could not be previewed.
     """
     with pulumi.predicting() as prediction:
         done = subprocess.run(
@@ -215,7 +277,8 @@ def preview_document(
         )  # fmt: skip
     document = document_of(done.stdout)
     if done.returncode != 0 or document is None:
-        raise StackError(why(document, done.stderr or done.stdout))
+        reason = why(document, done.stderr or done.stdout)
+        raise FailedPreviewError(reason, document or {}, pulumi)
     return document
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from falaj.policies.configuration import Configuration, read_configuration
-from falaj.policies.model import PolicyError, Rule
+from falaj.policies.model import FindingKind, PolicyError, Rule
 from falaj.policies.model.judge import Judge, Judgement
 from falaj.policies.outcome import resource_entry
-from falaj.policies.reports.result import AnsweredBy, StackResult
+from falaj.policies.reports.result import AnsweredBy, Outcome, ResourceResult, StackResult
 from falaj.policies.rules import all_rules, rules_of
-from falaj.policies.state import stack_of_export
+from falaj.policies.state import stack_of_export, stack_of_states
 from falaj.sandbox.activation import is_asked
 from falaj.sandbox.prediction import made_in_sandbox
 from falaj.stacks.checking.records import outcomes_of, resources_of
@@ -88,11 +88,7 @@ def _check(
 ) -> StackResult:
     stack = stack_of_export(document, source)
     configuration = _configuration(subject, strict)
-    rules = (*all_rules(), *configuration.rules)
-    if subject is not None and isinstance(subject.settings, CloudSettings):
-        packs = subject.settings.policies.packs
-        own = (each for each in configuration.rules if each.pack in packs)
-        rules = (*(each for name in packs for each in rules_of(name)), *own)
+    rules = _rules(subject, configuration)
     judged: dict[str, list[Judgement]] = {}
     for each in Judge(rules, configuration.settings).evaluate_stack(stack):
         judged.setdefault(each.resource.urn, []).append(each)
@@ -113,6 +109,54 @@ def _check(
         outcomes=tuple(outcomes_of(records)),
         state_written=written_at(document),
     )
+
+
+def judge_in_part(
+    states: Sequence[Mapping[str, Any]], subject: Subject, *, strict: bool | None, folder: Path
+) -> tuple[tuple[ResourceResult, ...], tuple[Outcome, ...]]:
+    """Judge what a program had declared when it failed.
+
+    Only what is certain of a resource by itself is found: what the rest of the stack would say of
+    it, nobody knows.
+
+    Args:
+        states: of the resources, as a preview has them.
+        subject: the stack.
+        strict: whether what can't be known fails. Default: as the stack says.
+        folder: the one that the engine's positions start from.
+
+    Returns:
+        Nothing where there was no resource yet.
+
+    Raises:
+        PolicyError: the states or the stack's settings can't be used.
+    """
+    stack = stack_of_states(states)
+    if not any(each.custom for each in stack.resources):
+        return (), ()
+    configuration = _configuration(subject, strict)
+    judge = Judge(_rules(subject, configuration), configuration.settings)
+    records: list[dict[str, Any]] = []
+    for each in stack.resources:
+        certain = [
+            replace(
+                judged,
+                findings=tuple(it for it in judged.findings if it.kind is FindingKind.VIOLATION),
+            )
+            for judged in judge.evaluate_resource(each)
+        ]
+        entry = resource_entry(each, stack, certain, configuration)
+        records.append({"kind": "resource", **entry})
+    return tuple(resources_of(records, stack, subject, folder)), tuple(outcomes_of(records))
+
+
+def _rules(subject: Subject | None, configuration: Configuration) -> tuple[Rule, ...]:
+    """Those of the packs that a stack lists, and the team's own for them; else all."""
+    if subject is None or not isinstance(subject.settings, CloudSettings):
+        return (*all_rules(), *configuration.rules)
+    packs = subject.settings.policies.packs
+    own = (each for each in configuration.rules if each.pack in packs)
+    return (*(each for name in packs for each in rules_of(name)), *own)
 
 
 def written_at(document: Any) -> datetime | None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import yaml
 
@@ -117,6 +117,11 @@ def _folder(project: Project) -> Path:
     return data_home() / "sandbox" / "projects" / project.name
 
 
+#: Where people make an environment that no option names, and what it holds if it is for Pulumi.
+_USUAL: Final = ("venv", ".venv")
+_RUNTIME: Final = "lib/python3*/site-packages/pulumi"
+
+
 def program_environment(project: Project) -> Path:
     """The virtual environment that a project's program runs in; ours where it isn't Python."""
     return _runtime(project)[1]
@@ -125,7 +130,7 @@ def program_environment(project: Project) -> Path:
 def _runtime(project: Project) -> tuple[Any, Path]:
     """How the program is run: as its project says, with paths that hold for the copy as well.
 
-    A Python program without an environment of its own runs in ours.
+    A Python program without an environment of its own, named or beside it, runs in ours.
     """
     ours = Path(sys.prefix)
     document = yaml.safe_load((project.root / "Pulumi.yaml").read_text(encoding="utf-8"))
@@ -144,8 +149,12 @@ def _own_environment(options: Mapping[str, Any], root: Path) -> Path | None:
     """The environment that a project's options mean; None where they mean none that can be told,
     such as one of a tool that isn't here."""
     toolchain, named = options.get("toolchain") or "pip", options.get("virtualenv")
-    if named or toolchain == "pip":
-        return (root / str(named)).absolute() if named else None
+    if named:
+        return (root / str(named)).absolute()
+    if toolchain == "pip":
+        # The vendor's host takes the one that is active; here that is mostly ours.
+        beside = ((root / each).absolute() for each in _USUAL)
+        return next((each for each in beside if any(each.glob(_RUNTIME))), None)
     # It loads the engine's protocol, which takes half a second: not for most projects.
     from falaj.engine.languagehost.interpreter import (  # noqa: PLC0415
         RuntimeOptionError,

@@ -63,6 +63,23 @@ def test_the_documentation_is_built_with_every_page(machine: Machine) -> None:
     assert machine.clean_status() == ""
 
 
+def test_a_program_of_others_is_judged_without_a_stack_of_it(settled: Machine) -> None:
+    alone, given = documents.commands("foreign")
+    theirs = settled.clone.parent / "their-program"
+    theirs.mkdir()
+    (theirs / "Pulumi.yaml").write_text("name: theirs\nruntime: python\n")
+    (theirs / "__main__.py").write_text(
+        "import pulumi\nimport pulumi_aws as aws\n"
+        "size = pulumi.Config().require_int('size')\naws.sns.Topic('news')\n"
+    )
+    settled.run("python3 engine/environment.py --extra aws")
+    # As the page says of a value that is missing.
+    assert "--config theirs:size=VALUE" in settled.run(f".venv/bin/{alone}", 2)
+    printed = settled.run(f".venv/bin/{given}", 1)
+    assert "no stack file: judged as stack dev" in printed
+    assert "encryption-aws-messaging-at-rest" in printed
+
+
 def test_packs_judge_any_project(settled: Machine) -> None:
     preview, foreign, state, live, formats = documents.commands("packs")
     own = settled.clone.parent / "your-program"

@@ -143,3 +143,29 @@ def test_a_check_notes_what_is_refused_and_goes_on(tmp_path: Path) -> None:
     assert len(said) == len(set(said)) > 0
     assert all(each.startswith(f"{SUBNET} a: ") for each in said)
     assert any("cidrBlock" in each for each in said)
+
+
+SERVICE = "kubernetes:core/v1:Service"
+
+
+def test_what_only_the_program_knows_of_is_noted_and_read_all_the_same(tmp_path: Path) -> None:
+    notes = Refusals.of({refusals.VARIABLE: str(tmp_path)})
+    at = f"urn:pulumi:dev::shop::{SERVICE}::theirs"
+    for asked in (notes, None):
+        cloud = Cloud(models.load("kubernetes"), Store(":memory:"))
+        servicer = SandboxServicer(cloud, lambda _: None, refusals=asked)
+        found = asyncio.run(servicer.read(at, "default/shop", {}, {}))
+        if asked is None:
+            assert found is None
+        else:
+            assert found is not None
+            assert found[0]["metadata"] is UNKNOWN
+    (said,) = refusals.read(tmp_path)
+    assert str(said).startswith(f"{SERVICE} theirs: 'default/shop' doesn't exist in the sandbox")
+
+
+def test_a_release_says_what_it_is_called() -> None:
+    cloud = Cloud(models.load("kubernetes"), Store(":memory:"))
+    given = {"chart": "wordpress", "namespace": "blog", "name": "ours"}
+    _, outputs = cloud.create("urn:pulumi:dev::shop::kubernetes:helm.sh/v3:Release::a", given)
+    assert (outputs["status"]["name"], outputs["status"]["namespace"]) == ("ours", "blog")

@@ -17,6 +17,7 @@ from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.sandbox.cloud import MADE_IN, MADE_UP, MARK
+from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking import check
 from falaj.stacks.checking.check import begin, gathered, unknown_types
 from falaj.stacks.checking.preview import (
@@ -25,8 +26,8 @@ from falaj.stacks.checking.preview import (
     why,
     without_options,
 )
-from falaj.stacks.checking.recorded import check_file
-from falaj.stacks.checking.subject import subjects
+from falaj.stacks.checking.recorded import check_file, judge_in_part
+from falaj.stacks.checking.subject import Subject, subjects
 from falaj.stacks.command.project import Project
 from falaj.stacks.errors import SettingsError, StackError
 from falaj.stacks.settings.source import from_project_and_stack
@@ -181,6 +182,29 @@ def test_a_state_says_when_it_was_written(
     assert (written and written.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")) == expected
 
 
+def shop(folder: Path) -> Subject:
+    (folder / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
+    (folder / "Pulumi.live.yaml").write_text("config: {}\n")
+    (subject,) = subjects(Project.find(folder), [])
+    return subject
+
+
+def test_what_a_program_declared_before_it_failed_is_judged(tmp_path: Path) -> None:
+    """By what is certain of each alone: what would follow, such as a block of public access, may
+    only be missing."""
+    subject = shop(tmp_path)
+    resources, outcomes = judge_in_part(
+        [PROVIDER, bucket()], subject, strict=True, folder=tmp_path
+    )
+    assert [each.name for each in resources] == ["uae", "a"]
+    assert "residency-aws-region" in {each.rule for each in outcomes if each.fails}
+    assert {each.kind for each in outcomes} == {"violation"}
+    whole = {each.rule for each in judged(tmp_path, exported(bucket())).outcomes}
+    assert whole > {each.rule for each in outcomes}
+    root = {"urn": f"{PREFIX}pulumi:pulumi:Stack::shop", "type": "pulumi:pulumi:Stack"}
+    assert judge_in_part([root], subject, strict=True, folder=tmp_path) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
@@ -197,6 +221,20 @@ def test_providers_that_are_not_the_sandboxs(
     states: list[dict[str, Any]], expected: list[str]
 ) -> None:
     assert other_providers(states) == expected
+    assert other_providers(states, {*SDKS, "random", "command"}) == [
+        each for each in expected if each not in ("random", "command")
+    ]
+
+
+def test_what_a_program_writes_to_standard_error_is_the_reason_where_there_is_no_other() -> None:
+    diagnostics = [
+        {"severity": "info#err", "message": "error: the Pulumi SDK: No module named 'pulumi'\n"},
+        {"severity": "warning", "message": "made up"},
+    ]
+    told = why({"diagnostics": diagnostics, "config": {"a": "b"}}, '{"config": {"a": "b"}}')
+    assert "No module named 'pulumi'" in told
+    assert "config" not in told
+    assert "`pulumi install`" in told
 
 
 def deep(levels: int) -> str:

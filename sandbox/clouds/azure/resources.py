@@ -158,7 +158,13 @@ def _is_automatic(group: str | None) -> bool:
 _GETTER: Final = re.compile(
     r"@pulumi\.getter(?:\(name=\"(\w+)\"\))?\n    def (\w+)\(self\)(?: -> (.+))?:"
 )
-_VERSION: Final = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
+#: Where the arguments' class ends and the resource's begins. SDKs of version 2 mark no tokens, and
+#: write what is optional, and the API's version, in another way.
+_RESOURCE: Final = re.compile(
+    r"^(?:@pulumi\.type_token\(|class \w+\(pulumi\.CustomResource\):)", re.MULTILINE
+)
+_OPTIONAL: Final = ("pulumi.Input[Optional[", "Optional[")
+_VERSION: Final = re.compile(r"Azure REST API version:? ([\w-]+)\.")
 _TOKEN: Final = re.compile(r"^azure-native:(\w+):(\w+)$")
 
 
@@ -178,12 +184,13 @@ def shape(token: str) -> Shape | None:
     source = _source(token)
     if source is None:
         return None
-    arguments, _, resource = source.partition("@pulumi.type_token(")
+    arguments, *rest = _RESOURCE.split(source, maxsplit=1)
+    resource = "".join(rest)
     inputs: set[str] = set()
     required: set[str] = set()
     for wire_name, name, kind in _GETTER.findall(arguments):
         inputs.add(wire_name or name)
-        if kind and not kind.startswith("pulumi.Input[Optional["):
+        if kind and not kind.startswith(_OPTIONAL):
             required.add(wire_name or name)
     outputs = {wire_name or name for wire_name, name, _ in _GETTER.findall(resource)}
     version = _VERSION.search(resource)
@@ -226,7 +233,7 @@ def _source(token: str) -> str | None:
     module, name = matched.groups()
     file = _classes(module).get(name)
     text = file.read_text("utf-8") if file else ""
-    return text if f'@pulumi.type_token("{token}")' in text else None
+    return text if re.search(rf"(['\"]){token}\1", text) else None
 
 
 def common(kind: AzureKind, resource: Resource) -> dict[str, Any]:

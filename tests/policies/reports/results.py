@@ -146,6 +146,7 @@ def answered(*sources: AnsweredBy) -> CheckResult:
             answered_by=source,
             errors=("no",) if source == "nobody" else (),
             other_providers=("random", HOSTILE) if source == "sandbox-and-others" else (),
+            not_modelled=("docker", HOSTILE) if source == "sandbox" else (),
         )
         for number, source in enumerate(sources)
     )

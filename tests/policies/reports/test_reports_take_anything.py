@@ -103,6 +103,7 @@ def results(draw: st.DrawFn) -> CheckResult:
         errors=tuple(draw(st.lists(TEXTS, max_size=2))),
         answered_by=draw(st.sampled_from(get_args(AnsweredBy))),
         other_providers=tuple(draw(st.lists(TEXTS, max_size=2))),
+        not_modelled=tuple(draw(st.lists(TEXTS, max_size=2))),
         state_written=draw(st.none() | MOMENTS),
         pulumi_version=draw(TEXTS),
     )
