@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from falaj.policies.reading.commands import ADDRESS, NAME, connected, keyed
+
 URL: Final = re.compile(r"\b([a-z][a-z0-9+.:-]{1,40})://[^\s\"'<>|,;()`{}\\]+", re.IGNORECASE)
-_NAME: Final = r"(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]"
-_ADDRESS: Final = r"\d{1,10}(?:\.\d{1,10}){3}|0x[0-9a-f]{8}"
 _WITH_PORT: Final = re.compile(
-    rf"(?<![\w.@/:-])({_NAME}|{_ADDRESS}|\[[0-9a-f:.]+\]):\d{{2,5}}(?![\w.:-])", re.IGNORECASE
+    rf"(?<![\w.@/:-])({NAME}|{ADDRESS}|\[[0-9a-f:.]+\]):\d{{2,5}}(?![\w.:-])", re.IGNORECASE
 )
 # scp x ops@host:/in, git@host:team/x; ssh ops@host, where a mail's address would look the same.
 _FAR_END: Final = re.compile(
-    rf"(?<![\w.@/:-])[\w.%+-]+@({_NAME}|{_ADDRESS}):(?=[/~.\w])"
-    rf"|\b(?:ssh|scp|sftp|rsync|rclone|ncat|nc)\b[^\n;|&]{{0,400}}?[\s\"'][\w.%+-]+@({_NAME}|{_ADDRESS})",
+    rf"(?<![\w.@/:-])[\w.%+-]+@({NAME}|{ADDRESS}):(?=[/~.\w])"
+    rf"|\b(?:ssh|scp|sftp|rsync|rclone|ncat|nc)\b[^\n;|&]{{0,400}}?[\s\"'][\w.%+-]+@({NAME}|{ADDRESS})",
     re.IGNORECASE,
 )
 # curl -T x https://host, curl --data @x …; wget --post-file=x: what is sent, rather than fetched.
@@ -77,12 +77,16 @@ def is_market(name: str, value: str) -> bool:
 
 
 def far_ends(value: str) -> Iterator[str]:
-    """Hosts that a text copies to, or opens a shell on, by SSH and its like, and URLs that it
-    uploads to.
+    """Hosts that a text copies to, or opens a shell on, by SSH and its like, URLs that it uploads
+    to, and hosts that its commands connect to.
 
     >>> list(far_ends("scp /data/x ops@drop.example.com:/in"))
     ['drop.example.com']
     """
+    yield from dict.fromkeys((*_far_ends(value), *connected(value)))
+
+
+def _far_ends(value: str) -> Iterator[str]:
     if "@" in value:
         for found in _FAR_END.finditer(value):
             yield found[1] or found[2]
@@ -91,8 +95,18 @@ def far_ends(value: str) -> Iterator[str]:
             yield from (each[0] for each in URL.finditer(command) if "$" not in each[0])
 
 
+def in_pieces(command: str) -> Iterator[str]:
+    """Far ends of a command that is told in pieces, of which an option and its value are two.
+
+    >>> list(in_pieces("serve --db-host db.example.com"))
+    ['db.example.com']
+    """
+    yield from far_ends(command)
+    yield from keyed(command)
+
+
 def without_scheme(value: str) -> Iterator[str]:
-    """Hosts with a port, as ``//host``, and the far ends of copies.
+    """Hosts with a port, as ``//host``, those of connection strings, and the far ends of commands.
 
     >>> list(without_scheme("a.example.com:9092,[2001:db8::1]:443 x.py"))
     ['//a.example.com', '//[2001:db8::1]']
@@ -100,4 +114,5 @@ def without_scheme(value: str) -> Iterator[str]:
     if ":" in value:
         for found in _WITH_PORT.finditer(value):
             yield f"//{found[1]}"
-        yield from (f"//{each}" for each in far_ends(value) if "://" not in each)
+    yield from (f"//{each}" for each in keyed(value))
+    yield from (f"//{each}" for each in far_ends(value) if "://" not in each)

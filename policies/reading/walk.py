@@ -85,6 +85,10 @@ _OWN_OF_TYPES: Final[dict[str, frozenset[str]]] = {
         frozenset(("data", "stringData", "binaryData")),
     ),
 }  # fmt: skip
+#: Types whose key of that name is of their schema; what is a team's own stands below it.
+_SCHEMA_OF_TYPES: Final[dict[str, frozenset[str]]] = {
+    "aws:codebuild/project:Project": frozenset(("environment",)),
+}
 #: A document longer than this is no configuration.
 _LONGEST: Final = 1_000_000
 
@@ -120,10 +124,15 @@ def walk(resource: Resource) -> tuple[Leaf, ...]:
     if resource.kind.endswith(_MARK_TYPES):
         return ()
     own = _OWN_OF_TYPES.get(resource.kind, frozenset())
+    of_schema = _SCHEMA_OF_TYPES.get(resource.kind, frozenset())
     return tuple(
         leaf
         for key, value in resource.properties.items()
-        for leaf in _walk({key: value}, (), (), own=key in own)
+        for leaf in (
+            _walk(value, (key,), (key,))
+            if key in of_schema
+            else _walk({key: value}, (), (), own=key in own)
+        )
     )
 
 

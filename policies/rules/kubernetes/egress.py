@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from falaj.policies.reading.kubernetes import (
 )
 from falaj.policies.reading.pods import Container, each_container, pods
 from falaj.policies.reading.services import may_reach_from_pods
-from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, is_link, without_scheme
+from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, in_pieces, is_link, without_scheme
 
 # Where programs in a cluster are told to send or fetch data: settings, arguments, exporters.
 #
@@ -164,11 +164,11 @@ def _of_container(container: Container) -> Iterator[Destination]:
                 yield from _in_text(manifest, f"{container.at}.{key}[{index}]", each, told=True)
         # A command is told in pieces: ``[ssh, ops@host]``.
         whole = " ".join(text(each) for each in items(container.get(key)))
-        yield from _far_ends(manifest, f"{container.at}.{key}", whole)
+        yield from _far_ends(manifest, f"{container.at}.{key}", in_pieces(whole))
 
 
-def _far_ends(manifest: Manifest, at: str, value: str) -> Iterator[Destination]:
-    for each in far_ends(value):
+def _far_ends(manifest: Manifest, at: str, ends: Iterable[str]) -> Iterator[Destination]:
+    for each in ends:
         host = each if "://" in each else f"//{each}"
         yield Destination(manifest, at, host, is_told=True)
 
@@ -225,7 +225,7 @@ def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]
     plain = _COMMENT.sub(" ", content)
     yield from _in_text(manifest, at, plain, told=False)
     for each in (plain, *texts_in(content)):
-        yield from _far_ends(manifest, at, each)
+        yield from _far_ends(manifest, at, far_ends(each))
     if "[OUTPUT]" in content.upper():
         for found in _FLUENT_HOST.finditer(content):
             yield Destination(manifest, at, found[1], is_told=True)

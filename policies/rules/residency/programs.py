@@ -26,7 +26,7 @@ from falaj.policies.model import (
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed
 from falaj.policies.reading.place import format_places, is_allowed
 from falaj.policies.reading.services import may_reach, outside
-from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, is_link, without_scheme
+from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, in_pieces, is_link, without_scheme
 from falaj.policies.reading.types import aws, aws_type, azure
 from falaj.policies.reading.walk import Leaf, is_document, plain_key, walk
 from falaj.policies.rules.residency.destinations import unseen
@@ -109,8 +109,8 @@ def _hosts(name: str, value: str) -> Iterator[str]:
     "of one's own network.",
 )
 def program_destination(resource: Resource, context: Context) -> Iterator[Finding]:
-    """URLs, hosts with a port, addresses, and far ends of copies by SSH, in settings and commands
-    of functions, tasks, jobs, containers, sites and workflows."""
+    """URLs, hosts with a port, addresses, connection strings, and far ends of commands, in
+    settings and commands of functions, tasks, jobs, containers, sites and workflows."""
     for leaf in walk(resource):
         if not _is_told(leaf, resource):
             continue
@@ -134,7 +134,7 @@ def program_destination(resource: Resource, context: Context) -> Iterator[Findin
             ):
                 yield violation(path, outside(host))
     for path, command in _commands(resource):
-        for host in dict.fromkeys(far_ends(command)):
+        for host in dict.fromkeys(in_pieces(command)):
             given = host_of(host) or host
             if not given.endswith(SAYS_NOTHING) and not may_reach(given, context.settings):
                 yield violation(path, outside(given))
@@ -161,7 +161,8 @@ def _commands(resource: Resource) -> Iterator[tuple[str, str]]:
     "allowedHosts.",
 )
 def script_copy(resource: Resource, context: Context) -> Iterator[Finding]:
-    """Far ends of SSH, SCP, SFTP and rsync, and of uploads, in scripts of machines and builds."""
+    """Far ends of shells, copies, sockets, databases' clients and proxies, and of uploads, in
+    scripts of machines and builds."""
     for leaf in walk(resource):
         if isinstance(leaf.value, str) and _LINES in leaf.value:
             for host in dict.fromkeys(far_ends(leaf.value)):

@@ -32,9 +32,9 @@ _PINNING: Final = ("docker-build:index:Image", "awsx:ecr:Image")
 
 @rule(
     "zero-trust-service-image-digest",
-    "Services name the images that they run by digest",
+    "Services and builds name the images that they run by digest",
     Severity.MEDIUM,
-    {"aws:*", "azure-native:*"},
+    {"aws:*", "azure-native:*", "docker-build:*"},
     _CONTROLS,
     "Append the digest of the image: REGISTRY/NAME@sha256:…; a tag before it is for people only.",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from falaj.components.azure._roles import ROLES, role_id
+from falaj.sandbox.clouds.azure import kinds
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.whole_foundation import MEMBERS, foundation
 
@@ -149,6 +150,12 @@ def test_pods_get_what_their_duty_needs(made: Deployed) -> None:
         assert credential["subject"] == "system:serviceaccount:training:jobs"
         assert credential["audiences"] == ["api://AzureADTokenExchange"]
         assert credential["issuer"].startswith("https://uaenorth.oic.prod-aks.azure.com/")
+
+
+def test_built_in_roles_are_azures() -> None:
+    """Each id is that of the role that it is called after, in Microsoft's list."""
+    known = kinds.load_table("built_in_roles")["roles"]
+    assert {known[role]: role for role in ROLES.values()} == ROLES
 
 
 def test_roles_of_two_subscriptions_of_a_tenant_differ() -> None:

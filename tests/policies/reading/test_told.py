@@ -20,6 +20,10 @@ from falaj.policies.reading.told import far_ends, is_link, without_scheme
         ("[2001:db8::1]:443", ["//[2001:db8::1]"]),
         ("0x08080808:443", ["//0x08080808"]),
         ("git@git.example.com:team/x", ["//git.example.com"]),
+        ("Server=tcp:in.example.com,1433;Database=a", ["//in.example.com"]),
+        ("jdbc:oracle:thin:@in.example.com:1521:a", ["//in.example.com"]),
+        ("--db-host=in.example.com --listen-host=own.example.com", ["//in.example.com"]),
+        ("Data Source=app.db; server=log4j2.xml; --main com.example.Main --version 1.2.3.4", []),
         ("handlers.main:app 12.30:45 python:3.12 team@example.com", []),
     ],
 )
@@ -36,6 +40,14 @@ def test_hosts_without_a_scheme(given: str, hosts: list[str]) -> None:
         ("curl -fsSL https://packages.example.com/key -o key", []),
         ("wget --post-file=f https://in.example.com", ["https://in.example.com"]),
         ("echo team@example.com", []),
+        ("x | /usr/bin/nc -w3 -q 0 in.example.com 443", ["in.example.com"]),
+        ("sudo -u x ssh -o A=b -i k.example.com.pem in.example.com", ["in.example.com"]),
+        ("psql -hin.example.com -p 5432; redis-cli -h 8.8.4.4", ["in.example.com", "8.8.4.4"]),
+        ("kcat -b a.example.com:9092,b.example.com:9092", ["a.example.com", "b.example.com"]),
+        ("perl -e 'x' # nc in.example.com 443", []),
+        ("apt-get install ssh example.com", []),
+        ("docker pull in.example.com/a:1; git fetch https://in.example.com/a.git", []),
+        ("scp a.tar.gz b.example.yaml:/x", []),
     ],
 )
 def test_far_ends(given: str, hosts: list[str]) -> None:
@@ -51,7 +63,19 @@ def test_a_page_is_named_by_a_whole_word() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["curl " * 50_000 + "://", "ssh a" * 50_000 + "@", "a." * 50_000]
+    "given",
+    [
+        "curl " * 50_000 + "://",
+        "ssh a" * 50_000 + "@",
+        "a." * 50_000,
+        "nc -w a.b " * 20_000,
+        "psql -h " + "a.b " * 50_000,
+        "host=" * 50_000,
+        "/dev/tcp/" + "a." * 50_000,
+        "connect(" * 50_000,
+        "a-host " * 50_000,
+        "--resolve a:1:" * 20_000,
+    ],
 )
 def test_no_text_takes_long(given: str) -> None:
     begun = time.process_time()

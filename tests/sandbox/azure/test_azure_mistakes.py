@@ -15,13 +15,14 @@ import pytest
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
 from tests.sandbox.azure.conftest import PARTS
-from tests.sandbox.azure.samples import REGION, Resource, Samples
+from tests.sandbox.azure.samples import READER, REGION, Resource, Samples
 from tests.sandbox.azure.test_azure_problems import ABSENT, changed
 
 PERMISSION = "permissions[0].actions"
 VMSS = "virtualMachineProfile"
 POOL = "agentPoolProfiles[0]"
 RULE = "profiles[0].rules[0]"
+_ROLES = READER.rpartition("/")[0]
 
 # what is meant; changes of samples in their order, the last of which is refused; words
 Change = tuple[str, str, Any]
@@ -55,6 +56,16 @@ MISTAKES: dict[str, tuple[tuple[Change, ...], str]] = {
     "a verb that there isn't": (
         (("role", PERMISSION, ["Microsoft.Storage/storageAccounts/get"]),),
         "read, write, delete|read",
+    ),
+    "a role of Azure's with a digit wrong": (
+        (("assignment", "roleDefinitionId",
+          f"{_ROLES}/acdd72a7-3385-48ef-bd42-f606fba81ae8"),),
+        "'Reader' is acdd72a7-3385-48ef-bd42-f606fba81ae7",
+    ),
+    "an eligibility for a role of Azure's with two digits changed over": (
+        (("eligible", "roleDefinitionId",
+          f"{_ROLES}/b24988ca-6180-42a0-ab88-20f7382dd24c"),),
+        "'Contributor' is b24988ac-6180-42a0-ab88-20f7382dd24c",
     ),
     "an exported table that there isn't": (
         (("export", "tableNames", ["AzureActivities"]),),
@@ -398,3 +409,17 @@ def test_a_mistake_of_meaning_is_refused(mistake: str) -> None:
     error = outcome(changes)
     assert error is not None, "was taken"
     assert re.search(words, str(error)), str(error)
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        # Azure's own, one that nobody knows, and one of a row that Azure goes on with.
+        "acdd72a7-3385-48ef-bd42-f606fba81ae7",
+        "ACDD72A7-3385-48EF-BD42-F606FBA81AE7",
+        "0f0f0f0f-1111-4222-8333-444444444444",
+        "7f646f1b-fa08-80eb-a44b-edd6ce5c915c",
+    ],
+)
+def test_a_role_that_may_exist_is_taken(role: str) -> None:
+    assert outcome((("assignment", "roleDefinitionId", f"{_ROLES}/{role}"),)) is None

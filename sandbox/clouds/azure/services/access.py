@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
 from falaj.sandbox.clouds.azure.action_names import unknown_action
+from falaj.sandbox.clouds.azure.built_in_roles import meant
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import (
@@ -102,6 +103,17 @@ def _eligibility_problems(inputs: Inputs) -> Iterator[Problem]:
                 f"{role!r} isn't the id of a role; it ends in "
                 "/providers/Microsoft.Authorization/roleDefinitions/GUID",
             )
+
+
+def _role_exists(resource: Resource) -> Iterator[Problem]:
+    """The role is none of Azure's that was mistyped; one of one's own may have any id."""
+    role = (resource.optional_string("roleDefinitionId") or "").rpartition("/")[2].lower()
+    own = any(made.id.lower().endswith(f"/{role}") for made in resource.world.all(DEFINITION))
+    if not own and (found := meant(role)):
+        yield Problem(
+            "roleDefinitionId",
+            f"there is no role {role!r}; the built-in role {found[1]!r} is {found[0]}",
+        )
 
 
 def _assignment_conflicts(resource: Resource) -> Iterator[Problem]:
@@ -297,7 +309,7 @@ KINDS: Final = (
             ),
             one_of("conditionVersion", ("2.0",)),
         ),
-        crosschecks=(_assignment_conflicts,),
+        crosschecks=(_role_exists, _assignment_conflicts),
         computed=_assignment_outputs,
     ),
     AzureKind(
@@ -306,6 +318,7 @@ KINDS: Final = (
         autoname="uuid",
         replaces=("principalId", "roleDefinitionId"),
         rules=(texts("principalId", checks.guid), _eligibility_problems),
+        crosschecks=(_role_exists,),
     ),
     AzureKind(
         "azure-native:authorization:PolicyAssignment",
