@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from falaj.components.aws._iam import Statement, arn, document, iam_arn, service_host
-from falaj.components.aws.key_ring import KEY_ADMINISTRATION
+from falaj.components.aws.key_ring import KEY_ADMINISTRATION, PURPOSE_TAG, SESSIONS
 from falaj.components.specification.identity import (
     AUDITOR,
     DEPLOYER,
@@ -124,6 +124,7 @@ def _provisioner(realm: Realm) -> list[Statement]:
                 "iam:UntagRole",
                 "iam:UpdateAssumeRolePolicy",
                 "iam:UpdateRole",
+                "iam:UpdateRoleDescription",
             ],
             [*roles, *profiles],
         ),
@@ -163,6 +164,17 @@ def _provisioner(realm: Realm) -> list[Statement]:
             ["kms:CreateGrant", "kms:DescribeKey", "kms:ListGrants"],
             realm.key("cluster"),
         ),
+        # EFS asks for one as whoever makes a file system, who never sees it:
+        # https://docs.aws.amazon.com/efs/latest/ug/EFSKMS.html
+        Statement(
+            "KeysOfFileSystems",
+            ["kms:GenerateDataKeyWithoutPlaintext"],
+            realm.key("data"),
+            conditions={
+                "StringEquals": {"kms:ViaService": service_host("elasticfilesystem", realm.region)}
+            },
+        ),
+        *_sessions(realm),
         Statement(
             "UseKeysOfServices",
             ["kms:DescribeKey"],
@@ -173,6 +185,59 @@ def _provisioner(realm: Realm) -> list[Statement]:
             ["s3:GetObject*", "s3:PutObject*"],
             realm.objects("datasets", "models", "checkpoints", "audit"),
             effect="Deny",
+        ),
+    ]
+
+
+def _sessions(realm: Realm) -> list[Statement]:
+    """What a tier's sessions are made of: a document, and a key that goes with the tier.
+
+    The key has its policy from the call that makes it, and gets another by a key administrator.
+    KMS takes no narrower right to tag a key as it is made than one for all keys
+    (https://docs.aws.amazon.com/kms/latest/developerguide/tag-permissions.html): so those that
+    have a purpose are left out, as all of a ring have.
+    """
+    asked = {f"aws:RequestTag/{PURPOSE_TAG}": SESSIONS}
+    is_one = f"aws:ResourceTag/{PURPOSE_TAG}"
+    return [
+        Statement(
+            "DocumentsOfSessions",
+            [
+                "ssm:AddTagsToResource",
+                "ssm:CreateDocument",
+                "ssm:DeleteDocument",
+                "ssm:DescribeDocument*",
+                "ssm:GetDocument",
+                "ssm:ListTagsForResource",
+                "ssm:RemoveTagsFromResource",
+                "ssm:UpdateDocument*",
+            ],
+            [arn("ssm", realm.region, realm.account, f"document/{realm.prefix}-*")],
+        ),
+        Statement(
+            "MakeKeysOfSessions", ["kms:CreateKey"], ["*"], conditions={"StringEquals": asked}
+        ),
+        Statement(
+            "TagKeysOfSessions",
+            ["kms:TagResource"],
+            ["*"],
+            conditions={"StringEquals": asked, "Null": {is_one: "true"}},
+        ),
+        Statement(
+            "KeysOfSessions",
+            [
+                "kms:DescribeKey",
+                "kms:*KeyRotation",
+                "kms:GetKeyPolicy",
+                "kms:GetKeyRotationStatus",
+                "kms:ListResourceTags",
+                "kms:ScheduleKeyDeletion",
+                "kms:TagResource",
+                "kms:UntagResource",
+                "kms:UpdateKeyDescription",
+            ],
+            ["*"],
+            conditions={"StringEquals": {is_one: SESSIONS}},
         ),
     ]
 

@@ -14,7 +14,7 @@ import pulumi_aws as aws
 from falaj.components.aws._component import account_of, child, named
 from falaj.components.aws._iam import Statement, document
 from falaj.components.aws._tier_access import Tier
-from falaj.components.aws.key_ring import KEY_ADMINISTRATION, KeyHolder
+from falaj.components.aws.key_ring import KEY_ADMINISTRATION, PURPOSE_TAG, SESSIONS, KeyHolder
 from falaj.components.specification.cpu_inference_tier import CpuInferenceTierSpec
 
 #: By the agent, and by whoever starts a session: docs.aws.amazon.com/systems-manager/latest/
@@ -56,7 +56,8 @@ def session_key(parent: pulumi.Resource, spec: CpuInferenceTierSpec) -> aws.kms.
         deletion_window_in_days=_DELETION_DAYS,
         multi_region=False,
         bypass_policy_lockout_safety_check=False,
-        tags=spec.placed.tags(spec.name),
+        # By it whoever deploys may make such a key, and no other (`_role_permissions`).
+        tags={**spec.placed.tags(spec.name), PURPOSE_TAG: SESSIONS},
         opts=child(parent),
     )
 

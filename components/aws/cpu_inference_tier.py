@@ -58,8 +58,8 @@ class CpuInferenceTier(pulumi.ComponentResource):
     ``instances``: an `ec2.LaunchTemplate` (IMDSv2 one hop away, encrypted disk, no login, no
     public address) and an `autoscaling.Group` that a new template replaces machine by machine,
     tracking the use of CPUs. Its machines run the image by digest without privileges. With
-    ``session_manager`` also an `ssm.Document` of sessions and their key, which whoever deploys
-    needs rights to make that the duty ``provisioner`` hasn't.
+    ``session_manager`` also an `ssm.Document` of sessions and their key, whose tag
+    ``falaj:purpose`` lets the duty ``provisioner`` make it.
     ``serverless``: an ECS service on Fargate with the same programs, a read-only root and the same
     scaling.
 

@@ -14,6 +14,7 @@ import pulumi_aws as aws
 
 from falaj.components.aws._component import account_of, child, named, stateful, token, written
 from falaj.components.aws._iam import Statement, arn, document, iam_arn, service_host
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.property_names import engine_inputs
 
@@ -57,6 +58,11 @@ KEY_USE = (
 _GRANTS = ("kms:CreateGrant", "kms:ListGrants")
 #: In a key's policy this means the key itself.
 _THIS = ("*",)
+
+#: The tag that says what a key is for.
+PURPOSE_TAG = tag_name("aws", "purpose")
+#: The purpose of a key that a tier makes for its sessions, and that is in no ring.
+SESSIONS = "sessions"
 
 #: Services through which principals use the keys. State is encrypted by whoever deploys, and the
 #: cluster's secrets by EKS under a grant: these two have no service in between.
@@ -317,7 +323,7 @@ class KeyRing(pulumi.ComponentResource):
             deletion_window_in_days=spec.deletion_window_days,
             multi_region=False,
             bypass_policy_lockout_safety_check=False,
-            tags={**spec.placed.tags(name), "falaj:purpose": purpose},
+            tags={**spec.placed.tags(name), PURPOSE_TAG: purpose},
             opts=stateful(self, spec.placed),
         )
         aws.kms.Alias(

@@ -108,9 +108,7 @@ def check(cloud: str, name: str, args: RegistryArgs) -> RegistrySpec:
     if checked["quarantine"] and cloud == "aws":
         errors.say("quarantine", "given True; ECR has none: leave it out, or choose Azure")
     if checked["first_key"] and cloud == "aws":
-        errors.say(
-            "first_key", "given True; ECR takes the key at once: leave it out on AWS"
-        )
+        errors.say("first_key", "given True; ECR takes the key at once: leave it out on AWS")
     if cloud == "azure":
         if given.get("keep_images") is not None:
             errors.say(

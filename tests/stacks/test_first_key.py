@@ -19,7 +19,7 @@ from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.program import declare_in_cloud
 from falaj.stacks.sandbox_guard import FIRST_KEY, STORES
-from falaj.stacks.settings import CloudSettings, validate
+from falaj.stacks.settings import CloudSettings, FoundationSettings, validate
 from tests.stacks.in_mocks import ROOT, shipped
 
 OWN = "urn:pulumi:s::falaj::falaj-azure:index:Registry$azure-native:containerregistry:Registry::r"
@@ -119,7 +119,9 @@ def test_what_the_first_update_is_allowed(tmp_path: Path) -> None:
     stack = StackFile("azure-foundation", Project.find(tmp_path))
     of = settings("azure-foundation")
     of = of.model_copy(update={"policies": of.policies.model_copy(update={"waivers": "own.yaml"})})
-    both = judged.with_more_waivers(stack, of, first_key.waivers(day), tmp_path)
+    both = judged.with_more_waivers(
+        stack, cast(FoundationSettings, of), first_key.waivers(day), tmp_path
+    )
     assert [each.id for each in read_waivers(both, all_rules(), day).waivers] == [
         "W-1",
         "first-key-1",
