@@ -20,7 +20,6 @@ from falaj.components.specification.network import NetworkSpec
 #: Everything but these can be a public server: private networks stay out of reach even if one is
 #: connected to this one later (RFC 1918, RFC 6598, and what is no unicast address).
 _NOT_PUBLIC = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "224.0.0.0/3")
-Status = aws.networkfirewall.outputs.FirewallFirewallStatus
 _ANYWHERE = "0.0.0.0/0"
 
 
@@ -198,7 +197,9 @@ def _log(
 def _endpoint_in(
     firewall: aws.networkfirewall.Firewall, subnet_id: pulumi.Output[str]
 ) -> pulumi.Output[str]:
-    def find(subnet: str, statuses: Sequence[Status]) -> str:
+    def find(
+        subnet: str, statuses: Sequence[aws.networkfirewall.outputs.FirewallFirewallStatus]
+    ) -> str:
         for status in statuses:
             for state in status.sync_states or []:
                 for attachment in state.attachments or []:

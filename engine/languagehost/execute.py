@@ -78,7 +78,7 @@ def _configure(pulumi: Any, spec: dict[str, Any]) -> None:
 def _run(pulumi: Any, loop: asyncio.AbstractEventLoop, program: str) -> int:
     try:
         loop.run_until_complete(
-            pulumi.runtime.run_in_stack(lambda: _start(program)),
+            pulumi.runtime.run_in_stack(lambda: _begin(program)),
         )
     except pulumi.RunError as error:
         pulumi.log.error(str(error))
@@ -94,6 +94,17 @@ def _run(pulumi: Any, loop: asyncio.AbstractEventLoop, program: str) -> int:
         pulumi.log.error("Program failed with an unhandled exception:\n" + _trace(error))
         return REPORTED
     return 0
+
+
+def _begin(program: str) -> asyncio.Task[None]:
+    """Run the program; what is returned is done when all that it asked of the engine has begun.
+
+    The SDK waits for calls first, each in its turn, and then for outputs: for all of them anew
+    whenever one is there. Without a turn of the loop in between, no call has begun yet, and of a
+    program of 276 resources it waited 190 times for 2,000 outputs at a time: a sixth of its time.
+    """
+    _start(program)
+    return asyncio.ensure_future(asyncio.sleep(0))
 
 
 def _start(program: str) -> None:

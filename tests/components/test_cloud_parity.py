@@ -92,6 +92,12 @@ def test_a_program_loads_the_components_that_it_uses(cloud: str) -> None:
     assert f"{own}network" not in loaded
 
 
+def test_a_service_of_the_sdk_is_loaded_where_it_is_used() -> None:
+    loaded = modules_after("from falaj.components.aws import Network").splitlines()
+    # Only a network with a way out has one.
+    assert "pulumi_aws.networkfirewall.firewall" not in loaded
+
+
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
 def test_a_package_shows_its_components_and_nothing_else(cloud: str) -> None:
     package = getattr(falaj.components, cloud)

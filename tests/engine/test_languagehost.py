@@ -243,6 +243,31 @@ def test_every_end_of_a_program_is_reported_once(host: Host, monitor: Monitor) -
         assert logged in "".join(monitor.errors), text
 
 
+#: One resource after the other, so that their outputs are there at as many times.
+CHAIN = """
+import asyncio, pathlib, pulumi
+wait, waits = asyncio.wait, pathlib.Path("waits")
+def counted(*arguments, **options):
+    with waits.open("a") as file:
+        file.write("w")
+    return wait(*arguments, **options)
+waits.touch()
+asyncio.wait = counted
+parent = None
+for number in range(20):
+    options = pulumi.ResourceOptions(parent=parent)
+    parent = pulumi.ComponentResource("p:index:Part", f"p{number}", None, options)
+"""
+
+
+def test_a_program_is_waited_for_by_its_calls_and_not_by_each_output(
+    host: Host, monitor: Monitor
+) -> None:
+    answer = run_program(host, CHAIN).result(timeout=SECONDS)
+    assert (answer.bail, answer.error, monitor.errors) == (False, "", [])
+    assert len((host.folder / "waits").read_text()) <= 2
+
+
 def test_cancel_stops_the_program_and_reports_nothing_more(host: Host, monitor: Monitor) -> None:
     call = run_program(host, WAIT)
     pid = number_in(host.folder / "pid")
