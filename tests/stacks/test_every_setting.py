@@ -266,7 +266,7 @@ def _rich_workloads() -> dict[str, Any]:
     }  # fmt: skip
     config["falaj:trainingJobs"] = {name: jobs[name] for name in _JOBS}
     config["falaj:inferenceServices"] = {
-        name: services[name] for name in ("night", "kept", "tried", "credit")
+        name: services[name] for name in ("tried", "night", "kept", "credit")
     }
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     config["falaj:federatedTrainings"] = {

@@ -35,10 +35,12 @@ ONE = [{"version": 7, "weight": 100, "package_digest": DIGEST, "keys_digest": KE
 NAME = "credit-risk-judge"
 
 
-def tried(place: str = "existing", *, judge: dict[str, Any] | None = None, **changes: Any) -> Any:
+def tried(
+    place: str = "existing", *, judge: dict[str, Any] | None = None, **changes: Any
+) -> list[Manifest]:
     given = {"key_secret": "acme--publishing-keys"} if place == "aks" else {}
     canary = {**CANARY, "judge": {**JUDGE, **given, **(judge or {})}}
-    return service(place=place, **{"canary": canary, **changes})
+    return service(place=place, canary=canary, **changes)
 
 
 def job_of(listed: list[Manifest]) -> Manifest:

@@ -11,6 +11,7 @@ import pytest
 from falaj.components.kubernetes.inference_service import InferenceService, InferenceServiceArgs
 from tests.components.kubernetes.registrations import recorded
 from tests.components.kubernetes.serving_services import GPU, arguments, by_key, service
+from tests.components.kubernetes.test_canary import CANARY
 
 
 @pytest.fixture
@@ -20,7 +21,9 @@ def requests() -> Iterator[list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"), [("credit-risk", {}), ("credit-risk-gpu", GPU)], ids=["cpu", "gpu"]
+    ("name", "changes"),
+    [("credit-risk", {}), ("credit-risk-gpu", GPU), ("credit-risk", {"canary": CANARY})],
+    ids=["cpu", "gpu", "canary"],
 )
 def test_every_object_is_registered_below_the_component(
     requests: list[Any], name: str, changes: dict[str, Any]
@@ -58,3 +61,18 @@ def test_requests_are_sent_elsewhere_only_once_that_is_ready(requests: list[Any]
             assert any(found.endswith(f"::{each}") for found in waits[name]), name
     # What replicas start with waits for none of them.
     assert not [name for name in waits if name not in routed and waits[name]]
+
+
+def test_a_judge_begins_once_what_it_judges_is_ready(requests: list[Any]) -> None:
+    @pulumi.runtime.test
+    def run() -> None:
+        InferenceService("credit-risk", cast("InferenceServiceArgs", arguments(canary=CANARY)))
+
+    run()
+    (job,) = [each for each in requests if each.custom and each.type.endswith(":Job")]
+    for version in (7, 8):
+        deployment = f"credit-risk-deployment-acme-serving-credit-risk-v{version}"
+        assert any(found.endswith(f"::{deployment}") for found in job.dependencies)
+    # Another version to be judged, or other demands, are another Job.
+    assert job.replaceOnChanges == ["spec"]
+    assert job.deleteBeforeReplace

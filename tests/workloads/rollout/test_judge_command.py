@@ -21,7 +21,7 @@ from falaj.workloads.registry.distribution import RegistryClient
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.shelf import Shelf
 from falaj.workloads.rollout import command
-from falaj.workloads.rollout.command import Servers, main, parser
+from falaj.workloads.rollout.command import Servers, main, parser, watch
 from falaj.workloads.rollout.measures import read
 from tests.stacks.images.registries import running
 from tests.workloads.inference import models
@@ -135,10 +135,12 @@ def test_the_alias_moves_by_what_was_measured_and_says_why(
         }
 
     monkeypatch.setattr(Servers, "texts", texts)
-    monkeypatch.setattr(command.watch, "__kwdefaults__", {
-        **command.watch.__kwdefaults__, "clock": iter(range(0, 10_000, 15)).__next__,
-        "sleep": lambda _: None,
-    })  # fmt: skip
+    times = iter(range(0, 10_000, 15))
+
+    def quickly(*what: Any, **how: Any) -> Any:
+        return watch(*what, **how, clock=lambda: next(times), sleep=lambda _: None)
+
+    monkeypatch.setattr(command, "watch", quickly)
     arguments = pod.given()
     assert main(arguments) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])

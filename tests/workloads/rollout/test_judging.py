@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.metrics import Counters, Totals
 from falaj.workloads.rollout.command import watch
 from falaj.workloads.rollout.measures import Measured, Tally, likeness, read
-from falaj.workloads.rollout.verdict import Demands, judge
+from falaj.workloads.rollout.verdict import Demands, Verdict, judge
 
 STABLE, CANARY = 7, 8
 DEMANDS = Demands(least_requests=100, most_error_rise=1, most_latency_rise=25, least_likeness=95)
@@ -122,49 +119,45 @@ def test_likeness_isn_t_asked_for_where_nothing_is_demanded_of_it() -> None:
     assert judge(measured(), Measured(1000, 0, measured().latency, {}), demands).passed
 
 
-class Clock:
-    """Time that passes while somebody sleeps, and what is served meanwhile."""
+class Meanwhile:
+    """Time that passes while somebody sleeps, and what both versions serve in each 10 seconds."""
 
-    def __init__(self, each: Callable[[], None]) -> None:
-        self.now, self.each = 0.0, each
+    def __init__(self, *, stable: int, canary: int, failed: int = 0) -> None:
+        self.now, self.counts, self.failed = 0.0, (stable, canary), failed
+        self.replicas = Replica(STABLE), Replica(CANARY)
 
-    def __call__(self) -> float:
+    def clock(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-        self.each()
+        stable, canary = self.replicas
+        stable.serve(self.counts[0])
+        canary.serve(self.counts[1], failed=self.failed)
 
-
-def looked(stable: Replica, canary: Replica, each: Callable[[], None], **more: Any) -> Any:
-    clock = Clock(each)
-    found = watch(
-        lambda: {"10.0.0.1": stable.text(), "10.0.0.2": canary.text()}, (STABLE, CANARY), DEMANDS,
-        **{"window": 60, "deadline": 600, "every": 10, "clock": clock, "sleep": clock.sleep,
-           **more},
-    )  # fmt: skip
-    return found, clock.now
+    def looked(self) -> Verdict:
+        return watch(
+            lambda: {str(each.version): each.text() for each in self.replicas},
+            (STABLE, CANARY), DEMANDS, window=60, deadline=600, every=10, clock=self.clock,
+            sleep=self.sleep,
+        )  # fmt: skip
 
 
 def test_the_window_is_kept_and_longer_where_requests_are_few() -> None:
-    stable, canary = Replica(STABLE), Replica(CANARY)
-    verdict, took = looked(stable, canary, lambda: (stable.serve(90), canary.serve(30)))  # type: ignore[func-returns-value]
-    assert (verdict.passed, took) == (True, 60)
-    stable, canary = Replica(STABLE), Replica(CANARY)
-    verdict, took = looked(stable, canary, lambda: (stable.serve(90), canary.serve(5)))  # type: ignore[func-returns-value]
-    assert (verdict.passed, took) == (True, 200)
+    many, few = Meanwhile(stable=90, canary=30), Meanwhile(stable=90, canary=5)
+    assert many.looked().passed
+    assert many.now == 60
+    assert few.looked().passed
+    assert few.now == 200
 
 
 def test_a_canary_that_fails_is_not_waited_for() -> None:
-    stable, canary = Replica(STABLE), Replica(CANARY)
-    verdict, took = looked(
-        stable, canary, lambda: (stable.serve(90), canary.serve(50, failed=5))  # type: ignore[func-returns-value]
-    )  # fmt: skip
-    assert (verdict.passed, took) == (False, 20)
+    bad = Meanwhile(stable=90, canary=50, failed=5)
+    verdict = bad.looked()
+    assert (verdict.passed, bad.now) == (False, 20)
     assert "missed errors" in verdict.why
 
 
 def test_without_requests_there_is_no_verdict() -> None:
-    stable, canary = Replica(STABLE), Replica(CANARY)
     with pytest.raises(WorkloadError, match=r"version 8 0; 100 of each are needed.*go on to be"):
-        looked(stable, canary, lambda: stable.serve(90))
+        Meanwhile(stable=90, canary=0).looked()
