@@ -54,6 +54,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kubectl --namespace kube-system rollout restart deployment coredns": "a cluster on Azure",
     "falaj cluster up --real 2": "what `make cluster REAL=2` runs",
     "falaj cluster load": "what `make cluster REAL=2 LOAD=1` runs",
+    "falaj cluster bring TENANT --keyring FOLDER": "tests/cluster/real bring all by it",
     "falaj cluster load kueue jobset": "tests/stacks/test_cluster_load.py run it",
     "python -m falaj.workloads.registry keyring pack --path RING": (
         "tests/components/kubernetes/test_serving_pods_run.py runs it, as a replica's pods have it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from falaj.engine.controlplane import machine, stop, volumes
+from falaj.engine.controlplane import machine, operators, stop, volumes
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, hierarchies
 from falaj.engine.controlplane.machine_network import NAMESPACES
 from falaj.engine.controlplane.machines import is_ready
@@ -315,6 +316,37 @@ def test_what_was_killed_is_cleared_up_by_the_next_who_looks(tmp_path: Path) -> 
         assert _left(name) != []
         stop(folder)
         assert _left(name) == []
+
+
+def test_what_certificates_and_entries_ask_for_is_brought(realm: Realm) -> None:
+    realm.plane.define("cert-manager", "external-secrets")
+    operators.write_entry(realm.plane.files, "acme/keys", b"the ring")
+    with realm.namespace("test-operators") as namespace:
+        store = {"name": "falaj", "kind": "ClusterSecretStore"}
+        certificate = {
+            "apiVersion": "cert-manager.io/v1", "kind": "Certificate",
+            "metadata": {"name": "tls", "namespace": namespace},
+            "spec": {
+                "secretName": "tls", "dnsNames": [f"digits.{namespace}.svc"],
+                "issuerRef": {"kind": "ClusterIssuer", "name": "falaj"},
+            },
+        }  # fmt: skip
+        entry = {
+            "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret",
+            "metadata": {"name": "keys", "namespace": namespace},
+            "spec": {
+                "secretStoreRef": store,
+                "data": [{"secretKey": "ring", "remoteRef": {"key": "acme/keys"}}],
+            },
+        }  # fmt: skip
+        realm.plane.apply([certificate, entry])
+
+        def secret(name: str) -> dict[str, Any]:
+            return realm.plane.objects.get("v1", "Secret", name, namespace) or {}
+
+        wait_for(lambda: secret("tls") and secret("keys"), "both secrets are there", 30)
+        assert base64.b64decode(secret("keys")["data"]["ring"]) == b"the ring"
+        assert set(secret("tls")["data"]) == {"ca.crt", "tls.crt", "tls.key"}
 
 
 def _left(name: str) -> list[str]:
