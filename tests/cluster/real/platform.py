@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,8 +72,11 @@ class Platform:
 
     def bring(self, tenant: str, ring: Path) -> str:
         """Bring a tenant's key ring and a sealed dataset; the dataset's name."""
-        folder = str(self.plane.files.folder)
-        said = self.falaj("cluster", "bring", tenant, "--keyring", str(ring), "--folder", folder)
+        words = ("--keyring", str(ring), "--folder", str(self.plane.files.folder))
+        of_no_stack = replace(self.project, stack="")
+        done = of_no_stack.falaj("cluster", "bring", tenant, *words)
+        assert done.returncode == 0, done.stdout
+        said = done.stdout
         assert f"keySecret: {tenant}/training-keys" in said
         return str(yaml.safe_load(said)["dataset"])
 
