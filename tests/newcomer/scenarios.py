@@ -63,7 +63,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         ("falaj status", "falaj logs", "falaj logs rates", "falaj logs credit", "falaj shell"),
         "tests/cluster/real/test_platform_usage.py runs it",
     ),
-    "kubectl port-forward": "tests/cluster/real/test_platform_usage.py forwards a port",
+    "kubectl port-forward": "tests/cluster/real/test_machines.py forwards a port",
     "falaj refresh": "what `make refresh` runs",
     "falaj sandbox add": "the block of the scenario sandbox has it with a zone of names",
     "falaj sandbox lose": "tests/sandbox/test_sandbox_command.py runs it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import secrets
 import signal
@@ -14,6 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
+from kubernetes.client import CoreV1Api
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import new_client_from_config
+from kubernetes.stream import portforward
 
 from falaj.engine.controlplane import machine, operators, stop, volumes
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, hierarchies
@@ -31,6 +36,7 @@ from tests.cluster.real.realm import (
     probe,
     realm_with,
 )
+from tests.components.kubernetes import workspaces
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 FIRST, SECOND = "real-1", "real-2"
@@ -347,6 +353,46 @@ def test_what_certificates_and_entries_ask_for_is_brought(realm: Realm) -> None:
         wait_for(lambda: secret("tls") and secret("keys"), "both secrets are there", 30)
         assert base64.b64decode(secret("keys")["data"]["ring"]) == b"the ring"
         assert set(secret("tls")["data"]) == {"ca.crt", "tls.crt", "tls.key"}
+
+
+_ANSWERS = """
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"alice's notebook")
+    def log_message(self, *_): pass
+print("listens", flush=True)
+http.server.HTTPServer(("127.0.0.1", 8443), Handler).serve_forever()
+"""
+
+
+def test_a_port_is_forwarded_to_the_owner_of_a_workspace_alone(realm: Realm) -> None:
+    """The workspace's own rights; in its pod's place one that listens as it does."""
+    kinds = ("Role", "RoleBinding")
+    namespace = "test-forwarding"
+    with realm.namespace(namespace):
+        rendered = workspaces.rendered(namespace=namespace)
+        realm.plane.apply([dict(each) for each in rendered if each["kind"] in kinds])
+        image = realm.push_base()
+        realm.plane.apply([probe("alice-workspace", namespace, image, _ANSWERS)])
+        realm.wait_ready("alice-workspace", namespace=namespace)
+
+        def asked(user: str, *groups: str) -> bytes:
+            file = realm.plane.user_kubeconfig(user, groups)
+            api = CoreV1Api(new_client_from_config(str(file)))
+            forwarded = portforward(
+                api.connect_get_namespaced_pod_portforward, "alice-workspace", namespace,
+                ports="8443",
+            )  # fmt: skip
+            connection = http.client.HTTPConnection("127.0.0.1", 8443)
+            connection.sock = forwarded.socket(8443)
+            connection.sock.setblocking(True)
+            connection.request("GET", "/")
+            return connection.getresponse().read()
+
+        assert asked(workspaces.OWNER) == b"alice's notebook"
+        with pytest.raises(ApiException, match="403"):
+            asked("sara", "acme:trainers")
 
 
 def _left(name: str) -> list[str]:
