@@ -20,7 +20,7 @@ import psutil
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from falaj.engine.controlplane import machine, names, processes, registry
+from falaj.engine.controlplane import machine, names, operators, processes, registry, volumes
 from falaj.engine.controlplane.bringup import READY_SECONDS, Given
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.machine import Machine
@@ -28,6 +28,7 @@ from falaj.engine.controlplane.machine_network import PODS, Network
 from falaj.engine.controlplane.machines import Pool, Site, is_ready, machines
 from falaj.engine.controlplane.machines import labels as node_labels
 from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.engine.controlplane.operators import Operators
 from falaj.engine.controlplane.processes import Files, Supervisor, wait_until
 from falaj.engine.controlplane.registry import Image, Registry
 from falaj.engine.controlplane.volumes import Volumes
@@ -143,7 +144,13 @@ class MachineKeeper:
     def volumes(self) -> Volumes:
         """What claims get."""
         files = self.given.files
-        return Volumes(files.folder / "volumes", Objects.of(str(files.kubeconfig)))
+        return Volumes(volumes.root(files), Objects.of(str(files.kubeconfig)))
+
+    @cached_property
+    def operators(self) -> Operators:
+        """What certificates and entries of a secret store get."""
+        files = self.given.files
+        return Operators(files, Objects.of(str(files.kubeconfig)))
 
     def start_registry(self) -> dict[str, str]:
         """Start the registry; references below it of what each machine and the cluster need.
@@ -221,9 +228,10 @@ class MachineKeeper:
             self._look_at_claims = time.monotonic() + _CLAIMS_SECONDS
             try:
                 self.volumes.keep()
+                self.operators.keep()
             except (ApiException, HTTPError, EngineError) as error:
-                # An API server that is away, or refuses: claims wait.
-                sys.stderr.write(f"claims wait: {error}\n")
+                # An API server that is away, or refuses: they wait.
+                sys.stderr.write(f"claims, certificates and entries wait: {error}\n")
 
     def _start(self, number: int, name: str) -> None:
         """As after a power cut: nothing is left of its network."""
@@ -277,7 +285,9 @@ def remove(files: Files, network: Network) -> None:
     """Remove what machines leave, after their processes have ended."""
     remove_network(network)
     shutil.rmtree(files.machines, ignore_errors=True)
-    shutil.rmtree(files.folder / "volumes", ignore_errors=True)
+    shutil.rmtree(volumes.root(files), ignore_errors=True)
+    shutil.rmtree(operators.store(files), ignore_errors=True)
+    shutil.rmtree(operators.issuer(files).folder, ignore_errors=True)
     shutil.rmtree(files.folder / "registry", ignore_errors=True)
 
 

@@ -15,11 +15,24 @@ from typing import Any, Final
 from kubernetes.client.exceptions import ApiException
 
 from falaj.engine.controlplane.objects import Objects
+from falaj.engine.controlplane.processes import Files
 
 PROVISIONER: Final = "falaj.io/folder"
 _CLASS: Final = ("storage.k8s.io/v1", "StorageClass")
 _VOLUME: Final = ("v1", "PersistentVolume")
 _MADE_BY: Final = "pv.kubernetes.io/provisioned-by"
+
+
+def folder_of(files: Files, objects: Objects, claim: str, namespace: str) -> Path | None:
+    """The folder behind a claim; None where it has none yet."""
+    found = objects.get("v1", "PersistentVolumeClaim", claim, namespace)
+    name = found and found["spec"].get("volumeName")
+    return root(files) / str(name) if name else None
+
+
+def root(files: Files) -> Path:
+    """Where the folders of a control plane are."""
+    return files.folder / "volumes"
 
 
 class Volumes:

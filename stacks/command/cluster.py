@@ -1,4 +1,4 @@
-"""``falaj cluster ensure | up | load | down | status | kubeconfig``."""
+"""``falaj cluster ensure | up | load | bring | down | status | kubeconfig``."""
 
 from __future__ import annotations
 
@@ -235,6 +235,45 @@ def load_images(
         file.write(changed)
     done = "something was pushed" if loader.is_changed else "nothing had to be pushed"
     say(f"\n{done}; {len(digests)} digests {'written to' if changed else 'are in'} {path}")
+    return 0
+
+
+@cluster.command("bring")
+@click.argument("tenant")
+@_folder
+@click.option(
+    "--keyring",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The tenant's key ring; made where there is none.",
+)
+@click.option(
+    "--source",
+    metavar="SOURCE",
+    default="digits",
+    show_default=True,
+    help="Of the dataset: a name, or a table of CSV or Parquet, as for training on one machine.",
+)
+@click.option(
+    "--target", metavar="COLUMN", help="What is learned of a table (default: of SOURCE's own)."
+)
+def bring_data(
+    *, tenant: str, folder: Path, keyring: Path, source: str, target: str | None
+) -> int:
+    """Bring a tenant's dataset, sealed, and its key ring to real machines.
+
+    The dataset goes into the claim `data` of TENANT's namespace for training, beside which is
+    `runs`; the rings of who trains and serves, and of who publishes, go into the secret store. It
+    says what a stack of the tenant's workloads names them.
+    """
+    if _running(folder, err=True) is None:
+        return 1
+    from falaj.stacks.command import bringing  # noqa: PLC0415 - not for the other commands
+
+    files = Files(folder.absolute())
+    more = () if target is None else ("--target", target)
+    say(bringing.bring(files, tenant, keyring.absolute(), source, more).settings)
     return 0
 
 

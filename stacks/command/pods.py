@@ -228,10 +228,7 @@ class Cluster:
             if error.status == http.HTTPStatus.NOT_FOUND:
                 advice = "it isn't there: bring the stack up first"
             elif error.status == http.HTTPStatus.FORBIDDEN:
-                advice = (
-                    "whose kubeconfig this is has no right to it: falaj:tenants of the platform"
-                )
-                advice += " says who has which"
+                advice = "who logs in here has no right to it: falaj:tenants says who has which"
             elif error.status == http.HTTPStatus.UNAUTHORIZED:
                 advice = "the login has ended: log in again"
             else:

@@ -54,6 +54,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kubectl --namespace kube-system rollout restart deployment coredns": "a cluster on Azure",
     "falaj cluster up --real 2": "what `make cluster REAL=2` runs",
     "falaj cluster load": "what `make cluster REAL=2 LOAD=1` runs",
+    "falaj cluster bring TENANT --keyring FOLDER": "tests/cluster/real bring all by it",
     "falaj cluster load kueue jobset": "tests/stacks/test_cluster_load.py run it",
     "python -m falaj.workloads.registry keyring pack --path RING": (
         "tests/components/kubernetes/test_serving_pods_run.py runs it, as a replica's pods have it"
@@ -62,7 +63,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         ("falaj status", "falaj logs", "falaj logs rates", "falaj logs credit", "falaj shell"),
         "tests/cluster/real/test_platform_usage.py runs it",
     ),
-    "kubectl port-forward": "tests/cluster/real/test_platform_usage.py forwards a port",
+    "kubectl port-forward": "tests/cluster/real/test_machines.py forwards a port",
     "falaj refresh": "what `make refresh` runs",
     "falaj sandbox add": "the block of the scenario sandbox has it with a zone of names",
     "falaj sandbox lose": "tests/sandbox/test_sandbox_command.py runs it",

@@ -20,10 +20,8 @@ from falaj.engine.controlplane.objects import wait_for
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from tests.cluster.real.platform import (
     STACK,
-    Operators,
     Platform,
     load_images,
-    packed,
     workloads,
 )
 from tests.cluster.real.realm import Realm, realm_with
@@ -34,11 +32,9 @@ from tests.cluster.real.team import (
     SERVING,
     TRAINING,
     TRIALS,
-    bring_dataset,
     delivered,
     events,
     gang,
-    made_ring,
     of_publication,
     said_by,
     serve_candidate,
@@ -97,36 +93,18 @@ def platform(
 
 @pytest.fixture(scope="package")
 def ring(platform: Platform) -> Path:
-    """A key ring of the team's, outside of the cluster."""
-    return made_ring(platform, "ring")
-
-
-@pytest.fixture(scope="package")
-def other_ring(platform: Platform) -> Path:
-    """One of another team's."""
-    return made_ring(platform, "other-ring")
+    """A key ring of the team's, outside of the cluster; `dataset` makes it."""
+    return platform.folder / "ring"
 
 
 @pytest.fixture(scope="package")
 def dataset(platform: Platform, ring: Path) -> str:
-    """A sealed snapshot in the claim `data`; its folder's name."""
-    return bring_dataset(platform, ring, TRAINING)
+    """A sealed snapshot in the claim `data`; its folder's name. The team's keys are there, too."""
+    return platform.bring("acme", ring)
 
 
 @pytest.fixture(scope="package")
-def keys(platform: Platform, ring: Path, other_ring: Path) -> Generator[None]:
-    """The secret store's entries of the teams' rings: for who trains and serves, and who signs."""
-    entries = {
-        "acme/training-keys": packed(platform.project, ring),
-        "acme/publishing-keys": packed(platform.project, ring, "--signs"),
-        "bank/training-keys": packed(platform.project, other_ring),
-    }
-    with Operators(platform.plane, entries):
-        yield
-
-
-@pytest.fixture(scope="package")
-def trained(platform: Platform, dataset: str, keys: None) -> dict[str, Any]:
+def trained(platform: Platform, dataset: str) -> dict[str, Any]:
     """Two pods train, one of them is taken away, the gang goes on, and version 1 is delivered."""
     training(platform, dataset, EPOCHS)
 

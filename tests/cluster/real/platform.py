@@ -1,28 +1,22 @@
-"""The shipped platform in a small size on real machines, and the operators that can't be had here.
+"""The shipped platform in a small size on real machines.
 
-cert-manager and External Secrets aren't Go modules that can be built: `Operators` does what they
-do, by the objects that our components render for them. Everything else that runs is the real one.
+What cert-manager and External Secrets do, the control plane does: they can't be built here.
+Everything else that runs is the real one.
 """
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
 
 from falaj.components.kubernetes.bill_of_materials import images
-from falaj.engine.controlplane import ControlPlane
-from falaj.engine.controlplane.certificates import Authority
+from falaj.engine.controlplane import ControlPlane, operators
 from tests.cluster.real.realm import HOST, Realm
 from tests.stacks.conftest import ROOT, Project
 
@@ -76,6 +70,21 @@ class Platform:
         kubeconfig = str(self.plane.kubeconfig)
         return self.falaj("down", "--sandbox", "--cluster", kubeconfig, "--stack", stack)
 
+    def bring(self, tenant: str, ring: Path) -> str:
+        """Bring a tenant's key ring and a sealed dataset; the dataset's name."""
+        words = ("--keyring", str(ring), "--folder", str(self.plane.files.folder))
+        of_no_stack = replace(self.project, stack="")
+        done = of_no_stack.falaj("cluster", "bring", tenant, *words)
+        assert done.returncode == 0, done.stdout
+        said = done.stdout
+        assert f"keySecret: {tenant}/training-keys" in said
+        return str(yaml.safe_load(said)["dataset"])
+
+    @property
+    def issuer(self) -> str:
+        """The certificate of who issued those of services."""
+        return operators.issuer(self.plane.files).certificate.read_text()
+
     def image(self, name: str) -> str:
         """The reference of an image of ours, as pods name it."""
         lock = yaml.safe_load(self.lock.read_text())["images"]
@@ -104,76 +113,6 @@ def load_images(platform: Platform) -> None:
     assert again.count("is there: sha256:") == 4, again
     assert "nothing had to be pushed" in again
     assert "building" not in again
-
-
-class Operators:
-    """What cert-manager and External Secrets do: secrets for the objects that ask for them."""
-
-    def __init__(self, plane: ControlPlane, entries: Mapping[str, str]) -> None:
-        """``entries`` is the secret store: values by name, in base64."""
-        self._plane = plane
-        self._entries = entries
-        self._authority = Authority(plane.files.certificates)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Operators:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(0.5):
-            with contextlib.suppress(ApiException, HTTPError):
-                for each in self._plane.objects.list("cert-manager.io/v1", "Certificate"):
-                    self._once(each, each["spec"]["secretName"], self._certificate)
-                for each in self._plane.objects.list("external-secrets.io/v1", "ExternalSecret"):
-                    self._once(each, each["spec"]["target"]["name"], self._entry)
-
-    def _once(
-        self, of: dict[str, Any], name: str, make: Callable[[dict[str, Any], str], dict[str, Any]]
-    ) -> None:
-        namespace = of["metadata"]["namespace"]
-        if self._plane.objects.get("v1", "Secret", name, namespace) is None:
-            about = {"name": name, "namespace": namespace}
-            secret = {"apiVersion": "v1", "kind": "Secret", **make(of, name)}
-            secret["metadata"] = {**about, "labels": secret.pop("labels")}
-            self._plane.apply([secret])
-
-    def _certificate(self, of: dict[str, Any], name: str) -> dict[str, Any]:
-        spec = of["spec"]
-        file = f"operator-{of['metadata']['namespace']}-{name}"
-        if spec.get("dnsNames"):
-            pair = self._authority.server(file, tuple(spec["dnsNames"]))
-        else:
-            pair = self._authority.client(spec["commonName"], file=file)
-        files = {
-            "tls.crt": pair.certificate,
-            "tls.key": pair.key,
-            "ca.crt": self._plane.files.authority,
-        }
-        return {
-            "type": "kubernetes.io/tls",
-            "labels": spec.get("secretTemplate", {}).get("labels", {}),
-            "data": {
-                key: base64.b64encode(path.read_bytes()).decode() for key, path in files.items()
-            },
-        }
-
-    def _entry(self, of: dict[str, Any], name: str) -> dict[str, Any]:
-        [wanted] = of["spec"]["data"]
-        return {
-            "labels": of["metadata"]["labels"],
-            "data": {wanted["secretKey"]: self._entries[wanted["remoteRef"]["key"]]},
-        }
-
-
-def packed(project: Project, ring: Path, *more: str) -> str:
-    """A key ring, as its entry in the secret store has it."""
-    return module(project, "registry", "keyring", "pack", "--path", str(ring), *more)
 
 
 def token(project: Project, ring: Path, issuer: str, audience: str) -> str:
@@ -210,16 +149,3 @@ def tenants_pod(
         if "emptyDir" in volume:
             volume["emptyDir"]["sizeLimit"] = "64Mi"
     return pod
-
-
-def claims(namespace: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Claims of folders that all machines see."""
-    return [
-        {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "falaj-files",
-                     "resources": {"requests": {"storage": "1Gi"}}},
-        }
-        for name in names
-    ]  # fmt: skip

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from falaj.engine.controlplane.machine_network import MACHINES
 from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.controlplane.volumes import folder_of
 from tests.cluster.real.platform import (
     FLAVOR,
     Platform,
-    claims,
-    module,
     tenants_pod,
     token,
     workloads,
@@ -35,38 +32,15 @@ SIZE: Final = {
 """Of a pod that trains."""
 
 
-def made_ring(platform: Platform, name: str) -> Path:
-    """Make a key ring outside of the cluster."""
-    path = platform.folder / name
-    module(platform.project, "registry", "keyring", "create", "--path", str(path))
-    return path
-
-
-def bring_dataset(platform: Platform, ring: Path, namespace: str) -> str:
-    """Put a sealed snapshot into the claim `data` of a namespace; its folder's name."""
-    platform.plane.apply(claims(namespace, ("data", "runs")))
-    told = module(
-        platform.project, "training", "dataset", "--source", "digits", "--json",
-        "--keyring", str(ring), "--output", str(platform.folder / f"snapshots-{namespace}"),
-    )  # fmt: skip
-    snapshot = Path(json.loads(told)["path"])
-    assert list(snapshot.glob("*.sealed"))
-    held = volume(platform, "data", namespace)
-    shutil.copytree(snapshot, held / snapshot.name)
-    for path in (held / snapshot.name, *(held / snapshot.name).iterdir()):
-        os.chown(path, 65532, 65532)
-    return snapshot.name
-
-
 def volume(platform: Platform, claim: str, namespace: str = TRAINING) -> Path:
     """The folder behind a claim."""
 
-    def name() -> str | None:
-        found = platform.plane.objects.get("v1", "PersistentVolumeClaim", claim, namespace)
-        return found and found["spec"].get("volumeName")
-
-    wait_for(lambda: name() is not None, f"the claim {claim} has a volume")
-    return platform.plane.files.folder / "volumes" / str(name())
+    files = platform.plane.files
+    found: Path = wait_for(
+        lambda: folder_of(files, platform.plane.objects, claim, namespace),
+        f"the claim {claim} has a volume",
+    )
+    return found
 
 
 def ended(platform: Platform, pod: str, namespace: str, seconds: float = 120) -> None:
@@ -227,8 +201,7 @@ def serve_candidate(platform: Platform, ring: Path) -> None:
 
 
 def caller(platform: Platform, name: str, namespace: str, token: str, program: str) -> None:
-    authority = platform.plane.files.authority.read_text()
-    text = f"CA = {authority!r}\nTOKEN = {token!r}\n{_ASK}\n{program}"
+    text = f"CA = {platform.issuer!r}\nTOKEN = {token!r}\n{_ASK}\n{program}"
     account = {"serviceAccountName": "scoring"} if namespace == SERVING else {}
     pod = probe(
         name, namespace, platform.image("falaj-inference"), text, command=("python", "-c"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import json
 import secrets
 import signal
@@ -13,8 +15,12 @@ from typing import Any
 
 import psutil
 import pytest
+from kubernetes.client import CoreV1Api
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import new_client_from_config
+from kubernetes.stream import portforward
 
-from falaj.engine.controlplane import machine, stop, volumes
+from falaj.engine.controlplane import machine, operators, stop, volumes
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, hierarchies
 from falaj.engine.controlplane.machine_network import NAMESPACES
 from falaj.engine.controlplane.machines import is_ready
@@ -30,6 +36,7 @@ from tests.cluster.real.realm import (
     probe,
     realm_with,
 )
+from tests.components.kubernetes import workspaces
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 FIRST, SECOND = "real-1", "real-2"
@@ -315,6 +322,77 @@ def test_what_was_killed_is_cleared_up_by_the_next_who_looks(tmp_path: Path) -> 
         assert _left(name) != []
         stop(folder)
         assert _left(name) == []
+
+
+def test_what_certificates_and_entries_ask_for_is_brought(realm: Realm) -> None:
+    realm.plane.define("cert-manager", "external-secrets")
+    operators.write_entry(realm.plane.files, "acme/keys", b"the ring")
+    with realm.namespace("test-operators") as namespace:
+        store = {"name": "falaj", "kind": "ClusterSecretStore"}
+        certificate = {
+            "apiVersion": "cert-manager.io/v1", "kind": "Certificate",
+            "metadata": {"name": "tls", "namespace": namespace},
+            "spec": {
+                "secretName": "tls", "dnsNames": [f"digits.{namespace}.svc"],
+                "issuerRef": {"kind": "ClusterIssuer", "name": "falaj"},
+            },
+        }  # fmt: skip
+        entry = {
+            "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret",
+            "metadata": {"name": "keys", "namespace": namespace},
+            "spec": {
+                "secretStoreRef": store,
+                "data": [{"secretKey": "ring", "remoteRef": {"key": "acme/keys"}}],
+            },
+        }  # fmt: skip
+        realm.plane.apply([certificate, entry])
+
+        def secret(name: str) -> dict[str, Any]:
+            return realm.plane.objects.get("v1", "Secret", name, namespace) or {}
+
+        wait_for(lambda: secret("tls") and secret("keys"), "both secrets are there", 30)
+        assert base64.b64decode(secret("keys")["data"]["ring"]) == b"the ring"
+        assert set(secret("tls")["data"]) == {"ca.crt", "tls.crt", "tls.key"}
+
+
+_ANSWERS = """
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"alice's notebook")
+    def log_message(self, *_): pass
+print("listens", flush=True)
+http.server.HTTPServer(("127.0.0.1", 8443), Handler).serve_forever()
+"""
+
+
+def test_a_port_is_forwarded_to_the_owner_of_a_workspace_alone(realm: Realm) -> None:
+    """The workspace's own rights; in its pod's place one that listens as it does."""
+    kinds = ("Role", "RoleBinding")
+    namespace = "test-forwarding"
+    with realm.namespace(namespace):
+        rendered = workspaces.rendered(namespace=namespace)
+        realm.plane.apply([dict(each) for each in rendered if each["kind"] in kinds])
+        image = realm.push_base()
+        realm.plane.apply([probe("alice-workspace", namespace, image, _ANSWERS)])
+        realm.wait_ready("alice-workspace", namespace=namespace)
+
+        def asked(user: str, *groups: str) -> bytes:
+            file = realm.plane.user_kubeconfig(user, groups)
+            api = CoreV1Api(new_client_from_config(str(file)))
+            forwarded = portforward(
+                api.connect_get_namespaced_pod_portforward, "alice-workspace", namespace,
+                ports="8443",
+            )  # fmt: skip
+            connection = http.client.HTTPConnection("127.0.0.1", 8443)
+            connection.sock = forwarded.socket(8443)
+            connection.sock.setblocking(True)
+            connection.request("GET", "/")
+            return connection.getresponse().read()
+
+        assert asked(workspaces.OWNER) == b"alice's notebook"
+        with pytest.raises(ApiException, match="403"):
+            asked("sara", "acme:trainers")
 
 
 def _left(name: str) -> list[str]:

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import secrets
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from tests.cluster.real.team import (
     SIZE,
     TRAINING,
     TRIALS,
-    bring_dataset,
     said_by,
     told_in,
     volume,
@@ -60,9 +58,9 @@ def _stack_of(platform: Platform, tenant: str, **sides: Any) -> dict[str, Any]:
 
 
 def test_two_tenants_train_one_model_and_no_row_leaves_its_tenant(
-    platform: Platform, dataset: str, other_ring: Path, keys: None
+    platform: Platform, dataset: str
 ) -> None:
-    theirs = bring_dataset(platform, other_ring, SITE)
+    theirs = platform.bring("bank", platform.folder / "other-ring")
     tokens = {"acme": secrets.token_urlsafe(32), "bank": secrets.token_urlsafe(32)}
     places = {"acme": TRAINING, "bank": SITE}
     platform.plane.apply([
