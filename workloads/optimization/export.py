@@ -31,6 +31,7 @@ from onnxruntime.quantization.calibrate import TensorsData
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization import texts
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
@@ -238,11 +239,47 @@ class GraphPart:
         self.initializers.append(numpy_helper.from_array(values, self.name(name)))
         return self.name(name)
 
-    def node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        """Add a node whose single output has the full name ``output``; return that name."""
-        made = helper.make_node(operator, inputs, [output], name=f"{output}:node", **attributes)
+    def node(
+        self,
+        operator: str,
+        inputs: list[str],
+        output: str,
+        further: tuple[str, ...] = (),
+        **attributes: Any,
+    ) -> str:
+        """Add a node whose output has the full name ``output``; return that name.
+
+        Args:
+            operator: of the standard.
+            inputs: full names.
+            output: full name.
+            further: ends of the names of outputs that nothing uses. Default: it has none.
+            attributes: of the operator.
+        """
+        outputs = [output, *(f"{output}:{name}" for name in further)]
+        made = helper.make_node(operator, inputs, outputs, name=f"{output}:node", **attributes)
         self.nodes.append(made)
         return output
+
+    def looked_up(
+        self,
+        source: str,
+        output: str,
+        keys: list[str],
+        *,
+        numbers: list[int] | None = None,
+        floats: list[float] | None = None,
+    ) -> str:
+        """Add a node that gives ``numbers`` for texts, 0 for others; or ``floats``, and NaN."""
+        values: dict[str, Any] = (
+            {"values_floats": floats, "default_float": float("nan")}
+            if floats is not None
+            else {"values_int64s": numbers, "default_int64": UNKNOWN}
+        )
+        return self.node(
+            "LabelEncoder", [source], output, domain=ML_DOMAIN,
+            keys_strings=[text.encode() for text in keys], **values,
+        )  # fmt: skip
 
 
 def build_inputs(
@@ -259,27 +296,28 @@ def build_inputs(
         texts ("": missing), in the order of ``preprocessing``; the nodes; and the name of their
         result, float32 (N, F) in the order that `TablePreprocessing` documents.
     """
-    part = GraphPart(free_prefix([item.name for item in every_column(preprocessing)]))
+    part = GraphPart(free_prefix([item.name for item in preprocessing.columns]))
     inputs = [
         helper.make_tensor_value_info(
             item.name,
             TensorProto.FLOAT if isinstance(item, NumericColumn) else TensorProto.STRING,
             [batch, 1],
         )
-        for item in every_column(preprocessing)
+        for item in preprocessing.columns
     ]
     features: list[str] = []
     if preprocessing.numeric:
         features.append(_numbers(part, preprocessing.numeric))
     if preprocessing.categorical:
         features.append(_texts(part, preprocessing.categorical))
+    features += [
+        texts.date(part, column, index) for index, column in enumerate(preprocessing.dates)
+    ]
+    features += [
+        texts.words(part, column, index) for index, column in enumerate(preprocessing.words)
+    ]
     result = part.node("Concat", features, part.name("features"), axis=1)
     return inputs, part, result
-
-
-def every_column(preprocessing: TablePreprocessing) -> list[NumericColumn | CategoricalColumn]:
-    """Return the columns in the order of the features."""
-    return [*preprocessing.numeric, *preprocessing.categorical]
 
 
 def free_prefix(names: list[str]) -> str:
@@ -326,15 +364,8 @@ def _position(part: GraphPart, column: CategoricalColumn, index: int) -> str:
         shape = part.node("Shape", [column.name], part.name(f"shape_{index}"))
         zero = helper.make_tensor("value", TensorProto.INT64, [1], [UNKNOWN])
         return part.node("ConstantOfShape", [shape], output, value=zero)
-    return part.node(
-        "LabelEncoder",
-        [column.name],
-        output,
-        domain=ML_DOMAIN,
-        keys_strings=[text.encode() for text in column.categories],
-        values_int64s=list(range(1, len(column.categories) + 1)),
-        default_int64=UNKNOWN,
-    )
+    numbers = list(range(1, len(column.categories) + 1))
+    return part.looked_up(column.name, output, column.categories, numbers=numbers)
 
 
 IMAGE = "image"
@@ -370,7 +401,7 @@ class Serving:
         """Return the served inputs' names in their order."""
         if self.preprocessing is None:
             return [IMAGE]
-        return [item.name for item in every_column(self.preprocessing)]
+        return [item.name for item in self.preprocessing.columns]
 
     def output_name(self, role: Role) -> str:
         """Return the output's name: its role, unless a column is already called that."""
