@@ -12,6 +12,7 @@ FILE: Final = "card.html"
 _FEW: Final = 3
 """Of so many classes the calibration stands among the figures, of more in a table of the page."""
 
+_MODELS: Final = {"network": "neural network", "trees": "gradient-boosted trees"}
 _STYLE: Final = (
     "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;margin:1rem 0}"
@@ -70,6 +71,7 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
     rows = dataset["rows"]
     found.append(("rows", f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
+    found.append(("model", _MODELS[card["model"]]))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return found
 

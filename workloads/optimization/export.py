@@ -33,6 +33,7 @@ from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import texts
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
+from falaj.workloads.training.trees import Forest, TableTrees
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """The operator sets of the ONNX standard; custom operators would need code beside the model."""
@@ -139,6 +140,9 @@ BATCH = "batch"
 OPSET = 20
 """Of 2023; every ONNX Runtime since 1.17 runs it."""
 
+_IR_VERSION = 10
+"""Of 2024, as the exporter of networks writes it."""
+
 PARITY_TOLERANCE = 1e-4
 """Of the largest output (at least of 1): both add the same float32 products, in another order."""
 
@@ -157,6 +161,8 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     Raises:
         WorkloadError: the module uses what ONNX cannot express.
     """
+    if isinstance(module, TableTrees):
+        return _trees(module.forest(), shape[0])
     # A batch of 1 would be taken for a constant.
     example = torch.zeros((2, *shape), dtype=torch.float32)
     try:
@@ -182,6 +188,51 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     onnx.checker.check_model(model, full_check=True)
     check_graph(model)
     return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+
+
+def _trees(forest: Forest, width: int) -> onnx.ModelProto:
+    """Trees as one operator of the standard, from features to outputs."""
+    nodes: dict[str, list[Any]] = {name: [] for name in (
+        "nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes",
+        "nodes_truenodeids", "nodes_falsenodeids", "target_treeids", "target_nodeids",
+        "target_ids", "target_weights",
+    )}  # fmt: skip
+    for tree, output in enumerate(forest.output.tolist()):
+        # Nodes that nothing leads to are padding.
+        reached = [0]
+        for node in reached:
+            left, right = int(forest.left[tree, node]), int(forest.right[tree, node])
+            is_leaf = left == node
+            for name, value in (
+                ("treeids", tree), ("nodeids", node), ("truenodeids", 0 if is_leaf else left),
+                ("falsenodeids", 0 if is_leaf else right),
+                ("featureids", int(forest.feature[tree, node])),
+                ("values", float(forest.threshold[tree, node])),
+                ("modes", "LEAF" if is_leaf else "BRANCH_LEQ"),
+            ):  # fmt: skip
+                nodes[f"nodes_{name}"].append(value)
+            if is_leaf:
+                nodes["target_treeids"].append(tree)
+                nodes["target_nodeids"].append(node)
+                nodes["target_ids"].append(output)
+                nodes["target_weights"].append(float(forest.value[tree, node]))
+            else:
+                reached += [left, right]
+    outputs = len(forest.base)
+    made = helper.make_node(
+        "TreeEnsembleRegressor", [INPUT], [OUTPUT], name="trees", domain=ML_DOMAIN,
+        n_targets=outputs, base_values=forest.base.tolist(), **nodes,
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [made],
+        "trees",
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [BATCH, width])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [BATCH, outputs])],
+    )
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    onnx.checker.check_model(model, full_check=True)
+    return model
 
 
 def strip_notes(model: onnx.ModelProto) -> None:

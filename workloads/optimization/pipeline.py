@@ -183,6 +183,7 @@ def manifest_fields(
             "worth": optimization["worth"],
             "card": {
                 **optimization["card"],
+                "model": training["model"]["choice"]["kept"],
                 "trained": training["created"],
                 "machine": training["environment"]["processor"],
             },

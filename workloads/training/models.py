@@ -1,4 +1,4 @@
-"""The two model families, and the features that a table's columns become."""
+"""The models of images and tables, and the features that a table's columns become."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
+from falaj.workloads.training.trees import TableTrees
 from falaj.workloads.training.words import WordsColumn, fit_words, word_features
 
 _LAST_LAYER_START = 0.1
@@ -32,6 +33,8 @@ class Architecture:
         outputs: the number of classes, or 1 for a regression.
         width: channels of the first convolution, or units of a hidden layer.
         largest: the largest input value of images, which is scaled to 1.
+        trees: of a table's `TableTrees`; 0 for a network.
+        nodes: the most of one of them.
     """
 
     family: str
@@ -39,6 +42,8 @@ class Architecture:
     outputs: int
     width: int
     largest: float = 1.0
+    trees: int = 0
+    nodes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -53,6 +58,8 @@ class Architecture:
             outputs=value["outputs"],
             width=value["width"],
             largest=value["largest"],
+            trees=value["trees"],
+            nodes=value["nodes"],
         )
 
 
@@ -121,6 +128,14 @@ class TableNetwork(nn.Module):
         """Return logits (N, classes) or standardised values (N, 1) of features (N, F)."""
         return self.deep(features) + self.straight(features)
 
+    def rescale(self, factor: float, shift: Tensor) -> None:
+        """Multiply the outputs by ``factor`` and add ``shift`` (outputs,) to them."""
+        last = self.deep[-1]
+        with torch.no_grad():
+            for weight in (last.weight, last.bias, self.straight.weight):
+                weight.mul_(factor)
+            last.bias.add_(shift)
+
 
 def build(architecture: Architecture) -> nn.Module:
     """Return a module with fresh weights from torch's current random state.
@@ -130,14 +145,19 @@ def build(architecture: Architecture) -> nn.Module:
     """
     if architecture.family == "images":
         return ConvolutionalNetwork(architecture)
+    if architecture.trees:
+        return TableTrees(architecture.trees, architecture.nodes, architecture.outputs)
     if architecture.family == "table":
         return TableNetwork(architecture)
     raise WorkloadError(f"unknown model family {architecture.family!r}: images or table")
 
 
 def parameter_count(module: nn.Module) -> int:
-    """Return how many numbers are learned."""
-    return sum(parameter.numel() for parameter in module.parameters())
+    """Return how many numbers are learned; of trees, thresholds and what leaves say."""
+    learned = [*module.parameters()]
+    if isinstance(module, TableTrees):
+        learned = [module.get_buffer("threshold"), module.get_buffer("value")]
+    return sum(tensor.numel() for tensor in learned)
 
 
 def _initialise(layers: nn.Sequential) -> None:

@@ -5,7 +5,6 @@ Small tables whose columns interact are theirs; a network needs more rows for th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -104,7 +103,7 @@ class TableTrees(nn.Module):
 
 def grow(
     fit: tuple[Tensor, Tensor], weights: NDArray[np.float32],
-    validation: tuple[Tensor, Tensor], *, classes: int | None, seed: int,
+    validation: tuple[Tensor, Tensor], *, classes: int | None, seed: int, threads: int = 1,
 ) -> tuple[Forest, float]:  # fmt: skip
     """Learn trees from ``fit``, as many rounds of them as ``validation`` says.
 
@@ -114,10 +113,13 @@ def grow(
         validation: the like of rows that aren't learned from.
         classes: how many there are; None for a regression.
         seed: fixes the outcome.
+        threads: CPU threads. Default: 1.
 
     Returns:
         The trees, and their log loss or squared error on the validation rows.
     """
+    import threadpoolctl  # noqa: PLC0415 - comes with scikit-learn
+
     # Half a second, for tables only.
     from sklearn.ensemble import (  # noqa: PLC0415
         HistGradientBoostingClassifier,
@@ -131,41 +133,32 @@ def grow(
     }  # fmt: skip
     features, labels = fit[0].numpy(), fit[1].numpy()
     unseen, truth = validation[0].numpy(), validation[1].numpy()
-    learner: Any = (
-        HistGradientBoostingRegressor(**options)
-        if classes is None
-        else HistGradientBoostingClassifier(**options)
-    ).fit(features, labels, sample_weight=weights)
-    if classes is None:
-        losses = [float(np.mean((each - truth) ** 2)) for each in learner.staged_predict(unseen)]
-    else:
-        chances = learner.staged_predict_proba(unseen)
-        known = np.searchsorted(learner.classes_, truth)
-        rows = np.arange(len(truth))
-        losses = [float(-np.log(np.maximum(each[rows, known], 1e-7)).mean()) for each in chances]
+    made = HistGradientBoostingRegressor if classes is None else HistGradientBoostingClassifier
+    # More threads than free cores wait for one another at each of thousands of small steps.
+    with threadpoolctl.threadpool_limits(threads, user_api="openmp"):
+        learner: Any = made(**options).fit(features, labels, sample_weight=weights)
+        losses = _losses(learner, unseen, truth, classes)
     rounds = int(np.argmin(losses)) + 1
-    numbers = None if classes is None else learner.classes_
-    return _forest(learner, rounds, classes or 1, numbers), losses[rounds - 1]
+    return _forest(learner, rounds, classes), losses[rounds - 1]
 
 
-def _forest(
-    learner: Any, rounds: int, outputs: int, numbers: NDArray[np.int64] | None
-) -> Forest:
-    """The trees of scikit-learn's first ``rounds``, as arrays.
+def _losses(
+    learner: Any, unseen: NDArray[Any], truth: NDArray[Any], classes: int | None
+) -> list[float]:
+    """The loss on rows that weren't learned from, after each round."""
+    if classes is None:
+        return [float(np.mean((each - truth) ** 2)) for each in learner.staged_predict(unseen)]
+    chances, rows = learner.staged_predict_proba(unseen), np.arange(len(truth))
+    return [float(-np.log(np.maximum(each[rows, truth], 1e-7)).mean()) for each in chances]
 
-    Its classes may be fewer than ours: one whose rows are all validated isn't learned.
-    """
+
+def _forest(learner: Any, rounds: int, classes: int | None) -> Forest:
+    """The trees of scikit-learn's first ``rounds``, as arrays."""
     grown = learner._predictors[:rounds]
-    raw = np.asarray(learner._baseline_prediction, dtype=np.float64).reshape(-1)
-    if numbers is None:
-        places = [0]
-    elif len(raw) == 1:  # of two classes it computes the second's alone
-        places = [int(numbers[1])]
-    else:
-        places = [int(each) for each in numbers]
-    base = np.zeros(outputs) if numbers is None else np.full(outputs, -math.log(1e7))
-    if numbers is not None:
-        base[numbers] = 0.0
+    raw = np.asarray(learner._baseline_prediction, dtype=np.float32).reshape(-1)
+    # Of two classes it computes the second's output alone.
+    places = [1] if classes == 2 else list(range(len(raw)))
+    base = np.zeros(classes or 1, dtype=np.float32)
     base[places] = raw
     trees = [
         (place, predictor.nodes)
@@ -184,7 +177,7 @@ def _forest(
         left[index, inner], right[index, inner] = nodes["left"][inner], nodes["right"][inner]
         value[index, :size] = np.where(leaf, nodes["value"], 0)
     output = np.array([place for place, _ in trees], dtype=np.int64)
-    return Forest(feature, threshold, left, right, value, output, base.astype(np.float32))
+    return Forest(feature, threshold, left, right, value, output, base)
 
 
 def _rounded_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:

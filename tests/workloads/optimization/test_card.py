@@ -69,6 +69,7 @@ FIELDS: dict[str, Any] = {
             "rows": 20, "auc": 0.91, "calibration_error": 0.02, "confusion": [[15, 1], [1, 3]],
             "calibration": {"yes": {"mean_probability": 0.21, "share": 0.2}},
             "trained": "2026-11-26T03:00:00+00:00", "machine": "a processor",
+            "model": "trees",
         },
     },
 }  # fmt: skip
@@ -82,6 +83,7 @@ def test_the_card_names_figures_columns_and_where_it_comes_from() -> None:
     assert said["columns used"] == "visits (numeric)"
     assert said["dataset"].endswith("abababababababab")
     assert said["AUC"] == "0.910"
+    assert said["model"] == "gradient-boosted trees"
 
 
 def test_a_package_of_before_has_none() -> None:
