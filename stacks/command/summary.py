@@ -8,13 +8,17 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from falaj.stacks.command import installation, project
 from falaj.stacks.command.console import table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.service import read_account
 from falaj.stacks.errors import StackError
+from falaj.workloads.optimization import card_text
+
+#: Columns that are listed; the page in the package lists all.
+_SHOWN: Final = 12
 
 
 def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
@@ -26,6 +30,7 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
             "",
             _figures(outputs),
             "",
+            *_card(outputs),
             "Call it with curl:",
             _curl(outputs, request, stack),
             "",
@@ -61,6 +66,16 @@ def _figures(outputs: Mapping[str, Any]) -> str:
     rows.append(("latency, one thread", _latency(before), _latency(after), ""))
     served = "INT8" if evaluation["accepted"] == "int8" else "float"
     return table(rows) + f"\n  served: {served} ({evaluation['reason']})"
+
+
+def _card(outputs: Mapping[str, Any]) -> list[str]:
+    """What the newest version is worth, beside guessing, and what it was made of."""
+    model, version = str(outputs["model"]), str(outputs["version"])
+    manifest = read_account(
+        Path(outputs["registry"]) / model / "versions" / version / "manifest.json"
+    )
+    found = card_text.lines(manifest, most=_SHOWN)
+    return [table([("what it is worth", ""), *found]), ""] if found else []
 
 
 def _metric(name: str, figures: Mapping[str, Any]) -> str:

@@ -31,7 +31,9 @@ from onnxruntime.quantization.calibrate import TensorsData
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization import texts
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
+from falaj.workloads.training.trees import Forest, TableTrees
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """The operator sets of the ONNX standard; custom operators would need code beside the model."""
@@ -138,6 +140,9 @@ BATCH = "batch"
 OPSET = 20
 """Of 2023; every ONNX Runtime since 1.17 runs it."""
 
+_IR_VERSION = 10
+"""Of 2024, as the exporter of networks writes it."""
+
 PARITY_TOLERANCE = 1e-4
 """Of the largest output (at least of 1): both add the same float32 products, in another order."""
 
@@ -156,6 +161,8 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     Raises:
         WorkloadError: the module uses what ONNX cannot express.
     """
+    if isinstance(module, TableTrees):
+        return _trees(module.forest(), shape[0])
     # A batch of 1 would be taken for a constant.
     example = torch.zeros((2, *shape), dtype=torch.float32)
     try:
@@ -181,6 +188,51 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     onnx.checker.check_model(model, full_check=True)
     check_graph(model)
     return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+
+
+def _trees(forest: Forest, width: int) -> onnx.ModelProto:
+    """Trees as one operator of the standard, from features to outputs."""
+    nodes: dict[str, list[Any]] = {name: [] for name in (
+        "nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes",
+        "nodes_truenodeids", "nodes_falsenodeids", "target_treeids", "target_nodeids",
+        "target_ids", "target_weights",
+    )}  # fmt: skip
+    for tree, output in enumerate(forest.output.tolist()):
+        # Nodes that nothing leads to are padding.
+        reached = [0]
+        for node in reached:
+            left, right = int(forest.left[tree, node]), int(forest.right[tree, node])
+            is_leaf = left == node
+            for name, value in (
+                ("treeids", tree), ("nodeids", node), ("truenodeids", 0 if is_leaf else left),
+                ("falsenodeids", 0 if is_leaf else right),
+                ("featureids", int(forest.feature[tree, node])),
+                ("values", float(forest.threshold[tree, node])),
+                ("modes", "LEAF" if is_leaf else "BRANCH_LEQ"),
+            ):  # fmt: skip
+                nodes[f"nodes_{name}"].append(value)
+            if is_leaf:
+                nodes["target_treeids"].append(tree)
+                nodes["target_nodeids"].append(node)
+                nodes["target_ids"].append(output)
+                nodes["target_weights"].append(float(forest.value[tree, node]))
+            else:
+                reached += [left, right]
+    outputs = len(forest.base)
+    made = helper.make_node(
+        "TreeEnsembleRegressor", [INPUT], [OUTPUT], name="trees", domain=ML_DOMAIN,
+        n_targets=outputs, base_values=forest.base.tolist(), **nodes,
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [made],
+        "trees",
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [BATCH, width])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [BATCH, outputs])],
+    )
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    onnx.checker.check_model(model, full_check=True)
+    return model
 
 
 def strip_notes(model: onnx.ModelProto) -> None:
@@ -238,11 +290,47 @@ class GraphPart:
         self.initializers.append(numpy_helper.from_array(values, self.name(name)))
         return self.name(name)
 
-    def node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        """Add a node whose single output has the full name ``output``; return that name."""
-        made = helper.make_node(operator, inputs, [output], name=f"{output}:node", **attributes)
+    def node(
+        self,
+        operator: str,
+        inputs: list[str],
+        output: str,
+        further: tuple[str, ...] = (),
+        **attributes: Any,
+    ) -> str:
+        """Add a node whose output has the full name ``output``; return that name.
+
+        Args:
+            operator: of the standard.
+            inputs: full names.
+            output: full name.
+            further: ends of the names of outputs that nothing uses. Default: it has none.
+            attributes: of the operator.
+        """
+        outputs = [output, *(f"{output}:{name}" for name in further)]
+        made = helper.make_node(operator, inputs, outputs, name=f"{output}:node", **attributes)
         self.nodes.append(made)
         return output
+
+    def looked_up(
+        self,
+        source: str,
+        output: str,
+        keys: list[str],
+        *,
+        numbers: list[int] | None = None,
+        floats: list[float] | None = None,
+    ) -> str:
+        """Add a node that gives ``numbers`` for texts, 0 for others; or ``floats``, and NaN."""
+        values: dict[str, Any] = (
+            {"values_floats": floats, "default_float": float("nan")}
+            if floats is not None
+            else {"values_int64s": numbers, "default_int64": UNKNOWN}
+        )
+        return self.node(
+            "LabelEncoder", [source], output, domain=ML_DOMAIN,
+            keys_strings=[text.encode() for text in keys], **values,
+        )  # fmt: skip
 
 
 def build_inputs(
@@ -259,27 +347,28 @@ def build_inputs(
         texts ("": missing), in the order of ``preprocessing``; the nodes; and the name of their
         result, float32 (N, F) in the order that `TablePreprocessing` documents.
     """
-    part = GraphPart(free_prefix([item.name for item in every_column(preprocessing)]))
+    part = GraphPart(free_prefix([item.name for item in preprocessing.columns]))
     inputs = [
         helper.make_tensor_value_info(
             item.name,
             TensorProto.FLOAT if isinstance(item, NumericColumn) else TensorProto.STRING,
             [batch, 1],
         )
-        for item in every_column(preprocessing)
+        for item in preprocessing.columns
     ]
     features: list[str] = []
     if preprocessing.numeric:
         features.append(_numbers(part, preprocessing.numeric))
     if preprocessing.categorical:
         features.append(_texts(part, preprocessing.categorical))
+    features += [
+        texts.date(part, column, index) for index, column in enumerate(preprocessing.dates)
+    ]
+    features += [
+        texts.words(part, column, index) for index, column in enumerate(preprocessing.words)
+    ]
     result = part.node("Concat", features, part.name("features"), axis=1)
     return inputs, part, result
-
-
-def every_column(preprocessing: TablePreprocessing) -> list[NumericColumn | CategoricalColumn]:
-    """Return the columns in the order of the features."""
-    return [*preprocessing.numeric, *preprocessing.categorical]
 
 
 def free_prefix(names: list[str]) -> str:
@@ -326,15 +415,8 @@ def _position(part: GraphPart, column: CategoricalColumn, index: int) -> str:
         shape = part.node("Shape", [column.name], part.name(f"shape_{index}"))
         zero = helper.make_tensor("value", TensorProto.INT64, [1], [UNKNOWN])
         return part.node("ConstantOfShape", [shape], output, value=zero)
-    return part.node(
-        "LabelEncoder",
-        [column.name],
-        output,
-        domain=ML_DOMAIN,
-        keys_strings=[text.encode() for text in column.categories],
-        values_int64s=list(range(1, len(column.categories) + 1)),
-        default_int64=UNKNOWN,
-    )
+    numbers = list(range(1, len(column.categories) + 1))
+    return part.looked_up(column.name, output, column.categories, numbers=numbers)
 
 
 IMAGE = "image"
@@ -370,7 +452,7 @@ class Serving:
         """Return the served inputs' names in their order."""
         if self.preprocessing is None:
             return [IMAGE]
-        return [item.name for item in every_column(self.preprocessing)]
+        return [item.name for item in self.preprocessing.columns]
 
     def output_name(self, role: Role) -> str:
         """Return the output's name: its role, unless a column is already called that."""

@@ -13,6 +13,8 @@ import torch
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
+from falaj.workloads.optimization import card_text
+from falaj.workloads.optimization.card import figures
 from falaj.workloads.optimization.comparison import (
     Decision,
     Feed,
@@ -92,6 +94,7 @@ class Outcome:
         reduced_range: whether 8-bit weights were kept to 7 bits.
         parity: the largest difference between graph and module, as a share.
         worth: what the chosen model is worth; None while it isn't judged.
+        card: what else it does on held-out rows, of `card.figures`.
     """
 
     key: str
@@ -105,6 +108,7 @@ class Outcome:
     reduced_range: bool
     parity: float
     worth: Worth | None = None
+    card: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def served(self) -> Measured:
@@ -128,6 +132,7 @@ class Outcome:
             "reduced_range": self.reduced_range,
             "parity": self.parity,
             "worth": self.worth.to_json() if self.worth is not None else None,
+            "card": self.card,
             "runtime": versions(),
             "cpu_flags": relevant_cpu_flags(),
             "code": {"version": code_version()["version"], "digest": code_digest()},
@@ -176,6 +181,12 @@ def manifest_fields(
             **training["metrics"],
             "served": {"metric_name": name, name: served},
             "worth": optimization["worth"],
+            "card": {
+                **optimization["card"],
+                "model": training["model"]["choice"]["kept"],
+                "trained": training["created"],
+                "machine": training["environment"]["processor"],
+            },
         },
         "lineage": {"run": training["identity"], "dataset": training["dataset"]["digest"]},
         "quantisation": {
@@ -203,6 +214,7 @@ def finished(output: Path, key: str, run: str, keyring: KeyRing | None) -> dict[
         read_json(output / FIELDS, "package's fields")
         if record.get("key") != key:
             return None
+        read_artifact(output / card_text.FILE, keyring, context_of(run, card_text.FILE))
         for name in (MODEL, FLOAT_MODEL):
             data = read_artifact(output / name, keyring, context_of(run, name))
             if hashlib.sha256(data).hexdigest() != record["files"][name]["sha256"]:
@@ -221,7 +233,7 @@ def write(
     run: str,
     keyring: KeyRing | None,
 ) -> None:
-    """Write the models, then the fields, then the record: with it, the rest is complete.
+    """Write models and card, then the fields, then the record: with it, the rest is complete.
 
     What an earlier optimisation left in ``output`` goes first, so that no record ever stands
     beside files that it doesn't describe.
@@ -232,11 +244,15 @@ def write(
     """
     make_private_folder(output)
     with storage_errors(output):
-        for name in (RECORD, FIELDS, *models):
+        for name in (RECORD, FIELDS, card_text.FILE, *models):
             (output / name).unlink(missing_ok=True)
             (output / (name + SUFFIX)).unlink(missing_ok=True)
     for name, data in models.items():
         write_artifact(output / name, data, keyring, context_of(run, name))
+    write_artifact(
+        output / card_text.FILE, card_text.page(fields).encode(), keyring,
+        context_of(run, card_text.FILE),
+    )  # fmt: skip
     write_json_atomic(output / FIELDS, fields)
     write_json_atomic(output / RECORD, record)
 
@@ -336,7 +352,8 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     check(worth.refusals, request.accept, description["excluded"])
     for line in (*worth.refusals, *worth.notes):
         report(line)
-    outcome = replace(outcome, worth=worth)
+    card = figures(answers, held_out.labels, trained.classes)
+    outcome = replace(outcome, worth=worth, card=card)
     models = {MODEL: accepted, FLOAT_MODEL: original}
     record = {
         **outcome.to_json(),

@@ -218,9 +218,10 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
     classification = dataset.task == "classification"
     recipe = None
     if dataset.family == "table":
-        recipe = models.fit({name: v[rows] for name, v in dataset.inputs.items()})
+        inputs = {name: values[rows] for name, values in dataset.inputs.items()}
+        recipe = models.fit(inputs, dataset.description["features"])
         _check_memory(len(labels), recipe.width)
-    inputs = features(dataset, "train", recipe)
+    matrix = features(dataset, "train", recipe)
     scale = None if classification else _scale(labels)
     targets = _targets(labels, scale)
     weights = np.ones(len(labels), dtype=np.float32)
@@ -239,17 +240,17 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
     return PreparedData(
         architecture=Architecture(
             family=dataset.family,
-            shape=tuple(inputs.shape[1:]),
+            shape=tuple(matrix.shape[1:]),
             outputs=len(dataset.classes) if dataset.classes is not None else 1,
             width=parameters.width,
             largest=largest,
         ),
         preprocessing=recipe,
         target_scale=scale,
-        fit=(inputs[fit_index], targets[fit_index]),
+        fit=(matrix[fit_index], targets[fit_index]),
         fit_weights=weights[fit],
         validation=(
-            inputs[validation_index],
+            matrix[validation_index],
             targets[validation_index],
             torch.from_numpy(weights[validation]),
         ),

@@ -13,7 +13,14 @@ from typing import Any
 from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.exits import EXITS
 from falaj.workloads.training.faults import status_of
-from falaj.workloads.training.options import CLASS_WEIGHTS, DEVICES, PRECISIONS, Requested, check
+from falaj.workloads.training.options import (
+    CLASS_WEIGHTS,
+    DEVICES,
+    MODELS,
+    PRECISIONS,
+    Requested,
+    check,
+)
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tables import TASKS
 
@@ -167,7 +174,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--weight-decay", type=float, help="default: by family")
     add("--patience", type=int, help="epochs without gain before stopping early (default 20)")
     add("--gradient-clip", type=float, help="largest gradient norm, 0: unlimited (default 1)")
-    add("--label-smoothing", type=float, help="share spread over all classes (default 0.1)")
+    add(
+        "--label-smoothing",
+        type=float,
+        help="share spread over all classes (default: 0.1 of images)",
+    )
     add(
         "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
     )
@@ -176,7 +187,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--class-weights",
         default="auto",
         choices=CLASS_WEIGHTS,
-        help="weigh rare classes more (auto: tempered where one has thrice the rows of another)",
+        help="weigh rare classes more (auto: of images, tempered where one has thrice the rows of "
+        "another)",
+    )
+    add(
+        "--model",
+        default="auto",
+        choices=MODELS,
+        help="auto: of a table, a network or gradient-boosted trees, whichever is better on "
+        "validation rows; network: that alone (default auto)",
     )
     add("--seed", type=int, default=0, help="default 0")
     add("--processes", type=int, default=1, help="data-parallel processes (default 1)")

@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_a
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import snapshot
+from falaj.workloads.training.numerals import Mark
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.tables import (
     TASKS,
     Column,
     Excluded,
+    decimal_mark,
     interpret,
     interpret_target,
     read_table,
@@ -210,7 +212,7 @@ def build(source: Source) -> snapshot.Dataset:
     order = np.concatenate([train, held_out])
     inputs = {name: values[order] for name, values in rows.inputs.items()}
     labels = rows.labels[order]
-    dropped = int(rows.fields.pop("dropped"))
+    dropped, read = int(rows.fields.pop("dropped")), rows.fields.pop("read")
     description = {
         "format": snapshot.FORMAT,
         **rows.fields,
@@ -223,7 +225,7 @@ def build(source: Source) -> snapshot.Dataset:
         "stored_digest": snapshot.digest_rows(inputs, labels),
         "split_digest": hashlib.sha256(held_out.astype("<i8").tobytes()).hexdigest(),
         "statistics": _statistics(inputs, labels, rows.fields, len(train)),
-        "notes": _notes(rows, dropped),
+        "notes": [*_notes(rows, dropped), *read],
     }  # fmt: skip
     description["digest"] = snapshot.describe_identity(description)
     return snapshot.Dataset(description, inputs, labels)
@@ -290,6 +292,7 @@ def _digits(source: Source) -> _Rows:
              "largest": LARGEST_PIXEL},
         ],
         "excluded": [],
+        "read": [],
         "dropped": 0,
     }  # fmt: skip
     return _Rows({IMAGE: images}, labels, fields)
@@ -304,11 +307,12 @@ def _table(source: Source) -> _Rows:
         raise WorkloadError(f"name the column to predict (--target); {path} has: {listed}")
     if source.target not in names:
         raise WorkloadError(f"{path} has no column {source.target!r} to predict; it has: {listed}")
-    column = interpret(source.target, table.column(source.target))
+    mark = decimal_mark(table.columns)
+    column = interpret(source.target, table.column(source.target), mark)
     if isinstance(column, Excluded):
         raise WorkloadError(f"the target column {source.target!r} can't be used: {column.reason}")
     target = interpret_target(column, source.task)
-    features, excluded = _features(table, source.target, target.kept)
+    features, excluded = _features(table, source.target, target.kept, mark)
     if not features:
         reasons = "; ".join(f"{item.name!r}: {item.reason}" for item in excluded[:10])
         raise WorkloadError(f"{path} has no usable column beside the target ({reasons or 'none'})")
@@ -318,22 +322,37 @@ def _table(source: Source) -> _Rows:
         "task": target.task,
         "target": source.target,
         "classes": target.classes,
-        "features": [{"name": item.name, "kind": item.kind, "shape": [1]} for item in features],
+        "features": [_described(item) for item in features],
         "excluded": [{"name": item.name, "reason": item.reason} for item in excluded],
+        "read": _readings([column, *features]),
         "dropped": int((~target.kept).sum()),
     }
     return _Rows({item.name: item.values for item in features}, target.labels, fields)
 
 
+def _readings(columns: list[Column]) -> list[str]:
+    """How columns were read, in words, where that isn't plain."""
+    by_note: dict[str, list[str]] = {}
+    for column in columns:
+        if column.note:
+            by_note.setdefault(column.note, []).append(repr(column.name))
+    return [f"{note}: {', '.join(names)}" for note, names in by_note.items()]
+
+
+def _described(column: Column) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": column.name, "kind": column.kind, "shape": [1]}
+    return described if column.form is None else {**described, "form": asdict(column.form)}
+
+
 def _features(
-    table: Any, target: str, kept: NDArray[np.bool_]
+    table: Any, target: str, kept: NDArray[np.bool_], mark: Mark
 ) -> tuple[list[Column], list[Excluded]]:
     features: list[Column] = []
     excluded: list[Excluded] = []
     for name, data in zip(table.column_names, table.columns, strict=True):
         if name == target:
             continue
-        column = interpret(name, data.filter(kept))
+        column = interpret(name, data.filter(kept), mark)
         if isinstance(column, Column):
             reason = useless(column)
             if reason is None:
@@ -347,10 +366,16 @@ def _features(
 def _statistics(
     inputs: dict[str, NDArray[Any]], labels: NDArray[Any], fields: dict[str, Any], train: int
 ) -> dict[str, Any]:
-    features = {
-        name: of_texts(values[:train]) if values.dtype == object else of_numbers(values[:train])
-        for name, values in inputs.items()
-    }
+    kinds = {item["name"]: item["kind"] for item in fields["features"]}
+    features: dict[str, Any] = {}
+    for name, values in inputs.items():
+        if values.dtype != object:
+            features[name] = of_numbers(values[:train])
+            continue
+        features[name] = of_texts(values[:train])
+        if kinds[name] == "words":
+            # What somebody wrote stays in the sealed rows.
+            features[name] |= {"categories": {}, "others": features[name]["count"]}
     target = (
         of_classes(labels[:train], fields["classes"])
         if fields["classes"] is not None

@@ -92,7 +92,7 @@ def not_parquet(path: Path, error: Exception) -> WorkloadError:
 
 
 def decode(data: bytes, path: Path, encoding: str | None, *, whole: bool = True) -> str:
-    """The text of a CSV file, without its byte order mark.
+    """The text of a CSV file, without its byte order mark, its lines ended by line feeds.
 
     Args:
         data: the file's bytes.
@@ -134,7 +134,9 @@ def decode(data: bytes, path: Path, encoding: str | None, *, whole: bool = True)
             f"{path} holds a NUL character at position {position:,}: it is not a text file, "
             "or its encoding is another (--encoding utf-16, for instance)"
         )
-    return text.removeprefix("\ufeff")
+    text = text.removeprefix("\ufeff")
+    # Old spreadsheets end lines by a carriage return alone.
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _delimiter_of(line: str) -> str:

@@ -98,7 +98,10 @@ def resolve(requested: Requested, dataset: Dataset) -> Parameters:
     values["precision"] = hardware.resolve_precision(requested.precision, values["device"])
     if requested.class_weights == "auto" or dataset.classes is None:
         labels = np.asarray(dataset.labels[dataset.rows("train")])
-        rare = dataset.classes is not None and batches.is_imbalanced(labels, len(dataset.classes))
+        # A table's probabilities are to fit its shares; weights would shift them.
+        rare = dataset.family == "images" and batches.is_imbalanced(
+            labels, len(dataset.classes or [])
+        )
         values["class_weights"] = "tempered" if rare else "none"
     return Parameters(**values)
 

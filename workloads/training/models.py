@@ -1,10 +1,10 @@
-"""The two model families, and the features that a table's columns become."""
+"""The models of images and tables, and the features that a table's columns become."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
+from falaj.workloads.training.trees import TableTrees
+from falaj.workloads.training.words import WordsColumn, fit_words, word_features
 
 _LAST_LAYER_START = 0.1
 
@@ -30,6 +33,8 @@ class Architecture:
         outputs: the number of classes, or 1 for a regression.
         width: channels of the first convolution, or units of a hidden layer.
         largest: the largest input value of images, which is scaled to 1.
+        trees: of a table's `TableTrees`; 0 for a network.
+        nodes: the most of one of them.
     """
 
     family: str
@@ -37,6 +42,8 @@ class Architecture:
     outputs: int
     width: int
     largest: float = 1.0
+    trees: int = 0
+    nodes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -51,6 +58,8 @@ class Architecture:
             outputs=value["outputs"],
             width=value["width"],
             largest=value["largest"],
+            trees=value["trees"],
+            nodes=value["nodes"],
         )
 
 
@@ -119,6 +128,14 @@ class TableNetwork(nn.Module):
         """Return logits (N, classes) or standardised values (N, 1) of features (N, F)."""
         return self.deep(features) + self.straight(features)
 
+    def rescale(self, factor: float, shift: Tensor) -> None:
+        """Multiply the outputs by ``factor`` and add ``shift`` (outputs,) to them."""
+        last = self.deep[-1]
+        with torch.no_grad():
+            for weight in (last.weight, last.bias, self.straight.weight):
+                weight.mul_(factor)
+            last.bias.add_(shift)
+
 
 def build(architecture: Architecture) -> nn.Module:
     """Return a module with fresh weights from torch's current random state.
@@ -128,14 +145,19 @@ def build(architecture: Architecture) -> nn.Module:
     """
     if architecture.family == "images":
         return ConvolutionalNetwork(architecture)
+    if architecture.trees:
+        return TableTrees(architecture.trees, architecture.nodes, architecture.outputs)
     if architecture.family == "table":
         return TableNetwork(architecture)
     raise WorkloadError(f"unknown model family {architecture.family!r}: images or table")
 
 
 def parameter_count(module: nn.Module) -> int:
-    """Return how many numbers are learned."""
-    return sum(parameter.numel() for parameter in module.parameters())
+    """Return how many numbers are learned; of trees, thresholds and what leaves say."""
+    learned = [*module.parameters()]
+    if isinstance(module, TableTrees):
+        learned = [module.get_buffer("threshold"), module.get_buffer("value")]
+    return sum(tensor.numel() for tensor in learned)
 
 
 def _initialise(layers: nn.Sequential) -> None:
@@ -182,16 +204,26 @@ class TablePreprocessing:
 
     The features are, in this order: every numeric column, standardised; then for each
     categorical column one feature for missing or unknown texts followed by one for each of its
-    categories.
+    categories; then those of each date (`dates.date_features`) and of each free text
+    (`words.word_features`).
     """
 
     numeric: list[NumericColumn]
     categorical: list[CategoricalColumn]
+    dates: list[DateColumn] = field(default_factory=list[DateColumn])
+    words: list[WordsColumn] = field(default_factory=list[WordsColumn])
+
+    @property
+    def columns(self) -> list[NumericColumn | CategoricalColumn | DateColumn | WordsColumn]:
+        """Return the columns in the order of the features."""
+        return [*self.numeric, *self.categorical, *self.dates, *self.words]
 
     @property
     def width(self) -> int:
         """Return F, the number of features."""
-        return len(self.numeric) + sum(len(item.categories) + 1 for item in self.categorical)
+        one_hot = sum(len(item.categories) + 1 for item in self.categorical)
+        words = sum(item.width + 1 for item in self.words)
+        return len(self.numeric) + one_hot + WIDTH * len(self.dates) + words
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return where each categorical column's features begin and end."""
@@ -207,12 +239,12 @@ class TablePreprocessing:
 
         Args:
             inputs: each column by name, (rows,) or (rows, 1): float with NaN where missing, or
-                text with "" where missing.
+                text with "" where missing, as it stands in the table.
 
         Raises:
             KeyError: a column is missing.
         """
-        first = inputs[(self.numeric or self.categorical)[0].name]
+        first = inputs[self.columns[0].name]
         features = np.zeros((len(first), self.width), dtype=np.float32)
         for index, column in enumerate(self.numeric):
             values = inputs[column.name].reshape(-1).astype(np.float32)
@@ -224,6 +256,12 @@ class TablePreprocessing:
             texts = inputs[column.name].reshape(-1)
             found = np.array([position.get(text, 0) for text in texts], dtype=np.int64)
             features[every, start + found] = 1.0
+        start = len(self.numeric) + sum(len(item.categories) + 1 for item in self.categorical)
+        made = [date_features(item, inputs[item.name].reshape(-1)) for item in self.dates]
+        made += [word_features(item, inputs[item.name].reshape(-1)) for item in self.words]
+        for each in made:
+            features[:, start : start + each.shape[1]] = each
+            start += each.shape[1]
         return features
 
     def to_json(self) -> dict[str, Any]:
@@ -236,23 +274,37 @@ class TablePreprocessing:
         return cls(
             [NumericColumn(**item) for item in value["numeric"]],
             [CategoricalColumn(**item) for item in value["categorical"]],
+            [DateColumn(**item) for item in value["dates"]],
+            [WordsColumn(**item) for item in value["words"]],
         )
 
 
-def fit(inputs: Mapping[str, NDArray[Any]]) -> TablePreprocessing:
+def fit(
+    inputs: Mapping[str, NDArray[Any]], described: Sequence[Mapping[str, Any]] = ()
+) -> TablePreprocessing:
     """Learn the recipe from the training part.
 
     Args:
         inputs: each column, (rows,): floats with NaN, or text objects with "", where missing.
+        described: the columns' ``name`` and ``kind`` in dataset.json, and of dates their ``form``.
+            Default: texts are categories.
     """
     numeric: list[NumericColumn] = []
     categorical: list[CategoricalColumn] = []
+    dates: list[DateColumn] = []
+    words: list[WordsColumn] = []
+    columns = {each["name"]: each for each in described}
     for name, values in inputs.items():
-        if values.dtype == object:
+        kind = columns.get(name, {}).get("kind")
+        if kind == "words":
+            words.append(fit_words(name, values))
+        elif kind == "date":
+            dates.append(fit_date(name, values, DateForm(**columns[name]["form"])))
+        elif values.dtype == object:
             categorical.append(CategoricalColumn(name, _categories(values)))
         else:
             numeric.append(_number(name, values.astype(np.float64)))
-    return TablePreprocessing(numeric, categorical)
+    return TablePreprocessing(numeric, categorical, dates, words)
 
 
 def _number(name: str, values: NDArray[np.float64]) -> NumericColumn:

@@ -10,6 +10,10 @@ from falaj.workloads.bounds import TRAINING
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.snapshot import digest
 
+MODELS = ("auto", "network")
+"""``auto``: of a table a network or gradient-boosted trees, whichever is better on the validation
+rows; ``network``: the network, whatever the data."""
+
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("auto", "cpu", "cuda")
 CLASS_WEIGHTS = ("auto", "tempered", "balanced", "none")
@@ -36,6 +40,7 @@ class Requested:
     precision: str = "auto"
     device: str = "auto"
     class_weights: str = "auto"
+    model: str = "auto"
     width: int | None = None
     checkpoint_every: int = 1
     threads: int | None = None
@@ -60,6 +65,7 @@ class Parameters:
         device: ``cpu`` or ``cuda``.
         class_weights: ``balanced`` makes every class count the same, ``tempered`` goes half way
             (square roots), ``none`` counts rows.
+        model: one of `MODELS`.
         width: the channels of the first convolution, or the units of a hidden layer.
         checkpoint_every: epochs between checkpoints.
         threads: CPU threads of each process.
@@ -78,6 +84,7 @@ class Parameters:
     precision: str
     device: str
     class_weights: str
+    model: str
     width: int
     checkpoint_every: int
     threads: int
@@ -109,7 +116,12 @@ def check(requested: Requested) -> None:
         bound = TRAINING.get(field.name)
         if value is not None and bound is not None and not bound.allows(value):
             raise WorkloadError(f"{option} is {value}: allowed is {bound.description}")
-    choices = {"precision": PRECISIONS, "device": DEVICES, "class_weights": CLASS_WEIGHTS}
+    choices = {
+        "precision": PRECISIONS,
+        "device": DEVICES,
+        "class_weights": CLASS_WEIGHTS,
+        "model": MODELS,
+    }
     for name, allowed in choices.items():
         if getattr(requested, name) not in allowed:
             option = "--" + name.replace("_", "-")
@@ -136,12 +148,14 @@ def family_defaults(family: str, rows: int) -> dict[str, int | float]:
     """Return the defaults for ``family`` and ``rows`` training rows.
 
     Small tables are held back by a strong weight decay. Large ones take larger batches and fewer
-    passes: the number of steps is what counts.
+    passes: the number of steps is what counts. Their labels aren't smoothed: that would draw the
+    probabilities of a rare class away from its share.
     """
     values: dict[str, int | float] = {
-        "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "label_smoothing": 0.1,
+        "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "label_smoothing": 0.0,
     }  # fmt: skip
     if family == "images":
+        values["label_smoothing"] = 0.1
         values |= {"epochs": 80, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02}
         return values | {"patience": 30, "width": 16}
     values |= {"width": 64, "learning_rate": 2e-3, "weight_decay": 0.1}

@@ -19,6 +19,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import checkpoint, distributed, hardware, loop, models
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare
+from falaj.workloads.training.choice import choose
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.loop import Optimisation, Position, predict, row_losses
 from falaj.workloads.training.options import Parameters
@@ -62,8 +63,18 @@ def finish(
     module: nn.Module,
     position: Position,
     utilisation: dict[str, Any],
+    *,
+    chosen: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluate ``module``, write the model and then the record, and return the record.
+
+    Args:
+        setting: what the run was given.
+        prepared: the rows, with the architecture of ``module``.
+        module: the model that is kept.
+        position: how far training came.
+        utilisation: of the hardware.
+        chosen: why it is kept, of `choice.choose`. Default: nothing else was tried.
 
     Raises:
         StorageFullError: no space; the checkpoint is still there, so running again ends the run.
@@ -94,6 +105,7 @@ def finish(
         "model": {
             "architecture": prepared.architecture.to_json(),
             "parameters": models.parameter_count(module),
+            "choice": chosen or {"kept": "network"},
         },
         "metrics": {
             "held_out": evaluate(dataset, prepared, module),
@@ -113,7 +125,7 @@ def finish(
 
 def evaluate(dataset: Dataset, prepared: PreparedData, module: nn.Module) -> dict[str, Any]:
     """Return the figures of ``module`` on the held-out part, in the target's own unit."""
-    device = next(module.parameters()).device
+    device = next(iter(module.state_dict().values())).device
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
     outputs = predict(module.eval(), inputs).cpu()
     labels = dataset.labels[dataset.rows("held_out")]
@@ -124,6 +136,9 @@ def evaluate(dataset: Dataset, prepared: PreparedData, module: nn.Module) -> dic
     return loop.regression(labels, values)
 
 
+_KEPT = {"network": "the network", "trees": "trees, which did better than the network"}
+
+
 def report_finished(record: dict[str, Any], output: Path, progress: Progress) -> None:
     """Emit the last event of a run that is done."""
     figure = records.headline(record)
@@ -131,7 +146,8 @@ def report_finished(record: dict[str, Any], output: Path, progress: Progress) ->
     shown = f"{100 * figure[name]:.2f} %" if name == "accuracy" else f"{figure[name]:.4g}"
     progress.emit(
         "finished",
-        f"held-out {name} {shown} after {record['epochs']} epochs; record in {output}",
+        f"held-out {name} {shown} of {_KEPT[record['model']['choice']['kept']]} after "
+        f"{record['epochs']} epochs; record in {output}",
         epoch=record["epochs"], epochs=record["parameters"]["epochs"], seconds_left=0,
         path=str(output), **figure,
     )  # fmt: skip
@@ -189,7 +205,10 @@ class Session:
             self._position.seconds = self._seconds()
             module = self._optimisation.average
             module.load_state_dict(self._optimisation.best)
-            record = finish(self._setting, self._prepared, module, self._position, utilisation)
+            prepared, kept, chosen = choose(self._prepared, module, self._setting.parameters)
+            record = finish(
+                self._setting, prepared, kept, self._position, utilisation, chosen=chosen
+            )
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0

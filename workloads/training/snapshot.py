@@ -69,7 +69,8 @@ class Dataset:
     Attributes:
         description: the content of dataset.json.
         inputs: the served inputs by name. Images: ``image`` float32 (rows, 1, 8, 8), pixels 0 to
-            16. Tables: float64 (rows,) with NaN, or str objects (rows,) with "" where missing.
+            16. Tables: float64 (rows,) with NaN, or str objects (rows,) with "" where missing
+            (texts, dates and words).
         labels: int64 class numbers, or float64 values, (rows,).
     """
 
@@ -190,7 +191,7 @@ def _decode(
         if feature["kind"] == "image":
             flat = column.flatten().to_numpy(zero_copy_only=False)
             inputs[feature["name"]] = flat.reshape(-1, *feature["shape"])
-        elif feature["kind"] == "text":
+        elif feature["kind"] != "numeric":
             inputs[feature["name"]] = np.asarray(column.to_pylist(), dtype=object)
         else:
             inputs[feature["name"]] = column.to_numpy(zero_copy_only=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.dates import DateForm, form_of
 from falaj.workloads.training.header import check_header, decode, names_of, not_parquet
+from falaj.workloads.training.numerals import Mark, bare, number, readings
+from falaj.workloads.training.words import is_prose
 
 MISSING_NUMBERS = ("", "na", "n/a", "nan", "null", "none", "?", "-")
-"""What stands for a missing number, in any case. In a text column only "" is missing, so that
-a category that happens to be called "NA" or "None" survives."""
+"""What stands for a missing number, in any case."""
+
+MISSING_TEXTS = ("", "nan", "null", "#n/a", "n/a")
+"""What stands for a missing text, in any case: what programs write. A category that happens to be
+called "NA" or "None" survives."""
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -39,13 +47,18 @@ class Column:
 
     Attributes:
         name: its name in the file.
-        kind: ``numeric`` (float64, NaN where missing) or ``text`` (str objects, "" where missing).
+        kind: ``numeric`` (float64, NaN where missing); or, as str objects that are "" where
+            missing, ``text`` (categories), ``date`` or ``words`` (free text).
         values: one value a row, shape (rows,).
+        note: how it was read, in words, where that isn't plain.
+        form: of a date, None else.
     """
 
     name: str
     kind: str
     values: Values
+    note: str = ""
+    form: DateForm | None = None
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -63,8 +76,29 @@ class Excluded:
     reason: str
 
 
-def interpret(name: str, data: Any) -> Column | Excluded:
-    """Return ``data`` (a pyarrow.ChunkedArray) as numbers or text, or why it is neither.
+def decimal_mark(columns: Iterable[Any]) -> Mark:
+    """Return what the columns (pyarrow.ChunkedArray) of one file write before decimals.
+
+    One column may leave it open ("1.153" is a thousand or a little more than one): most of those
+    that are clear decide. Where as many say the other, it is the point.
+    """
+    clear: Counter[Mark] = Counter()
+    for data in columns:
+        if not pa.types.is_string(data.type):
+            continue
+        fitting = readings(_distinct_numbers(data))
+        if len(fitting) == 1:
+            clear.update(fitting)
+    return "," if clear[","] > clear["."] else "."
+
+
+def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
+    """Return ``data`` (a pyarrow.ChunkedArray) as numbers, text or dates, or why it is neither.
+
+    Args:
+        name: the column's.
+        data: its values.
+        mark: what the file writes before decimals; a column that is clear overrules it.
 
     Raises:
         WorkloadError: it holds infinite numbers, or numbers beyond 32-bit floats.
@@ -78,7 +112,10 @@ def interpret(name: str, data: Any) -> Column | Excluded:
     if pa.types.is_boolean(kind):
         return _text(name, _compute.if_else(data, "true", "false"))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _written(name, data)
+        return _written(name, data, mark)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        days = _compute.cast(_compute.cast(data, pa.date32(), safe=False), pa.string())
+        return _text(name, days)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _numeric(name, _compute.cast(data, pa.float64(), safe=False))
     return Excluded(name, f"values of type {kind} are not supported: derive numbers or text first")
@@ -94,7 +131,12 @@ def useless(column: Column) -> str | None:
         return f"every value is {_shown(present[0])}"
     if column.kind == "numeric":
         return _useless_numbers(present, len(column.values))
-    return _useless_texts(present)
+    if column.kind == "long":
+        return (
+            f"it holds texts of more than {_LARGEST_CATEGORY} characters that have no words in "
+            "common"
+        )
+    return _useless_texts(present) if column.kind == "text" else None
 
 
 def _useless_numbers(present: Values, rows: int) -> str | None:
@@ -106,8 +148,6 @@ def _useless_numbers(present: Values, rows: int) -> str | None:
 
 
 def _useless_texts(present: Values) -> str | None:
-    if max(map(len, present), default=0) > _LARGEST_CATEGORY:
-        return f"it holds free text (values of more than {_LARGEST_CATEGORY} characters)"
     distinct = len(np.unique(present))
     if distinct > max(_IDENTIFIER_FLOOR, _IDENTIFIER_SHARE * len(present)):
         return (
@@ -117,18 +157,35 @@ def _useless_texts(present: Values) -> str | None:
     return None
 
 
-def _written(name: str, data: Any) -> Column | Excluded:
+def _distinct_numbers(data: Any) -> list[str]:
+    """The different values of a text column that aren't missing, as bare numbers."""
+    trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(data, ""))
+    texts = _compute.unique(trimmed).to_pylist()
+    return [bare(text) for text in texts if text.lower() not in MISSING_NUMBERS]
+
+
+def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:
     trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(data, ""))
     missing = _compute.is_in(
         _compute.utf8_lower(trimmed), value_set=pa.array(MISSING_NUMBERS, trimmed.type)
     )
     if _compute.all(missing).as_py():
         return Excluded(name, "every value is missing")
+    present = _compute.if_else(missing, None, trimmed)
+    # With decimal commas whole numbers are still plain; "1.153" isn't.
     try:
-        numbers = _compute.cast(_compute.if_else(missing, None, trimmed), pa.float64())
+        plain = _compute.cast(present, pa.float64() if mark == "." else pa.int64())
+        return _numeric(name, _compute.cast(plain, pa.float64(), safe=False))
     except pa.ArrowInvalid:
+        pass
+    fitting = readings(_distinct_numbers(data))
+    if not fitting:
         return _text(name, trimmed)
-    return _numeric(name, numbers)
+    chosen = mark if mark in fitting else fitting.pop()
+    values = [None if each is None else number(bare(each), chosen) for each in present.to_pylist()]
+    note = "numbers with decimal commas" if chosen == "," else "numbers as people write them"
+    column = _numeric(name, pa.chunked_array([pa.array(values, pa.float64())]))
+    return Column(name, "numeric", column.values, f"read as {note}")
 
 
 def _numeric(name: str, data: Any) -> Column:
@@ -145,26 +202,35 @@ def _numeric(name: str, data: Any) -> Column:
 
 
 def _text(name: str, data: Any) -> Column:
-    values = np.asarray(_compute.fill_null(data, "").to_pylist(), dtype=object)
+    data = _compute.fill_null(data, "")
+    missing = _compute.is_in(
+        _compute.utf8_lower(data), value_set=pa.array(MISSING_TEXTS, data.type)
+    )
+    values = np.asarray(_compute.if_else(missing, "", data).to_pylist(), dtype=object)
+    present = sorted(set(values.tolist()) - {""})
+    form = form_of(present)
+    if form is not None:
+        doubt = "" if form.sure else ", the day first, as nothing in it tells day from month"
+        return Column(name, "date", values, f"read as dates{doubt}", form)
+    many = len(present) > max(_IDENTIFIER_FLOOR, _IDENTIFIER_SHARE * int((values != "").sum()))
+    long = any(len(each) > _LARGEST_CATEGORY for each in present)
+    if (many or long) and is_prose(present):
+        return Column(name, "words", values, "read as free text, by its words")
+    if long:
+        return Column(name, "long", values)
     return Column(name, "text", values)
 
 
 def _stray_hint(present: Values) -> str:
-    """Say so when a text column is nearly all numbers, or numbers with decimal commas."""
+    """Say so when a text column is nearly all numbers."""
     strays = [value for value in present if not _is_number(value)]
-    if all(_is_number(value.replace(",", ".")) for value in strays):
-        return "; its numbers are written with decimal commas: write decimal points"
     if len(strays) <= _FEW_STRAYS * len(present):
         return f"; nearly all are numbers, but {_shown(strays[0])} is not: mend those rows"
     return ""
 
 
 def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+    return bool(readings([bare(value)]))
 
 
 def _shown(value: Any) -> str:
@@ -213,19 +279,19 @@ def interpret_target(column: Column, task: str) -> Target:
     distinct, counts = np.unique(present, return_counts=True)
     if len(distinct) < 2:
         raise WorkloadError(
-            f"the target column {name!r} is constant: every row says {distinct[0]!r}; there is "
-            "nothing to learn. Choose another target, or rows with different values"
+            f"the target column {name!r} is constant: every row says {_shown(distinct[0])}; "
+            "there is nothing to learn. Choose another target, or rows with different values"
         )
     whole = column.kind == "numeric" and bool(np.all(distinct == np.round(distinct)))
     chosen = task
     if task == "auto":
         few = whole and len(distinct) <= _FEW_WHOLE_NUMBERS
-        chosen = "classification" if column.kind == "text" or few else "regression"
+        chosen = "classification" if column.kind != "numeric" or few else "regression"
     if chosen == "regression":
-        if column.kind == "text":
+        if column.kind != "numeric":
             raise WorkloadError(
-                f"the target column {name!r} holds text ({distinct[0]!r}, for instance), which "
-                "can't be regressed: use --task classification, or a target of numbers"
+                f"the target column {name!r} holds text ({_shown(distinct[0])}, for instance), "
+                "which can't be regressed: use --task classification, or a target of numbers"
             )
         return Target(chosen, present.astype(np.float64), None, kept)
     _check_classes(name, distinct, counts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from onnx import TensorProto, helper
 
 from falaj.workloads.optimization.comparison import open_session
 from falaj.workloads.optimization.export import ML_DOMAIN, ML_OPSET, build_inputs, free_prefix
+from falaj.workloads.training.dates import DateForm, date_features, fit_date
 from falaj.workloads.training.models import (
     CategoricalColumn,
     NumericColumn,
@@ -114,6 +117,75 @@ def test_a_text_column_without_known_texts_is_always_unknown() -> None:
     recipe = TablePreprocessing([], [CategoricalColumn("id", [])])
     rows = np.array([["a"], [""]], dtype=object)
     assert features(recipe, {"id": rows}).tolist() == [[1.0], [1.0]]
+
+
+DATES = {
+    "plain": (DateForm(".", "dmy", "", True), ["31.12.2025", "1.2.24", "٣١.2.2025", "29.02.2024"]),
+    "with a time": (
+        DateForm("-", "ymd", "T", True), ["2025-12-31T10:00", "1970-01-01T00:00Z", "2024-02-29"],
+    ),
+}  # fmt: skip
+ODD = ["", "x", "1.2", "99.99.2025", "1.2.x.4 5", "2025-13-01T1", "T", "...", "0-0-0", "\n"]
+
+
+@pytest.mark.parametrize("name", DATES)
+def test_dates_are_the_same_in_the_graph(name: str) -> None:
+    form, written = DATES[name]
+    texts = np.array([*written, *ODD], dtype=object)
+    described = [{"name": "day", "kind": "date", "form": asdict(form)}]
+    recipe = fit({"day": texts}, described)
+    wanted = recipe.transform({"day": texts})
+    np.testing.assert_array_equal(features(recipe, {"day": texts[:, None]}), wanted)
+    for row, text in enumerate(texts):  # no other row lengthens what its text is cut into
+        alone = np.array([[text]], dtype=object)
+        np.testing.assert_array_equal(features(recipe, {"day": alone})[0], wanted[row])
+    missing = wanted[len(written) :, 1]
+    assert missing.all()
+    assert not wanted[: len(written), 1].any()
+
+
+@pytest.mark.parametrize(
+    "day", ["1900-01-01", "1999-12-31", "2000-02-29", "2026-03-01", "2100-02-28"]
+)
+def test_a_day_s_weekday_and_month_are_the_calendar_s(day: str) -> None:
+    truth = datetime.date.fromisoformat(day)
+    column = fit_date("d", np.array([day], dtype=object), DateForm("-", "ymd", "", True))
+    (row,) = date_features(column, np.array([day], dtype=object))
+    assert row[2 : 2 + 7].argmax() == truth.weekday()
+    assert row[2 + 7 :].argmax() + 1 == truth.month
+    apart = date_features(column, np.array(["1970-01-01"], dtype=object))[0, 0] * column.scale
+    assert apart == (datetime.date(1970, 1, 1) - truth).days
+
+
+def test_words_are_the_same_in_the_graph() -> None:
+    written = [
+        "الفاتورة مرتفعة.", "فاتورة الشهر؟", "Hello bill\nnow", "hello  BILL\r\n", "",
+        "شحنة متأخرة", "الشحنة\tمتأخرة now", "وبالفاتورة!", "un\u00a0known", "   ",
+    ]  # fmt: skip
+    texts = np.array(written, dtype=object)
+    recipe = fit({"t": texts}, [{"name": "t", "kind": "words"}])
+    wanted = recipe.transform({"t": texts})
+    np.testing.assert_array_equal(features(recipe, {"t": texts[:, None]}), wanted)
+    for row, text in enumerate(texts):
+        alone = np.array([[text]], dtype=object)
+        np.testing.assert_array_equal(features(recipe, {"t": alone})[0], wanted[row])
+    # Two forms of one word are one feature; a text of none that is known says so.
+    assert (wanted[0] * wanted[1])[:-1].sum() == 1
+    assert wanted[4, -1] == 1
+
+
+def test_a_form_that_no_training_row_has_is_known() -> None:
+    texts = np.array(["فاتورة قديمة", "فاتورة جديدة"] * 3, dtype=object)
+    recipe = fit({"t": texts}, [{"name": "t", "kind": "words"}])
+    new = np.array([["والفاتورة؟"]], dtype=object)
+    assert features(recipe, {"t": new})[0, -1] == 0
+
+
+def test_texts_without_a_word_that_recurs() -> None:
+    texts = np.array(["a b", "c d", ""], dtype=object)
+    recipe = fit({"t": texts}, [{"name": "t", "kind": "words"}])
+    assert features(recipe, {"t": texts[:, None]}).tolist() == [[1.0]] * 3
+    assert recipe.transform({"t": texts}).tolist() == [[1.0]] * 3
 
 
 @pytest.mark.parametrize("names", [["age"], ["falaj/x"], ["falaj/", "_falaj/x"]])

@@ -128,6 +128,12 @@ def test_delimiters_are_recognised(tmp_path: Path, delimiter: str) -> None:
     assert table.column("a,b").to_pylist() == ["1;2"]
 
 
+def test_lines_that_end_by_a_carriage_return_alone(tmp_path: Path) -> None:
+    table = read_table(_write(tmp_path / "t.csv", b"a,b\r1,x\r2,y\r"))
+    assert table.column_names == ["a", "b"]
+    assert table.column("b").to_pylist() == ["x", "y"]
+
+
 _CELL = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=8)
 
 

@@ -27,6 +27,8 @@ from falaj.components.local.provider.service import promoted
 from falaj.wire.values import UNKNOWN, Values
 
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
+#: The model, and the page that says what it is worth.
+_FILES: Final = ("model.onnx", "card.html")
 _REGISTRY: Final = "falaj.workloads.registry"
 
 
@@ -155,7 +157,8 @@ class ModelPackageHandler(Handler):
         machine.make_folder(site.registry)
         arguments = [
             "publish", "--registry", str(site.registry), "--model", model, *keyring,
-            "--from", str(folder), "--fields", str(measured["fields"]), "--json",
+            "--from", str(folder), "--fields", str(measured["fields"]),
+            *(part for name in _FILES for part in ("--file", name)), "--json",
         ]  # fmt: skip
         published = workloads.run(context, _REGISTRY, arguments, what="the publication")
         self._prune(context, inputs, int(published["version"]))

@@ -1,0 +1,112 @@
+"""The card of a model: what it says is true, and whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from falaj.workloads.optimization import card_text
+from falaj.workloads.optimization.card import MOST_CLASSES, figures
+
+
+def test_the_area_is_that_of_scikit_learn() -> None:
+    random = np.random.default_rng(1)
+    answers = random.dirichlet(np.ones(3), 200).round(1)  # with ties
+    labels = random.integers(0, 3, 200)
+    wanted = np.mean([roc_auc_score(labels == each, answers[:, each]) for each in range(3)])
+    assert figures(answers, labels, ["a", "b", "c"])["auc"] == pytest.approx(wanted)
+
+
+def test_a_class_that_no_row_has_leaves_no_area() -> None:
+    answers = np.array([[0.5, 0.5], [0.2, 0.8]])
+    assert figures(answers, np.array([0, 0]), ["a", "b"])["auc"] is None
+
+
+def test_calibration_is_the_mean_probability_beside_the_share() -> None:
+    answers = np.array([[0.9, 0.1]] * 95 + [[0.4, 0.6]] * 5)
+    card = figures(answers, np.array([0] * 95 + [1] * 5), ["no", "yes"])
+    assert card["calibration"]["yes"] == {
+        "mean_probability": pytest.approx(0.125), "share": pytest.approx(0.05),
+    }  # fmt: skip
+    assert card["confusion"] == [[95, 0], [0, 5]]
+    assert card["calibration_error"] == pytest.approx(0.1 * 0.95 + 0.4 * 0.05, abs=0.02)
+
+
+def test_many_classes_have_no_matrix() -> None:
+    classes = [str(number) for number in range(MOST_CLASSES + 1)]
+    card = figures(np.eye(len(classes)), np.arange(len(classes)), classes)
+    assert "confusion" not in card
+
+
+def test_a_regression_has_its_share_of_the_variance_and_its_errors() -> None:
+    truth = np.arange(100.0)
+    card = figures((truth + 2)[:, None], truth, None)
+    assert card["residuals"]["mean"] == pytest.approx(2)
+    assert card["residuals"]["quantiles"]["0.95"] == pytest.approx(2)
+    assert card["r2"] == pytest.approx(1 - 4 / truth.var())
+
+
+FIELDS: dict[str, Any] = {
+    "classes": ["<b>no</b>", "yes"],
+    "dataset": {
+        "target": "left", "digest": "ab" * 32, "source": {"name": "t.csv"},
+        "rows": {"train": 80, "held_out": 20},
+        "features": [{"name": "visits", "kind": "numeric"}],
+        "excluded": [{"name": "customer", "reason": "it looks like an identifier"}],
+    },
+    "metrics": {
+        "worth": {
+            "guess": "always saying 'no'", "model": {"accuracy": 0.9, "log_loss": 0.2},
+            "baseline": {"accuracy": 0.8, "log_loss": 0.5}, "refusals": [], "notes": [],
+            "served": None,
+        },
+        "card": {
+            "rows": 20, "auc": 0.91, "calibration_error": 0.02, "confusion": [[15, 1], [1, 3]],
+            "calibration": {"yes": {"mean_probability": 0.21, "share": 0.2}},
+            "trained": "2026-11-26T03:00:00+00:00", "machine": "a processor",
+            "model": "trees",
+        },
+    },
+}  # fmt: skip
+
+
+def test_the_card_names_figures_columns_and_where_it_comes_from() -> None:
+    said = dict(card_text.lines(FIELDS))
+    assert said["held-out accuracy"] == "90.00 % (guessing: 80.00 %, always saying 'no')"
+    assert said["mean probability of 'yes'"] == "0.210 (its share: 0.200)"
+    assert said["left out: customer"] == "it looks like an identifier"
+    assert said["columns used"] == "visits (numeric)"
+    assert said["dataset"].endswith("abababababababab")
+    assert said["AUC"] == "0.910"
+    assert said["model"] == "gradient-boosted trees"
+
+
+def test_a_package_of_before_has_none() -> None:
+    assert card_text.lines({"metrics": {}}) == []
+
+
+def test_the_page_loads_nothing_and_holds_no_markup_of_others() -> None:
+    page = card_text.page(FIELDS)
+    assert "<b>no</b>" not in page
+    assert "&lt;b&gt;no&lt;/b&gt;" in page
+    assert "default-src 'none'" in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+@pytest.mark.slow
+def test_what_was_optimised_has_its_card(optimised: Path) -> None:
+    fields = json.loads((optimised / "fields.json").read_text())
+    card = fields["metrics"]["card"]
+    assert card["rows"] == 359 == sum(map(sum, card["confusion"]))
+    served = fields["metrics"]["served"]["accuracy"]
+    assert sum(row[place] for place, row in enumerate(card["confusion"])) / 359 == pytest.approx(
+        served
+    )
+    page = (optimised / "card.html").read_text(encoding="utf-8")
+    assert page == card_text.page(fields)

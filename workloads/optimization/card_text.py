@@ -1,0 +1,134 @@
+"""The card of a model, for a terminal and as a page, from the fields of its package."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+FILE: Final = "card.html"
+"""The page's name in the package."""
+
+_FEW: Final = 3
+"""Of so many classes the calibration stands among the figures, of more in a table of the page."""
+
+_MODELS: Final = {"network": "neural network", "trees": "gradient-boosted trees"}
+_STYLE: Final = (
+    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse;margin:1rem 0}"
+    "td,th{border:1px solid #999;padding:.3rem .6rem;text-align:start;vertical-align:top}"
+)
+
+
+def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]:
+    """Return the card as pairs of what and how much.
+
+    Args:
+        fields: what the package's manifest says of the model; one that an earlier version of the
+            software published has no card, and gives no lines.
+        most: columns that are listed, used ones and left out ones each. Default: all.
+    """
+    metrics = fields.get("metrics", {})
+    worth, card = metrics.get("worth"), metrics.get("card")
+    if not worth or not card:
+        return []
+    dataset = fields["dataset"]
+    found = [
+        (
+            f"held-out {name.replace('_', ' ')}",
+            f"{_figure(name, value)} (guessing: {_figure(name, worth['baseline'][name])}, "
+            f"{worth['guess'].rstrip(',')})",
+        )
+        for name, value in worth["model"].items()
+    ]
+    for refusal in worth["refusals"]:
+        found.append(("not worth serving", refusal))
+    served = worth.get("served")
+    if served:
+        compared = ", ".join(
+            f"{name.replace('_', ' ')} {_figure(name, served['model'][name])} after "
+            f"{_figure(name, value)}"
+            for name, value in served["served"].items()
+        )
+        found.append(
+            (f"against version {served['version']}", f"{compared} on {served['rows']:,} new rows")
+        )
+    found += [("not compared", note) for note in worth["notes"]]
+    if card.get("auc") is not None:
+        found.append(("AUC", f"{card['auc']:.3f}"))
+    if "calibration_error" in card:
+        found.append(("calibration error", f"{100 * card['calibration_error']:.1f} points"))
+    if len(card.get("calibration", {})) <= _FEW:
+        found += [(f"mean probability of {name}", said) for name, said in _calibration(card)]
+    if "r2" in card:
+        low, high = (card["residuals"]["quantiles"][share] for share in ("0.05", "0.95"))
+        found.append(("R²", f"{card['r2']:.3f}"))
+        found.append(("errors, 5 % to 95 %", f"{low:.5g} to {high:.5g}"))
+    used = [f"{each['name']} ({each['kind']})" for each in dataset["features"]]
+    found.append(("columns used", ", ".join([*used[:most], *_more(used, most)])))
+    left_out = [(f"left out: {each['name']}", each["reason"]) for each in dataset["excluded"]]
+    found += [*left_out[:most], *(("left out", text) for text in _more(left_out, most))]
+    rows = dataset["rows"]
+    found.append(("rows", f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
+    found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
+    found.append(("model", _MODELS[card["model"]]))
+    found.append(("trained", f"{card['trained']}, on {card['machine']}"))
+    return found
+
+
+def page(fields: Mapping[str, Any]) -> str:
+    """Return the card as an HTML page of its own, which loads nothing."""
+    title = f"Model of {fields['dataset']['target']}"
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        f"<title>{_safe(title)}</title><style>{_STYLE}</style></head><body>",
+        f'<h1 dir="auto">{_safe(title)}</h1>',
+        _table([*lines(fields)]),
+    ]
+    card = fields["metrics"]["card"]
+    if len(card.get("calibration", {})) > _FEW:
+        parts += ["<h2>Mean probability</h2>", _table([("", ""), *_calibration(card)])]
+    confusion = card.get("confusion")
+    if confusion:
+        classes = [str(name) for name in fields["classes"]]
+        parts.append("<h2>Confusion</h2><p>Row: truth. Column: prediction.</p>")
+        numbers = [
+            (name, *(str(count) for count in row))
+            for name, row in zip(classes, confusion, strict=True)
+        ]
+        parts.append(_table([("", *classes), *numbers]))
+    return "\n".join([*parts, "</body></html>\n"])
+
+
+def _calibration(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (repr(name), f"{each['mean_probability']:.3f} (its share: {each['share']:.3f})")
+        for name, each in card.get("calibration", {}).items()
+    ]
+
+
+def _more(items: Sequence[object], most: int) -> list[str]:
+    return [f"{len(items) - most:,} more"] if len(items) > most else []
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    drawn = [
+        "<tr>" + "".join(
+            f'<{"td" if place else "th"} dir="auto">{_safe(cell)}</{"td" if place else "th"}>'
+            for place, cell in enumerate(row)
+        ) + "</tr>"
+        for row in rows
+    ]  # fmt: skip
+    return "<table>" + "".join(drawn) + "</table>"
+
+
+def _safe(text: str) -> str:
+    return html.escape(text, quote=True)
+
+
+def _figure(name: str, value: float) -> str:
+    if name == "accuracy":
+        return f"{100 * value:.2f} %"
+    return f"{value:.5g}" if name == "rmse" else f"{value:.4f}"

@@ -1,0 +1,73 @@
+"""Numbers as people and spreadsheets write them: decimal commas, currencies, Arabic digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal
+
+Mark = Literal[".", ","]
+"""What stands before the decimals."""
+
+ARABIC_DIGITS: Final = "٠١٢٣٤٥٦٧٨٩"
+_PERSIAN_DIGITS: Final = "۰۱۲۳۴۵۶۷۸۹"
+_SAME: Final = str.maketrans(
+    ARABIC_DIGITS + _PERSIAN_DIGITS + "٪\u2212\u00a0\u202f\u2009\u2019",
+    "0123456789" * 2 + "%-   '",
+)
+#: Marks of Arabic numbers, which mean one thing only.
+_ARABIC_DECIMAL: Final = "\u066b"
+_ARABIC_THOUSANDS: Final = "\u066c"
+_INVISIBLE: Final = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
+
+#: Units that may stand before or after an amount. They say nothing that a column of one currency
+#: or of per cent doesn't say of all its rows.
+_UNITS: Final = re.compile(
+    r"(?:AED|SAR|QAR|KWD|BHD|OMR|EGP|JOD|USD|EUR|GBP|INR|PKR|CHF|Dhs?\.?|SR|\$|€|£|₹|%"
+    r"|د\.إ\.?|ر\.س\.?|ر\.ق\.?|د\.ك\.?|د\.ب\.?|ر\.ع\.?|ج\.م\.?|درهم|ريال|دينار)",
+    re.IGNORECASE,
+)
+_POINT: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[,' ]\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d+)?")
+_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.' ]\d{3})+|\d+)?(?:,\d*)?(?:[eE][+-]?\d+)?")
+
+
+def bare(text: str) -> str:
+    """Return a written number in Latin digits without its unit; other texts come out as texts.
+
+    >>> bare("AED 1,200.50"), bare("(٣٥٪)")
+    ('1,200.50', '-35')
+    """
+    text = _INVISIBLE.sub("", text).translate(_SAME).strip()
+    if _ARABIC_DECIMAL in text or _ARABIC_THOUSANDS in text:
+        text = text.replace(_ARABIC_THOUSANDS, "").replace(_ARABIC_DECIMAL, ".")
+    # Accountants write negative amounts in brackets.
+    if text.startswith("(") and text.endswith(")"):
+        text = f"-{text[1:-1].strip()}"
+    found = _UNITS.search(text)
+    if found is not None:
+        rest = (text[: found.start()].strip(), text[found.end() :].strip())
+        if "" in rest or rest[0] in "+-":
+            text = "".join(rest)
+    return text
+
+
+def readings(texts: Iterable[str]) -> set[Mark]:
+    """Return which decimal marks fit all of ``texts``, which `bare` has returned."""
+    fitting: set[Mark] = {".", ","}
+    for text in texts:
+        if not any(letter.isdigit() for letter in text):
+            return set()
+        if "." in fitting and not _POINT.fullmatch(text):
+            fitting.discard(".")
+        if "," in fitting and not _COMMA.fullmatch(text):
+            fitting.discard(",")
+        if not fitting:
+            break
+    return fitting
+
+
+def number(text: str, mark: Mark) -> float:
+    """Return the number that ``text``, which fits ``mark``, says."""
+    for separator in ("'", " ", "." if mark == "," else ","):
+        text = text.replace(separator, "")
+    return float(text.replace(",", "."))
