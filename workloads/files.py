@@ -131,8 +131,8 @@ def read_json(path: Path, what: str) -> Any:
 def make_missing_folders(path: Path) -> None:
     """Make a folder and those above it, as far as they are missing, each with mode 0700.
 
-    `Path.mkdir` gives those above what the umask leaves, and who may write to one of them could put
-    another folder in the place of the private one.
+    `Path.mkdir` gives those above what the umask leaves, and who may write to one of them could
+    put another folder in the place of the private one.
     """
     for each in (*reversed(path.parents), path):
         if each == path or not each.exists():
