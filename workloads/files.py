@@ -128,6 +128,17 @@ def read_json(path: Path, what: str) -> Any:
         raise WorkloadError(f"{what} {path} isn't valid JSON: {error}") from error
 
 
+def make_missing_folders(path: Path) -> None:
+    """Make a folder and those above it, as far as they are missing, each with mode 0700.
+
+    `Path.mkdir` gives those above what the umask leaves, and who may write to one of them could
+    put another folder in the place of the private one.
+    """
+    for each in (*reversed(path.parents), path):
+        if each == path or not each.exists():
+            each.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
 def make_private_folder(path: Path) -> Path:
     """Make a folder, and missing ones above it, that only its owner can enter (mode 0700).
 
@@ -137,7 +148,7 @@ def make_private_folder(path: Path) -> Path:
         StorageFullError: no space. WorkloadError: a file stands there, or no permission.
     """
     with storage_errors(path):
-        path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        make_missing_folders(path)
         if stat.S_IMODE(path.stat().st_mode) != PRIVATE_FOLDER:
             path.chmod(PRIVATE_FOLDER)
     return path

@@ -15,8 +15,9 @@ class KeyRingArgs(TypedDict):
     site: pulumi.Input[str]
     """Folder of the site (``Workspace.path``)."""
     rotation: NotRequired[pulumi.Input[int]]
-    """Raise it by one for a new key-encryption key: everything is wrapped with it again and the
-    old one is shredded. It can't be lowered. Default: 0, the first key."""
+    """Raise it by one for new keys: everything is wrapped again and the old keys are shredded.
+    Packages that they signed go on, and tokens for a day. It can't be lowered. Default: 0, the
+    first keys."""
     retain: NotRequired[pulumi.Input[bool]]
     """Keep the keys when the stack is destroyed. Default: they are shredded."""
 

@@ -78,11 +78,23 @@ def make_folder(path: Path) -> None:
         LocalError: it can't be made.
     """
     try:
+        make_missing_folders(path)
+        path.chmod(0o700)
+    except OSError as error:
+        raise _explain_os_error(error, f"making the folder {path}") from error
+
+
+def make_missing_folders(path: Path) -> None:
+    """Make a folder and those above it, as far as they are missing; one that exists is left alone.
+
+    Raises:
+        LocalError: they can't be made.
+    """
+    try:
         for each in (*reversed(path.parents), path):
             # With `parents=True` those above would have the mode that the umask leaves.
             if each == path or not each.exists():
                 each.mkdir(mode=0o700, exist_ok=True)
-        path.chmod(0o700)
     except FileExistsError:
         raise LocalError(f"{path} is a file, but a folder is needed there; move it away") from None
     except OSError as error:

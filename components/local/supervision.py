@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import getpass
 import hashlib
 import http.client
@@ -26,6 +27,20 @@ from falaj.components.local.machine import LocalError
 # What a supervisor keeps running, and what it can say about it.
 
 _LAUNCHER: Final = Path(__file__).with_name("provider") / "launch.py"
+
+HANDED_ON: Final = (
+    # Who runs it, where its files are, and how texts and times are written.
+    "HOME", "USER", "LOGNAME", "PATH", "TMPDIR", "LANG", "LANGUAGE", "LC_*", "TZ",
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
+    # Where Python and libraries are found, and whom they trust.
+    "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
+    "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "FALAJ_HOME", "FALAJ_CACHE",
+    # Accelerators and threads.
+    "CUDA_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+    "GLOO_SOCKET_IFNAME", "PYTORCH_*", "TORCH_*", "OMP_*", "KMP_*", "MKL_*", "OPENBLAS_*",
+)  # fmt: skip
+"""Variables of the environment that a program gets of the one that starts it, and no others: what
+a shell holds beside them (passphrases, keys of clouds, tokens) is none of its business."""
 
 REFUSED: Final = 2
 """Exit status of a program that can't work with what it was given: it is not started again."""
@@ -68,7 +83,8 @@ class Program:
     def throttled_command(self) -> tuple[str, ...]:
         """The command behind the launcher that slows down repeated failures."""
         starts = str(self.files / "starts")
-        return (sys.executable, "-I", str(_LAUNCHER), starts, *self.command)
+        names = ",".join(HANDED_ON)
+        return (sys.executable, "-I", str(_LAUNCHER), starts, names, *self.command)
 
     def end_orphans(self) -> None:
         """End processes of this program that no supervisor looks after any more.
@@ -131,6 +147,15 @@ class Supervisor(Protocol):
         ...
 
 
+def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment that programs get."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in HANDED_ON)
+    }
+
+
 # Supervision by the user's own systemd.
 
 _SYSTEMCTL_S: Final = 10
@@ -161,7 +186,7 @@ class Systemd:
         """Write the unit, enable it for the next login or boot, and start it."""
         machine.make_folder(program.files)
         path = _unit_path(program)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        machine.make_missing_folders(path.parent)
         text = systemd_unit(program)
         changed = not path.is_file() or path.read_text(encoding="utf-8") != text
         running = self.status(program).running

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.stacks.command.console import complain, say, table
@@ -40,7 +39,7 @@ from falaj.stacks.models.seen import SeenHere
 from falaj.workloads.registry import aliases, sending
 from falaj.workloads.registry.alias_record import MAX_DAYS
 from falaj.workloads.registry.aliases import DAYS, Entry, Signer, read, records_of, resolve
-from falaj.workloads.registry.keyring import KeyRing, read_public_key
+from falaj.workloads.registry.keyring import KeyRing, Trusted, read_public_key
 from falaj.workloads.registry.oci_layout import ImageManifest
 from falaj.workloads.registry.sending import Trust
 from falaj.workloads.registry.shelf import Shelf, tag_of, tags_beside
@@ -157,7 +156,7 @@ def _trusted(verify_key: Path | None, keyring: Path | None) -> Trust:
 
 def _image(
     shelf: Shelf[Crane], model: str, which: tuple[int | None, str | None, str | None],
-    key: Ed25519PublicKey | None, *, older: bool,
+    key: Trusted | None, *, older: bool,
 ) -> ImageManifest:  # fmt: skip
     """A package's image by version, digest or alias. Raises StackError where two are given."""
     version, digest, alias = which

@@ -17,7 +17,7 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.models.pinning import SECTION, Pin
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.aliases import Entry, Seen, newest, read, records_of, resolve
-from falaj.workloads.registry.keyring import public_key_of
+from falaj.workloads.registry.keyring import public_keys_of
 from falaj.workloads.registry.shelf import Client, Shelf
 from falaj.workloads.registry.store import PRODUCTION
 
@@ -72,7 +72,7 @@ def _followed(service: str, entry: Mapping[str, Any]) -> Followed:
             f"{entry.get('model')}@candidate"
         )
     try:
-        key = public_key_of(pem.encode(), f"{at}.verifyKey")
+        key = public_keys_of(pem.encode(), f"{at}.verifyKey")
     except WorkloadError as error:
         raise StackError(str(error)) from error
     versions = entry.get("versions")

@@ -96,7 +96,7 @@ class KeySettings(Section):
     """The keys that encrypt and sign what the stack keeps."""
 
     rotation: Annotated[int, Between(0, 1_000_000)] = 0
-    """Raise it by one to make a new key and re-wrap everything with it."""
+    """Raise it by one to make new keys and re-wrap everything with them."""
 
 
 class LocalSettings(Section):

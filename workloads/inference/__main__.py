@@ -1,4 +1,4 @@
-"""``python -m falaj.workloads.inference serve|configure|token|status|audit``."""
+"""``python -m falaj.workloads.inference serve|configure|token|revoke|status|audit``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     token.add_argument("--minutes", type=float, default=60, help="validity (default 60)")
     token.add_argument(
+        "--long-lived", action="store_true",
+        help=f"allow more than {auth.USUAL_MINUTES} minutes, for services that do",
+    )  # fmt: skip
+    token.add_argument(
         "--header", action="store_true", help="print the whole Authorization header"
+    )
+    revoke = commands.add_parser("revoke", help="end tokens before their time")
+    revoke.add_argument("--list", type=Path, required=True, help="the service's auth.revoked")
+    which = revoke.add_mutually_exclusive_group(required=True)
+    which.add_argument("--subject", help="whose tokens of up to now end")
+    which.add_argument(
+        "--token", action="store_true", help="read one token from the standard input"
     )
     status = commands.add_parser("status", help="tell what a service does")
     status.add_argument("--config", type=Path, required=True, help="the service.json")
@@ -70,8 +81,15 @@ def _run(options: argparse.Namespace) -> int:
             subject=options.subject,
             scopes=options.scope,
             minutes=options.minutes,
+            long_lived=options.long_lived,
         )
         print(f"Authorization: Bearer {minted}" if options.header else minted)
+        return 0
+    if options.command == "revoke":
+        # Not on the command line: others of the machine read those.
+        token = sys.stdin.read().strip() if options.token else None
+        given = token.rpartition(" ")[2] if token is not None else None
+        print(f"revoked {auth.revoke(options.list, token=given, subject=options.subject)}")
         return 0
     if options.command == "status":
         return _status(options.config, as_json=options.json)

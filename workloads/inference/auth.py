@@ -12,8 +12,9 @@ import ssl
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jwt
 import orjson
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm
 
+from falaj.workloads.files import locked, write_json_atomic
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.settings import SCOPES, AuthSettings
 
@@ -66,7 +68,18 @@ def _refuse(reason: str) -> RequestError:
     return RequestError(401, reason, headers=(CHALLENGE + b' error="invalid_token"',))
 
 
-def read_keys(path: Path) -> dict[str, jwt.PyJWK]:
+class TokenKey(NamedTuple):
+    """A key that tokens are verified with.
+
+    ``expires`` is in seconds since the epoch: the end of a former key's overlap (`exp`, as in
+    OpenID Federation 1.0, 8.7.2), infinite for the current one.
+    """
+
+    key: jwt.PyJWK
+    expires: float
+
+
+def read_keys(path: Path) -> dict[str, TokenKey]:
     """Read a JWK set: key id -> public key.
 
     Raises:
@@ -78,7 +91,7 @@ def read_keys(path: Path) -> dict[str, jwt.PyJWK]:
         raise InferenceError(f"can't read the token keys {path}: {error.strerror}") from error
     except orjson.JSONDecodeError as error:
         raise InferenceError(f"the token keys {path} are not JSON: {error}") from error
-    keys: dict[str, jwt.PyJWK] = {}
+    keys: dict[str, TokenKey] = {}
     entries: list[Any] = document.get("keys") or [] if isinstance(document, dict) else []
     for entry in entries:
         kind = (entry.get("kty"), entry.get("crv")) if isinstance(entry, dict) else None
@@ -88,8 +101,11 @@ def read_keys(path: Path) -> dict[str, jwt.PyJWK]:
                 f"the token keys {path} hold a key of another kind than a public Ed25519 (EdDSA) "
                 "or P-256 (ES256) key"
             )
+        expires = entry.get("exp", float("inf"))
+        if not isinstance(expires, int | float) or isinstance(expires, bool):
+            raise InferenceError(f"the token keys {path} hold an exp that is no number of seconds")
         try:
-            keys[str(entry.get("kid", ""))] = jwt.PyJWK(entry, algorithm)
+            keys[str(entry.get("kid", ""))] = TokenKey(jwt.PyJWK(entry, algorithm), expires)
         except jwt.PyJWTError as error:
             raise InferenceError(f"the token keys {path} hold a broken key: {error}") from error
     if not keys:
@@ -104,8 +120,31 @@ class Authenticator:
         self._issuer = settings.issuer
         self._audience = settings.audience
         self._clients = settings.clients
-        self._keys = read_keys(settings.jwks)
+        self._jwks = settings.jwks
+        self._keys: dict[str, TokenKey] = {}
+        self._most_seconds = settings.max_token_minutes * 60
+        self._revoked = settings.revoked
+        self._revocations = Revocations()
+        self._marks: tuple[tuple[int, ...], ...] = ()
         self._remembered: dict[bytes, Identity] = {}
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Read the keys and the revoked tokens again if they have changed; tell whether they have.
+
+        Raises:
+            InferenceError: a file is damaged; what was read of it before holds.
+        """
+        revoked = self._revoked
+        marks = (_mark(self._jwks), _mark(revoked) if revoked is not None else ())
+        if marks == self._marks:
+            return False
+        self._marks = marks
+        self._remembered.clear()
+        if revoked is not None:
+            self._revocations = Revocations.read(revoked)
+        self._keys = read_keys(self._jwks)
+        return True
 
     def identify(
         self, authorization: bytes | None, certificate: Mapping[str, Any] | None
@@ -154,24 +193,38 @@ class Authenticator:
             raise _refuse("the Authorization header must be 'Bearer <token>'")
         if len(token) > MAX_TOKEN_BYTES:
             raise _refuse(f"the token is longer than {MAX_TOKEN_BYTES} bytes")
-        claims = self._claims(token)
+        claims, until = self._claims(token)
         scope = claims.get("scope", "")
         if not isinstance(scope, str):
             raise _refuse("the token's scope claim must be a text of names, separated by spaces")
         subject = str(claims["sub"])
         if not subject.isprintable() or len(subject) > MAX_SUBJECT_CHARACTERS:
             raise _refuse("the token's subject must be a short, printable text")
-        identity = Identity(subject, frozenset(scope.split()), "token", float(claims["exp"]))
+        self._check_life(claims)
+        if self._revocations.hold(claims):
+            raise _refuse("the token was revoked: get a new one")
+        expires = min(float(claims["exp"]), until)
+        identity = Identity(subject, frozenset(scope.split()), "token", expires)
         if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[authorization] = identity
         return identity
 
-    def _claims(self, token: bytes) -> dict[str, Any]:
+    def _check_life(self, claims: Mapping[str, Any]) -> None:
+        """A token that is stolen is good for its whole life, so that is bounded."""
+        issued = claims.get("iat", time.time())
+        if float(claims["exp"]) - float(issued) > self._most_seconds:
+            raise _refuse(
+                f"the token lives longer than the {self._most_seconds / 60:g} minutes allowed: "
+                "get one for less"
+            )
+
+    def _claims(self, token: bytes) -> tuple[dict[str, Any], float]:
+        """The claims of a token that is valid, and until when its key is."""
         try:
             header = jwt.get_unverified_header(token)
-            key = self._key(header)
-            return jwt.decode(
+            key, until = self._key(header)
+            claims = jwt.decode(
                 token,
                 key.key,
                 algorithms=[str(key.algorithm_name)],
@@ -179,6 +232,7 @@ class Authenticator:
                 audience=self._audience,
                 options={"require": REQUIRED_CLAIMS},
             )
+            return claims, until
         except jwt.ExpiredSignatureError as error:
             raise _refuse("the token has expired: get a new one") from error
         except jwt.InvalidAudienceError as error:
@@ -195,21 +249,131 @@ class Authenticator:
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise _refuse("the token is not a valid JWT") from error
 
-    def _key(self, header: Mapping[str, Any]) -> jwt.PyJWK:
+    def _key(self, header: Mapping[str, Any]) -> TokenKey:
         identifier = header.get("kid")
         if identifier is None and len(self._keys) == 1:
-            key = next(iter(self._keys.values()))
+            found = next(iter(self._keys.values()))
         else:
             found = self._keys.get(identifier) if isinstance(identifier, str) else None
             if found is None:
                 raise _refuse("the token is signed by a key that this service doesn't know")
-            key = found
-        if header.get("alg") != key.algorithm_name:
+        if found.expires <= time.time():
+            raise _refuse("the token is signed by a key that was rotated out: get a new one")
+        if header.get("alg") != found.key.algorithm_name:
             raise _refuse("the token's algorithm isn't allowed: sign it with EdDSA or ES256")
-        return key
+        return found
+
+
+# Revoked tokens: by their own id, or all that a subject has got up to a moment.
+
+REVOKED_FORMAT = "falaj.revoked/1"
+
+
+@dataclass(frozen=True)
+class Revocations:
+    """Tokens that aren't valid any more.
+
+    Attributes:
+        tokens: by id (`jti`), until when the token would have been valid, seconds since the epoch.
+        subjects: by subject, the moment up to which its tokens were issued (`iat`), likewise.
+    """
+
+    tokens: Mapping[str, float] = field(default_factory=dict[str, float])
+    subjects: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @classmethod
+    def read(cls, path: Path) -> Revocations:
+        """Read a list; a file that isn't there is an empty one.
+
+        Raises:
+            InferenceError: it can't be read, or is no such list.
+        """
+        try:
+            document = orjson.loads(path.read_bytes())
+        except FileNotFoundError:
+            return cls()
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise InferenceError(f"can't read the revoked tokens {path}: {error}") from error
+        match document:
+            case {"format": "falaj.revoked/1", "tokens": {**ids}, "subjects": {**names}}:
+                tokens, subjects = cast("dict[str, Any]", ids), cast("dict[str, Any]", names)
+                moments = [*tokens.values(), *subjects.values()]
+                if all(type(each) in (int, float) for each in moments):
+                    return cls(tokens, subjects)
+            case _:
+                pass
+        raise InferenceError(
+            f"{path} isn't a list of revoked tokens: restore it, or write it anew with `revoke`"
+        )
+
+    def hold(self, claims: Mapping[str, Any]) -> bool:
+        """Tell whether a token is among them; one without `iat` is of before any moment."""
+        if claims.get("jti") in self.tokens:
+            return True
+        moment = self.subjects.get(str(claims["sub"]))
+        return moment is not None and float(claims.get("iat", 0)) <= moment
+
+    def write(self, path: Path, now: float) -> None:
+        """Replace a list; tokens that have expired since are left out.
+
+        Raises:
+            WorkloadError: it can't be written.
+        """
+        tokens = {name: until for name, until in self.tokens.items() if until > now}
+        document = {
+            "format": REVOKED_FORMAT, "tokens": tokens, "subjects": dict(self.subjects),
+        }  # fmt: skip
+        write_json_atomic(path, document)
+
+
+def revoke(path: Path, *, token: str | None = None, subject: str | None = None) -> str:
+    """Add to a list of revoked tokens, which servers read again within a second.
+
+    Args:
+        path: the list; made if there is none.
+        token: a token; it need not be valid. Default: none.
+        subject: whose tokens of up to now are revoked. Default: nobody's.
+
+    Returns:
+        What was revoked, in words.
+
+    Raises:
+        WorkloadError: the token is none, or has no id; or the list can't be read or written.
+    """
+    now = time.time()
+    with locked(path.with_name(f".{path.name}.lock")):
+        before = Revocations.read(path)
+        tokens, subjects = dict(before.tokens), dict(before.subjects)
+        said: list[str] = []
+        if token is not None:
+            try:
+                claims = jwt.decode(token, options={"verify_signature": False})
+                identifier, until = str(claims["jti"]), float(claims["exp"])
+            except (jwt.PyJWTError, KeyError, TypeError, ValueError) as error:
+                raise InferenceError(
+                    "what was given is no token with an id (jti) and an end (exp); revoke its "
+                    "subject instead"
+                ) from error
+            tokens[identifier] = until
+            said.append(f"the token {identifier}")
+        if subject is not None:
+            subjects[subject] = now
+            said.append(f"all tokens of {subject} until now")
+        Revocations(tokens, subjects).write(path, now)
+    return " and ".join(said)
+
+
+def _mark(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 MAX_MINUTES = 60 * 24 * 366
+USUAL_MINUTES = 60 * 24
+"""Longest life of a token, if nothing else is said."""
 
 
 def _key_id(key: Path) -> str | None:
@@ -250,21 +414,32 @@ def _public_x(key: Path) -> str:
 
 
 def mint(
-    key: Path, *, issuer: str, audience: str, subject: str, scopes: Sequence[str], minutes: float
-) -> str:
+    key: Path, *, issuer: str, audience: str, subject: str, scopes: Sequence[str],
+    minutes: float, long_lived: bool = False,
+) -> str:  # fmt: skip
     """Return a signed JWT that is valid from now for ``minutes``.
+
+    Args:
+        key: the private key.
+        issuer: of the token.
+        audience: of the token.
+        subject: whom the logs shall name.
+        scopes: out of `SCOPES`.
+        minutes: validity.
+        long_lived: allow up to `MAX_MINUTES`, for services whose `max_token_minutes` does.
+            Default: False, up to `USUAL_MINUTES`.
 
     Raises:
         InferenceError: the key is no Ed25519 or P-256 key, a scope is unknown, or the time is
-            not in (0, one year].
+            not allowed.
     """
     for scope in scopes:
         if scope not in SCOPES:
             raise InferenceError(f"unknown scope '{scope}'; allowed are {', '.join(SCOPES)}")
-    if not 0 < minutes <= MAX_MINUTES:
-        raise InferenceError(
-            f"--minutes must be over 0 and at most {MAX_MINUTES} (a year); got {minutes:g}"
-        )
+    most = MAX_MINUTES if long_lived else USUAL_MINUTES
+    if not 0 < minutes <= most:
+        hint = "" if long_lived else "; --long-lived allows more"
+        raise InferenceError(f"--minutes must be over 0 and at most {most}; got {minutes:g}{hint}")
     private = _load(key)
     now = int(time.time())
     identifier = _key_id(key)

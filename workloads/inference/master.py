@@ -3,7 +3,7 @@
 All workers accept from the one socket, so a connection that waits in its queue is never lost
 when a worker goes (it would be with one SO_REUSEPORT socket per worker).
 
-It does no inference and decrypts nothing. A *generation* is the workers of one configuration
+It does no inference and decrypts no model. A *generation* is the workers of one configuration
 and version. A new one is loaded and warmed up beside the old one, then accepts, and only then
 the old one drains; if it can't be loaded, the old one goes on and `state.json` says why.
 """
@@ -31,8 +31,10 @@ from falaj.workloads.files import make_private_folder, write_json_atomic
 from falaj.workloads.inference import channel, settings
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.listening import Listener, server_context
 from falaj.workloads.inference.logs import Logs
 from falaj.workloads.inference.metrics import Totals
+from falaj.workloads.inference.outage import Outage
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.alias_list import ALIASES
 from falaj.workloads.registry.keyring import VERIFIES, KeyRing
@@ -302,6 +304,7 @@ class Master:
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
         self._port = self.settings.port
+        self._outage: Listener | None = None
         self._last_death = 0.0
         self._quick_deaths = 0
 
@@ -368,6 +371,7 @@ class Master:
 
     async def _stop(self) -> None:
         self._status = "draining"
+        self._end_outage()
         self._write_state()
         current = self._current
         workers = list(self._draining)
@@ -444,6 +448,26 @@ class Master:
         self._broken = error
         self._write_state()
 
+    def _answer_outage(self, generation: Generation) -> None:
+        """Answer for the workers that aren't there."""
+        if self._outage is not None or generation.workers or self._leaving:
+            return
+        limits = generation.settings.limits
+        try:
+            context = server_context(generation.settings.tls)
+        except InferenceError as error:
+            print(f"error: {error}; requests wait", file=sys.stderr, flush=True)
+            return
+        self._outage = Listener(
+            generation.listener, context, lambda: Outage(limits),
+            handshake_seconds=limits.header_timeout_seconds,
+        )  # fmt: skip
+
+    def _end_outage(self) -> None:
+        if self._outage is not None:
+            self._outage.close()
+            self._outage = None
+
     def _listener_for(self, wanted: Settings, current: Generation) -> socket.socket:
         before = current.settings
         if (wanted.host, wanted.port) == (before.host, before.port):
@@ -474,6 +498,7 @@ class Master:
 
     def _switch(self, generation: Generation) -> None:
         """Let the new generation accept, then the old one drain."""
+        self._end_outage()
         before, self._current = self._current, generation
         self.settings = generation.settings
         self._totals.version = generation.version
@@ -547,6 +572,7 @@ class Master:
                 worker.kill()
                 return
             if ready:
+                self._end_outage()
                 generation.workers.append(worker)
                 worker.accept()
                 await worker.reach("serving", "draining", seconds=ACCEPT_SECONDS)
@@ -554,6 +580,7 @@ class Master:
                 return
             worker.kill()
             self._lament(worker.error or "a worker could not be started again")
+            self._answer_outage(generation)
             delay = max(1.0, delay * 2)
 
     # -- records -----------------------------------------------------------------------------

@@ -188,6 +188,10 @@ class AuthSettings:
     issuer: str
     audience: str
     jwks: Path
+    revoked: Path | None
+    """List of revoked tokens; None: none can be."""
+    max_token_minutes: int
+    """Longest life of a token."""
     clients: Mapping[str, frozenset[str]]
 
 
@@ -262,9 +266,11 @@ def _auth(section: Section) -> AuthSettings:
         issuer=section.text("issuer"),
         audience=section.text("audience"),
         jwks=section.file("jwks"),
+        revoked=section.file("revoked") if "revoked" in section.values else None,
+        max_token_minutes=section.whole("max_token_minutes", 1, 60 * 24 * 366, 60 * 24),
         clients=_clients(section.section("clients", {})),
     )
-    section.finish(("issuer", "audience", "jwks", "clients"))
+    section.finish(tuple(AuthSettings.__dataclass_fields__))
     return settings
 
 
@@ -362,6 +368,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
     }
     for name, text in folders.items():
         command.add_argument(f"--{name}", type=Path, required=True, help=text)
+    command.add_argument(
+        "--revoked", type=Path, help="the list of revoked tokens; default: none can be revoked"
+    )
+    command.add_argument(
+        "--max-token-minutes", type=int, help="longest life of a token; default: 1440, a day"
+    )
     command.add_argument("--client-ca", type=Path, help="authority of client certificates")
     command.add_argument("--name", required=True, help="the service's name")
     command.add_argument("--model", required=True)
@@ -448,6 +460,12 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "issuer": options.issuer,
             "audience": options.audience,
             "jwks": str(options.jwks),
+            **({"revoked": str(options.revoked)} if options.revoked else {}),
+            **(
+                {"max_token_minutes": options.max_token_minutes}
+                if options.max_token_minutes is not None
+                else {}
+            ),
             "clients": _clients_of_options(options.client),
         },
         "limits": {

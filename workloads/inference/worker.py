@@ -32,7 +32,7 @@ from falaj.workloads.inference import channel, model, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import Connection
-from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.listening import Listener, ServerContext, server_context
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.remote import (
@@ -324,10 +324,20 @@ class Worker:
         now = time.perf_counter()
         for connection in [c for c in service.connections if c.deadline < now]:
             connection.expire()
+        self._refresh_tokens(service)
         offset = time.time() - now
         if abs(offset - self._clock_offset) > CLOCK_STEP_SECONDS:
             self._clock_offset = offset
             service.forget_heads()
+
+    @staticmethod
+    def _refresh_tokens(service: Service) -> None:
+        try:
+            if not service.authenticator.refresh():
+                return
+        except InferenceError as error:
+            print(f"{error}; what was read before holds", file=sys.stderr, flush=True)
+        service.forget_heads()
 
     @staticmethod
     def _tell_failed_handshakes(service: Service) -> None:

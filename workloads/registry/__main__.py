@@ -113,7 +113,7 @@ def _keyring(command: argparse.ArgumentParser) -> None:
     for name, text in (
         ("create", "make a key ring; one that is there is kept"),
         ("show", "print versions and key ids"),
-        ("rotate", "make a new primary key"),
+        ("rotate", "make new keys of every kind"),
         ("shred", "overwrite and remove every key: all that they protect is lost"),
         ("pack", "write what opens packages as one file, without the keys that sign"),
         ("unpack", "lay out such a file as a key ring"),
@@ -147,6 +147,11 @@ def _keyring(command: argparse.ArgumentParser) -> None:
                 "shred the old keys: name every folder that uses them; may be repeated; "
                 "default: nothing is wrapped anew and old keys are kept",
             )
+            action.add_argument(
+                "--distrust", action="store_true",
+                help="believe nothing that the former keys signed, as after a theft: publish, "
+                "promote and make tokens again; default: packages and, for a day, tokens go on",
+            )  # fmt: skip
 
 
 def _files_options(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -337,7 +342,7 @@ def _keyring_show(options: argparse.Namespace) -> Answer:
 
 def _keyring_rotate(options: argparse.Namespace) -> Answer:
     keyring = KeyRing.open(options.path)
-    done = rotation.rotate(keyring, options.rewrap)
+    done = rotation.rotate(keyring, options.rewrap, distrust=options.distrust)
     answer, text = _shown(keyring)
     more = (
         f"{done.rewrapped} files wrapped anew; keys retired: {', '.join(done.retired) or 'none'}"

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.alias_list import MAX_HISTORY
-from falaj.workloads.registry.keyring import key_id, sign, verify
+from falaj.workloads.registry.keyring import Trusted, key_id, sign, trusted_keys, verify
 from falaj.workloads.registry.oci_layout import DIGEST
 from falaj.workloads.registry.package import canonical, check_alias, check_model_name, is_version
 
@@ -167,7 +167,7 @@ def new_record(
     )  # fmt: skip
 
 
-def read_record(payload: bytes, signature: bytes, key: Ed25519PublicKey, what: str) -> AliasRecord:
+def read_record(payload: bytes, signature: bytes, key: Trusted, what: str) -> AliasRecord:
     """Verify a record's signature and read it; whether it is still valid is the caller's to ask.
 
     Args:
@@ -189,7 +189,7 @@ def read_record(payload: bytes, signature: bytes, key: Ed25519PublicKey, what: s
         found = _record(cast("dict[str, Any]", document))
     except (ValueError, TypeError, RecursionError, WorkloadError) as error:
         raise IntegrityError(f"{what} is malformed: {error}") from error
-    if found.to_bytes() != payload or found.signer != key_id(key):
+    if found.to_bytes() != payload or found.signer not in trusted_keys(key).ids:
         raise IntegrityError(f"{what} isn't in the form that records are written in")
     return found
 

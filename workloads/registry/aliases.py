@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.alias_record import AliasRecord, Before, new_record, read_record
-from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.keyring import KeyRing, Trusted, trusted_keys
 from falaj.workloads.registry.oci_layout import (
     ALIAS_TYPE,
     ImageManifest,
@@ -104,9 +102,7 @@ class Entry:
         }  # fmt: skip
 
 
-def read(
-    shelf: Shelf[Client], model: str, alias: str, number: int, key: Ed25519PublicKey
-) -> Entry:
+def read(shelf: Shelf[Client], model: str, alias: str, number: int, key: Trusted) -> Entry:
     """One record, verified.
 
     Raises:
@@ -129,7 +125,7 @@ def read(
     return Entry(record, image)
 
 
-def newest(shelf: Shelf[Client], model: str, alias: str, key: Ed25519PublicKey) -> Entry | None:
+def newest(shelf: Shelf[Client], model: str, alias: str, key: Trusted) -> Entry | None:
     """The record that counts, verified; None where there is none.
 
     Raises:
@@ -142,7 +138,7 @@ def newest(shelf: Shelf[Client], model: str, alias: str, key: Ed25519PublicKey) 
 
 
 def resolve(
-    shelf: Shelf[Client], model: str, alias: str, key: Ed25519PublicKey, seen: Seen, *,
+    shelf: Shelf[Client], model: str, alias: str, key: Trusted, seen: Seen, *,
     older: bool = False,
 ) -> Entry:  # fmt: skip
     """What an alias stands for now, held against what was seen before.
@@ -174,8 +170,16 @@ def resolve(
             f"{record.expires.isoformat()}: whether a newer one is kept back can't be known; who "
             "signs it says so again with `falaj models promote --renew`"
         )
-    seen.note(shelf.repository(model), record, older=older)
+    _note(seen, shelf.repository(model), record, key, older=older)
     return found
+
+
+def _note(
+    seen: Seen, repository: str, record: AliasRecord, key: Trusted, *, older: bool = False
+) -> None:
+    """Hold a record against what was seen of every trusted key: a rotation doesn't start anew."""
+    for signer in trusted_keys(key).ids:
+        seen.note(repository, replace(record, signer=signer), older=older)
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ def promote(
         same = (record.version, record.image) == (version, image.itself.digest)
         history = record.history if same else (*record.history, record.version)
         if same and not renew and not before.expired(datetime.now(UTC)):
-            signer.seen.note(shelf.repository(model), record)
+            _note(signer.seen, shelf.repository(model), record, signer.keyring.verify_key())
             return before, False
     return _push(shelf, image, alias, signer, (before, history, why)), True
 
@@ -242,7 +246,8 @@ def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> E
             f"{shelf.repository(model)} has no alias {alias!r}: make it with falaj models promote"
         )
     # What comes before is the record's word: an older record would have another.
-    signer.seen.note(shelf.repository(model), before.record)
+    trusted = signer.keyring.verify_key()
+    _note(signer.seen, shelf.repository(model), before.record, trusted)
     have = {version for version, tags in shelf.tags(model).items() if tag_of(version) in tags}
     history = [each for each in before.record.history if each in have]
     while history:
@@ -269,11 +274,13 @@ def _push(
     follows: tuple[Entry | None, tuple[int, ...], str],
 ) -> Entry:  # fmt: skip
     keyring, (before, history, why) = signer.keyring, follows
-    seen = signer.seen.highest(keyring.signing_key_id, package.model, alias)
+    seen = max(
+        signer.seen.highest(each, package.model, alias) for each in keyring.verify_key().ids
+    )
     record = new_record(
         Before(before.record, before.image.itself.digest, seen) if before else Before(seen=seen),
         (package.model, alias, package.version, package.itself.digest), history,
-        signer=keyring.verify_key(), days=signer.days, now=datetime.now(UTC), why=why,
+        signer=keyring.verify_key().current, days=signer.days, now=datetime.now(UTC), why=why,
     )  # fmt: skip
     reference = shelf.at(package.model, alias_tag(alias, record.number))
     with tempfile.TemporaryDirectory(prefix="falaj-alias-") as folder:

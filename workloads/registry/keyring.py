@@ -16,10 +16,10 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -37,6 +37,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
+    TEMPORARY_PREFIX,
     locked,
     make_private_folder,
     read_bytes,
@@ -52,22 +53,30 @@ from falaj.workloads.files import (
 SIGNATURE_FORMAT = "falaj.signature/1"
 ALGORITHM = "Ed25519"
 _SIGNS = "signing.pem"
+_TOKENS = "tokens.pem"
+_JWKS = "tokens.jwks.json"
+TOKEN_OVERLAP = timedelta(hours=24)
+"""For which tokens of a rotated key go on: as long as one lives, if nothing else is said."""
 VERIFIES = "signing.pub.pem"
 
 
 def make_private_key(path: Path) -> Ed25519PrivateKey:
     """Make a private key and write it as unencrypted PKCS#8 PEM, mode 0600."""
     key = Ed25519PrivateKey.generate()
-    write_atomic(
-        path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600
-    )
+    write_private_key(path, key)
     return key
 
 
-def write_public_key(path: Path, key: Ed25519PublicKey) -> None:
-    """Write a public key as SubjectPublicKeyInfo PEM, readable by everybody."""
-    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    write_atomic(path, pem, mode=0o644)
+def write_private_key(path: Path, key: Ed25519PrivateKey) -> None:
+    """Write a private key as unencrypted PKCS#8 PEM, mode 0600."""
+    write_atomic(
+        path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600
+    )
+
+
+def write_public_key(path: Path, key: Trusted) -> None:
+    """Write public keys as SubjectPublicKeyInfo PEM, readable by everybody."""
+    write_atomic(path, trusted_keys(key).to_pem(), mode=0o644)
 
 
 def read_private_key(path: Path) -> Ed25519PrivateKey:
@@ -86,28 +95,77 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def read_public_key(path: Path) -> Ed25519PublicKey:
-    """Read an Ed25519 public key in PEM.
+@dataclass(frozen=True, slots=True)
+class VerifyKey:
+    """Who is trusted to sign: one key, and those before it that a rotation has left valid.
+
+    Attributes:
+        current: the key that signs now.
+        former: earlier ones, newest first; they sign nothing any more.
+    """
+
+    current: Ed25519PublicKey
+    former: tuple[Ed25519PublicKey, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The id of each, the current one's first."""
+        return tuple(key_id(key) for key in (self.current, *self.former))
+
+    def find(self, identifier: str) -> Ed25519PublicKey | None:
+        """The key with this id; None: it isn't trusted."""
+        for key in (self.current, *self.former):
+            if key_id(key) == identifier:
+                return key
+        return None
+
+    def to_pem(self) -> bytes:
+        """All of them, as SubjectPublicKeyInfo, one after the other."""
+        return b"".join(
+            key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            for key in (self.current, *self.former)
+        )
+
+
+Trusted = Ed25519PublicKey | VerifyKey
+"""What signatures are held against."""
+
+
+def trusted_keys(key: Trusted) -> VerifyKey:
+    """One form of both."""
+    return key if isinstance(key, VerifyKey) else VerifyKey(key)
+
+
+_PEM_END = b"-----END PUBLIC KEY-----"
+
+
+def read_public_key(path: Path) -> VerifyKey:
+    """Read Ed25519 public keys in PEM: the current one, and behind it those before it.
 
     Raises:
-        WorkloadError: missing, or not an Ed25519 public key.
+        WorkloadError: missing, or not Ed25519 public keys.
     """
-    return public_key_of(read_bytes(path, "the public key"), str(path))
+    return public_keys_of(read_bytes(path, "the public key"), str(path))
 
 
-def public_key_of(pem: bytes, what: str) -> Ed25519PublicKey:
-    """The Ed25519 public key of a text in PEM; ``what`` names it in errors.
+def public_keys_of(pem: bytes, what: str) -> VerifyKey:
+    """The Ed25519 public keys of a text in PEM, as `read_public_key`; ``what`` names it in errors.
 
     Raises:
-        WorkloadError: it isn't one.
+        WorkloadError: they aren't such keys.
     """
+    *blocks, rest = pem.split(_PEM_END)
+    keys: list[Ed25519PublicKey] = []
     try:
-        key = load_pem_public_key(pem)
+        for block in blocks or [rest]:
+            key = load_pem_public_key(block + _PEM_END)
+            if not isinstance(key, Ed25519PublicKey):
+                kind = type(key).__name__
+                raise WorkloadError(f"{what} holds a {kind}; an Ed25519 key is needed")
+            keys.append(key)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise WorkloadError(f"{what} isn't an Ed25519 public key in PEM: {error}") from error
-    if not isinstance(key, Ed25519PublicKey):
-        raise WorkloadError(f"{what} holds a {type(key).__name__}; an Ed25519 key is needed")
-    return key
+    return VerifyKey(keys[0], tuple(keys[1:]))
 
 
 def check_private(path: Path, what: str) -> None:
@@ -133,6 +191,10 @@ def public_jwk(key: Ed25519PublicKey) -> dict[str, str]:
     return {"crv": "Ed25519", "kty": "OKP", "x": _base64url(raw)}
 
 
+def _token_jwk(key: Ed25519PublicKey) -> dict[str, Any]:
+    return {**public_jwk(key), "kid": key_id(key), "use": "sig", "alg": "EdDSA"}
+
+
 def key_id(key: Ed25519PublicKey) -> str:
     """Return the key's JWK thumbprint (RFC 7638, SHA-256): 43 characters of base64url."""
     canonical = json.dumps(public_jwk(key), sort_keys=True, separators=(",", ":"))
@@ -150,10 +212,8 @@ def sign(payload: bytes, payload_type: str, key: Ed25519PrivateKey) -> bytes:
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def verify(
-    payload: bytes, payload_type: str, signature: bytes, key: Ed25519PublicKey, what: str
-) -> None:
-    """Check a detached signature against one trusted public key.
+def verify(payload: bytes, payload_type: str, signature: bytes, key: Trusted, what: str) -> None:
+    """Check a detached signature against the trusted public keys.
 
     The algorithm and the key are the caller's: what the document says of them only improves the
     message. ``what`` names the signed thing in errors.
@@ -162,13 +222,15 @@ def verify(
         IntegrityError: the signature is malformed, of another signer, or of other content.
     """
     document = _parse(signature, what)
-    expected = key_id(key)
-    if document["key_id"] != expected:
+    trusted = trusted_keys(key)
+    signer = trusted.find(document["key_id"])
+    if signer is None:
+        expected = " or ".join(trusted.ids)
         message = f"{what} was signed by key {document['key_id']!r}, not by the trusted {expected}"
         raise IntegrityError(f"{message}; use the key ring that it was published with")
     try:
         raw = base64.b64decode(document["signature"], validate=True)
-        key.verify(raw, _encode(payload, payload_type))
+        signer.verify(raw, _encode(payload, payload_type))
     except (InvalidSignature, binascii.Error, ValueError) as error:
         message = f"the signature of {what} doesn't match its content: it was changed"
         raise IntegrityError(f"{message}; publish it again or restore it") from error
@@ -292,9 +354,8 @@ class KeyRing:
                 # The index is written last: without it nothing was ever wrapped or signed here.
                 signing = make_private_key(path / _SIGNS)
                 write_public_key(path / VERIFIES, signing.public_key())
-                tokens = make_private_key(path / "tokens.pem").public_key()
-                jwk = {**public_jwk(tokens), "kid": key_id(tokens), "use": "sig", "alg": "EdDSA"}
-                write_json_atomic(path / "tokens.jwks.json", {"keys": [jwk]}, mode=0o644)
+                tokens = make_private_key(path / _TOKENS).public_key()
+                write_json_atomic(path / _JWKS, {"keys": [_token_jwk(tokens)]}, mode=0o644)
                 _write_kek(path, "1")
                 _write_index(path, "1", {"1": _now()})
         return cls.open(path)
@@ -325,12 +386,12 @@ class KeyRing:
     @property
     def signing_key_id(self) -> str:
         """The thumbprint of the key that signs packages."""
-        return key_id(self.verify_key())
+        return key_id(self.verify_key().current)
 
     @property
     def token_key_id(self) -> str:
         """The thumbprint (``kid``) of the key that signs tokens."""
-        return key_id(read_private_key(self.path / "tokens.pem").public_key())
+        return key_id(read_private_key(self.path / _TOKENS).public_key())
 
     @property
     def signs(self) -> bool:
@@ -341,8 +402,8 @@ class KeyRing:
         """Return the private key that signs packages."""
         return read_private_key(self.path / _SIGNS)
 
-    def verify_key(self) -> Ed25519PublicKey:
-        """Return the public key that packages are verified with."""
+    def verify_key(self) -> VerifyKey:
+        """Return the public keys that packages are verified with."""
         return read_public_key(self.path / VERIFIES)
 
     def verify(self, payload: bytes, payload_type: str, signature: bytes, what: str) -> None:
@@ -399,6 +460,59 @@ class KeyRing:
         with locked(self.path / _LOCK):
             return self.rotate_locked()
 
+    def rotate_signing_locked(self, keep: Callable[[str], bool], now: datetime) -> None:
+        """Make a new key that signs packages and one that signs tokens; the old ones are shredded.
+
+        What they signed is still believed: packages of the key before, and of those for whose id
+        ``keep`` says so; tokens for `TOKEN_OVERLAP`. Where an earlier rotation was interrupted,
+        both are made anew. Only for a caller that is inside :meth:`exclusive`, with a key ring
+        that signs.
+        """
+        before = self.verify_key()
+        kept = [key for key in before.former if keep(key_id(key))]
+        self._replace(_SIGNS, lambda new: write_public_key(
+            self.path / VERIFIES, VerifyKey(new, (before.current, *kept))
+        ))  # fmt: skip
+        until = int((now + TOKEN_OVERLAP).timestamp())
+        former = [
+            {**entry, "exp": min(until, entry.get("exp", until))}
+            for entry in self._token_keys()
+            if entry.get("exp", until) > now.timestamp()
+        ]
+        self._replace(_TOKENS, lambda new: write_json_atomic(
+            self.path / _JWKS, {"keys": [_token_jwk(new), *former]}, mode=0o644
+        ))  # fmt: skip
+
+    def distrust_former_locked(self) -> None:
+        """Believe nothing any more that a key before the current ones signed.
+
+        Only for a caller that is inside :meth:`exclusive`.
+        """
+        write_public_key(self.path / VERIFIES, self.verify_key().current)
+        write_json_atomic(self.path / _JWKS, {"keys": self._token_keys()[:1]}, mode=0o644)
+
+    def _token_keys(self) -> list[dict[str, Any]]:
+        document: Any = read_json(self.path / _JWKS, "the token keys")
+        match document:
+            case {"keys": [*entries]} if all(isinstance(each, dict) for each in entries):
+                return cast("list[dict[str, Any]]", entries)
+            case _:
+                raise WorkloadError(f"{self.path / _JWKS} isn't a set of keys: restore it")
+
+    def _replace(self, name: str, announce: Callable[[Ed25519PublicKey], None]) -> None:
+        """Replace a private key; its public half is known before anything is signed with it."""
+        path, kept = self.path / name, self.path / f"{TEMPORARY_PREFIX}{name}"
+        key = Ed25519PrivateKey.generate()
+        announce(key.public_key())
+        with storage_errors(kept):
+            if kept.exists() and kept.samefile(path):
+                kept.unlink()  # an interrupted rotation: the key is still the one in use
+        shred(kept)
+        with storage_errors(kept):
+            os.link(path, kept, follow_symlinks=False)
+        write_private_key(path, key)
+        shred(kept)
+
     def rotate_locked(self) -> str:
         """As :meth:`rotate`, for a caller that is inside :meth:`exclusive`."""
         self._reload()
@@ -436,6 +550,8 @@ class KeyRing:
 
         Only for a caller that is inside :meth:`exclusive`.
         """
+        for path in self.path.glob(f"{TEMPORARY_PREFIX}*"):
+            shred(path)
         for path in self.path.glob("kek-*.key"):
             if path.name not in {f"kek-{version}.key" for version in self._created}:
                 shred(path)
@@ -476,10 +592,10 @@ def shred_keyring(path: Path) -> None:
     with locked(path / _LOCK):
         # The index goes last: an interrupted shredding leaves a ring that opens with an error,
         # not one that create would silently replace.
-        secrets = [*sorted(path.glob("kek-*.key")), path / _SIGNS, path / "tokens.pem"]
+        secrets = [*sorted(path.glob("kek-*.key")), path / _SIGNS, path / _TOKENS]
         for file in [*secrets, *path.glob(".tmp-*"), path / VERIFIES]:
             shred(file)
-        shred(path / "tokens.jwks.json")
+        shred(path / _JWKS)
         shred(path / _INDEX)
         shred(path / _LOCK)
     if not any(path.iterdir()):
@@ -583,7 +699,7 @@ def unpack(source: Path, target: Path, *, signs: bool = False) -> KeyRing:
         write_atomic(target / name, files[name])
     keyring = KeyRing.open(target)
     public = keyring.verify_key()
-    if signs and keyring.signing_key().public_key() != public:
+    if signs and keyring.signing_key().public_key() != public.current:
         raise WorkloadError(f"{source}: its {_SIGNS} isn't the key of its {VERIFIES}")
     return keyring
 

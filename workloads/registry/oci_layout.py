@@ -32,11 +32,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final, Protocol, cast
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import make_private_folder, storage_errors, write_atomic
-from falaj.workloads.registry.keyring import KeyService
+from falaj.workloads.registry.keyring import KeyService, Trusted
 from falaj.workloads.registry.package import (
     FILES,
     KEYS,
@@ -498,7 +496,7 @@ def read_package(
     target: Path,
     *,
     keys: KeyService | None,
-    verify_key: Ed25519PublicKey,
+    verify_key: Trusted,
     digest: str | None = None,
 ) -> Package:
     """Lay a package out from its image and that of its keys, and verify it.

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
@@ -35,7 +35,7 @@ from falaj.workloads.files import (
     write_atomic,
     write_json_atomic,
 )
-from falaj.workloads.registry.keyring import KeyService, WrappedKey, sign, verify
+from falaj.workloads.registry.keyring import KeyService, Trusted, WrappedKey, sign, verify
 from falaj.workloads.registry.sealed import (
     CHUNK_BYTES,
     HEADER_BYTES,
@@ -548,7 +548,7 @@ def write_package(
 
 
 def open_package(
-    path: Path, model: str, version: int, keys: KeyService | None, verify_key: Ed25519PublicKey
+    path: Path, model: str, version: int, keys: KeyService | None, verify_key: Trusted
 ) -> Package:
     """Open the package in ``path``: verify its signature and that it is the one asked for.
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
     locked,
@@ -20,7 +18,7 @@ from falaj.workloads.files import (
     storage_errors,
     sync_folder,
 )
-from falaj.workloads.registry.keyring import KeyRing, KeyService
+from falaj.workloads.registry.keyring import KeyRing, KeyService, Trusted
 from falaj.workloads.registry.oci_layout import PACKAGE_TYPE, Image, lay_out
 from falaj.workloads.registry.package import (
     FILES,
@@ -110,7 +108,7 @@ def import_package(
     source: Path,
     *,
     keys: KeyService,
-    verify_key: Ed25519PublicKey,
+    verify_key: Trusted,
     wrapped_keys: Path | None = None,
 ) -> Package:
     """Copy the sealed package in ``source`` into the registry as ``version`` of ``model``.
@@ -146,7 +144,7 @@ def import_images(
     images: tuple[Image, Image],
     *,
     keys: KeyService,
-    verify_key: Ed25519PublicKey,
+    verify_key: Trusted,
 ) -> Package:
     """Fetch a sealed package into the registry as ``version`` of ``model``.
 
@@ -190,7 +188,7 @@ def _take_over(
     which: tuple[str, int],
     fill: Callable[[Path], None],
     keys: KeyService,
-    verify_key: Ed25519PublicKey,
+    verify_key: Trusted,
 ) -> Package:
     """Add a version whose files ``fill`` puts into an empty folder, once they are verified."""
     model, version = which

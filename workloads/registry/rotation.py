@@ -1,4 +1,8 @@
-"""Rotation: a new key-encryption key, under which every data key is wrapped anew.
+"""Rotation: new keys of every kind, and every data key wrapped anew.
+
+Packages and tokens that the former keys signed go on for a while, which is what makes a rotation
+something that can be done at any time. After a theft nothing of them is to be believed: then
+``distrust`` ends it at once.
 
 Only wrapped keys are rewritten, each file atomically. The old key-encryption keys go last, when
 all that was found opens under the new one; until then everything stays readable, so that a
@@ -7,13 +11,17 @@ rotation that was interrupted is completed by running it again.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from falaj.workloads.errors import StorageFullError, WorkloadError
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors
+from falaj.workloads.registry.alias_list import ALIASES, read_list
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE, rewrap_package_keys
 from falaj.workloads.registry.sealed import SUFFIX, rewrap
@@ -31,8 +39,10 @@ class Rotation:
     retired: list[str]
 
 
-def rotate(keyring: KeyRing, folders: Sequence[Path] = ()) -> Rotation:
-    """Make a new primary; if folders are given, re-wrap all below them and retire older keys.
+def rotate(keyring: KeyRing, folders: Sequence[Path] = (), *, distrust: bool = False) -> Rotation:
+    """Make new keys; if folders are given, re-wrap all below them and retire older keys.
+
+    A key ring that doesn't sign, as a pod's, gets a new key-encryption key alone.
 
     Writers and readers of keys wait meanwhile. What is wrapped under an old key and lies outside
     of ``folders`` can't be read afterwards; without folders no key is retired.
@@ -40,7 +50,10 @@ def rotate(keyring: KeyRing, folders: Sequence[Path] = ()) -> Rotation:
     Args:
         keyring: the key ring.
         folders: below them, every ``keys.json`` of a package and every ``*.sealed`` file is
-            re-wrapped.
+            re-wrapped. A former signing key is trusted while a package there is signed by it,
+            and the one before the new one in any case.
+        distrust: trust no former key: what they signed has to be published, promoted and minted
+            again. Default: False.
 
     Raises:
         StorageFullError: no space; nothing is lost: free space and run again.
@@ -52,6 +65,13 @@ def rotate(keyring: KeyRing, folders: Sequence[Path] = ()) -> Rotation:
             raise WorkloadError(f"there is no folder {folder} to re-wrap; no key was changed")
     with keyring.exclusive():
         primary = keyring.rotate_locked()
+        if keyring.signs:
+            keyring.rotate_signing_locked(
+                set(_signers(folders)).__contains__ if folders else lambda _: True,
+                datetime.now(UTC),
+            )
+            if distrust:
+                keyring.distrust_former_locked()
         if not folders:
             return Rotation(primary, 0, [])
         rewrapped = _rewrap_all(keyring, folders)
@@ -60,6 +80,17 @@ def rotate(keyring: KeyRing, folders: Sequence[Path] = ()) -> Rotation:
             keyring.retire_locked(version)
         keyring.shred_unlisted()
     return Rotation(primary, rewrapped, retired)
+
+
+def _signers(folders: Sequence[Path]) -> Iterator[str]:
+    """The ids of the keys that signed packages and aliases in the folders, as they say it."""
+    for folder in folders:
+        for path in folder.rglob(SIGNATURE):
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                yield str(json.loads(path.read_bytes())["key_id"])
+        for path in folder.rglob(ALIASES):
+            with contextlib.suppress(WorkloadError, OSError, ValueError, LookupError, TypeError):
+                yield str(json.loads(read_list(path.parent).signature or b"")["key_id"])
 
 
 def _rewrap_all(keyring: KeyRing, folders: Sequence[Path]) -> int:

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.keyring import KeyRing, Trusted
 from falaj.workloads.registry.oci_layout import (
     ImageManifest,
     write_keys_image,
@@ -39,7 +37,7 @@ class TakenError(WorkloadError):
 class Trust:
     """Who is trusted to have signed, and what opens packages."""
 
-    verify_key: Ed25519PublicKey
+    verify_key: Trusted
     keyring: KeyRing | None
     """None: packages are verified as they are encrypted, and not opened."""
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from falaj.workloads.errors import IntegrityError, NotThereError, RegistryError, WorkloadError
-from falaj.workloads.registry.keyring import verify
+from falaj.workloads.registry.keyring import Trusted, verify
 from falaj.workloads.registry.oci_layout import (
     KEYS_TYPE,
     MAX_DOCUMENT_BYTES,
@@ -240,7 +238,7 @@ class Shelf(Generic[ClientT_co]):
             )
         return self.image(model, tag_of(number), PACKAGE_TYPE)
 
-    def contents(self, package: ImageManifest, key: Ed25519PublicKey | None) -> Manifest:
+    def contents(self, package: ImageManifest, key: Trusted | None) -> Manifest:
         """What a package's own manifest says, which is fetched without its files.
 
         Args:

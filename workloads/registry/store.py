@@ -19,8 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
     PRIVATE_FILE,
@@ -41,7 +39,7 @@ from falaj.workloads.registry.alias_list import (
     replay,
     write_list,
 )
-from falaj.workloads.registry.keyring import KeyRing, KeyService
+from falaj.workloads.registry.keyring import KeyRing, KeyService, Trusted
 from falaj.workloads.registry.package import (
     KEYS,
     MANIFEST,
@@ -352,7 +350,7 @@ class Store:
         return WorkloadError(f"{message}; promote a version to it first")
 
     def load(
-        self, model: str, version: int | str, keys: KeyService, verify_key: Ed25519PublicKey
+        self, model: str, version: int | str, keys: KeyService, verify_key: Trusted
     ) -> Package:
         """Open a version (a number) or what an alias (text) stands for; its signature is verified.
 
@@ -364,7 +362,7 @@ class Store:
         return open_package(self.path(model, number), model, number, keys, verify_key)
 
     def verify(
-        self, model: str, version: int | str, keys: KeyService, verify_key: Ed25519PublicKey
+        self, model: str, version: int | str, keys: KeyService, verify_key: Trusted
     ) -> Package:
         """As :meth:`load`, and read every file of it.
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import PRIVATE_FOLDER, read_json, storage_errors
+from falaj.workloads.files import make_missing_folders, read_json, storage_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import read_artifact
 
@@ -40,7 +40,7 @@ def make_folder(path: Path) -> Path:
         WorkloadError: a file stands there, or no permission.
     """
     with storage_errors(path):
-        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+        make_missing_folders(path)
     return path
 
 

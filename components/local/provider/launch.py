@@ -1,12 +1,14 @@
 """Starts a program; later and later when it keeps failing, so that the machine stays usable.
 
-Run as ``python -I launch.py STARTS_FILE PROGRAM ARGUMENT…``. It replaces itself by the program, so
-the supervisor sees and signals the program's own process.
+Run as ``python -I launch.py STARTS_FILE NAME,NAME… PROGRAM ARGUMENT…``. The program gets the
+variables of the environment that are named, where ``*`` stands for any end. It replaces itself by
+the program, so the supervisor sees and signals the program's own process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import sys
 import time
@@ -36,7 +38,13 @@ def main() -> None:
     with contextlib.suppress(OSError):
         starts.write_text("\n".join(f"{m:.3f}" for m in [*recent[-20:], now]), encoding="utf-8")
     time.sleep(delay(len(recent)))
-    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - becomes the program it was asked to start
+    names = sys.argv[2].split(",")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatch.fnmatchcase(name, each) for each in names)
+    }
+    os.execve(sys.argv[3], sys.argv[3:], environment)  # noqa: S606 - becomes the program it was asked to start
 
 
 if __name__ == "__main__":

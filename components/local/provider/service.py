@@ -294,6 +294,7 @@ def configuration(
         "issuer": text(inputs, "issuer"),
         "audience": text(inputs, "audience"),
         "jwks": site.keyring / "tokens.jwks.json",
+        "revoked": service.folder / "revoked.json",
         "max-body-bytes": whole(inputs, "maxBodyBytes"),
         "max-rows": whole(inputs, "maxRows"),
         "drain-seconds": whole(inputs, "drainSeconds"),

@@ -23,10 +23,10 @@ from typing import Any, Final
 from falaj.components.local.machine import LocalError, StoppedError
 from falaj.components.local.provider import guard
 from falaj.components.local.provider.handler import Context
+from falaj.components.local.supervision import handed_on
 
 REFUSED: Final = 2
 STOPPED: Final = 75
-_CREDENTIALS: Final = ("PULUMI_", "AWS_", "AZURE_", "ARM_", "GOOGLE_")
 _GUARD: Final = Path(guard.__file__)
 _ERROR_LINES: Final = 40
 _STOP_LIMIT_S: Final = 120.0
@@ -85,13 +85,8 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """The environment of workload processes: the provider's, without credentials.
-
-    A service runs for months; it has no use for the engine's passphrase or a cloud's keys.
-    """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(_CREDENTIALS)}
-    kept["PYTHONUNBUFFERED"] = "1"
-    return kept
+    """The environment of workload processes: what of the provider's is named as handed on."""
+    return {**handed_on(os.environ), "PYTHONUNBUFFERED": "1"}
 
 
 def options(values: Mapping[str, str | int | float | None]) -> list[str]:

@@ -175,7 +175,8 @@ def test_key_ring_life(provider: Any, stack: Stack) -> None:
     rotated = provider.update("KeyRing", again, adopted, {**inputs, "rotation": 1})
     assert rotated["primary"] != keys["primary"]
     assert rotated["versions"] == [rotated["primary"]]
-    assert rotated["signingKeyId"] == keys["signingKeyId"]
+    assert rotated["signingKeyId"] != keys["signingKeyId"]
+    assert rotated["tokenKeyId"] != keys["tokenKeyId"]
     verified = workload(
         "falaj.workloads.registry", "verify", "--registry", str(stack.site / "registry"),
         "--model", "tiny", "--version", str(version), "--keyring", keys["path"], "--json",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +16,7 @@ from falaj.components.local import machine
 from falaj.components.local.machine import LocalError, StoppedError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.handler import Context
+from falaj.components.local.supervision import Program
 
 
 @pytest.fixture
@@ -70,12 +74,32 @@ def test_the_last_line_is_the_answer_and_each_line_is_told(run: Any, tmp_path: P
     assert not pid_file.exists()
 
 
-def test_credentials_are_not_handed_on(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+def test_only_what_is_named_is_handed_on(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "PULUMI_CONFIG_PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "VAULT_TOKEN",
+        "OPENAI_API_KEY", "PGPASSWORD", "HTTPS_PROXY", "LD_PRELOAD", "PYTHONSTARTUP", "RANK",
+    ):  # fmt: skip
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     answer = run("import json; print(json.dumps(dict(os.environ)))")
     assert "secret" not in answer.values()
     assert answer["PATH"]
+    assert (answer["LC_TIME"], answer["CUDA_VISIBLE_DEVICES"]) == ("C", "1")
+
+
+def test_a_supervisor_that_has_more_hands_on_no_more(tmp_path: Path) -> None:
+    """systemd starts services with what the session told it."""
+    program = Program(
+        name="x", folder=tmp_path, directory=tmp_path, stop_seconds=1, process_marks=(),
+        command=(sys.executable, "-c", "import os; print('SECRET' in os.environ)"),
+    )  # fmt: skip
+    (tmp_path / "supervisor").mkdir()
+    done = subprocess.run(
+        program.throttled_command, env={**os.environ, "SECRET": "x"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "False\n"
 
 
 def test_cancelling_asks_to_stop_and_waits(run: Any, tmp_path: Path) -> None:

@@ -273,10 +273,25 @@ def test_worker_that_cannot_be_replaced_is_told_and_tried_again(site: Site, star
     state = server.wait(lambda s: s["error"], "the reason isn't in the state")
     assert state["status"] == "failed"
     assert "isn't what was signed" in state["error"]
+    # Nobody waits for a worker that doesn't come, whoever asks for whatever.
+    asked = time.monotonic()
+    for method, target in (("POST", "/v2/models/mlp/infer"), ("GET", "/v2/health/ready")):
+        connection = server.connect()
+        connection.request(method, target, body=json.dumps(row()))
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert "no worker" in json.loads(answer.read())["error"]
+        connection.close()
+    connection = server.connect()
+    connection.request("HEAD", "/v2/health/ready")
+    assert connection.getresponse().status == 503
+    connection.close()
+    assert time.monotonic() - asked < 5
     time.sleep(1.5)  # longer than the master needs to look at alias and configuration again
     assert json.loads(site.state.read_text())["error"] == state["error"]
     path.write_bytes(whole)
     server.wait(lambda s: s["status"] == "serving" and s["error"] is None, "it isn't served again")
+    assert call(server.connect(), "GET", "/v2/health/ready")[0] == 200
     assert server.stop() == 0
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.registry.alias_list import MAX_HISTORY
 from falaj.workloads.registry.alias_record import (
     MAX_DAYS,
     MAX_NUMBER,
@@ -35,7 +36,6 @@ from falaj.workloads.registry.oci_layout import (
     write_package_image,
 )
 from falaj.workloads.registry.package import PAYLOAD_TYPE, Package, canonical
-from falaj.workloads.registry.store import MAX_HISTORY
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(31) + b"1")

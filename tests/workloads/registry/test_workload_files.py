@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from falaj.workloads.files import (
     write_atomic,
     write_json_atomic,
 )
+from falaj.workloads.training.snapshot import make_folder
 
 LIMITED = """
 import resource, sys
@@ -139,3 +141,24 @@ def test_json_round_trip(tmp_path: Path) -> None:
     write_json_atomic(tmp_path / "file", value)
     assert read_json(tmp_path / "file", "the record") == value
     assert json.loads((tmp_path / "file").read_text()) == value
+
+
+@pytest.mark.parametrize("make", [make_private_folder, make_folder])
+def test_folders_above_are_private_whatever_the_umask(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    """Who may write above could put another folder in the place of the private one."""
+    before = os.umask(0)
+    try:
+        make(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    for folder in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_folders_that_are_there_above_keep_their_mode(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir(mode=0o755)
+    (tmp_path / "shared").chmod(0o755)
+    make_private_folder(tmp_path / "shared" / "own")
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o755

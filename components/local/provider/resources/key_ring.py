@@ -17,7 +17,7 @@ _MODULE = "falaj.workloads.registry"
 
 
 class KeyRingHandler(Handler):
-    """Makes the key ring, rotates its key-encryption key, shreds it."""
+    """Makes the key ring, rotates its keys, shreds it."""
 
     type_name: ClassVar[str] = "KeyRing"
     summary: ClassVar[str] = "Keys of a site: key-encryption keys, signing key, token key."
@@ -25,8 +25,8 @@ class KeyRingHandler(Handler):
         "site": SITE,
         "rotation": Field(
             "whole",
-            "Raise it by one for a new key-encryption key: everything is wrapped with it again, "
-            "and the old one is shredded.",
+            "Raise it by one for new keys: everything is wrapped again and the old keys are "
+            "shredded. Packages that they signed go on, and tokens for a day.",
             default=0,
             minimum=0,
         ),
@@ -61,11 +61,11 @@ class KeyRingHandler(Handler):
         return {"path": Change(is_input=False)}
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
-        """Paths follow from the site; key ids stay the same in an update."""
+        """Paths follow from the site; key ids stay the same but in a rotation."""
         expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
         if isinstance(inputs.get("site"), str):
             expected.update(_paths(self.site_of(inputs)))
-        if state is not None:
+        if state is not None and inputs.get("rotation") == state.get("rotation"):
             kept = ("signingKeyId", "tokenKeyId")
             expected.update({key: state[key] for key in kept if key in state})
         return expected
@@ -95,7 +95,10 @@ class KeyRingHandler(Handler):
         rewrap = [part for f in folders if f.is_dir() for part in ("--rewrap", str(f))]
         context.status("wrapping everything with a new key")
         shown = _keyring(context, "rotate", site, *rewrap)
-        context.say(f"rotated: key {shown['primary']} wraps everything now")
+        context.say(
+            f"rotated: key {shown['primary']} wraps everything now, key "
+            f"{shown['signing_key_id']} signs packages, and {shown['token_key_id']} tokens"
+        )
         return {**inputs, **_outputs(site, shown)}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
