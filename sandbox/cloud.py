@@ -347,13 +347,14 @@ class Cloud:
 
     def imagined(self, token: str, id: str) -> dict[str, Any]:
         """Outputs of something that only the program knows of, in the form that the SDK promises:
-        texts that mean nothing, and nothing of what is inside of lists and mappings."""
+        texts that mean nothing, and empty lists and mappings, as the engine reads no unknowns."""
         found = self.tables.resource(token)
         outputs = {} if found is None else found.outputs
         values = {name: plausible(each.type, f"{id}-{name}") for name, each in outputs.items()}
-        return {name: UNKNOWN if each in ([], {}) else each for name, each in values.items()} | {
-            MARK: MADE_UP
-        }
+        if self.package == "kubernetes" and "metadata" in values:
+            namespace, _, name = id.rpartition("/")
+            values["metadata"] = {"name": name, "namespace": namespace or "default"}
+        return {**values, MARK: MADE_UP}
 
     def without_guesses(
         self, urn: str, inputs: Properties, outputs: Mapping[str, Any]

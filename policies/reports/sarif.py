@@ -41,8 +41,8 @@ def to_sarif(result: CheckResult) -> str:
     """A result as SARIF: one run, with all rules and the findings of all stacks.
 
     Waived findings are there, suppressed. Those that can't be decided and only warn are of kind
-    ``open``. Fingerprints depend on rule, resource and property alone, so a finding stays the same
-    when its line moves.
+    ``open``, and advice is a note. Fingerprints depend on rule, resource and property alone, so a
+    finding stays the same when its line moves.
     """
     indices = {each.id: number for number, each in enumerate(result.rules)}
     rules = [_rule(each) for each in result.rules]
@@ -174,13 +174,15 @@ def _finding(
 ) -> dict[str, Any]:
     resource, rule = stack.resource(outcome), result.rule(outcome)
     identity = fingerprint(outcome)
-    is_open = outcome.status == "advisory"
+    is_advice = outcome.status == "advisory"
+    is_open = is_advice and outcome.kind == "indeterminate"
+    level = "note" if is_advice else _LEVELS[outcome.severity]
     found: dict[str, Any] = {
         "ruleId": outcome.rule,
         "ruleIndex": index,
         # Of kind open, a level means nothing and has to be none.
         "kind": "open" if is_open else "fail",
-        "level": "none" if is_open else _LEVELS[outcome.severity],
+        "level": "none" if is_open else level,
         "message": {"text": _message(resource, outcome, rule)},
         "locations": [_location(resource, outcome)],
         "fingerprints": {"falajFinding/v1": identity},

@@ -118,7 +118,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "pulumi stack export": "what `falaj draw --now` calls",
     "pulumi preview --json --show-sames": "what `falaj draw` calls",
     "pulumi up": "what `make up` calls",
-    "pulumi install": "makes an environment from a package index: tests/engine/languagehost",
+    "pulumi install": "asks a package index: tests/engine/test_interpreter.py",
     "pulumi refresh": "what `make refresh` calls",
     "python -m falaj.workloads.training": "what pods run: tests/components/kubernetes",
     "openssl rand -hex 32": "tests/components/kubernetes/test_workspace_runs.py has such a token",

@@ -121,7 +121,7 @@ def test_no_further_stack_begins_when_what_one_stands_on_is_interrupted(project:
     )  # fmt: skip
     assert worker.stdin is not None
     task = {"project": str(project.root), "stacks": ["aws-cluster", "aws-foundation"]}
-    worker.stdin.write(json.dumps({**task, "strict": None}))
+    worker.stdin.write(json.dumps({**task, "given": {}, "strict": None}))
     worker.stdin.close()
     worker.stdin = None
     wait_for(lambda: updating(psutil.Process(worker.pid)), "the foundation")

@@ -25,8 +25,10 @@ thing = acme.Thing("thing", config.require_int("size"), label=acme.get_zone("a")
 group = acme.Group("group", 2)
 aws.ec2.Subnet("refused", vpc_id="vpc-0123456789abcdef0", cidr_block="10.0.0.0/99")
 aws.sns.Topic("alerts")
+net = aws.ec2.Vpc.get("net", "vpc-0a1b2c3d4e5f60718")
 aws.ssm.Parameter("address", type="String", value=group.address)
 pulumi.export("endpoint", thing.endpoint)
+pulumi.export("range", net.cidr_block)
 """
 PROJECT = """
 name: shop
@@ -173,7 +175,12 @@ def test_all_is_said_at_once_of_a_program_that_never_heard_of_us(
     assert "not modelled, judged by their inputs only: acme" in printed
     # One resource is refused, and all else is judged.
     assert stack.errors
-    assert all("aws:ec2/subnet:Subnet refused" in each for each in stack.errors), stack.errors
+    refused = {each.split(": ")[0] for each in stack.errors}
+    assert refused == {
+        "the sandbox refuses aws:ec2/subnet:Subnet refused",
+        "the sandbox refuses aws:ec2/vpc:Vpc net",
+    }
+    assert "'vpc-0a1b2c3d4e5f60718' doesn't exist in the sandbox" in printed
     assert "not wholly checked: the sandbox refuses aws:ec2/subnet:Subnet refused" in printed
     fails = {each.urn.rpartition("::")[2] for each in stack.outcomes if each.fails}
     assert "alerts" in fails

@@ -184,3 +184,11 @@ def test_a_commit_of_another_repository_is_not_taken_for_the_runs_own() -> None:
 @pytest.mark.parametrize("text", ["<b>\u202e\x00", 'https://x y/%zz["', "https://[", "a" * 9_000])
 def test_whatever_comes_from_outside_it_stays_valid(text: str) -> None:
     assert [each.message for each in validator().iter_errors(sarif(hostile(text)))] == []
+
+
+def test_advice_is_a_note() -> None:
+    stack = small().stacks[0]
+    advice = replace(stack.outcomes[0], kind="violation", status="advisory", waiver=None, note="")
+    result = replace(small(), stacks=(replace(stack, outcomes=(advice,)),))
+    (found,) = json.loads(to_sarif(result))["runs"][0]["results"]
+    assert (found["kind"], found["level"]) == ("fail", "note")
