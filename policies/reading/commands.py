@@ -107,7 +107,7 @@ _SEEN: Final = re.compile(
     # Sockets and clients of other languages.
     rf"|\b(?:create_connection|connect(?:_ex)?|sendto|fsockopen|InetSocketAddress|Socket(?:\.new)?"
     rf"|TCPSocket\.(?:new|open)|createConnection|HTTPS?Connection|SMTP(?:_SSL)?|FTP(?:_TLS)?"
-    rf"|Dial(?:Timeout)?)\s*\((?:\s*[(\w.]*\s*,)?[\s(]*[\"']({_HOST})[\"':]",
+    rf"|Dial(?:Timeout)?)\s?\((?:\s{{0,8}}[\w.\"']{{0,64}}\s{{0,8}},)?[\s(]{{0,8}}[\"']({_HOST})[\"':]",
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(
@@ -149,10 +149,16 @@ def connected(value: str) -> Iterator[str]:
         if not _WORD.search(command) or _SHOWING.match(command):
             continue
         words = [each for each in _BETWEEN.split(command) if each]
-        for index, word in enumerate(words):
-            client = _CLIENTS.get(word.rpartition("/")[2])
-            if client is not None:
-                yield from _far_ends(client, words[index + 1 :])
+        # To the next command of the name: a text of nothing else would take its square of time.
+        ends: dict[str, int] = {}
+        found: list[tuple[_Client, int, int]] = []
+        for index in range(len(words) - 1, -1, -1):
+            name = words[index].rpartition("/")[2]
+            if name in _CLIENTS:
+                found.append((_CLIENTS[name], index + 1, ends.get(name, len(words))))
+                ends[name] = index
+        for client, begin, end in reversed(found):
+            yield from _far_ends(client, words[begin:end])
 
 
 def _far_ends(client: _Client, words: Sequence[str]) -> Iterator[str]:
