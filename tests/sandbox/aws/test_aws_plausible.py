@@ -33,7 +33,7 @@ IDS = {
     "aws:efs/accessPoint:AccessPoint": r"fsap-[0-9a-f]{17}",
     "aws:guardduty/detector:Detector": r"[0-9a-f]{32}",
     "aws:route53/zone:Zone": r"Z[0-9A-Z]{20}",
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": r"a-[0-9A-Z]{17}",
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": r"a-[0-9a-z]{17}",
     "aws:iam/policy:Policy": r"arn:aws:iam::000000000000:policy/[\w+=,.@-]{1,128}",
     "aws:lb/loadBalancer:LoadBalancer": (
         r"arn:aws:elasticloadbalancing:me-central-1:000000000000:"

@@ -32,17 +32,27 @@ def _short(inputs: Inputs) -> str:
     return _SHORT.get(inputs.string("loadBalancerType"), "app")
 
 
+def _host(balancer: Resource) -> str:
+    """Its name: only application balancers say in it that they are internal.
+
+    Sources: docs.aws.amazon.com/elasticloadbalancing/latest/network/network-load-balancers.html,
+    "DNS name" (the ARN's last part, then elb and the region), and …/application/
+    application-load-balancers.html.
+    """
+    name, region = balancer.string("name"), region_of(balancer)
+    if _short(balancer) == "net":
+        return f"{name}-{balancer.id.rpartition('/')[2]}.elb.{region}.{dns_suffix(region)}"
+    scheme = "internal-" if balancer.get("internal") is True else ""
+    number = int(hexdigits(8, balancer.id), 16)
+    return f"{scheme}{name}-{number}.{region}.elb.{dns_suffix(region)}"
+
+
 def _balancer(resource: Resource) -> Mapping[str, Any]:
-    name = resource.string("name")
-    scheme = "internal-" if resource.get("internal") is True else ""
     subnet_id = resource.string("subnets[]") or resource.string("subnetMappings[].subnetId")
     subnet = resource.world.by_id(t.SUBNET, subnet_id)
-    region = region_of(resource)
-    number = int(hexdigits(8, resource.id), 16)
-    host = f"{scheme}{name}-{number}.{region}.elb.{dns_suffix(region)}"
     return {
         "arnSuffix": resource.id.split(":loadbalancer/", 1)[-1],
-        "dnsName": host,
+        "dnsName": _host(resource),
         "vpcId": subnet.outputs.get("vpcId", "") if subnet is not None else "",
         "zoneId": "Z" + letters(13, "elb", region_of(resource), _short(resource)),
         "ipAddressType": resource.get("ipAddressType") or "ipv4",
@@ -218,6 +228,16 @@ def _source(inputs: Inputs) -> Iterator[Problem]:
         )
 
 
+#: From when until when what was issued holds.
+_ISSUED: Final = {"notBefore": "2026-01-01T00:00:00Z", "notAfter": "2036-01-01T00:00:00Z"}
+
+
+def _issued(certificate: Resource) -> Mapping[str, Any]:
+    """A root's own certificate is signed by nobody else, and has no chain (GetCertificate)."""
+    is_root = "/RootCACertificate/" in certificate.string("templateArn")
+    return {"certificate": _PEM, "certificateChain": "" if is_root else _PEM}
+
+
 def _certificate(resource: Resource) -> Mapping[str, Any]:
     private = bool(resource.string("certificateAuthorityArn"))
     domain = resource.string("domainName")
@@ -237,6 +257,7 @@ def _certificate(resource: Resource) -> Mapping[str, Any]:
         "keyAlgorithm": resource.get("keyAlgorithm") or "RSA_2048",
         "renewalEligibility": "INELIGIBLE",
         "validationEmails": [],
+        **_ISSUED,
     }
 
 
@@ -247,8 +268,15 @@ _QUERY_LOG: Final = "aws:route53/resolverQueryLogConfig:ResolverQueryLogConfig"
 
 
 def _zone(resource: Resource) -> Mapping[str, Any]:
-    servers = [f"ns-{digits(3, resource.id, str(n))}.awsdns-{n:02d}.{end}"
-               for n, end in enumerate(("com", "net", "org", "co.uk"))]  # fmt: skip
+    ends = ("com", "net", "org", "co.uk")
+    # Private zones have the same four, which nobody can ask:
+    # docs.aws.amazon.com/Route53/latest/DeveloperGuide/hosted-zone-private-considerations.html
+    servers = (
+        [f"ns-{512 * n}.awsdns-00.{end}" for n, end in enumerate(ends)]
+        if resource.is_given("vpcs")
+        else [f"ns-{digits(3, resource.id, str(n))}.awsdns-{n:02d}.{end}"
+              for n, end in enumerate(ends)]
+    )  # fmt: skip
     return {"zoneId": resource.id, "nameServers": servers, "primaryNameServer": servers[0]}
 
 
@@ -467,7 +495,7 @@ KINDS: Final[AwsKinds] = {
         computed=lambda _: {
             "certificate": "", "certificateChain": "",
             "certificateSigningRequest": _PEM.replace("CERTIFICATE", "CERTIFICATE REQUEST"),
-            "notAfter": "2036-01-01T00:00:00Z", "notBefore": "2026-01-01T00:00:00Z", "serial": "1",
+            "serial": "1", **_ISSUED,
         },
         defaults={"type": "SUBORDINATE", "enabled": True, "usageMode": "GENERAL_PURPOSE"},
     ),
@@ -481,7 +509,7 @@ KINDS: Final[AwsKinds] = {
                     "a template's ARN"),
         ),
         references=(_AUTHORITY,),
-        computed=lambda _: {"certificate": _PEM, "certificateChain": _PEM},
+        computed=_issued,
     ),
     "aws:acmpca/certificateAuthorityCertificate:CertificateAuthorityCertificate": AwsKind(
         id="{certificateAuthorityArn}",

@@ -75,15 +75,23 @@ def _machines_entry(inputs: Inputs) -> Iterator[Problem]:
                 yield Problem(path, f"can't be given for the type {kind!r}; remove it")
 
 
+def _own_id(region: str, cluster_id: str) -> str:
+    """The id that a cluster's endpoint and its identity provider have in their addresses.
+
+    Source: docs.aws.amazon.com/eks/latest/userguide/enable-iam-roles-for-service-accounts.html.
+    """
+    return hexdigits(32, "endpoint", region, cluster_id).upper()
+
+
 def oidc_issuer(region: str, cluster_id: str) -> str:
     """The URL of a cluster's identity provider."""
-    return f"https://oidc.eks.{region}.{dns_suffix(region)}/id/{letters(32, 'oidc', cluster_id)}"
+    return f"https://oidc.eks.{region}.{dns_suffix(region)}/id/{_own_id(region, cluster_id)}"
 
 
 def _cluster(resource: Resource) -> Mapping[str, Any]:
     subnet = resource.world.by_id(t.SUBNET, resource.string("vpcConfig.subnetIds[]"))
-    digits = hexdigits(32, "endpoint", region_of(resource), resource.id).upper()
-    host = f"{digits}.gr7.{region_of(resource)}.eks.{dns_suffix(region_of(resource))}"
+    own = _own_id(region_of(resource), resource.id)
+    host = f"{own}.gr7.{region_of(resource)}.eks.{dns_suffix(region_of(resource))}"
     given = as_map(resource.values.get("vpcConfig"))
     network: dict[str, Any] = {
         "endpointPrivateAccess": False,
@@ -106,6 +114,8 @@ def _cluster(resource: Resource) -> Mapping[str, Any]:
         "accessConfig": access,
         "certificateAuthority": {"data": _certificate()},
         "certificateAuthorities": [{"data": _certificate()}],
+        # Of clusters on Outposts alone (DescribeCluster).
+        "clusterId": "",
         "createdAt": "2026-01-01T00:00:00Z",
         "endpoint": f"https://{host}",
         "identities": [{"oidcs": [{"issuer": oidc_issuer(region_of(resource), resource.id)}]}],
@@ -464,7 +474,10 @@ KINDS: Final[AwsKinds] = {
         computed=_addon,
     ),
     _POD_IDENTITY: AwsKind(
-        id="a-{letters17}",
+        # As in the examples of CreatePodIdentityAssociation: a-9njjin9gfghecgocd.
+        id=lambda inputs: "a-" + letters(17, *(
+            inputs.string(each) for each in ("clusterName", "namespace", "serviceAccount")
+        )).lower(),
         replaces=("clusterName", "namespace", "serviceAccount"),
         references=(relations.cluster(), relations.role()),
         crosschecks=(
@@ -475,6 +488,8 @@ KINDS: Final[AwsKinds] = {
         unique=("clusterName", "namespace", "serviceAccount"),
         computed=lambda resource: {
             "associationId": resource.id,
+            # What a role of another account asks for, where one is targeted.
+            "externalId": uuid(resource.id) if resource.is_given("targetRoleArn") else "",
             "associationArn": arn_of(
                 resource, "eks",
                 f"podidentityassociation/{resource.string('clusterName')}/{resource.id}",

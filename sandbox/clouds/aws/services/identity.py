@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
+
+import yaml
 
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
@@ -179,6 +182,27 @@ def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
                 f"{path}.deleteAfter",
                 f"{gone:g} days is too soon; at least 90 days after coldStorageAfter, {cold:g}",
             )
+
+
+def _document(resource: Resource) -> Mapping[str, Any]:
+    """What DescribeDocument answers of a new document."""
+    content = resource.string("content")
+    try:
+        body = as_map(yaml.safe_load(content))
+    except yaml.YAMLError:
+        body = {}
+    return {
+        "createdDate": _MADE,
+        "defaultVersion": "1",
+        "description": str(body.get("description", "")),
+        "documentVersion": "1",
+        "hash": hashlib.sha256(content.encode()).hexdigest(),
+        "hashType": "Sha256",
+        "latestVersion": "1",
+        "owner": ACCOUNT,
+        "schemaVersion": str(body.get("schemaVersion", "")),
+        "status": "Active",
+    }
 
 
 KINDS: Final[AwsKinds] = {
@@ -413,6 +437,22 @@ KINDS: Final[AwsKinds] = {
         references=(relations.key("keyId"),),
         unique=("name",),
         computed=lambda _: {"version": 1},
+    ),
+    "aws:ssm/document:Document": AwsKind(
+        id="{name}",
+        arn="ssm:{region}:{account}:document/{name}",
+        name=AutoName(longest=128),
+        # A document of another type is another one ("UpdateDocument" takes none).
+        replaces=("name", "documentType"),
+        rules=(
+            # "CreateDocument", Name, Systems Manager API reference.
+            matches("name", r"[a-zA-Z0-9_.-]{3,128}", "3 to 128 of letters, digits and _.-"),
+            forbids(
+                "name", r"^(?i:aws|amazon|amzn)", "names may not begin with aws, amazon or amzn"
+            ),
+        ),
+        unique=("name",),
+        computed=_document,
     ),
     "aws:budgets/budget:Budget": AwsKind(
         id="{account}:{name}",

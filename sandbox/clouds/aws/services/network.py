@@ -60,6 +60,7 @@ def _vpc(resource: Resource) -> Mapping[str, Any]:
         "mainRouteTableId": default_route_table(resource.id),
         "defaultNetworkAclId": default_network_acl(resource.id),
         "dhcpOptionsId": "dopt-" + marked(17, region_of(resource), "default DHCP options"),
+        "ipv6AssociationId": "",
     }
     if resource.get("assignGeneratedIpv6CidrBlock") is True:
         digits = marked(17, resource.id, "ipv6")
@@ -68,9 +69,16 @@ def _vpc(resource: Resource) -> Mapping[str, Any]:
     return found
 
 
+def _default_table(resource: Resource) -> Mapping[str, Any]:
+    """Whose VPC begins with it."""
+    own = (made.id for made in resource.world.all(t.VPC)
+           if default_route_table(made.id) == resource.id)  # fmt: skip
+    return {"ownerId": ACCOUNT, "vpcId": next(own, "")}
+
+
 def _subnet(resource: Resource) -> Mapping[str, Any]:
     region = region_of(resource)
-    found: dict[str, Any] = {"ownerId": ACCOUNT}
+    found: dict[str, Any] = {"ownerId": ACCOUNT, "ipv6CidrBlockAssociationId": ""}
     by_id, by_name = (
         resource.string("availabilityZoneId"),
         resource.string("availabilityZone"),
@@ -186,6 +194,7 @@ def _endpoint(resource: Resource) -> Mapping[str, Any]:
         )
         found["cidrBlocks"] = ["198.51.100.0/24"]
         return found
+    found["prefixListId"] = ""
     service = resource.string("serviceName").rsplit(".", 1)[-1]
     host = f"{service}.{region_of(resource)}.vpce.{dns_suffix(region_of(resource))}"
     subnets = [item for item in as_list(resource.values.get("subnetIds")) if isinstance(item, str)]
@@ -398,6 +407,7 @@ KINDS: Final[AwsKinds] = {
         arn="ec2:{region}:{account}:route-table/{id}",
         replaces=("defaultRouteTableId",),
         references=(relations.route_table("defaultRouteTableId"),),
+        computed=_default_table,
     ),
     "aws:ec2/route:Route": AwsKind(
         id="r-{routeTableId}{hex10}",

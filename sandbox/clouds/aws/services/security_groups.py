@@ -291,7 +291,8 @@ KINDS: Final[AwsKinds] = {
         rules=(cidr("ingress[].cidrBlocks[]"), cidr("egress[].cidrBlocks[]")),
         references=(Reference("vpcId", (t.VPC,), holds=False),),
         computed=lambda _: {
-            "ownerId": ACCOUNT, "name": "default", "description": "default VPC security group"
+            "ownerId": ACCOUNT, "name": "default", "namePrefix": "",
+            "description": "default VPC security group",
         },
     ),
     t.INGRESS_RULE: _rule("ingress"),

@@ -55,6 +55,9 @@ def _bucket(resource: Resource) -> Mapping[str, Any]:
         "bucketRegionalDomainName": f"{resource.id}.s3.{region_of(resource)}.{suffix}",
         "bucketRegion": region_of(resource),
         # Made up as the rest: real zone ids of S3 endpoints are a fixed table of AWS.
+        # Of buckets that are websites, by a resource of their own.
+        "websiteDomain": "",
+        "websiteEndpoint": "",
         "hostedZoneId": "Z" + hexdigits(13, "s3", region_of(resource)).upper(),
     }
 

@@ -96,6 +96,8 @@ def compute(resource: Resource) -> dict[str, Any]:
         elif zone.lower() == "system":
             host = f"{naming.guid('zone', id)}.{host}"
         found["privateFQDN"] = f"{label}.{host}"
+        # A private cluster has the other only where it is asked for.
+        found["fqdn"] = ""
     if not private or resource.at(f"{_API}.enablePrivateClusterPublicFQDN") is not False:
         found["fqdn"] = f"{label}.hcp.{region}.azmk8s.io"
     if resource.flag("oidcIssuerProfile.enabled"):

@@ -148,6 +148,10 @@ def _account_outputs(resource: Resource) -> dict[str, Any]:
         "sku": {"name": sku, "tier": "Premium" if sku.startswith("Premium") else "Standard"},
         "enableHttpsTrafficOnly": resource.at("enableHttpsTrafficOnly") is not False,
         "isHnsEnabled": resource.at("isHnsEnabled"),
+        # Resource Manager says nothing of these where no copy is elsewhere, and none failed over.
+        "lastGeoFailoverTime": "",
+        "secondaryLocation": "",
+        "statusOfSecondary": "",
     }
     if "GRS" in sku or "GZRS" in sku:
         pair = {"uaenorth": "uaecentral", "uaecentral": "uaenorth"}.get(region or "")
@@ -342,6 +346,10 @@ def _container_outputs(inputs: Inputs) -> dict[str, Any]:
         "hasImmutabilityPolicy": False,
         "hasLegalHold": False,
         "publicAccess": inputs.optional_string("publicAccess") or "None",
+        # Of leases that there are, and of what was deleted.
+        "leaseDuration": "",
+        "deletedTime": "",
+        "version": "",
     }
 
 
