@@ -110,6 +110,12 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj models push": _MODELS,
     "falaj models pull": _MODELS,
     "python -m falaj.workloads.registry import --from FOLDER": _MODELS,
+    ".venv/bin/python -m falaj.workloads.inference revoke --subject local-operator --list FILE": (
+        "tests/workloads/inference/test_revocation.py"
+    ),
+    "python -m falaj.workloads.registry keyring rotate --distrust": (
+        "tests/workloads/registry/test_rotation_of_signing.py"
+    ),
     "python -m falaj.workloads.registry deliver": "tests/workloads/registry/test_delivery.py",
     "python -m falaj.workloads.optimization": "tests/workloads/optimization/test_optimise.py",
     "python -m falaj.workloads.registry import --repository": (

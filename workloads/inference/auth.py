@@ -372,7 +372,7 @@ def _mark(path: Path) -> tuple[int, ...]:
 
 
 MAX_MINUTES = 60 * 24 * 366
-USUAL_MINUTES = 60 * 24
+USUAL_MINUTES = AuthSettings.max_token_minutes
 """Longest life of a token, if nothing else is said."""
 
 

@@ -188,11 +188,11 @@ class AuthSettings:
     issuer: str
     audience: str
     jwks: Path
-    revoked: Path | None
-    """List of revoked tokens; None: none can be."""
-    max_token_minutes: int
-    """Longest life of a token."""
     clients: Mapping[str, frozenset[str]]
+    revoked: Path | None = None
+    """List of revoked tokens; None: none can be."""
+    max_token_minutes: int = 60 * 24
+    """Longest life of a token."""
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,11 @@ def _auth(section: Section) -> AuthSettings:
         issuer=section.text("issuer"),
         audience=section.text("audience"),
         jwks=section.file("jwks"),
-        revoked=section.file("revoked") if "revoked" in section.values else None,
-        max_token_minutes=section.whole("max_token_minutes", 1, 60 * 24 * 366, 60 * 24),
         clients=_clients(section.section("clients", {})),
+        revoked=section.file("revoked") if "revoked" in section.values else None,
+        max_token_minutes=section.whole(
+            "max_token_minutes", 1, 60 * 24 * 366, AuthSettings.max_token_minutes
+        ),
     )
     section.finish(tuple(AuthSettings.__dataclass_fields__))
     return settings
@@ -372,7 +374,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--revoked", type=Path, help="the list of revoked tokens; default: none can be revoked"
     )
     command.add_argument(
-        "--max-token-minutes", type=int, help="longest life of a token; default: 1440, a day"
+        "--max-token-minutes",
+        type=int,
+        help=f"longest life of a token; default: {AuthSettings.max_token_minutes}, a day",
     )
     command.add_argument("--client-ca", type=Path, help="authority of client certificates")
     command.add_argument("--name", required=True, help="the service's name")

@@ -473,6 +473,8 @@ class KeyRing:
         self._replace(_SIGNS, lambda new: write_public_key(
             self.path / VERIFIES, VerifyKey(new, (before.current, *kept))
         ))  # fmt: skip
+        if not (self.path / _TOKENS).is_file():
+            return  # a publisher's, which makes no tokens
         until = int((now + TOKEN_OVERLAP).timestamp())
         former = [
             {**entry, "exp": min(until, entry.get("exp", until))}

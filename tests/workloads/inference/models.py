@@ -110,6 +110,7 @@ def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: lis
 def fields(model: bytes, run: str = "run-1") -> dict[str, Any]:
     """Return the manifest's fields for a model."""
     graph = onnx.load_model_from_string(model).graph
+    missing = {name for node in graph.node if node.op_type == "IsNaN" for name in node.input}
 
     def tensors(values: Any) -> list[dict[str, Any]]:
         return [
@@ -117,6 +118,7 @@ def fields(model: bytes, run: str = "run-1") -> dict[str, Any]:
                 "name": value.name,
                 "datatype": NAMES[value.type.tensor_type.elem_type],
                 "shape": [d.dim_value or -1 for d in value.type.tensor_type.shape.dim],
+                **({"missing": True} if value.name in missing else {}),
             }
             for value in values
         ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from falaj.workloads.errors import LOST, REFUSED, IntegrityError, RegistryError
-from falaj.workloads.registry import delivery, sending
+from falaj.workloads.registry import delivery, rotation, sending
 from falaj.workloads.registry.__main__ import main
 from falaj.workloads.registry.aliases import NothingSeen, Signer, newest
 from falaj.workloads.registry.delivery import Content, Delivered, deliver
@@ -265,7 +265,11 @@ def test_a_ring_is_packed_with_its_signing_key_where_that_is_asked_for(
     assert main([*unpacking, str(opens), "--signs"]) == 2
     assert "it can't sign; make it with" in capsys.readouterr().err
     assert main([*unpacking, str(packed), "--signs"]) == 0
-    assert KeyRing.open(Path(there)).signing_key().public_key() == keyring.verify_key()
+    copy = KeyRing.open(Path(there))
+    assert copy.signing_key().public_key() == keyring.verify_key().current
+    before = copy.signing_key_id
+    rotation.rotate(copy)  # of one without a key of tokens, too
+    assert copy.verify_key().ids[1:] == (before,)
     assert not (Path(there) / "tokens.pem").exists()
     (keyring.path / "signing.pem").write_bytes((other_keyring.path / "signing.pem").read_bytes())
     packed.write_bytes(pack(keyring, signs=True))

@@ -136,7 +136,8 @@ def test_keyring_commands(cli: Cli) -> None:
     assert cli.json("keyring", "show", "--path", cli.ring) == made
     rotated = cli.json("keyring", "rotate", "--path", cli.ring, "--rewrap", cli.out)
     assert (rotated["primary"], rotated["versions"], rotated["retired"]) == ("2", ["2"], ["1"])
-    assert rotated["signing_key_id"] == made["signing_key_id"]
+    assert rotated["signing_key_id"] != made["signing_key_id"]
+    assert rotated["token_key_id"] != made["token_key_id"]
     assert cli.json("keyring", "shred", "--path", cli.ring)["shredded"]
     assert not cli.ring.exists()
 
