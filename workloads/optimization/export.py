@@ -192,7 +192,7 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
 
 def _trees(forest: Forest, width: int) -> onnx.ModelProto:
     """Trees as one operator of the standard, from features to outputs."""
-    nodes: dict[str, list[Any]] = {name: [] for name in (
+    nodes: dict[str, Any] = {name: [] for name in (
         "nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes",
         "nodes_truenodeids", "nodes_falsenodeids", "target_treeids", "target_nodeids",
         "target_ids", "target_weights",
