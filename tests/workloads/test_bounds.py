@@ -44,7 +44,7 @@ def test_the_file_is_what_the_workloads_say() -> None:
 
 
 def test_every_number_of_a_training_has_a_bound() -> None:
-    texts = {"precision", "device", "class_weights"}
+    texts = {"precision", "device", "class_weights", "model"}
     assert {field.name for field in fields(Requested)} - texts == set(bounds.TRAINING)
 
 

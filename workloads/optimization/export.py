@@ -192,7 +192,7 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
 
 def _trees(forest: Forest, width: int) -> onnx.ModelProto:
     """Trees as one operator of the standard, from features to outputs."""
-    nodes: dict[str, list[Any]] = {name: [] for name in (
+    nodes: dict[str, Any] = {name: [] for name in (
         "nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes",
         "nodes_truenodeids", "nodes_falsenodeids", "target_treeids", "target_nodeids",
         "target_ids", "target_weights",
@@ -219,15 +219,21 @@ def _trees(forest: Forest, width: int) -> onnx.ModelProto:
             else:
                 reached += [left, right]
     outputs = len(forest.base)
-    made = helper.make_node(
-        "TreeEnsembleRegressor", [INPUT], [OUTPUT], name="trees", domain=ML_DOMAIN,
-        n_targets=outputs, base_values=forest.base.tolist(), **nodes,
-    )  # fmt: skip
+    # Not the operator's own base values: ONNX Runtime leaves them out where no tree adds to an
+    # output, which is so of the first of two classes.
+    made = [
+        helper.make_node(
+            "TreeEnsembleRegressor", [INPUT], ["leaves"], name="trees", domain=ML_DOMAIN,
+            n_targets=outputs, **nodes,
+        ),
+        helper.make_node("Add", ["leaves", "base"], [OUTPUT], name="sum"),
+    ]  # fmt: skip
     graph = helper.make_graph(
-        [made],
+        made,
         "trees",
         [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [BATCH, width])],
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [BATCH, outputs])],
+        [numpy_helper.from_array(forest.base, "base")],
     )
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -130,7 +130,7 @@ class TableNetwork(nn.Module):
 
     def rescale(self, factor: float, shift: Tensor) -> None:
         """Multiply the outputs by ``factor`` and add ``shift`` (outputs,) to them."""
-        last = self.deep[-1]
+        last = cast("nn.Linear", self.deep[-1])
         with torch.no_grad():
             for weight in (last.weight, last.bias, self.straight.weight):
                 weight.mul_(factor)

@@ -72,7 +72,8 @@ class TableTrees(nn.Module):
     @classmethod
     def of(cls, forest: Forest) -> TableTrees:
         """Return the module of ``forest``."""
-        made = cls(*forest.feature.shape, len(forest.base))
+        trees, nodes = forest.feature.shape
+        made = cls(trees, nodes, len(forest.base))
         made.load_state_dict(
             {name: torch.from_numpy(values) for name, values in vars(forest).items()}
         )

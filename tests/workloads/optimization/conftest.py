@@ -32,7 +32,7 @@ def module(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def trained(folder: Path, *source: str, epochs: int) -> Run:
+def trained(folder: Path, *source: str, epochs: int, model: str = "network") -> Run:
     made = module(
         "falaj.workloads.training", "dataset", *source, "--output", str(folder), "--json"
     )
@@ -41,7 +41,7 @@ def trained(folder: Path, *source: str, epochs: int) -> Run:
     run = module(
         "falaj.workloads.training", "run", "--dataset", str(dataset),
         "--output", str(folder / "run"), "--epochs", str(epochs), "--device", "cpu",
-        "--threads", "1", "--model", "network", "--progress", "json",
+        "--threads", "1", "--model", model, "--progress", "json",
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return Run(folder / "run", dataset)

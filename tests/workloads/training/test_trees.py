@@ -46,6 +46,7 @@ def grown(classes: int | None, rows: int = 600) -> tuple[TableTrees, torch.Tenso
 @pytest.mark.parametrize("classes", [2, 3, 4, None])
 def test_the_graph_computes_what_the_module_does(classes: int | None) -> None:
     module, features, _ = grown(classes)
+    module.rescale(0.8, torch.arange(1.0, len(module.forest().base) + 1))
     core = export_module(module, (4,))
     check_model(core.SerializeToString())
     (given,) = open_session(core.SerializeToString()).run(None, {"input": features.numpy()})
