@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from falaj.components.nearest import nearest
 from falaj.sandbox import schema
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.schema import Tables
@@ -112,7 +112,7 @@ class Checker:
         allowed = ", ".join(str(one) for one in kind.values[:_LISTED])
         if len(kind.values) > _LISTED:
             allowed += f" and {len(kind.values) - _LISTED} more"
-        near = difflib.get_close_matches(str(value), [str(one) for one in kind.values], n=1)
+        near = nearest(value, map(str, kind.values))
         hint = f"; did you mean {near[0]!r}?" if near else ""
         yield Problem(path, f"{describe(value)} is not one of: {allowed}{hint}")
 
@@ -151,7 +151,7 @@ class Checker:
 
     def _unknown_token(self, token: str) -> Problem:
         package = self._tables.package
-        near = difflib.get_close_matches(token, package.classes, n=3, cutoff=0.8)
+        near = nearest(token, package.classes, most=3, alike=0.8)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         return Problem(
             "",
@@ -196,7 +196,7 @@ def _unknown_name(
             where, f"unknown property {name!r}: here it is written {python_names[name]!r}"
         )
     lower = {each.lower(): each for each in names}
-    near = [lower[m] for m in difflib.get_close_matches(name.lower(), lower, n=1)]
+    near = [lower[m] for m in nearest(name.lower(), lower)]
     if near:
         return Problem(where, f"unknown property {name!r}; did you mean {near[0]!r}?")
     allowed = ", ".join(sorted(names)) if names else "none"

@@ -7,7 +7,6 @@ can't be torn apart by another process.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import sqlite3
 import threading
@@ -16,6 +15,7 @@ from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.components.nearest import nearest
 from falaj.engine.errors import EngineError
 from falaj.engine.files import make_private
 from falaj.sandbox.clouds.model import Made
@@ -168,9 +168,7 @@ class Store:
             raise EngineError(
                 f"{len(found)} resources are called {resource!r}; give one of:\n  {listed}"
             )
-        near = difflib.get_close_matches(
-            resource, [made.urn.split("::", 3)[-1] for made in self.all()], n=3
-        )
+        near = nearest(resource, (made.urn.split("::", 3)[-1] for made in self.all()), most=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise EngineError(
             f"nothing in the sandbox is called {resource!r}{hint}; "

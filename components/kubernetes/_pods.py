@@ -38,8 +38,17 @@ def unprivileged_pod(**further: Any) -> dict[str, Any]:
         "runAsUser": USER,
         "runAsGroup": USER,
         **further,
-        "seccompProfile": {"type": "RuntimeDefault"},
+        **_confined(),
     }
+
+
+def unprivileged_alone(**further: Any) -> dict[str, Any]:
+    """The security context of a container whose pod has none, as some charts' have.
+
+    Args:
+        further: fields beside, such as ``runAsNonRoot``.
+    """
+    return {**unprivileged(), **further, **_confined()}
 
 
 def unprivileged() -> dict[str, Any]:
@@ -49,3 +58,7 @@ def unprivileged() -> dict[str, Any]:
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
     }
+
+
+def _confined() -> dict[str, Any]:
+    return {"seccompProfile": {"type": "RuntimeDefault"}}

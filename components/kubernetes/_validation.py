@@ -15,6 +15,10 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123 labels)
 _NAME: Final = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+OBJECT: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
+"""Names of objects that are values of labels as well: those of a label, and dots."""
+RELATIVE_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
+"""A path below a claim, without ``..``."""
 #: Numbers, lists, ranges, steps, and names of months and days.
 _CRON: Final = re.compile(r"[\dA-Za-z*/,?-]+( +[\dA-Za-z*/,?-]+){4}")
 #: RFC 1918, RFC 6598 (carriers' and pods' addresses) and RFC 4193.

@@ -7,7 +7,6 @@ states it for just that version; otherwise it is null until ``falaj images pin``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,10 +19,7 @@ import yaml
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.nearest import nearest
 from falaj.components.specification.argument_errors import ArgumentErrors
-
-DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-"""A digest as the OCI image specification writes it:
-https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests"""
+from falaj.components.specification.limits import DIGEST
 
 _PACKAGE: Final = "falaj.components.kubernetes.data"
 
@@ -154,7 +150,7 @@ def resolve(
                 "is not the name of an image; "
                 + (f"did you mean {near[0]!r}?" if near else "`falaj images list` shows them all"),
             )
-        elif not DIGEST.fullmatch(digest):
+        elif not DIGEST.allows(digest):
             errors.add(f"images.{name}", digest, _HEX)
         else:
             digests[name] = digest

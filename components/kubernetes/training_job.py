@@ -17,7 +17,7 @@ from falaj.components.kubernetes._placed import (
     checked_image,
     checked_regions,
 )
-from falaj.components.kubernetes._validation import amount, object_name, options
+from falaj.components.kubernetes._validation import RELATIVE_PATH, amount, object_name, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training import publication, traffic
@@ -63,7 +63,6 @@ __all__ = [
 #: indexes and what Kubernetes adds.
 NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,34}[a-z0-9])?$")
 _FLAVOR: Final = re.compile(r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")
-_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
 _VARIABLE: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _RESERVED: Final = ("PET_", "KUBERNETES_", "JOB_COMPLETION_")
 _NOTICE_SECONDS: Final[Mapping[str, int]] = {"eks": 120, "aks": 30, "existing": 120}
@@ -117,7 +116,7 @@ def checked_run(
     dataset = str(given.get("dataset", ""))
     if needs_dataset:
         dataset = errors.text(given, "dataset")
-    if dataset and not _PATH.match(dataset):
+    if dataset and not RELATIVE_PATH.match(dataset):
         errors.add("dataset", dataset, "a path below the claim of datasets, without '..'")
     arguments = words("arguments", given, errors)
     env = _env(given, errors)

@@ -12,6 +12,9 @@ from typing import Final
 from falaj.policies.model import Settings, Stack, get, text
 
 _SCHEMES: Final = re.compile(r"^(?:docker|oci|oci\+native|docker-pullable|containerd)://", re.I)
+PINNING: Final = ("docker-build:index:Image", "awsx:ecr:Image")
+"""Types whose answer is a reference with its digest:
+https://www.pulumi.com/registry/packages/docker-build/api-docs/image/#outputs"""
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _TAG: Final = re.compile(r":[\w][\w.-]{0,127}$")
 _PLAUSIBLE: Final = re.compile(r"[\w.\-:/@+\[\]]+")

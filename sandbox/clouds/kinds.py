@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, TypeAlias
 
+from falaj.components.nearest import nearest
 from falaj.sandbox.clouds.inputs import Condition, Inputs, Resource, as_list, joined
 from falaj.sandbox.clouds.model import Problem, World
 
@@ -340,7 +340,7 @@ def _among(value: str | int, values: Sequence[str | int]) -> bool:
 
 
 def _near(value: str | int, values: Sequence[str | int]) -> str:
-    near = get_close_matches(str(value), [str(item) for item in values], n=1)
+    near = nearest(value, map(str, values))
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

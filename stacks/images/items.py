@@ -9,8 +9,9 @@ from typing import Any, Final, Literal, cast
 
 import yaml
 
-from falaj.components.kubernetes.bill_of_materials import DIGEST, Chart, Image, charts, images
+from falaj.components.kubernetes.bill_of_materials import Chart, Image, charts, images
 from falaj.components.nearest import nearest
+from falaj.components.specification.limits import DIGEST
 from falaj.engine.files import replace_file
 from falaj.stacks.errors import StackError
 
@@ -135,7 +136,7 @@ def _problems(at: str, entry: object) -> Iterator[str]:
             yield f"{at}.{key}: is not known; allowed: {', '.join(sorted(_KEYS))}"
         elif not isinstance(value, str):
             yield f"{at}.{key}: given {value!r}; allowed: text in quotes"
-        elif key == "digest" and not DIGEST.fullmatch(value):
+        elif key == "digest" and not DIGEST.allows(value):
             yield f"{at}.digest: given {value!r}; allowed: sha256: and 64 of 0-9 and a-f"
 
 

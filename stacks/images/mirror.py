@@ -15,6 +15,7 @@ from typing import Final
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane, Helm, RegistryError, archive_digest, layer_digest
 from falaj.stacks.images.items import Item, Lock, Locked
+from falaj.workloads.registry.shelf import AT_ONCE
 
 Say = Callable[[str], None]
 UNKNOWN: Final = (
@@ -130,9 +131,6 @@ class Mirror:
 
 
 # Asks registries which digest each tag stands for, and says where a tag was moved.
-
-#: Registries limit how fast they are asked; a handful at once is what browsers do.
-AT_ONCE: Final = 6
 
 
 @dataclass

@@ -41,7 +41,8 @@ _TROUBLE: Final = 500
 _ACCEPT: Final = f"{MANIFEST_TYPE}, application/vnd.oci.image.index.v1+json"
 _REFERENCE: Final = re.compile(
     r"(?P<host>[A-Za-z0-9.-]+(?::\d{1,5})?|\[[0-9a-fA-F:]+\](?::\d{1,5})?)/(?P<name>[a-z0-9._/-]+)"
-    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))?"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127})"
+    rf"|@(?P<digest>{DIGEST.pattern}))?"
 )
 _CHALLENGE: Final = re.compile(r'([a-z_]+)="([^"]*)"')
 

@@ -326,7 +326,8 @@ KEYRING_FORMAT = "falaj.keyring/1"
 _NONCE_BYTES = 12  # NIST SP 800-38D: 96 bits, at random; far fewer than 2^32 wraps per key
 _INDEX = "keyring.json"
 _LOCK = ".lock"
-_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+VERSION = re.compile(r"[1-9][0-9]{0,8}")
+"""A version's number, as files, folders and tags are named by it."""
 
 
 class KeyRing:
@@ -631,7 +632,7 @@ def _read_index(path: Path) -> tuple[str, dict[str, str]]:
         case {"format": "falaj.keyring/1", "primary": str(primary), "keys": {**keys}}:
             for version, entry in cast(dict[str, Any], keys).items():
                 match entry:
-                    case {"created": str(at)} if _VERSION.fullmatch(version):
+                    case {"created": str(at)} if VERSION.fullmatch(version):
                         created[version] = at
                     case _:
                         raise WorkloadError(f"{path / _INDEX}: version {version!r} is malformed")

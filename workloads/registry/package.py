@@ -35,7 +35,14 @@ from falaj.workloads.files import (
     write_atomic,
     write_json_atomic,
 )
-from falaj.workloads.registry.keyring import KeyService, Trusted, WrappedKey, sign, verify
+from falaj.workloads.registry.keyring import (
+    VERSION,
+    KeyService,
+    Trusted,
+    WrappedKey,
+    sign,
+    verify,
+)
 from falaj.workloads.registry.sealed import (
     CHUNK_BYTES,
     HEADER_BYTES,
@@ -52,7 +59,6 @@ from falaj.workloads.registry.sealed import (
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ALIAS = re.compile(r"[a-z][a-z0-9-]{0,63}")
-_VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _RESERVED = frozenset({"audit.jsonl"})
 
 
@@ -99,7 +105,7 @@ def check_alias(name: str) -> str:
 
 def is_version(name: str) -> bool:
     """Tell whether a folder's name is a version: 1, 2, … without leading zeros."""
-    return _VERSION.fullmatch(name) is not None
+    return VERSION.fullmatch(name) is not None
 
 
 PACKAGE_FORMAT = "falaj.package/1"

@@ -31,8 +31,9 @@ from falaj.workloads.registry.package import (
     is_model,
 )
 
-_AT_ONCE: Final = 6
-"""Questions to one registry at the same time."""
+AT_ONCE: Final = 6
+"""Questions to one registry at the same time. Registries limit how fast they are asked; a handful
+at once is what browsers do."""
 
 
 class Client(Protocol):
@@ -185,7 +186,7 @@ class Shelf(Generic[ClientT_co]):
             RegistryError: the registry can't be asked.
         """
         asked = list(tags)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = pool.map(lambda tag: self.client.digest(self.at(model, tag)), asked)
             return dict(zip(asked, answers, strict=True))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
+from falaj.components.kubernetes._pods import unprivileged_alone
 from falaj.components.kubernetes.addons.addon import (
     MONITORING,
     PRIORITY_CLASS,
@@ -33,12 +34,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
         registry, repository, _, _ = spec.parts(name)
         return {"registry": registry, "repository": repository, "tag": spec.tag(name)}
 
-    unprivileged = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    context = unprivileged_alone()
     parts = ("operator", "metricServer", "webhooks")
     return {
         "keda": {
@@ -57,7 +53,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "nodeSelector": spec.node_selector,
             "priorityClassName": PRIORITY_CLASS,
             "podSecurityContext": {part: {"runAsNonRoot": True} for part in parts},
-            "securityContext": dict.fromkeys(parts, unprivileged),
+            "securityContext": dict.fromkeys(parts, context),
             "resources": {
                 "operator": resources("100m", "512Mi"),
                 "metricServer": resources("100m", "256Mi"),

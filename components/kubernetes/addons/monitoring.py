@@ -17,6 +17,7 @@ from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._peers import HBONE
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, COST_CENTER_LABEL
+from falaj.components.kubernetes._pods import unprivileged_alone
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons import receivers
 from falaj.components.kubernetes.addons.addon import (
@@ -155,12 +156,7 @@ GRAFANA_ADMIN: Final = "grafana-admin"
 def grafana_values(spec: PlatformSpec) -> Values:
     """Values of the chart below ``grafana``: every call of its own to the outside is off."""
     sidecar = spec.image_parts("grafana-sidecar")
-    unprivileged = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    context = unprivileged_alone()
     return {
         "enabled": True,
         "image": spec.image_parts("grafana"),
@@ -172,13 +168,13 @@ def grafana_values(spec: PlatformSpec) -> Values:
             "userKey": "admin-user",
             "passwordKey": "admin-password",
         },
-        "containerSecurityContext": unprivileged,
+        "containerSecurityContext": context,
         "initChownData": {"enabled": False},
         "testFramework": {"enabled": False},
         "persistence": {"enabled": True, "storageClassName": spec.storage_class, "size": "10Gi"},
         "sidecar": {
             "image": sidecar,
-            "securityContext": unprivileged,
+            "securityContext": context,
             "resources": resources("20m", "128Mi"),
             "dashboards": {"enabled": True, "label": "grafana_dashboard", "labelValue": "1"},
             "datasources": {"enabled": True, "uid": "prometheus"},

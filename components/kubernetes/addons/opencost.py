@@ -10,6 +10,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
+from falaj.components.kubernetes._pods import unprivileged_alone
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     MONITORING,
@@ -106,14 +107,7 @@ def _check(options: OptionsChecker, placed: InCluster) -> None:
 def _values(spec: PlatformSpec) -> dict[str, Values]:
     known = prices(spec.placed, spec.options("opencost"))
     model = {"CPU": known["cpu"], "RAM": known["memory_gib"], "GPU": known["gpu"]}
-    unprivileged = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "runAsNonRoot": True,
-        "runAsUser": 10001,
-        "capabilities": {"drop": ["ALL"]},
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    context = unprivileged_alone(runAsNonRoot=True, runAsUser=10001)
     return {
         "opencost": {
             "opencost": {
@@ -121,7 +115,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                     "defaultClusterId": spec.name,
                     "image": {"fullImageName": spec.images["opencost"]},
                     "resources": resources("50m", "1Gi"),
-                    "securityContext": unprivileged,
+                    "securityContext": context,
                     # No list of prices is fetched from a cloud's public endpoint.
                     "cloudProviderApiKey": "",
                     "extraEnv": {"CLOUD_COST_ENABLED": "false"},

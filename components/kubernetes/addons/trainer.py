@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes._pods import unprivileged
+from falaj.components.kubernetes._pods import unprivileged, unprivileged_alone
 from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
@@ -40,13 +40,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 "replicas": 2,
                 "nodeSelector": spec.node_selector,
                 "resources": resources("100m", "256Mi"),
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "runAsNonRoot": True,
-                    "capabilities": {"drop": ["ALL"]},
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
+                "securityContext": unprivileged_alone(runAsNonRoot=True),
             },
             "dataCache": {"enabled": False},
             # Its runtimes come from a hook, which isn't run; ours is declared beside the chart.

@@ -14,7 +14,7 @@ from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._load_balancer import private_load_balancer
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._placed import REGION_LABEL, ZONE_LABEL
-from falaj.components.kubernetes._pods import USER
+from falaj.components.kubernetes._pods import unprivileged_alone, unprivileged_pod
 from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
 from falaj.components.kubernetes.admission.policy import (
     NON_EMPTY,
@@ -124,12 +124,7 @@ def _kubernetes(spec: GatewaySpec) -> dict[str, Any]:
                 "annotations": dict(MESH_ANNOTATIONS),
                 "priorityClassName": PRIORITY_CLASS,
                 "nodeSelector": spec.placed.node_selector,
-                "securityContext": {
-                    "runAsNonRoot": True,
-                    "runAsUser": USER,
-                    "runAsGroup": USER,
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
+                "securityContext": unprivileged_pod(),
                 "topologySpreadConstraints": [
                     {
                         "maxSkew": 1,
@@ -146,13 +141,7 @@ def _kubernetes(spec: GatewaySpec) -> dict[str, Any]:
                     "requests": {"cpu": "500m", "memory": "512Mi"},
                     "limits": {"memory": "1Gi"},
                 },
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "runAsNonRoot": True,
-                    "capabilities": {"drop": ["ALL"]},
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
+                "securityContext": unprivileged_alone(runAsNonRoot=True),
             },
         },
         "envoyService": _service(spec),

@@ -16,7 +16,7 @@ from falaj.components.kubernetes._placed import (
     InClusterArgs,
     check_in_cluster,
 )
-from falaj.components.kubernetes._validation import amount, by_name, object_name, options
+from falaj.components.kubernetes._validation import OBJECT, amount, by_name, object_name, options
 from falaj.components.kubernetes.gpu_queues.burst import (
     Burst,
     QueueBurstArgs,
@@ -334,7 +334,7 @@ def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors)
     at = f"pools[{flavor!r}]"
     before = errors.count
     given = options(at, value, QueuePoolArgs, errors)
-    if not re.match(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", flavor):
+    if not OBJECT.match(flavor):
         errors.add(at, flavor, "at most 63 of a-z, 0-9, '-' and '.', not at either end")
     devices = {
         name: errors.whole(f"{at}.devices[{name!r}]", each, 1, 1024)

@@ -9,7 +9,7 @@ import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
-from falaj.components.kubernetes._validation import number, options
+from falaj.components.kubernetes._validation import OBJECT, RELATIVE_PATH, number, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -39,6 +39,7 @@ from falaj.components.kubernetes.inference_service.network import (
 )
 from falaj.components.kubernetes.inference_service.scaling import scaling
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.limits import DIGEST
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
@@ -59,7 +60,6 @@ MOST_VERSIONS: Final = 8
 """An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:
 https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
 MOST_REPLICAS: Final = 1000
-_DIGEST: Final = re.compile(r"^sha256:[0-9a-f]{64}$")
 #: A header's value, as a word: what can't be confused with another one.
 _HEADER: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
@@ -141,7 +141,7 @@ def _digest(
         if digest:
             errors.say(f"{at}.{argument}", "is for package_source 'image'; leave it out")
         return ""
-    if not (isinstance(digest, str) and _DIGEST.match(digest)):
+    if not DIGEST.allows(digest):
         errors.add(
             f"{at}.{argument}", digest or None, "sha256: and 64 of 0-9 and a-f",
             "it is the digest of an image in the registry, as a tag could be moved; `falaj models "
@@ -173,8 +173,6 @@ def _together(found: Sequence[Version], errors: ArgumentErrors) -> None:
         )  # fmt: skip
 
 
-#: Kubernetes' names of namespaces and service accounts (RFC 1123).
-_OBJECT: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
 _HOST: Final = re.compile(
     r"^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$"
 )
@@ -187,7 +185,7 @@ def checked_access(
     """Tokens, callers, the way in, keys and certificates."""
     gateway = str(given.get("gateway", "envoy-gateway-system/falaj"))
     space, slash, gateway_name = gateway.partition("/")
-    if not slash or not _OBJECT.match(space) or not _OBJECT.match(gateway_name):
+    if not slash or not OBJECT.match(space) or not OBJECT.match(gateway_name):
         errors.add("gateway", gateway, "namespace/name of a Gateway")
     host_names = errors.texts("host_names", given["host_names"]) if "host_names" in given else ()
     for host in host_names:
@@ -200,7 +198,7 @@ def checked_access(
         ("certificate_issuer", "falaj"), ("overflow_from", ""),
     ):  # fmt: skip
         value = given.get(argument, default)
-        if value and not (isinstance(value, str) and _OBJECT.match(value)):
+        if value and not (isinstance(value, str) and OBJECT.match(value)):
             errors.add(argument, value, "a name of a-z, 0-9, '-' and '.'")
         objects[argument] = str(value)
     for argument in ("gateway", "host_names"):
@@ -253,7 +251,7 @@ def _callers(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[Caller, 
         caller = Caller(str(one.get("namespace", "")), str(one.get("service_account", "")))
         if set(one) != {"namespace", "service_account"}:
             errors.add(at, entry, "namespace and service_account, by name")
-        elif not _OBJECT.match(caller.namespace) or not _OBJECT.match(caller.service_account):
+        elif not OBJECT.match(caller.namespace) or not OBJECT.match(caller.service_account):
             errors.add(at, entry, "names without wildcards", "name every caller")
         elif caller not in found:
             found.append(caller)
@@ -373,8 +371,6 @@ _NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 #: falaj.workloads.registry's rule for names of models.
 _MODEL: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 _REPOSITORY: Final = re.compile(r"^[a-z0-9]+([._/-]+[a-z0-9]+)*$")
-_LABEL: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
-_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
 _MIG: Final = re.compile(r"-(mig-\d+g\.\d+gb)\b")
 
 
@@ -430,7 +426,7 @@ def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:
     kind = given.get("package_source", "image")
     errors.choice("package_source", kind, SOURCES)
     name = errors.text(given, "package_name")
-    allowed = _REPOSITORY if kind == "image" else _LABEL
+    allowed = _REPOSITORY if kind == "image" else OBJECT
     if name and not allowed.match(name):
         errors.add(
             "package_name", name,
@@ -440,7 +436,7 @@ def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:
     path = given.get("package_path", "")
     if path and kind != "claim":
         errors.say("package_path", "is for package_source 'claim'; leave it out")
-    elif path and not (isinstance(path, str) and _PATH.match(path)):
+    elif path and not (isinstance(path, str) and RELATIVE_PATH.match(path)):
         errors.add("package_path", path, "a folder in the claim, such as registry/models")
     mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
     return Package(str(kind), name, str(path), mib)
@@ -452,7 +448,7 @@ def _size(
     flavor = given.get("flavor", "")
     if gpu:
         errors.needed(given, ("flavor",), "where tier is 'gpu'")
-    if flavor and not (isinstance(flavor, str) and _LABEL.match(flavor)):
+    if flavor and not (isinstance(flavor, str) and OBJECT.match(flavor)):
         errors.add("flavor", flavor, "a value of the label falaj.io/flavor, such as l4")
         flavor = ""
     cpus = number("cpus", given.get("cpus", 4 if gpu else 2), 0.5, 256, errors)
@@ -486,7 +482,7 @@ def _operation(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> O
     names: dict[str, str] = {}
     for argument, default in (("priority_class", "falaj-high"), ("audit_claim", "")):
         names[argument] = str(given.get(argument, default))
-        if names[argument] and not _LABEL.match(names[argument]):
+        if names[argument] and not OBJECT.match(names[argument]):
             errors.add(argument, names[argument], "the name of an object in the cluster")
     return Operation(
         names["priority_class"],

@@ -24,7 +24,14 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.model.resource import remembered
-from falaj.policies.reading.images import Image, is_allowed, is_of_stack, is_plausible, parse
+from falaj.policies.reading.images import (
+    PINNING,
+    Image,
+    is_allowed,
+    is_of_stack,
+    is_plausible,
+    parse,
+)
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, is_object, manifests
 from falaj.policies.reading.pods import Pod, pods
 
@@ -226,9 +233,6 @@ _REGISTRIES: Final = (
 )
 #: Builds of images, by programs that deploy them.
 _BUILDS: Final = ("docker-build:index:Image", "docker:index/image:Image", "awsx:ecr:Image")
-#: Those whose answer is a reference with its digest
-#: (https://www.pulumi.com/registry/packages/docker-build/api-docs/image/#outputs).
-_PINNING: Final = ("docker-build:index:Image", "awsx:ecr:Image")
 
 
 @rule(
@@ -334,7 +338,7 @@ def image_digest(resource: Resource, context: Context) -> Iterator[Finding]:
     """A tag may be moved to another image at any time; a digest is the image."""
     uses = [each for each in image_uses(resource) if not each.is_registry]
     hidden = [each for each in uses if is_unknown(each.reference)]
-    pinned = [each for each in _made_of(resource, context) if each.kind in _PINNING]
+    pinned = [each for each in _made_of(resource, context) if each.kind in PINNING]
     for use in uses:
         if is_unknown(use.reference) and len(hidden) <= len(pinned):
             continue

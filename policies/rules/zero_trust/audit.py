@@ -34,6 +34,7 @@ from falaj.policies.model import (
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.types import aws, aws_type, azure
 from falaj.policies.rules.zero_trust import audit_logs
+from falaj.policies.rules.zero_trust.audit_logs import OFF, WANTED
 
 # Records on AWS: traffic of networks, calls of the API, access to services.
 
@@ -159,22 +160,20 @@ _BALANCERS: Final = (
     "lb/loadBalancer", "alb/loadBalancer", "applicationloadbalancing/loadBalancer",
     "elasticloadbalancingv2/loadBalancer", "elb/loadBalancer", "elasticloadbalancing/loadBalancer",
 )  # fmt: skip
-_WANTED: Final = "access has to be recorded"
-_OFF: Final = "access isn't recorded by default"
 _ACCESS_LOGS: Final[Requirements] = {
     aws("apigateway/stage"): (
-        Requirement("accessLogSettings.destinationArn", absent=_OFF, hint=_WANTED),
+        Requirement("accessLogSettings.destinationArn", absent=OFF, hint=WANTED),
     ),
     aws("apigatewayv2/stage"): (
-        Requirement("accessLogSettings.destinationArn", absent=_OFF, hint=_WANTED),
+        Requirement("accessLogSettings.destinationArn", absent=OFF, hint=WANTED),
     ),
     aws("opensearch/domain", "elasticsearch/domain"): (
-        Requirement("logPublishingOptions", absent=_OFF, hint=_WANTED),
-        Requirement("logPublishingOptions.enabled", denied=("false",), hint=_WANTED),
+        Requirement("logPublishingOptions", absent=OFF, hint=WANTED),
+        Requirement("logPublishingOptions.enabled", denied=("false",), hint=WANTED),
     ),
-    aws("mq/broker"): (Requirement("logs.general", allowed=("true",), absent=_OFF, hint=_WANTED),),
+    aws("mq/broker"): (Requirement("logs.general", allowed=("true",), absent=OFF, hint=WANTED),),
     aws("cloudfront/distribution"): (
-        Requirement("loggingConfig.bucket", absent=_OFF, hint=_WANTED),
+        Requirement("loggingConfig.bucket", absent=OFF, hint=WANTED),
     ),
     **audit_logs.REQUIREMENTS,
 }
@@ -205,11 +204,11 @@ def access_log(resource: Resource, context: Context) -> Iterator[Finding]:
     value = resource.get(path)
     classic = "elb/" in resource.kind or "elasticloadbalancing/" in resource.kind
     if is_unknown(value):
-        yield indeterminate(path, f"its value can't be known yet; {_WANTED}")
+        yield indeterminate(path, f"its value can't be known yet; {WANTED}")
     elif is_false(value) or not (
         is_true(value) or (classic and resource.get("accessLogs") is not ABSENT)
     ):
-        yield violation(path, f"access isn't recorded; {_WANTED}")
+        yield violation(path, f"access isn't recorded; {WANTED}")
 
 
 # What is recorded on Azure: operations, connections, and what threatens.

@@ -72,26 +72,26 @@ SWITCHES: Final[Mapping[str, tuple[str, ...]]] = {
     aws_type("mwaa/environment"): ("loggingConfiguration.webserverLogs.enabled",),
 }
 
-_WANTED: Final = "access has to be recorded"
-_OFF: Final = "access isn't recorded by default"
+WANTED: Final = "access has to be recorded"
+OFF: Final = "access isn't recorded by default"
 #: What one property says by itself.
 REQUIREMENTS: Final[Mapping[frozenset[str], Sequence[Requirement]]] = {
     # https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html
     aws("sfn/stateMachine"): (
         Requirement(
-            "loggingConfiguration.level", ("ALL", "ERROR", "FATAL"), absent=_OFF, hint=_WANTED
+            "loggingConfiguration.level", ("ALL", "ERROR", "FATAL"), absent=OFF, hint=WANTED
         ),
     ),
     # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs-exec.html
     aws("ecs/cluster"): (
         Requirement(
-            "configuration.executeCommandConfiguration.logging", denied=("none",), hint=_WANTED
+            "configuration.executeCommandConfiguration.logging", denied=("none",), hint=WANTED
         ),
     ),
     # https://docs.aws.amazon.com/appsync/latest/devguide/monitoring.html
     aws("appsync/graphQLApi"): (
-        Requirement("logConfig", absent=_OFF, hint=_WANTED),
-        Requirement("logConfig.fieldLogLevel", denied=("none",), hint=_WANTED),
+        Requirement("logConfig", absent=OFF, hint=WANTED),
+        Requirement("logConfig.fieldLogLevel", denied=("none",), hint=WANTED),
     ),
 }
 
@@ -148,14 +148,14 @@ def _exports(resource: Resource, wanted: Exports) -> Iterator[Finding]:
         return
     given = resource.get(wanted.path)
     if is_unknown(given) or any(is_unknown(each) for each in items(given)):
-        yield indeterminate(wanted.path, f"which logs are exported can't be known; {_WANTED}")
+        yield indeterminate(wanted.path, f"which logs are exported can't be known; {WANTED}")
         return
     names = {scalar(each) for each in items(given)}
     if not names:
-        yield violation(wanted.path, f"{_OFF}; {_WANTED}")
+        yield violation(wanted.path, f"{OFF}; {WANTED}")
         return
     if is_unknown(engine):
-        yield indeterminate("engine", f"which log is needed can't be known; {_WANTED}")
+        yield indeterminate("engine", f"which log is needed can't be known; {WANTED}")
         return
     kinds = next(
         (one for start, one in wanted.kinds.items() if scalar(engine).startswith(start)), ()
@@ -172,12 +172,12 @@ def _switches(resource: Resource, paths: Sequence[str]) -> Iterator[Finding]:
         return
     hidden = next((each for each, one in zip(paths, values, strict=True) if is_unknown(one)), "")
     if hidden:
-        yield indeterminate(hidden, f"whether it is on can't be known; {_WANTED}")
+        yield indeterminate(hidden, f"whether it is on can't be known; {WANTED}")
     else:
         where = next(
             (each for each, one in zip(paths, values, strict=True) if one is not ABSENT), paths[0]
         )
-        yield violation(where, f"none of {', '.join(paths)} is on; {_WANTED}")
+        yield violation(where, f"none of {', '.join(paths)} is on; {WANTED}")
 
 
 def _beside(resource: Resource, beside: Beside, context: Context) -> Iterator[Finding]:
@@ -189,9 +189,9 @@ def _beside(resource: Resource, beside: Beside, context: Context) -> Iterator[Fi
         *_by_identifier(resource, beside, context),
     ]
     if not found:
-        yield violation("", f"no {beside.kind.rpartition(':')[2]} is for it; {_WANTED}")
+        yield violation("", f"no {beside.kind.rpartition(':')[2]} is for it; {WANTED}")
     elif not any(_records(each, beside) for each in found):
-        yield violation("", f"what is recorded isn't {' or '.join(beside.kinds[1])}; {_WANTED}")
+        yield violation("", f"what is recorded isn't {' or '.join(beside.kinds[1])}; {WANTED}")
 
 
 def _by_identifier(resource: Resource, beside: Beside, context: Context) -> Iterator[Resource]:

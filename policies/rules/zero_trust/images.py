@@ -21,13 +21,11 @@ from falaj.policies.model import (
     unmet,
     violation,
 )
-from falaj.policies.reading.images import parse
+from falaj.policies.reading.images import PINNING, parse
 from falaj.policies.reading.service_images import service_images
 from falaj.policies.reading.types import aws, aws_type
 
 _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.32", "nist-800-207:5")
-#: Types that answer with a reference and its digest.
-_PINNING: Final = ("docker-build:index:Image", "awsx:ecr:Image")
 
 
 @rule(
@@ -43,7 +41,7 @@ def service_image_digest(resource: Resource, context: Context) -> Iterator[Findi
     for leaf, reference in service_images(resource):
         path = format_path(leaf.path)
         if is_unknown(reference):
-            if not any(each.kind in _PINNING for each in context.referred(resource, path)):
+            if not any(each.kind in PINNING for each in context.referred(resource, path)):
                 yield indeterminate(path, "the image's digest can't be known")
         elif not (found := parse(reference)).is_pinned:
             named = (

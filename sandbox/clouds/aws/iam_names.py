@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final
 
+from falaj.components.nearest import nearest
 from falaj.sandbox.clouds.aws.kinds import load_table
 from falaj.sandbox.clouds.inputs import as_texts
 
@@ -60,7 +60,7 @@ def unknown_action(action: str) -> str:
         return ""
     known = _actions(service.lower())
     if not known:
-        near = get_close_matches(service.lower(), _data()["actions"], n=1, cutoff=_NEAR_SERVICE)
+        near = nearest(service.lower(), _data()["actions"], alike=_NEAR_SERVICE)
         return f"is of no service of AWS; did you mean {near[0]!r}?" if near else ""
     lower = name.lower()
     is_pattern = "*" in lower or "?" in lower
@@ -71,7 +71,7 @@ def unknown_action(action: str) -> str:
         return f"matches no action of {service}"
     if service.lower() == "s3" and lower in _S3_CALLS:
         return f"is a call and no action; the action that allows it is s3:{_S3_CALLS[lower]}"
-    near = get_close_matches(lower, known, n=1, cutoff=_NEAR)
+    near = nearest(lower, known, alike=_NEAR)
     return f"is no action; did you mean {service}:{known[near[0]]}?" if near else ""
 
 
@@ -82,7 +82,7 @@ def unknown_policy(arn: str) -> str:
         return ""
     plain = found[1].rpartition("/")[2]
     same = [each for each in _managed() if each.rpartition("/")[2] == plain]
-    near = same or get_close_matches(found[1], _managed(), n=1, cutoff=_NEAR)
+    near = same or nearest(found[1], _managed(), alike=_NEAR)
     return f"is no policy of AWS; did you mean policy/{near[0]}?" if near else ""
 
 
@@ -101,7 +101,7 @@ def unknown_service(name: str) -> str:
     regional = re.sub(r"\.[a-z]{2}(-[a-z]+)+-\d(?=\.)", "", name)
     if regional in known:
         return ""
-    near = get_close_matches(name.lower(), known, n=1, cutoff=_NEAR)
+    near = nearest(name.lower(), known, alike=_NEAR)
     return f"is no service of AWS; did you mean {near[0]!r}?" if near else ""
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws.documents import statements
 from falaj.sandbox.clouds.aws.naming import ACCOUNT
-from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map
+from falaj.sandbox.clouds.inputs import Inputs, Resource, as_list, as_map, as_texts
 from falaj.sandbox.clouds.kinds import Crosscheck, Rule
 from falaj.sandbox.clouds.model import Made, Problem, World
 
@@ -161,7 +161,7 @@ def _applies(statement: Mapping[str, Any], action: str, caller: Caller) -> Truth
 
 def _names_action(statement: Mapping[str, Any], action: str) -> Truth:
     key = "Action" if "Action" in statement else "NotAction"
-    named = any(_like(action.lower(), each.lower()) for each in _texts(statement.get(key)))
+    named = any(_like(action.lower(), each.lower()) for each in as_texts(statement.get(key)))
     return named if key == "Action" else not named
 
 
@@ -172,9 +172,9 @@ def _names_principal(statement: Mapping[str, Any], caller: Caller) -> Truth:
     if principal == "*":
         return True
     named = as_map(principal)
-    people = _texts(named.get("AWS"))
+    people = as_texts(named.get("AWS"))
     if caller.services:
-        is_named = not set(caller.services).isdisjoint(_texts(named.get("Service")))
+        is_named = not set(caller.services).isdisjoint(as_texts(named.get("Service")))
         # Whether everybody of AWS is services as well, IAM's pages don't say.
         return is_named or (None if "*" in people else False)
     if caller.arn:
@@ -192,7 +192,7 @@ def _is_account(principal: str) -> bool:
 def _conditions_hold(conditions: Mapping[str, Any], context: Mapping[str, str | None]) -> Truth:
     known = {key.lower(): value for key, value in context.items()}
     return _all(
-        _condition(operator.lower(), _texts(wanted), key.lower(), known)
+        _condition(operator.lower(), _written(wanted), key.lower(), known)
         for operator, block in conditions.items()
         for key, wanted in as_map(block).items()
     )
@@ -233,7 +233,8 @@ def _like(value: str, pattern: str) -> bool:
     return fnmatchcase(value, pattern.replace("[", "[[]"))
 
 
-def _texts(value: object) -> list[str]:
+def _written(value: object) -> list[str]:
+    """What a condition compares with, as texts: truths and numbers may stand without quotes."""
     if isinstance(value, bool):
         return [str(value).lower()]
     return [value] if isinstance(value, str) else [str(each) for each in as_list(value)]

@@ -7,10 +7,10 @@ week, so that a name which resembles none that is known here is let through.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
+from falaj.components.nearest import nearest
 from falaj.sandbox.clouds.azure import kinds
 
 #: learn.microsoft.com/azure/role-based-access-control/role-definitions (actions format).
@@ -58,9 +58,9 @@ def _unknown_type(provider: str, name: str) -> str:
     if types is None:
         # What most names begin with says nothing of how alike they are.
         names = {name.removeprefix(_MICROSOFT): own[""] for name, own in _types().items()}
-        near = get_close_matches(provider.lower().removeprefix(_MICROSOFT), names, 1, _ALIKE)
+        near = nearest(provider.lower().removeprefix(_MICROSOFT), names, alike=_ALIKE)
         return f"is of no provider; did you mean {names[near[0]]}?" if near else ""
     if "*" in name or name.lower() in types:
         return ""
-    near = get_close_matches(name.lower(), types, n=1, cutoff=_MOST_ALIKE)
+    near = nearest(name.lower(), types, alike=_MOST_ALIKE)
     return f"is of no type; did you mean {types['']}/{types[near[0]]}?" if near else ""

@@ -135,7 +135,8 @@ ZONE: Final = NameRule(
 )
 
 
-_PLACE: Final = re.compile(r"\{(\w+)\}")
+PLACE: Final = re.compile(r"\{(\w+)\}")
+"""Where a name stands in a path, as `{vaultName}`."""
 _NO_INPUT: Final = frozenset({"subscriptionId", "unnamed"})
 """Parts of a path that no input gives; `unnamed` is a name that Azure itself makes."""
 
@@ -171,7 +172,7 @@ class AzureKind(ResourceKind):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The inputs that the path is made of, in its order."""
-        return tuple(name for name in _PLACE.findall(self.path) if name not in _NO_INPUT)
+        return tuple(name for name in PLACE.findall(self.path) if name not in _NO_INPUT)
 
     @property
     def own_name(self) -> str | None:

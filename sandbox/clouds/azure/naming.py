@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.azure.kinds import PLACE, AzureKind
 
 SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000000"
 """Every id of the sandbox is in this subscription, which can't exist."""
@@ -63,7 +63,6 @@ ID: Final = re.compile(
 )
 """What a resource id looks like."""
 
-_PLACE: Final = re.compile(r"\{(\w+)\}")
 # What may stand in one segment; all else would be percent-encoded in the request's address.
 _SEGMENT: Final = "()._-~!$&'*+,;=:@"
 
@@ -134,7 +133,7 @@ def build(kind: AzureKind, values: Mapping[str, Any], fallback: str) -> str:
             return _partial(key, value if isinstance(value, str) else "", fallback)
         return scope(text) if key in SCOPES else segment(text)
 
-    path = _EMPTY.sub("/", _PLACE.sub(part, kind.path))
+    path = _EMPTY.sub("/", PLACE.sub(part, kind.path))
     if not kind.is_in_group:
         return path
     group = values.get("resourceGroupName")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -10,6 +9,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from falaj.components import catalogue
+from falaj.components import nearest as names
 from falaj.components.catalogue import CatalogueError, MachineType, Place
 from falaj.sandbox.clouds.azure import kinds
 from falaj.sandbox.clouds.inputs import Inputs
@@ -51,7 +51,7 @@ def has_zones(region: str) -> bool | None:
 
 def nearest(location: str) -> str | None:
     """The region that the name resembles most."""
-    found = difflib.get_close_matches(normalise(location), list(_regions()), n=1, cutoff=0.6)
+    found = names.nearest(normalise(location), _regions())
     return found[0] if found else None
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
+from falaj.components.nearest import nearest
 from falaj.sandbox.clouds.aws import kinds as t
 from falaj.sandbox.clouds.aws import relations
 from falaj.sandbox.clouds.aws.documents import json_text
@@ -61,7 +61,7 @@ _ACCESS_POLICIES: Final = (
 def _access_policy(path: str, arn: str) -> Iterator[Problem]:
     """Policies for people; those for machines and for EKS's own parts are AWS's to give."""
     name = arn.rpartition("/")[2]
-    near = get_close_matches(name, _ACCESS_POLICIES, n=1, cutoff=0.8)
+    near = nearest(name, _ACCESS_POLICIES, alike=0.8)
     if name not in _ACCESS_POLICIES and near:
         yield Problem(path, f"{name!r} is no access policy of EKS; did you mean {near[0]!r}?")
 

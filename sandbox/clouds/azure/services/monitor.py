@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any, Final
 
+from falaj.components.nearest import nearest
 from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, relations, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.resources import location
@@ -323,7 +323,7 @@ def _known_categories(resource: Resource) -> Iterator[Problem]:
         name = resource.optional_string(f"{path}.category")
         if not own or name is None or name in own:
             continue
-        if name in others or get_close_matches(name, own, n=1, cutoff=_ALIKE):
+        if name in others or nearest(name, own, alike=_ALIKE):
             yield Problem(
                 f"{path}.category", f"{name!r} isn't a log of it; allowed: {', '.join(own)}"
             )
@@ -494,7 +494,7 @@ _TABLES: Final = (
 
 def _exported(path: str, name: str) -> Iterator[Problem]:
     """Tables come with each service: a name that resembles none of these is let through."""
-    near = get_close_matches(name, _TABLES, n=1, cutoff=0.85)
+    near = nearest(name, _TABLES, alike=0.85)
     if name not in _TABLES and near and not name.endswith("_CL"):
         yield Problem(path, f"{name!r} isn't a table; did you mean {near[0]!r}?")
 
