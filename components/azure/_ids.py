@@ -154,13 +154,6 @@ def user_assigned(
     )
 
 
-def client_id(
-    identity_id: pulumi.Input[str], opts: pulumi.InvokeOutputOptions
-) -> pulumi.Output[str]:
-    """The client id of a user-assigned identity, which some services ask for instead of its id."""
-    return user_assigned(identity_id, opts).client_id
-
-
 # Names of subnets are fixed, so that a subnet is found from the network's id.
 
 NODES = "nodes"
