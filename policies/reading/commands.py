@@ -122,7 +122,7 @@ _SHOWING: Final = re.compile(r"\s*(?:echo|printf|apt(?:-get)?|yum|dnf|apk|pip3?)
 _KEYED: Final = re.compile(
     r"(?<![\w.])(?P<key>-{0,2}[\w.-]*?(?:host(?:name|addr)?|server(?:name|s)?|endpoint|proxy"
     r"|brokers?(?:\.list)?|data\ source|network\ address|address))(?:\s*=\s*|\s+)"
-    rf"(?:(?:tcp|np|lpc|ssl):|[a-z][a-z0-9+.]*://)?(?P<host>{_HOST})(?![\w(])",
+    rf"(?:(?:tcp|np|lpc|ssl):|[a-z][a-z0-9+.]*://)?(?P<host>{_HOST})(?![\w(\[]|\.\w)",
     re.IGNORECASE,
 )
 #: Names of a program itself, or of what others call it.
@@ -203,9 +203,13 @@ def _is_file(host: str) -> bool:
 def keyed(value: str) -> Iterator[str]:
     """Hosts of connection strings, and of options that are called after a far end.
 
+    None in a text of more lines: programs assign what looks the same.
+
     >>> list(keyed("Server=tcp:sql.example.com,1433;Database=app"))
     ['sql.example.com']
     """
+    if "\n" in value:
+        return
     for found in _KEYED.finditer(value):
         # A word after another is a value of an option alone.
         given = "=" in found[0] or found["key"].startswith("--")

@@ -23,6 +23,8 @@ from falaj.policies.reading.told import far_ends, is_link, without_scheme
         ("Server=tcp:in.example.com,1433;Database=a", ["//in.example.com"]),
         ("jdbc:oracle:thin:@in.example.com:1521:a", ["//in.example.com"]),
         ("--db-host=in.example.com --listen-host=own.example.com", ["//in.example.com"]),
+        ("python -c 'host=os.environ[1]; endpoint = urllib.parse.urlsplit(x)'", []),
+        ("import os\nserver = module.name\n", []),
         ("Data Source=app.db; server=log4j2.xml; --main com.example.Main --version 1.2.3.4", []),
         ("handlers.main:app 12.30:45 python:3.12 team@example.com", []),
     ],
