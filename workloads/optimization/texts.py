@@ -7,11 +7,12 @@ taken from them by its place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from onnx import TensorProto
 
+from falaj.workloads.optimization.graph_part import GraphPart
 from falaj.workloads.training.dates import (
     CENTURY_FROM,
     FIRST_YEAR,
@@ -22,9 +23,6 @@ from falaj.workloads.training.dates import (
     written_numbers,
 )
 from falaj.workloads.training.words import BLANKS, WordsColumn
-
-if TYPE_CHECKING:
-    from falaj.workloads.optimization.export import GraphPart
 
 _FLOAT: Final = np.float32
 
