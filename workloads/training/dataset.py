@@ -6,7 +6,6 @@ import datetime
 import hashlib
 import shutil
 import tempfile
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_a
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import snapshot
+from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.tables import (
@@ -137,16 +137,16 @@ def of_texts(values: NDArray[Any]) -> dict[str, Any]:
     Args:
         values: the training rows' texts, shape (rows,), "" where missing.
     """
-    # Not by an array of texts: NumPy's lose NULs at their end.
-    counts = Counter(str(each) for each in values if each != "")
-    frequent = dict(sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_CATEGORIES])
+    counts = frequencies(values)
+    present = sum(counts.values())
+    frequent = dict(list(counts.items())[:_CATEGORIES])
     return {
         "kind": "text",
-        "count": counts.total(),
-        "missing": len(values) - counts.total(),
+        "count": present,
+        "missing": len(values) - present,
         "distinct": len(counts),
         "categories": frequent,
-        "others": counts.total() - sum(frequent.values()),
+        "others": present - sum(frequent.values()),
     }
 
 

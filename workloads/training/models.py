@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
+from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.trees import TableTrees
 from falaj.workloads.training.words import WordsColumn, fit_words, word_features
 
@@ -318,8 +318,6 @@ def _number(name: str, values: NDArray[np.float64]) -> NumericColumn:
 
 
 def _categories(values: NDArray[Any]) -> list[str]:
-    # Not by an array of texts: NumPy's lose NULs at their end.
-    counts = Counter(str(each) for each in values if each != "")
-    frequent = [each for each in counts.items() if each[1] >= _LEAST_ROWS_OF_A_CATEGORY]
-    frequent.sort(key=lambda each: (-each[1], each[0]))
-    return sorted(name for name, _ in frequent[:MAXIMUM_CATEGORIES])
+    counts = frequencies(values)
+    frequent = [name for name, count in counts.items() if count >= _LEAST_ROWS_OF_A_CATEGORY]
+    return sorted(frequent[:MAXIMUM_CATEGORIES])
