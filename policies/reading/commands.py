@@ -151,13 +151,13 @@ def connected(value: str) -> Iterator[str]:
         words = [each for each in _BETWEEN.split(command) if each]
         # To the next command of the name: a text of nothing else would take its square of time.
         ends: dict[str, int] = {}
-        found: list[tuple[_Client, int, int]] = []
+        calls: list[tuple[_Client, int, int]] = []
         for index in range(len(words) - 1, -1, -1):
             name = words[index].rpartition("/")[2]
             if name in _CLIENTS:
-                found.append((_CLIENTS[name], index + 1, ends.get(name, len(words))))
+                calls.append((_CLIENTS[name], index + 1, ends.get(name, len(words))))
                 ends[name] = index
-        for client, begin, end in reversed(found):
+        for client, begin, end in reversed(calls):
             yield from _far_ends(client, words[begin:end])
 
 

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from falaj.stacks.errors import StackError
 from falaj.stacks.models.pinning import SECTION, Pin
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.aliases import Entry, Seen, newest, read, records_of, resolve
-from falaj.workloads.registry.keyring import public_keys_of
+from falaj.workloads.registry.keyring import VerifyKey, public_keys_of
 from falaj.workloads.registry.shelf import Client, Shelf
 from falaj.workloads.registry.store import PRODUCTION
 
@@ -34,7 +32,7 @@ class Followed:
     """Both are aliases."""
     share: int
     """Percent of the requests that a canary gets."""
-    key: Ed25519PublicKey
+    key: VerifyKey
     versions: tuple[Mapping[str, Any], ...]
     """What the file says is served."""
 
