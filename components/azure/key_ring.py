@@ -132,8 +132,10 @@ __all__ = ["KeyRing", "KeyRingArgs"]
 
 #: These stay in the vault where there is a module of one's own: AKS reaches no such module over a
 #: private link, and disk encryption sets need a key's version, which a module's key has only
-#: after people have activated it.
-_VAULT_ONLY = ("disks", "cluster")
+#: after people have activated it. That of the state is used by people, by a role that they take up
+#: in Azure, and a module knows only roles of its own:
+#: https://learn.microsoft.com/azure/key-vault/managed-hsm/access-control
+_VAULT_ONLY = ("disks", "cluster", "state")
 #: Versions of these don't expire: AKS stays with the version that it was given until an update
 #: gives it the next one, then uses both, and its API server stops where one of them has expired:
 #: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption
@@ -201,8 +203,7 @@ class KeyRing(pulumi.ComponentResource):
     that it still uses. Azure keeps a copy
     of a vault in the paired region, which is in the country as well.
 
-    With ``managed_hsm`` the keys of data, logs, registry and state are in a module of the
-    tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
+    With ``managed_hsm`` the keys of data, logs and registry are in a module of the tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
     stops at its keys; then its administrators open it to their own address, download the security
     domain, give the identity ``…-user`` the module's role ``Managed HSM Crypto Service
     Encryption User``, and run ``up`` again, which also closes it.

@@ -220,12 +220,12 @@ def test_a_module_of_ones_own(deploy: Deploy) -> None:
     assert not settings.get("regions")
     assert made.kept(module.name)
     in_module = {each.inputs["resourceName"] for each in made.of_type("resources:Resource")}
-    assert in_module == {"data", "logs", "registry", "state"}
+    assert in_module == {"data", "logs", "registry"}
     for each in made.of_type("resources:Resource"):
         assert made.request(each.name).retainOnDelete
         assert "tags" in made.ignored(each.name)
     in_vault = {each.inputs["keyName"] for each in made.of_type("keyvault:Key")}
-    assert in_vault == {"disks", "cluster"}
+    assert in_vault == {"disks", "cluster", "state"}
     uris = made.outputs["key_ids"]
     assert list(uris) == ["data", "disks", "cluster", "logs", "registry", "state"]
     assert {each for each, uri in uris.items() if ".managedhsm.azure.net/" in uri} == in_module

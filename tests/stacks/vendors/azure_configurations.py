@@ -86,6 +86,7 @@ CONFIGURATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "foundation-with-keys-in-a-module": {
         **shipped("azure-foundation"),
         "falaj:keys": {"managedHsm": True, "administrators": [_SOMEONE]},
+        "falaj:identity": _OPTIONS["falaj:identity"],
     },
     "cluster-of-machines-of-all-purchases": {**shipped("azure-cluster"), **_OPTIONS, **_POOLS},
     "tier-of-containers-with-a-way-out": _tier(mode="serverless"),
