@@ -6,8 +6,8 @@ import os
 
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.command import kubeconfig, pods, testplane
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.console import say, table
-from falaj.stacks.command.lifecycle import Call
 from falaj.stacks.command.pods import Cluster, Workload
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.in_cluster import WorkloadsSettings

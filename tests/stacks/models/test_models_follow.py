@@ -11,7 +11,7 @@ import yaml
 
 from falaj.engine.errors import EngineError
 from falaj.stacks.command import lifecycle
-from falaj.stacks.command.lifecycle import Call
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.workloads.errors import IntegrityError
