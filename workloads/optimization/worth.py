@@ -299,7 +299,7 @@ class Served:
         manifest = self.package.manifest
         if manifest["dataset"].get("target") != description["target"]:
             raise NotComparableError(f"it predicts {manifest['dataset'].get('target')!r}")
-        if (manifest["task"], manifest["classes"]) != (
+        if (manifest.get("task"), manifest.get("classes")) != (
             description["task"],
             description["classes"],
         ):
@@ -309,6 +309,8 @@ class Served:
             given = rows.inputs.get(item["name"])
             if given is None or (given.dtype == object) != (item["datatype"] == "BYTES"):
                 raise NotComparableError(f"it takes the column {item['name']!r} in another form")
+        if len(_answering(manifest["outputs"])) != 1:
+            raise NotComparableError("it doesn't say which of its outputs is the answer")
         chosen = self._unseen(rows, names, description)
         if chosen.sum() < LEAST_ROWS:
             raise NotComparableError(
@@ -353,9 +355,14 @@ def answers_of(
     model: bytes, outputs: list[dict[str, Any]], inputs: Mapping[str, NDArray[Any]]
 ) -> NDArray[Any]:
     """Return the probabilities or predictions of a served graph for rows of served inputs."""
-    names = [o["name"] for o in outputs if o["role"] in ("probabilities", "prediction")]
-    (answers,) = run_in_batches(open_session(model), dict(inputs), names)
+    (answers,) = run_in_batches(open_session(model), dict(inputs), _answering(outputs))
     return answers
+
+
+def _answering(outputs: list[dict[str, Any]]) -> list[str]:
+    return [
+        each["name"] for each in outputs if each.get("role") in ("probabilities", "prediction")
+    ]
 
 
 def open_served(path: Path, dataset: Path | None, keyring: KeyRing | None) -> Served:

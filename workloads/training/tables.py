@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -157,11 +157,11 @@ def _useless_texts(present: Values) -> str | None:
     return None
 
 
-def _distinct_numbers(data: Any) -> list[str]:
+def _distinct_numbers(data: Any) -> Iterator[str]:
     """The different values of a text column that aren't missing, as bare numbers."""
     trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(data, ""))
     texts = _compute.unique(trimmed).to_pylist()
-    return [bare(text) for text in texts if text.lower() not in MISSING_NUMBERS]
+    return (bare(text) for text in texts if text.lower() not in MISSING_NUMBERS)
 
 
 def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:

@@ -141,6 +141,7 @@ class Package:
             "task": "classification",
             "classes": CLASSES,
             "inputs": [{"name": "x", "datatype": "FP32"}],
+            "outputs": [{"name": "p", "role": "probabilities"}],
         } | more
 
 
@@ -163,6 +164,11 @@ def test_what_cannot_be_compared_says_why() -> None:
     other = Package(inputs=[{"name": "y", "datatype": "FP32"}])
     assert "column 'y'" in compared(other, None, given)
     assert "are gone" in compared(Package(), None, given)
+    # As of a package that somebody published by hand.
+    mute = Package(outputs=[{"name": "p"}])
+    assert "which of its outputs" in compared(mute, None, given)
+    del mute.manifest["task"], mute.manifest["classes"]
+    assert "other classes" in compared(mute, None, given)
 
 
 def test_rows_that_the_served_version_learned_from_do_not_count() -> None:
