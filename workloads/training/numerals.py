@@ -18,6 +18,7 @@ _SAME: Final = str.maketrans(
 #: Marks of Arabic numbers, which mean one thing only.
 _ARABIC_DECIMAL: Final = "\u066b"
 _ARABIC_THOUSANDS: Final = "\u066c"
+_ARABIC_FRACTION: Final = re.compile(f"{_ARABIC_DECIMAL}(\\d*)")
 _INVISIBLE: Final = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 
 #: Units that may stand before or after an amount. They say nothing that a column of one currency
@@ -81,10 +82,9 @@ def _parted(text: str) -> tuple[str, str]:
     """A number in Latin digits, and its unit; "" where it has none."""
     text = _INVISIBLE.sub("", text).translate(_SAME).strip()
     if _ARABIC_DECIMAL in text or _ARABIC_THOUSANDS in text:
-        text = text.replace(_ARABIC_THOUSANDS, "").replace(_ARABIC_DECIMAL, ".")
-    # Accountants write negative amounts in brackets.
-    if text.startswith("(") and text.endswith(")"):
-        text = f"-{text[1:-1].strip()}"
+        # Four zeros more, so that a point before three digits isn't taken for one of thousands.
+        text = _ARABIC_FRACTION.sub(r".\g<1>0000", text.replace(_ARABIC_THOUSANDS, ""))
+    text = _signed(text)
     found = _UNITS.search(text)
     if found is not None:
         unit, behind = found[0], text[found.end() :]
@@ -92,8 +92,13 @@ def _parted(text: str) -> tuple[str, str]:
         # "SR-101" is a code; "SR -101" and "$-101" are amounts.
         is_code = unit[-1].isalpha() and behind.startswith("-")
         if ("" in rest or rest[0] in "+-") and not is_code:
-            return "".join(rest), unit
+            return _signed("".join(rest)), unit
     return text, ""
+
+
+def _signed(text: str) -> str:
+    """Accountants write negative amounts in brackets."""
+    return f"-{text[1:-1].strip()}" if text.startswith("(") and text.endswith(")") else text
 
 
 def readings(texts: Iterable[str]) -> set[Mark]:

@@ -270,3 +270,13 @@ def test_amounts_in_several_currencies_are_no_numbers() -> None:
     assert "different units (AED, USD)" in column.reason
     assert units(["Dhs. 5", "AED 7", "٨ درهم", "9"]) == {"AED"}
     assert _column(["Dhs. 5", "AED 7", "٨ درهم", "9"]).values.tolist() == [5, 7, 8, 9]
+
+
+def test_arabic_marks_and_brackets_mean_one_thing_only() -> None:
+    arabic = "\u0661\u066c\u0660\u0660\u0660\u066b\u0661\u0665\u0663"
+    for mark in (".", ","):
+        column = interpret("x", pa.chunked_array([[arabic, "\u0667\u066b"]]), mark)
+        assert isinstance(column, Column)
+        assert column.values.tolist() == [1000.153, 7]
+    cells = ["AED (1,200.50)", "(7 AED)", "(AED 3)", "AED 5"]
+    assert _column(cells).values.tolist() == [-1200.5, -7, -3, 5]
