@@ -231,15 +231,22 @@ def _text(name: str, data: Any) -> Column:
 
 
 def _stray_hint(present: Values) -> str:
-    """Say so when a text column is nearly all numbers."""
-    strays = [value for value in present if not _is_number(value)]
-    if len(strays) <= _FEW_STRAYS * len(present):
-        return f"; nearly all are numbers, but {_shown(strays[0])} is not: mend those rows"
+    """Say so when a text column is nearly all numbers, or dates."""
+    for what, fits in (("numbers", _is_number), ("dates", _is_date)):
+        strays = [value for value in present if not fits(value)]
+        if not strays:
+            return f"; all are {what}, but not written in one way: mend those rows"
+        if len(strays) <= _FEW_STRAYS * len(present):
+            return f"; nearly all are {what}, but {_shown(strays[0])} is not: mend those rows"
     return ""
 
 
 def _is_number(value: str) -> bool:
-    return bool(readings([bare(value)]))
+    return bool(readings([bare(value)])) and not are_codes([value])
+
+
+def _is_date(value: str) -> bool:
+    return form_of([value]) is not None
 
 
 def _shown(value: Any) -> str:

@@ -280,3 +280,25 @@ def test_arabic_marks_and_brackets_mean_one_thing_only() -> None:
         assert column.values.tolist() == [1000.153, 7]
     cells = ["AED (1,200.50)", "(7 AED)", "(AED 3)", "AED 5"]
     assert _column(cells).values.tolist() == [-1200.5, -7, -3, 5]
+
+
+@pytest.mark.parametrize(
+    ("cells", "hint"),
+    [
+        (
+            [f"{each}.5" if each % 2 else f"{each},75" for each in range(60)],
+            "all are numbers, but",
+        ),
+        ([f"1.1.{1950 + each}" for each in range(60)] + ["13/2024"], "'13/2024' is not"),
+        ([f"1.1.{1950 + each}" for each in range(60)] + ["1/1/2024"], "all are dates, but not"),
+    ],
+)
+def test_what_is_nearly_numbers_or_dates_says_which_row_is_not(
+    cells: list[str], hint: str
+) -> None:
+    assert hint in str(useless(_column(cells)))
+
+
+def test_telephones_are_no_numbers_that_are_written_in_two_ways() -> None:
+    numbers = [f"05{each:08d}" for each in range(60)]
+    assert str(useless(_column(numbers))).endswith("60 different texts in 60 rows")
