@@ -141,9 +141,12 @@ class Authenticator:
             return False
         self._marks = marks
         self._remembered.clear()
-        if revoked is not None:
-            self._revocations = Revocations.read(revoked)
-        self._keys = read_keys(self._jwks)
+        try:
+            if revoked is not None:
+                self._revocations = Revocations.read(revoked)
+        finally:
+            # One that is damaged doesn't keep the other from being followed.
+            self._keys = read_keys(self._jwks)
         return True
 
     def identify(

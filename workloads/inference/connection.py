@@ -142,12 +142,18 @@ class Connection(asyncio.Protocol):
         )
 
     def _take(self, head: Head, data: bytes, end: int) -> bool:
-        """Queue a request with a known head; False if its head has to be checked anew."""
+        """Queue a request with a known head; False if it is the reader's to check or refuse."""
         now = time.perf_counter()
         if now > head.expires:
             self._heads.pop(data[:end], None)
             return False
-        self._reader.queue.append(head.exchange(data[end:], now))
+        bodies = self._service.bodies
+        if bodies.held + head.length > bodies.limit:
+            return False  # the reader words the refusal
+        exchange = head.exchange(data[end:], now)
+        exchange.held = head.length
+        bodies.held += head.length
+        self._reader.queue.append(exchange)
         self._pump()
         return True
 

@@ -18,11 +18,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -59,7 +59,7 @@ class StateFile:
         version: int | None,
         workers: list[dict[str, Any]],
         error: str | None,
-        number: int,
+        numbers: Mapping[str, int],
     ) -> None:
         """Write the state, unless nothing in it has changed."""
         facts: dict[str, Any] = {
@@ -70,7 +70,7 @@ class StateFile:
             "version": version,
             "workers": workers,
             "error": error,
-            "aliases_number": number,
+            "aliases_numbers": dict(numbers),
         }
         if facts == self._written:
             return
@@ -299,7 +299,7 @@ class Master:
         self._leaving = False
         self._status = "starting"
         self._before = _last_state(self.settings.state)
-        self._pointer = Pointer(self._before.get("aliases_number"))
+        self._pointer = Pointer(self._before.get("aliases_numbers"))
         self._refused: str | None = None  # why a version or configuration is not served
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
@@ -603,7 +603,7 @@ class Master:
             version=current.version if current is not None else None,
             workers=[worker.facts() for worker in workers],
             error=self._broken or self._refused,
-            number=self._pointer.number,
+            numbers=self._pointer.numbers,
         )
 
 
@@ -611,11 +611,13 @@ class Pointer:
     """Asks the registry for which version the alias stands, where something has changed.
 
     Args:
-        seen: the highest number of a list that a master before this one has seen; None: none.
+        seen: the highest numbers of lists that a master before this one has seen, by model: each
+            has its own count. None: none.
     """
 
     def __init__(self, seen: object) -> None:
-        self.number = seen if isinstance(seen, int) and not isinstance(seen, bool) else 0
+        known = cast("dict[str, object]", seen) if isinstance(seen, dict) else {}
+        self.numbers = {model: each for model, each in known.items() if type(each) is int}
         self._asked: tuple[object, ...] = ()
         self._version = 0
 
@@ -636,9 +638,11 @@ class Pointer:
         if asked != self._asked:
             self._asked = ()
             found = Store(wanted.registry).trusted(
-                wanted.model, wanted.alias, KeyRing.open(wanted.keyring), seen=self.number
-            )
-            self.number, self._version, self._asked = found.number, found.version, asked
+                wanted.model, wanted.alias, KeyRing.open(wanted.keyring),
+                seen=self.numbers.get(wanted.model, 0),
+            )  # fmt: skip
+            self.numbers[wanted.model] = found.number
+            self._version, self._asked = found.version, asked
         return self._version
 
 

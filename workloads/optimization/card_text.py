@@ -73,7 +73,7 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]]))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
-    return found
+    return [(_printable(what), _printable(said)) for what, said in found]
 
 
 def page(fields: Mapping[str, Any]) -> str:
@@ -122,6 +122,11 @@ def _table(rows: list[tuple[str, ...]]) -> str:
         for row in rows
     ]  # fmt: skip
     return "<table>" + "".join(drawn) + "</table>"
+
+
+def _printable(text: str) -> str:
+    """A text whose control characters are shown: names of columns may steer a terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _safe(text: str) -> str:

@@ -1,7 +1,7 @@
 """Whether a model is worth serving: better than guessing, and not worse than what serves now.
 
 Two models are compared row by row on the same held-out rows. A difference counts when its mean is
-more than `MARGIN` standard errors from none; what is less may be chance.
+more than `margin` standard errors from none; what is less may be chance.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -25,9 +26,11 @@ from falaj.workloads.training.snapshot import Dataset, Rows, open_dataset
 ACCEPT: Final = ("better", "any")
 """``better``: than guessing, and not worse than what serves now; ``any``: whatever it is."""
 
-MARGIN: Final = 1.645
-"""Standard errors; chance alone goes beyond once in twenty (the one-sided normal quantile of 5 %:
-https://www.itl.nist.gov/div898/handbook/eda/section3/eda3671.htm)."""
+CHANCE: Final = 0.05
+"""How often chance alone may pass for a difference."""
+
+_MANY_ROWS: Final = 1_000
+"""From here on Student's distribution is the normal one, to two thousandths of a quantile."""
 
 LEAST_ROWS: Final = 20
 """With fewer held-out rows that are new to the version that serves, the two aren't compared."""
@@ -85,14 +88,50 @@ def guess_of(description: Mapping[str, Any]) -> Guess:
     return Guess(f"always saying {commonest!r}", shares[np.newaxis, :])
 
 
+def margin(rows: int) -> float:
+    """Return how many standard errors chance exceeds as seldom as `CHANCE` says, to one side.
+
+    The quantile of Student's distribution, which few rows need: of four it is 2.35, of many 1.645.
+    https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
+
+    Args:
+        rows: that were compared, two or more.
+    """
+    if rows > _MANY_ROWS:
+        return NormalDist().inv_cdf(1 - CHANCE)
+    low, high = 0.0, 1 / CHANCE
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if _between(middle, rows - 1) < 1 - 2 * CHANCE else (low, middle)
+        )
+    return high
+
+
+def _between(value: float, freedom: int) -> float:
+    """The chance of Student's distribution from minus ``value`` to ``value``.
+
+    Abramowitz, Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4:
+    https://personal.math.ubc.ca/~cbm/aands/page_948.htm
+    """
+    angle = math.atan(value / math.sqrt(freedom))
+    odd = freedom % 2
+    term, total = math.cos(angle) if odd else 1.0, 0.0
+    for step in range(2 if odd else 1, freedom, 2):
+        total += term
+        term *= step / (step + 1) * math.cos(angle) ** 2
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
+
+
 def clearly(mine: NDArray[np.float64], other: NDArray[np.float64]) -> int:
-    """Return 1 where ``mine`` is lower beyond `MARGIN`, -1 where it is higher, else 0."""
+    """Return 1 where ``mine`` is lower beyond `margin`, -1 where it is higher, else 0."""
     gain = other - mine
     if len(gain) < 2 or not np.all(np.isfinite(gain)):
         return -1 if not np.all(np.isfinite(mine)) else 0
     mean, error = float(gain.mean()), float(gain.std(ddof=1)) / math.sqrt(len(gain))
     # Beyond rounding: two that answer alike differ in the last digit everywhere.
-    if abs(mean) <= max(MARGIN * error, 1e-9 * float(np.abs(other).mean())):
+    if abs(mean) <= max(margin(len(gain)) * error, 1e-9 * float(np.abs(other).mean())):
         return 0
     return 1 if mean > 0 else -1
 
@@ -135,7 +174,7 @@ class Worth:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
         return {
-            "margin": MARGIN,
+            "chance": CHANCE,
             "guess": self.guess,
             "baseline": self.baseline,
             "model": self.model,
@@ -163,8 +202,7 @@ def check(refusals: list[str], accept: str, excluded: list[dict[str, str]]) -> N
         hints.append("columns that were left out:")
         hints += [f"  {item['name']!r}: {item['reason']}" for item in excluded]
     hints += [
-        f"a difference counts from {MARGIN:g} standard errors on; chance exceeds that once in "
-        "twenty",
+        f"a difference counts where chance makes one like it in less than {CHANCE:.0%} of tables",
         "mend the table or take more rows; or insist: --accept any, in a stack "
         "falaj:optimization.accept: any",
     ]
@@ -261,7 +299,7 @@ class Served:
         manifest = self.package.manifest
         if manifest["dataset"].get("target") != description["target"]:
             raise NotComparableError(f"it predicts {manifest['dataset'].get('target')!r}")
-        if (manifest["task"], manifest["classes"]) != (
+        if (manifest.get("task"), manifest.get("classes")) != (
             description["task"],
             description["classes"],
         ):
@@ -271,6 +309,8 @@ class Served:
             given = rows.inputs.get(item["name"])
             if given is None or (given.dtype == object) != (item["datatype"] == "BYTES"):
                 raise NotComparableError(f"it takes the column {item['name']!r} in another form")
+        if len(_answering(manifest["outputs"])) != 1:
+            raise NotComparableError("it doesn't say which of its outputs is the answer")
         chosen = self._unseen(rows, names, description)
         if chosen.sum() < LEAST_ROWS:
             raise NotComparableError(
@@ -315,9 +355,14 @@ def answers_of(
     model: bytes, outputs: list[dict[str, Any]], inputs: Mapping[str, NDArray[Any]]
 ) -> NDArray[Any]:
     """Return the probabilities or predictions of a served graph for rows of served inputs."""
-    names = [o["name"] for o in outputs if o["role"] in ("probabilities", "prediction")]
-    (answers,) = run_in_batches(open_session(model), dict(inputs), names)
+    (answers,) = run_in_batches(open_session(model), dict(inputs), _answering(outputs))
     return answers
+
+
+def _answering(outputs: list[dict[str, Any]]) -> list[str]:
+    return [
+        each["name"] for each in outputs if each.get("role") in ("probabilities", "prediction")
+    ]
 
 
 def open_served(path: Path, dataset: Path | None, keyring: KeyRing | None) -> Served:
@@ -329,7 +374,8 @@ def open_served(path: Path, dataset: Path | None, keyring: KeyRing | None) -> Se
         keyring: the keys of both.
 
     Raises:
-        WorkloadError: there is no key ring, or the package isn't what was published.
+        WorkloadError: there is no key ring, the package isn't what was published, or it was
+            trained on another snapshot.
     """
     if keyring is None:
         raise WorkloadError("--served is a sealed package: name its key ring, too (--keyring)")
@@ -337,4 +383,14 @@ def open_served(path: Path, dataset: Path | None, keyring: KeyRing | None) -> Se
     package = open_package(
         path, str(manifest["model"]), int(manifest["version"]), keyring, keyring.verify_key()
     )
-    return Served(package, None if dataset is None else open_dataset(dataset, keyring))
+    if dataset is None:
+        return Served(package, None)
+    opened = open_dataset(dataset, keyring)
+    trained_on = package.manifest["dataset"].get("digest")
+    if opened.digest != trained_on:
+        raise WorkloadError(
+            f"--served-dataset is {dataset}, of digest {opened.digest[:16]}, but version "
+            f"{package.version} was trained on {str(trained_on)[:16]}: rows that it learned from "
+            "would count as new to it. Name that snapshot, or leave the option away"
+        )
+    return Served(package, opened)

@@ -470,9 +470,15 @@ class KeyRing:
         that signs.
         """
         before = self.verify_key()
-        kept = [key for key in before.former if keep(key_id(key))]
+        # Of an interrupted rotation the current one has never signed.
+        in_use = key_id(self.signing_key().public_key())
+        kept = [
+            key
+            for key in (before.current, *before.former)
+            if key_id(key) == in_use or keep(key_id(key))
+        ]
         self._replace(_SIGNS, lambda new: write_public_key(
-            self.path / VERIFIES, VerifyKey(new, (before.current, *kept))
+            self.path / VERIFIES, VerifyKey(new, tuple(kept))
         ))  # fmt: skip
         if not (self.path / _TOKENS).is_file():
             return  # a publisher's, which makes no tokens

@@ -35,8 +35,9 @@ WIDTH: Final = 2 + WEEKDAYS + MONTHS
 
 _LATIN: Final = str.maketrans(ARABIC_DIGITS, "0123456789")
 _DATE: Final = re.compile(
-    r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})"
-    r"(?:([ T])\d{1,2}:\d{2}[\d:.,]*(?: ?[AaPp][Mm]|Z|[+-]\d\d:?\d\d)?)?"
+    r"(\d{1,2}|\d{4})([./-])(\d{1,2})\2(\d{1,2}|\d{4})"
+    r"(?:([ T])\d{1,2}:\d{2}[\d:.,]*(?: ?[AaPp][Mm]|Z|[+-]\d\d:?\d\d)?)?",
+    re.ASCII,
 )
 
 
@@ -88,6 +89,8 @@ def form_of(texts: Sequence[str]) -> DateForm | None:
         for order in ("ymd", "dmy", "mdy")
         if all(_is_date(dict(zip(order, part, strict=True))) for part in parts)
         and all(len(match[1]) == 4 for match in matches) == (order == "ymd")
+        # "1.2.3" is a version or a section: a year has two digits at least.
+        and (order == "ymd" or all(len(match[4]) >= 2 for match in matches))
     ]
     if not fitting:
         return None

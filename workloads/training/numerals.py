@@ -18,6 +18,7 @@ _SAME: Final = str.maketrans(
 #: Marks of Arabic numbers, which mean one thing only.
 _ARABIC_DECIMAL: Final = "\u066b"
 _ARABIC_THOUSANDS: Final = "\u066c"
+_ARABIC_FRACTION: Final = re.compile(f"{_ARABIC_DECIMAL}(\\d*)")
 _INVISIBLE: Final = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 
 #: Units that may stand before or after an amount. They say nothing that a column of one currency
@@ -27,8 +28,21 @@ _UNITS: Final = re.compile(
     r"|د\.إ\.?|ر\.س\.?|ر\.ق\.?|د\.ك\.?|د\.ب\.?|ر\.ع\.?|ج\.م\.?|درهم|ريال|دينار)",
     re.IGNORECASE,
 )
-_POINT: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[,' ]\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d+)?")
-_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.' ]\d{3})+|\d+)?(?:,\d*)?(?:[eE][+-]?\d+)?")
+#: Other ways to write a currency; "" for a word that several countries call theirs.
+_SAME_UNITS: Final = {
+    "DH": "AED", "DHS": "AED", "د.إ": "AED", "درهم": "AED", "SR": "SAR", "ر.س": "SAR",
+    "ر.ق": "QAR", "د.ك": "KWD", "د.ب": "BHD", "ر.ع": "OMR", "ج.م": "EGP", "$": "USD", "€": "EUR",
+    "£": "GBP", "₹": "INR", "ريال": "", "دينار": "",
+}  # fmt: skip
+#: Nobody groups digits behind a zero: "0,125" is an eighth, and "050 123 456" a telephone's.
+_POINT: Final = re.compile(
+    r"[+-]?(?:(?:[1-9]\d{0,2}(?:[,' ]\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+)
+_COMMA: Final = re.compile(
+    r"[+-]?(?:(?:[1-9]\d{0,2}(?:[.' ]\d{3})+|\d+)(?:,\d*)?|,\d+)(?:[eE][+-]?\d+)?"
+)
+_LEAST_CODE: Final = 3
+"""Digits of a code; of fewer, zeros stand before months and hours."""
 
 
 def bare(text: str) -> str:
@@ -37,18 +51,54 @@ def bare(text: str) -> str:
     >>> bare("AED 1,200.50"), bare("(٣٥٪)")
     ('1,200.50', '-35')
     """
+    return _parted(text)[0]
+
+
+def units(texts: Iterable[str]) -> set[str]:
+    """Return the units that ``texts`` have; of a currency its code, whatever way it is written.
+
+    >>> sorted(units(["Dhs. 5", "7 AED", "8 %", "9"]))
+    ['%', 'AED']
+    """
+    found = {_parted(text)[1].upper().rstrip(".") for text in texts}
+    return {_SAME_UNITS.get(each, each) for each in found} - {""}
+
+
+def are_codes(texts: Iterable[str]) -> bool:
+    """Tell whether ``texts`` are digits of one length, zeros before some: no numbers, but names.
+
+    A postal code, an article or a telephone is nothing to add up, and its zeros belong to it.
+    """
+    lengths, padded = set[int](), False
+    for text in texts:
+        if not text.isdecimal():
+            return False
+        lengths.add(len(text))
+        padded = padded or float(text[0]) == 0
+    return padded and len(lengths) == 1 and min(lengths) >= _LEAST_CODE
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """A number in Latin digits, and its unit; "" where it has none."""
     text = _INVISIBLE.sub("", text).translate(_SAME).strip()
     if _ARABIC_DECIMAL in text or _ARABIC_THOUSANDS in text:
-        text = text.replace(_ARABIC_THOUSANDS, "").replace(_ARABIC_DECIMAL, ".")
-    # Accountants write negative amounts in brackets.
-    if text.startswith("(") and text.endswith(")"):
-        text = f"-{text[1:-1].strip()}"
+        # Four zeros more, so that a point before three digits isn't taken for one of thousands.
+        text = _ARABIC_FRACTION.sub(r".\g<1>0000", text.replace(_ARABIC_THOUSANDS, ""))
+    text = _signed(text)
     found = _UNITS.search(text)
     if found is not None:
-        rest = (text[: found.start()].strip(), text[found.end() :].strip())
-        if "" in rest or rest[0] in "+-":
-            text = "".join(rest)
-    return text
+        unit, behind = found[0], text[found.end() :]
+        rest = (text[: found.start()].strip(), behind.strip())
+        # "SR-101" is a code; "SR -101" and "$-101" are amounts.
+        is_code = unit[-1].isalpha() and behind.startswith("-")
+        if ("" in rest or rest[0] in "+-") and not is_code:
+            return _signed("".join(rest)), unit
+    return text, ""
+
+
+def _signed(text: str) -> str:
+    """Accountants write negative amounts in brackets."""
+    return f"-{text[1:-1].strip()}" if text.startswith("(") and text.endswith(")") else text
 
 
 def readings(texts: Iterable[str]) -> set[Mark]:

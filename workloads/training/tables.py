@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import DateForm, form_of
 from falaj.workloads.training.header import check_header, decode, names_of, not_parquet
-from falaj.workloads.training.numerals import Mark, bare, number, readings
+from falaj.workloads.training.numerals import Mark, are_codes, bare, number, readings, units
 from falaj.workloads.training.words import is_prose
 
 MISSING_NUMBERS = ("", "na", "n/a", "nan", "null", "none", "?", "-")
@@ -157,11 +157,11 @@ def _useless_texts(present: Values) -> str | None:
     return None
 
 
-def _distinct_numbers(data: Any) -> list[str]:
+def _distinct_numbers(data: Any) -> Iterator[str]:
     """The different values of a text column that aren't missing, as bare numbers."""
     trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(data, ""))
     texts = _compute.unique(trimmed).to_pylist()
-    return [bare(text) for text in texts if text.lower() not in MISSING_NUMBERS]
+    return (bare(text) for text in texts if text.lower() not in MISSING_NUMBERS)
 
 
 def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:
@@ -172,6 +172,10 @@ def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:
     if _compute.all(missing).as_py():
         return Excluded(name, "every value is missing")
     present = _compute.if_else(missing, None, trimmed)
+    written = [each for each in _compute.unique(present).to_pylist() if each is not None]
+    if are_codes(written):
+        text = _text(name, trimmed)
+        return replace(text, note="read as codes, not as numbers, for the zeros before them")
     # With decimal commas whole numbers are still plain; "1.153" isn't.
     try:
         plain = _compute.cast(present, pa.float64() if mark == "." else pa.int64())
@@ -181,6 +185,11 @@ def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:
     fitting = readings(_distinct_numbers(data))
     if not fitting:
         return _text(name, trimmed)
+    if len(different := units(written)) > 1:
+        return Excluded(
+            name,
+            f"its numbers have different units ({', '.join(sorted(different))}): convert them",
+        )
     chosen = mark if mark in fitting else fitting.pop()
     values = [None if each is None else number(bare(each), chosen) for each in present.to_pylist()]
     note = "numbers with decimal commas" if chosen == "," else "numbers as people write them"
@@ -222,15 +231,22 @@ def _text(name: str, data: Any) -> Column:
 
 
 def _stray_hint(present: Values) -> str:
-    """Say so when a text column is nearly all numbers."""
-    strays = [value for value in present if not _is_number(value)]
-    if len(strays) <= _FEW_STRAYS * len(present):
-        return f"; nearly all are numbers, but {_shown(strays[0])} is not: mend those rows"
+    """Say so when a text column is nearly all numbers, or dates."""
+    for what, fits in (("numbers", _is_number), ("dates", _is_date)):
+        strays = [value for value in present if not fits(value)]
+        if not strays:
+            return f"; all are {what}, but not written in one way: mend those rows"
+        if len(strays) <= _FEW_STRAYS * len(present):
+            return f"; nearly all are {what}, but {_shown(strays[0])} is not: mend those rows"
     return ""
 
 
 def _is_number(value: str) -> bool:
-    return bool(readings([bare(value)]))
+    return bool(readings([bare(value)])) and not are_codes([value])
+
+
+def _is_date(value: str) -> bool:
+    return form_of([value]) is not None
 
 
 def _shown(value: Any) -> str:

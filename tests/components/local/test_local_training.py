@@ -16,7 +16,9 @@ from pulumi.runtime import proto
 
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInputsError
+from falaj.components.local.provider.handler import Site
 from falaj.components.local.provider.resources.dataset import DatasetHandler
+from falaj.components.local.provider.resources.model_package import served_version
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.wire.values import UNKNOWN, encode
 
@@ -241,3 +243,18 @@ def test_a_killed_provider_leaves_no_trainer(
     assert machine.find_processes(words) == []
     assert not psutil.pid_exists(trainer) or psutil.Process(trainer).status() == "zombie"
     call.cancel()
+
+
+def test_a_package_of_no_known_dataset_is_compared_without_one(tmp_path: Path) -> None:
+    """One that was published by hand need not say what it was made from."""
+    folder = tmp_path / "registry" / "shop" / "versions" / "4"
+    folder.mkdir(parents=True)
+    aliases = {"production": {"version": 4, "history": [], "changed": ""}}
+    (folder.parents[1] / "aliases.json").write_text(json.dumps(aliases))
+    (folder / "manifest.json").write_text(json.dumps({"dataset": {}}))
+    assert served_version(Site(tmp_path), "shop") == {"served": str(folder)}
+    snapshot = tmp_path / "datasets" / ("ab" * 8)
+    snapshot.mkdir(parents=True)
+    (snapshot / "dataset.json").write_text("{}")
+    (folder / "manifest.json").write_text(json.dumps({"dataset": {"digest": "ab" * 32}}))
+    assert served_version(Site(tmp_path), "shop")["served-dataset"] == str(snapshot)

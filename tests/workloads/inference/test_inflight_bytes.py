@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from falaj.workloads.inference import http
+from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.http import Bodies, Exchange, Reader
-from falaj.workloads.inference.settings import parse
+from falaj.workloads.inference.http import Answer, Bodies, Exchange, Head, Heads, Reader
+from falaj.workloads.inference.settings import Limits, parse
 from tests.workloads.inference import models
 from tests.workloads.inference.raw_http import Raw, error, head, request
 from tests.workloads.inference.serving import Server, Site
@@ -81,6 +85,66 @@ def test_a_body_that_nobody_reads_is_not_kept() -> None:
         read.feed(b"1000\r\n" + b"x" * 0x1000 + b"\r\n", None)
     assert read.fatal is not None
     assert read.fatal.status == 413
+
+
+class Transport:
+    """What a connection needs of one; it keeps what was written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_extra_info(self, name: str) -> None:
+        del name
+
+    def is_reading(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, bytes]:
+    """Bytes that are held while a request waits, with a second one, and once it is answered."""
+    held: list[int] = []
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    known = Head(Exchange(method=b"POST", received=len(body)), float("inf"), b"")
+
+    def admit(exchange: Exchange, _: object) -> None:
+        exchange.route = ROUTES[http.INFER]
+
+    service: Any = SimpleNamespace(
+        limits=Limits(), bodies=Bodies(100), heads=lambda _: Heads({start: known}), arriving={},
+        connections=set(), max_connections=9, counters=SimpleNamespace(connections=0),
+        handle=lambda _: answer, tasks=set(), draining=False, answers=http.Answers(),
+        finished=lambda *_: None, remember=lambda *_: None, admit=admit,
+    )  # fmt: skip
+    transports: list[Any] = []
+    for _ in range(2):
+        transports.append(Transport())
+        connection = Connection(service)
+        connection.connection_made(transports[-1])
+        connection.data_received(start + body)
+        held.append(service.bodies.held)
+    answer.set_result(Answer(200, b""))
+    await asyncio.gather(*service.tasks)
+    return [*held, service.bodies.held], transports[0].written, transports[1].written
+
+
+def test_bodies_behind_known_heads_count_while_they_wait() -> None:
+    start = b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 60\r\n\r\n"
+    held, first, second = asyncio.run(waiting_twice(start, b"x" * 60))
+    assert held == [60, 60, 0]
+    assert first.startswith(b"HTTP/1.1 200 ")
+    assert second.startswith(b"HTTP/1.1 503 ")
 
 
 def test_unfinished_bodies_are_bounded(site: Site, start: Callable[..., Server]) -> None:

@@ -69,6 +69,18 @@ def test_a_damaged_list_is_refused_at_the_start_and_kept_out_later(revocable: Si
         authenticator(revocable)
 
 
+def test_a_damaged_list_does_not_keep_keys_from_being_followed(revocable: Site) -> None:
+    known = authenticator(revocable)
+    before = revocable.token()
+    (revocable.root / "revoked.json").write_text("{}")
+    rotation.rotate(KeyRing.open(revocable.root / "keyring"), distrust=True)
+    with pytest.raises(InferenceError, match="isn't a list of revoked tokens"):
+        known.refresh()
+    with pytest.raises(RequestError, match="doesn't know"):
+        known.identify(bearer(before), None)
+    assert known.identify(bearer(revocable.token()), None)
+
+
 def test_expired_tokens_leave_the_list(revocable: Site) -> None:
     path = revocable.root / "revoked.json"
     auth.Revocations({"old": time.time() - 1}).write(path, 0)

@@ -423,3 +423,16 @@ def test_a_list_of_aliases_that_was_put_back_is_not_followed(site: Site, start: 
     site.store.promote("mlp", second)
     site.store.promote("mlp", first)
     assert start(site).serving(first).stop() == 0
+
+
+def test_each_model_has_a_count_of_its_own(site: Site, start: Start) -> None:
+    for seed in (1, 2):
+        latest = site.publish(models.mlp(seed))
+    server = start(site).serving(latest)
+    site.document["model"] = "other"
+    first = site.publish(models.mlp(3))
+    site.write()
+    state = server.wait(lambda s: s["error"] or s["model"] == "other", "nobody noticed")
+    assert (state["error"], state["version"]) == (None, first)
+    assert state["aliases_numbers"] == {"mlp": 2, "other": 1}
+    assert server.stop() == 0

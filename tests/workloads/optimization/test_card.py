@@ -86,6 +86,12 @@ def test_the_card_names_figures_columns_and_where_it_comes_from() -> None:
     assert said["model"] == "gradient-boosted trees"
 
 
+def test_names_of_columns_do_not_steer_a_terminal() -> None:
+    features = [{"name": "a\x1b]0;b\n\u202ec", "kind": "numeric"}]
+    said = dict(card_text.lines(FIELDS | {"dataset": FIELDS["dataset"] | {"features": features}}))
+    assert said["columns used"] == r"a\x1b]0;b\n\u202ec (numeric)"
+
+
 def test_a_package_of_before_has_none() -> None:
     assert card_text.lines({"metrics": {}}) == []
 

@@ -17,10 +17,12 @@ from falaj.workloads.optimization.worth import (
     check,
     clearly,
     judge,
+    margin,
     open_served,
 )
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
+from falaj.workloads.training.dataset import Source, build, write
 from falaj.workloads.training.snapshot import Dataset, Rows, load_rows
 from tests.workloads.optimization.conftest import Optimise, Run, trained
 from tests.workloads.shops import write_noise
@@ -102,6 +104,18 @@ def test_chance_seldom_passes() -> None:
     assert passed < 30
 
 
+def test_few_rows_have_to_differ_by_more() -> None:
+    # Quantiles of Student's distribution, 5 % to one side, of n - 1 degrees of freedom.
+    for count, quantile in ((2, 6.314), (3, 2.920), (4, 2.353), (20, 1.729), (1000, 1.646)):
+        assert margin(count) == pytest.approx(quantile, abs=1e-3)
+    assert margin(5000) == pytest.approx(1.645, abs=1e-3)
+    assert clearly(np.array([0.0, 0, 0, 0]), np.array([1.0, 0, 1, 0])) == 0
+    random = np.random.default_rng(4)
+    noise = random.normal(size=(4000, 4))
+    passed = sum(clearly(each, np.zeros(4)) > 0 for each in noise) / len(noise)
+    assert passed == pytest.approx(0.05, abs=0.012)
+
+
 def test_the_refusal_names_what_was_left_out_and_how_to_insist() -> None:
     left_out = [{"name": "text", "reason": "it looks like an identifier"}]
     with pytest.raises(WorkloadError) as refused:
@@ -127,6 +141,7 @@ class Package:
             "task": "classification",
             "classes": CLASSES,
             "inputs": [{"name": "x", "datatype": "FP32"}],
+            "outputs": [{"name": "p", "role": "probabilities"}],
         } | more
 
 
@@ -149,6 +164,11 @@ def test_what_cannot_be_compared_says_why() -> None:
     other = Package(inputs=[{"name": "y", "datatype": "FP32"}])
     assert "column 'y'" in compared(other, None, given)
     assert "are gone" in compared(Package(), None, given)
+    # As of a package that somebody published by hand.
+    mute = Package(outputs=[{"name": "p"}])
+    assert "which of its outputs" in compared(mute, None, given)
+    del mute.manifest["task"], mute.manifest["classes"]
+    assert "other classes" in compared(mute, None, given)
 
 
 def test_rows_that_the_served_version_learned_from_do_not_count() -> None:
@@ -203,5 +223,10 @@ def test_a_worse_model_than_the_one_that_serves_is_refused(
     assert better.refusals == []
     assert better.served is not None
     assert better.served["model"]["accuracy"] > better.served["served"]["accuracy"]
+    other = tmp_path / "other.csv"
+    other.write_text("x,y\n" + "".join(f"{each % 7},{each % 2}\n" for each in range(40)))
+    snapshot = write(build(Source(str(other), "y")), tmp_path / "datasets", ring)
+    with pytest.raises(WorkloadError, match="version 1 was trained on"):
+        open_served(published.path, snapshot, ring)
     with pytest.raises(WorkloadError, match="--keyring"):
         open_served(published.path, None, None)

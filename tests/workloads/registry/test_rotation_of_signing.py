@@ -104,6 +104,28 @@ def test_an_interrupted_rotation_keeps_the_key_in_use(keyring: KeyRing) -> None:
     assert keyring.signing_key().public_key() == keyring.verify_key().current
 
 
+def test_the_key_in_use_is_believed_after_an_interrupted_rotation(
+    keyring: KeyRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it signed may lie elsewhere, as in a registry of images."""
+    (tmp_path / "registry").mkdir()
+    first = keyring.signing_key_id
+    with monkeypatch.context() as patch:
+        patch.setattr("falaj.workloads.registry.keyring.write_private_key", _full)
+        with pytest.raises(OSError, match="full"):
+            rotation.rotate(keyring, [tmp_path / "registry"])
+    never_used = keyring.signing_key_id
+    rotation.rotate(keyring, [tmp_path / "registry"])
+    assert keyring.verify_key().ids[1:] == (first,)
+    assert never_used not in keyring.verify_key().ids
+    assert keyring.signing_key().public_key() == keyring.verify_key().current
+
+
+def _full(path: Path, key: object) -> None:
+    del key
+    raise OSError(f"{path}: the disk is full")
+
+
 def test_a_pods_key_ring_rotates_what_it_has(keyring: KeyRing, tmp_path: Path) -> None:
     (tmp_path / "packed").write_bytes(pack(keyring))
     pod = unpack(tmp_path / "packed", tmp_path / "pod")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.numerals import units
 from falaj.workloads.training.tables import (
     Column,
     Excluded,
@@ -231,3 +232,73 @@ def test_labels_are_class_numbers_of_rows_with_a_target() -> None:
     target = interpret_target(_column(["b", "", "a", "b"]), "auto")
     assert target.labels.tolist() == [1, 0, 1]
     assert target.kept.tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["E11", "E311", "E44"],
+        ["SR-101", "SR-102"],
+        ["050 123 456", "050 123 457"],
+        ["00501", "10001", ""],
+        ["\u0660\u0660\u0665\u0660\u0661", "\u0661\u0660\u0660\u0660\u0661"],
+        ["1.2.3", "1.2.4"],
+        [
+            "\u06f2\u06f0\u06f2\u06f4/\u06f0\u06f5/\u06f0\u06f1",
+            "\u06f2\u06f0\u06f2\u06f4/\u06f0\u06f5/\u06f0\u06f2",
+        ],
+    ],
+)
+def test_names_made_of_digits_are_texts(cells: list[str]) -> None:
+    column = _column(cells)
+    assert (column.kind, column.values.tolist()) == ("text", cells)
+
+
+def test_a_zero_before_the_mark_says_which_it_is() -> None:
+    assert _column(["0,123", "0,456", "1,789"]).values.tolist() == [0.123, 0.456, 1.789]
+    comma = interpret("x", pa.chunked_array([["0.123", "1.789"]]), ",")
+    assert isinstance(comma, Column)
+    assert comma.values.tolist() == [0.123, 1.789]
+    # Zeros before months, and before some of different lengths, are padding.
+    assert _column(["01", "12"]).values.tolist() == [1, 12]
+    assert _column(["007", "1500"]).values.tolist() == [7, 1500]
+
+
+def test_amounts_in_several_currencies_are_no_numbers() -> None:
+    column = interpret("x", pa.chunked_array([["USD 5", "7 د.إ", "3"]]))
+    assert isinstance(column, Excluded)
+    assert "different units (AED, USD)" in column.reason
+    assert units(["Dhs. 5", "AED 7", "٨ درهم", "9"]) == {"AED"}
+    assert _column(["Dhs. 5", "AED 7", "٨ درهم", "9"]).values.tolist() == [5, 7, 8, 9]
+
+
+def test_arabic_marks_and_brackets_mean_one_thing_only() -> None:
+    arabic = "\u0661\u066c\u0660\u0660\u0660\u066b\u0661\u0665\u0663"
+    for mark in (".", ","):
+        column = interpret("x", pa.chunked_array([[arabic, "\u0667\u066b"]]), mark)
+        assert isinstance(column, Column)
+        assert column.values.tolist() == [1000.153, 7]
+    cells = ["AED (1,200.50)", "(7 AED)", "(AED 3)", "AED 5"]
+    assert _column(cells).values.tolist() == [-1200.5, -7, -3, 5]
+
+
+@pytest.mark.parametrize(
+    ("cells", "hint"),
+    [
+        (
+            [f"{each}.5" if each % 2 else f"{each},75" for each in range(60)],
+            "all are numbers, but",
+        ),
+        ([f"1.1.{1950 + each}" for each in range(60)] + ["13/2024"], "'13/2024' is not"),
+        ([f"1.1.{1950 + each}" for each in range(60)] + ["1/1/2024"], "all are dates, but not"),
+    ],
+)
+def test_what_is_nearly_numbers_or_dates_says_which_row_is_not(
+    cells: list[str], hint: str
+) -> None:
+    assert hint in str(useless(_column(cells)))
+
+
+def test_telephones_are_no_numbers_that_are_written_in_two_ways() -> None:
+    numbers = [f"05{each:08d}" for each in range(60)]
+    assert str(useless(_column(numbers))).endswith("60 different texts in 60 rows")

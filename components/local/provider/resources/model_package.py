@@ -142,7 +142,7 @@ class ModelPackageHandler(Handler):
             "threads": optional(inputs, "threads"),
             "data-class": optional(inputs, "dataClass"),
             "accept": optional(inputs, "accept"),
-            **_served(site, model),
+            **served_version(site, model),
         }
         arguments = [
             "--run", str(run), "--dataset", text(inputs, "dataset"), "--output", str(folder),
@@ -180,8 +180,8 @@ class ModelPackageHandler(Handler):
         workloads.run(context, _REGISTRY, arguments, what="the pruning of old versions")
 
 
-def _served(site: Site, model: str) -> dict[str, str]:
-    """The version that serves and, where it is still there, the snapshot that it learned from."""
+def served_version(site: Site, model: str) -> dict[str, str]:
+    """Options that name the version that serves and, if it is there, what it learned from."""
     version = promoted({"registry": str(site.registry), "model": model})
     if version is None:
         return {}
@@ -190,7 +190,8 @@ def _served(site: Site, model: str) -> dict[str, str]:
     if manifest is None:
         return {}
     found = {"served": str(folder)}
-    dataset = site.datasets / str(manifest["dataset"]["digest"])[:16]
+    # A package that was published by hand need not say it.
+    dataset = site.datasets / str(manifest["dataset"].get("digest", "unknown"))[:16]
     if (dataset / "dataset.json").is_file():
         found["served-dataset"] = str(dataset)
     return found
