@@ -24,9 +24,7 @@ def test_digits_reach_98_percent(train: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_breast_cancer_table_is_learned(
-    train: Any, write_csv: Any, tmp_path: Path
-) -> None:
+def test_breast_cancer_table_is_learned(train: Any, write_csv: Any, tmp_path: Path) -> None:
     from sklearn.datasets import load_breast_cancer
 
     data: Any = load_breast_cancer()
