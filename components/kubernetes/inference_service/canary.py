@@ -55,8 +55,8 @@ _DEMANDS: Final[Mapping[str, float]] = {
     "least_likeness": 95,
 }
 _PUBLIC_KEY: Final = TextRule(
-    r"^\s*-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*$",
-    "a public key in PEM form: the text of the key ring's signing.pub.pem",
+    r"^\s*(-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*)+$",
+    "public keys in PEM form: the text of the key ring's signing.pub.pem",
     "-----BEGIN PUBLIC KEY-----\n…\n-----END PUBLIC KEY-----",
 )
 

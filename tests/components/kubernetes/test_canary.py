@@ -103,6 +103,11 @@ def test_no_other_service_is_called_as_what_stands_beside_one() -> None:
         service(NAME)
 
 
+def test_keys_that_a_rotation_left_valid_are_taken() -> None:
+    rotated = service(canary={**CANARY, "verify_key": f"{PUBLIC}{PUBLIC}"})
+    assert by_key(rotated) == by_key(tried())
+
+
 @pytest.mark.parametrize("place", sorted(PLACES))
 def test_every_rule_of_every_pack_is_met(place: str) -> None:
     login = {"registry_secret": "acme--robot" if place == "aks" else "acme/robot"}
