@@ -46,7 +46,7 @@ class JudgeArgs(RegistryAccessArgs):
     """Requests that each of both has to have had, from 100. Default: 2,000."""
     most_error_rise: NotRequired[float]
     """Percentage points by which more of the canary's requests may fail: any status but 200, 401
-    and 403. Default: 0.1."""
+    and 403, and workers that ended unasked. Default: 0.1."""
     most_latency_rise: NotRequired[float]
     """Per cent by which 99 of 100 of its answers may take longer. Servers count times in buckets,
     each twice as wide as the one before, so that less than 10 means little. Default: 25."""
