@@ -95,6 +95,8 @@ class Found:
 
     versions: list[dict[str, Any]]
     """What the file is to say is served."""
+    record: int | None
+    """Number of the record by which there is a canary; None where there is none."""
     told: str
     """One line, for people."""
 
@@ -124,12 +126,13 @@ def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
     why_not = _why_not(follow, shelf, stable, tried)
     if tried is None or why_not:
         versions = [_entry(follow, shelf, stable, 100)]
-        return Found(versions, f"{_said(stable)} has all requests: {why_not}")
+        return Found(versions, None, f"{_said(stable)} has all requests: {why_not}")
     versions = [
         _entry(follow, shelf, stable, 100 - follow.share),
         _entry(follow, shelf, tried, follow.share),
     ]
-    return Found(versions, f"{_said(tried)} has {follow.share} %, {_said(stable)} the rest")
+    told = f"{_said(tried)} has {follow.share} %, {_said(stable)} the rest"
+    return Found(versions, tried.record.number, told)
 
 
 def _said(entry: Entry) -> str:

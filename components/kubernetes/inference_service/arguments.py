@@ -70,6 +70,9 @@ class CanaryArgs(TypedDict):
     verify_key: str
     """Public key (PEM) of who signs packages and records of aliases: the key ring's
     ``signing.pub.pem``."""
+    record: NotRequired[int]
+    """Number of the record by which the alias stands for the canary, which ``falaj up`` and
+    ``falaj models follow`` write: by another one it is judged anew. Default: none."""
     judge: NotRequired[JudgeArgs]
     """A Job that compares both and then lets ``stable`` stand for a canary that passed, or the
     canary's alias for the stable version. It has no right in the cluster. Default: people decide,
@@ -343,6 +346,8 @@ class Judge:
     """Of the stable version, and of the canary."""
     demands: Mapping[str, float]
     """Options of ``falaj.workloads.rollout`` that are numbers."""
+    record: int
+    """Of the canary's alias; 0 where that isn't said."""
 
 
 @dataclass(frozen=True)

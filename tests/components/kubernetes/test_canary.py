@@ -72,6 +72,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_with(share=50), "canary.share: given 50"),
     (_with(share=20), "but versions have [10, 90]"),
     (_with(sahre=20), "canary.sahre"),
+    (_with(record=0), "canary.record: given 0"),
     ({**_with(), "package_name": "models/other"}, "canary: follows aliases of models/<model>"),
     ({**_with(), **GPU}, "canary: is for a service with a route"),
     (_with(judge="me"), "canary.judge: given 'me'"),
@@ -123,6 +124,13 @@ def test_nothing_stands_beside_a_service_that_nobody_judges() -> None:
     assert {each for each in plain if plain[each] != more[each]} == {
         "NetworkPolicy/credit-risk", "AuthorizationPolicy/credit-risk",
     }  # fmt: skip
+
+
+def test_a_canary_that_is_tried_once_more_is_judged_once_more() -> None:
+    once, again = (by_key(service(canary={**CANARY, "record": each})) for each in (5, 7))
+    assert [each for each in once if once[each] != again[each]] == [f"Job/{NAME}-v8"]
+    templates = [each[f"Job/{NAME}-v8"]["spec"]["template"] for each in (once, again)]
+    assert templates[0] != templates[1], "which no Job changes: it is another"
 
 
 def test_it_has_no_right_in_the_cluster() -> None:

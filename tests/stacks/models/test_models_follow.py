@@ -72,6 +72,11 @@ class Site:
         return self.capsys.readouterr().err
 
     @property
+    def record(self) -> int:
+        document = yaml.safe_load(self.file.read_text())
+        return document["config"]["falaj:inferenceServices"][MODEL]["canary"]["record"]
+
+    @property
     def shares(self) -> list[tuple[int, int]]:
         return [(each["version"], each["weight"]) for each in versions(self.file)]
 
@@ -107,7 +112,12 @@ def test_aliases_become_digests_and_what_was_decided_no_canary(site: Site) -> No
     site.follow()
     assert site.shares == [(1, 80), (2, 20)]
     assert versions(site.file)[1]["header"] == "next"
-    # Withdrawn, as the judge does it.
+    # Withdrawn, as the judge does it; and tried once more before the file said so.
+    assert site.record == 1
+    site.promote(1, "candidate", "--why", "missed errors")
+    site.promote(2, "candidate")
+    site.follow()
+    assert site.record == 3
     site.promote(1, "candidate", "--why", "missed errors")
     site.follow()
     assert site.shares == [(1, 100)]
