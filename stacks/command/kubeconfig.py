@@ -67,5 +67,7 @@ def variables(
         # Of several files the first says which context is current.
         current = {"apiVersion": "v1", "kind": "Config", "current-context": settings.context}
         own.write_text(json.dumps(current), encoding="utf-8")
-        given = settings.kubeconfig or os.environ.get(VARIABLE) or str(Path(USUAL).expanduser())
+        # `kubectl` takes no `~`, and the shell is in another folder.
+        named = settings.kubeconfig and str(Path(settings.kubeconfig).expanduser().absolute())
+        given = named or os.environ.get(VARIABLE) or str(Path(USUAL).expanduser())
         yield {VARIABLE: os.pathsep.join((str(own), given))}

@@ -87,7 +87,7 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
                 "inference service", name, f"{settings.tenant}-serving",
                 {
                     "app.kubernetes.io/name": (name,),
-                    "app.kubernetes.io/component": ("inference",),
+                    "app.kubernetes.io/component": ("inference", "judge"),
                 },
             )
             for name in settings.inference_services

@@ -20,7 +20,7 @@ from falaj.stacks.command.pods import Cluster, Workload
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.in_cluster import WorkloadsSettings
 from tests.components.kubernetes import (
-    serving_services,
+    test_canary,
     test_federated_training,
     test_sweep,
     test_training_publication,
@@ -33,7 +33,7 @@ FOUND = {
     "federated_trainings": (
         "claims", lambda: test_federated_training.rendered(**test_federated_training.SITE),
     ),
-    "inference_services": ("credit-risk", serving_services.service),
+    "inference_services": ("credit-risk", test_canary.tried),
     "workspaces": ("alice", workspaces.rendered),
 }  # fmt: skip
 
@@ -185,6 +185,14 @@ def test_kubectl_of_the_shell_goes_to_the_stack_s_context(
         assert yaml.safe_load(Path(first).read_text())["current-context"] == "abudhabi-dc1"
         assert second == "/given"
     assert not Path(first).exists()
+    # As `kubectl` needs it, which expands nothing and begins elsewhere.
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for path, there in (("~/prod", tmp_path / "home/prod"), ("site/prod", tmp_path / "site/prod")):
+        of.kubeconfig = path
+        with kubeconfig.variables(stack, of, sandbox=False) as found:
+            assert found["KUBECONFIG"].split(os.pathsep)[1] == str(there)
+    of.kubeconfig = None
     monkeypatch.setenv("FALAJ_SANDBOX_CLUSTER", str(tmp_path))
     with kubeconfig.variables(stack, of, sandbox=True) as found:
         assert found == {"KUBECONFIG": str(tmp_path)}
