@@ -234,6 +234,7 @@ def watch(
         now = clock()
         if started is None and tally.versions >= {str(each) for each in versions}:
             started = now
+            tally.begin()
             print(f"both versions are seen: the window of {window:.0f} s begins", flush=True)
         stable, canary = (tally.measured(each) for each in versions)
         lasted = now - started if started is not None else 0.0

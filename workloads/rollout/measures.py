@@ -133,13 +133,17 @@ class Tally:
                 self._grown[series] = self._grown.get(series, 0.0) + grown
         self._last[server] = counters
 
+    def begin(self) -> None:
+        """Count from the last looks on: who compares two versions compares the same hours."""
+        self._grown.clear()
+
     @property
     def versions(self) -> frozenset[str]:
         """Versions of which any server was seen."""
         return frozenset(version for each in self._last.values() for version, _, _ in each)
 
     def measured(self, version: int) -> Measured:
-        """What a version was asked and answered since the first look."""
+        """What a version was asked and answered since the first look, or the last `begin`."""
         found = Measured()
         for part, value in self._of(version, _RESPONSES):
             if part == _ANSWERED:

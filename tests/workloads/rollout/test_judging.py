@@ -159,6 +159,26 @@ def test_a_canary_that_fails_is_not_waited_for() -> None:
     assert "missed errors" in verdict.why
 
 
+def test_what_the_stable_version_served_alone_is_not_compared() -> None:
+    late = Meanwhile(stable=90, canary=50)
+    night = Replica(STABLE)
+    shown: list[dict[str, str]] = [{"night": night.text()}]
+    night.serve(5000, seconds=3, bucket=60)
+    shown.append({"night": night.text()})
+
+    def look() -> dict[str, str]:
+        if shown:
+            return shown.pop(0)
+        return {str(each.version): each.text() for each in late.replicas}
+
+    verdict = watch(
+        look, (STABLE, CANARY), DEMANDS, window=60, deadline=600, every=10, clock=late.clock,
+        sleep=late.sleep,
+    )  # fmt: skip
+    assert verdict.passed
+    assert "of 540)" in verdict.why
+
+
 def test_a_few_early_failures_end_no_window() -> None:
     # 2 % of 102 requests, where 1 % more may fail, and 0.7 % in the end.
     unlucky = Meanwhile(stable=90, canary=50, failed=2, once=True)
