@@ -183,6 +183,7 @@ def test_kubectl_of_the_shell_goes_to_the_stack_s_context(
     with kubeconfig.variables(stack, of, sandbox=False) as found:
         first, second = found["KUBECONFIG"].split(os.pathsep)
         assert yaml.safe_load(Path(first).read_text())["current-context"] == "abudhabi-dc1"
+        assert Path(first).stat().st_mode & 0o777 == 0o600
         assert second == "/given"
     assert not Path(first).exists()
     # As `kubectl` needs it, which expands nothing and begins elsewhere.
@@ -198,4 +199,4 @@ def test_kubectl_of_the_shell_goes_to_the_stack_s_context(
         assert found == {"KUBECONFIG": str(tmp_path)}
     monkeypatch.delenv("FALAJ_SANDBOX_CLUSTER")
     with kubeconfig.variables(stack, of, sandbox=True) as found:
-        assert found == {}
+        assert found == {"KUBECONFIG": os.devnull}, "and not the one below home"
