@@ -541,16 +541,17 @@ def status(call: Call) -> int:
         from falaj.stacks.command import in_cluster  # noqa: PLC0415
 
         say()
-        in_cluster.say_status(call, settings)
+        in_cluster.say_status(call.stack, settings, sandbox=pulumi.sandbox)
     return 0
 
 
 def logs(call: Call, workload: str | None, lines: int) -> int:
     """Print the last lines of what pods of a stack in a cluster wrote."""
-    call.settings()  # which installs the official client, where it is missing
+    settings = call.settings()  # which installs the official client, where it is missing
     from falaj.stacks.command import in_cluster  # noqa: PLC0415
 
-    return in_cluster.logs(call, workload, lines)
+    sandbox = call.sandboxed(settings)
+    return in_cluster.logs(call.stack, settings, workload, lines, sandbox=sandbox)
 
 
 def shell(call: Call) -> int:
