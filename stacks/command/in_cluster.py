@@ -6,6 +6,7 @@ import os
 
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.command import kubeconfig, pods, testplane
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.pods import Cluster, Workload
 from falaj.stacks.command.project import StackFile

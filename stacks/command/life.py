@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from falaj.stacks.command import lifecycle, previewing, scaffold
-from falaj.stacks.command.lifecycle import Call
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.options import (
     project_option,
     sandbox_options,

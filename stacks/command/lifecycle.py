@@ -20,7 +20,6 @@ from falaj.sandbox import activation
 from falaj.stacks.command import (
     cloud,
     first_key,
-    installation,
     kubeconfig,
     operation,
     phases,
@@ -29,6 +28,7 @@ from falaj.stacks.command import (
     stand_in,
     testplane,
 )
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
 from falaj.stacks.command.console import complain, confirmed, is_terminal, say, step
 from falaj.stacks.command.hints import hints
@@ -52,7 +52,6 @@ from falaj.stacks.settings import (
     WorkloadsSettings,
 )
 from falaj.stacks.settings.cloud import InClusterSettings
-from falaj.stacks.settings.source import from_project_and_stack
 from falaj.workloads.errors import IntegrityError, WorkloadError
 
 # What ``falaj down`` is about to destroy, in words.
@@ -212,45 +211,6 @@ def until_counted(
             f"{PAUSE:.0f} s, then going on; it does within five minutes"
         )
         pause(PAUSE)
-
-
-@dataclass(frozen=True)
-class Call:
-    """A command's stack, and whether it goes to the sandbox."""
-
-    stack: StackFile
-    sandbox: bool
-
-    def settings(self) -> Settings:
-        """The stack's settings; its file is made from its template first where that is needed.
-
-        What the stack's platform needs of Python is there afterwards as well.
-        """
-        if self.stack.ensure():
-            say(f"made {self.stack.shown_path} from its template; it is yours to edit")
-        project = self.stack.project
-        values = from_project_and_stack(self.stack.path, project.root, namespace=project.name)
-        installation.require(installation.extras_of_stack(values))
-        found = self.stack.settings()
-        if self.sandbox and isinstance(found, LocalSettings):
-            raise StackError(
-                f"--sandbox: stack {self.stack.name} is of the platform local; allowed: stacks in "
-                "a cloud\n  a local stack needs no credentials: run it without --sandbox"
-            )
-        return found
-
-    def sandboxed(self, settings: Settings) -> bool:
-        """Whether the command goes to the sandbox, because of the call or of the stack's file."""
-        return self.sandbox or (isinstance(settings, CloudSettings) and settings.sandbox)
-
-    def engine(self, settings: Settings) -> Pulumi:
-        """The engine for the stack, in the sandbox where that is asked for."""
-        local = isinstance(settings, LocalSettings)
-        return Pulumi(self.stack, sandbox=self.sandboxed(settings), plugins=not local)
-
-    def again(self, verb: str) -> str:
-        """How to call a command for this stack."""
-        return project.command(verb, self.stack, sandbox=self.sandbox)
 
 
 _STORES: Final = "[3/3] phase 1 of 3: stores"

@@ -19,9 +19,10 @@ from falaj.stacks.checking.check import begin, gathered
 from falaj.stacks.checking.preview import document_of, opened, result_of, why
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command import operation, project
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.console import say, width
 from falaj.stacks.command.judged import judged, packs_of
-from falaj.stacks.command.lifecycle import Call, not_finished
+from falaj.stacks.command.lifecycle import not_finished
 from falaj.stacks.command.operation import UNCHANGED, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.costs import report

@@ -24,11 +24,12 @@ def status(stack: str | None, project: Path | None, sandbox: bool, cluster: str 
     if not found.is_in_cloud:
         return service.status(found)
     from falaj.stacks.command import lifecycle  # noqa: PLC0415 - it loads the settings' models
+    from falaj.stacks.command.call import Call  # noqa: PLC0415 - so does it
 
     if cluster is not None:
         testplane.use_cluster(cluster, sandbox=sandbox)
 
-    return lifecycle.status(lifecycle.Call(found, sandbox))
+    return lifecycle.status(Call(found, sandbox))
 
 
 @click.command()
@@ -87,7 +88,8 @@ def logs(
         service.refuse_workload(workload)
         return service.logs(found, lines)
     from falaj.stacks.command import lifecycle  # noqa: PLC0415 - it loads the settings' models
+    from falaj.stacks.command.call import Call  # noqa: PLC0415 - so does it
 
     if cluster is not None:
         testplane.use_cluster(cluster, sandbox=sandbox)
-    return lifecycle.logs(lifecycle.Call(found, sandbox), workload, lines)
+    return lifecycle.logs(Call(found, sandbox), workload, lines)

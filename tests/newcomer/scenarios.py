@@ -48,6 +48,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-gpu": "a machine with a GPU",
     "make test-alerts": "tests/components/kubernetes run its module",
     ".venv/bin/pytest -m hypothesis --hypothesis-profile=search": "make test-all draws fewer",
+    "python -m falaj.workloads.training run": "tests/workloads/training run it",
     "make bench": "takes half an hour and judges nothing",
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
     "make lock": "asks the package index for newer versions",

@@ -22,7 +22,8 @@ from falaj.engine.files import stack_home
 from falaj.sandbox.inprocess import SandboxMocks
 from falaj.stacks.command import phases, workspace
 from falaj.stacks.command.__main__ import main
-from falaj.stacks.command.lifecycle import Call, Updating, before_machines
+from falaj.stacks.command.call import Call
+from falaj.stacks.command.lifecycle import Updating, before_machines
 from falaj.stacks.command.project import Project as ProjectFolder
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi

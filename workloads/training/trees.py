@@ -119,7 +119,7 @@ def grow(
     Returns:
         The trees, and their log loss or squared error on the validation rows.
     """
-    import threadpoolctl  # noqa: PLC0415 - comes with scikit-learn
+    import threadpoolctl  # noqa: PLC0415 - only where trees are fitted
 
     # Half a second, for tables only.
     from sklearn.ensemble import (  # noqa: PLC0415

@@ -35,6 +35,7 @@ def meant(role: str) -> tuple[str, str] | None:
     alike = [
         each
         for each in _roles()
-        if sum(one != other for one, other in zip(own, each, strict=True)) <= _WRONG
+        if len(own) == len(each)
+        and sum(one != other for one, other in zip(own, each, strict=True)) <= _WRONG
     ]
     return (alike[0], _roles()[alike[0]]) if len(alike) == 1 else None

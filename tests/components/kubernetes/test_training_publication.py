@@ -75,7 +75,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**_with(), "key_secret": None}, "publish: needs key_secret"),
     ({**_with(), "elastic": {"min_nodes": 1, "max_nodes": 2}}, "in a gang; leave out 'elastic'"),
     ({**JOB, **HOROVOD, "publish": PUBLISH}, "Falaj's own training in a gang"),
-    ({**JOB, "publish": "fraud"}, "publish: given 'fraud'; allowed: an object with alias"),
+    ({**JOB, "publish": "fraud"}, "publish: given 'fraud'; allowed: an object with accept, alias"),
     ({**JOB, "publish": {}}, "publish.model: missing"),
     ({**JOB, "publish": {"model": "fraud"}}, "publish.key_secret: missing"),
     (_with(modle="x"), "publish.modle"),

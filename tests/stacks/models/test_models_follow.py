@@ -12,7 +12,7 @@ import yaml
 from falaj.engine.errors import EngineError
 from falaj.engine.files import data_home
 from falaj.stacks.command import lifecycle
-from falaj.stacks.command.lifecycle import Call
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.workloads.errors import IntegrityError
