@@ -9,24 +9,17 @@ from falaj.stacks.command import kubeconfig, pods, testplane
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.pods import Cluster, Workload
-from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings import Settings
 from falaj.stacks.settings.in_cluster import WorkloadsSettings
 
 
-def connect(stack: StackFile, settings: WorkloadsSettings, *, sandbox: bool) -> Cluster:
+def connect(call: Call, settings: WorkloadsSettings) -> Cluster:
     """The cluster that the stack's objects are in, by the rights of whoever calls.
-
-    Args:
-        stack: the stack.
-        settings: what its file says.
-        sandbox: whether the sandbox is asked for.
 
     Raises:
         StackError: the sandbox's stand-ins have no pods, or nothing leads to the cluster.
     """
-    if sandbox:
+    if call.sandboxed(settings):
         if not testplane.is_used():
             raise StackError(
                 "--sandbox: given without --cluster; allowed: a test control plane, whose pods "
@@ -36,31 +29,19 @@ def connect(stack: StackFile, settings: WorkloadsSettings, *, sandbox: bool) -> 
         return Cluster(pods.client_of_file(os.environ[CLUSTER_VARIABLE], None))
     if settings.cluster is None:
         return Cluster(pods.client_of_file(settings.kubeconfig, settings.context))
-    return Cluster(pods.client_of_text(kubeconfig.of_cloud(stack, settings)))
+    return Cluster(pods.client_of_text(kubeconfig.of_cloud(call.stack, settings)))
 
 
-def logs(
-    stack: StackFile, settings: Settings, workload: str | None, lines: int, *, sandbox: bool
-) -> int:
-    """Print the last lines of what the stack's pods wrote, and why others write nothing.
-
-    Args:
-        stack: the stack.
-        settings: what its file says.
-        workload: the name of one. None: all.
-        lines: of each container.
-        sandbox: whether the sandbox is asked for.
-
-    Raises:
-        StackError: it has no pods or no such workload, or the cluster can't be asked or refuses.
-    """
+def logs(call: Call, workload: str | None, lines: int) -> int:
+    """Print the last lines of what the stack's pods wrote, and why others write nothing."""
+    settings = call.settings()
     if not isinstance(settings, WorkloadsSettings):
         raise StackError(
-            f"stack {stack.name} has no logs of its own; allowed: stacks of one machine, and "
+            f"stack {call.stack.name} has no logs of its own; allowed: stacks of one machine, and "
             "those of the blueprint workloads"
         )
-    chosen = pods.named(pods.workloads(settings), workload, stack.shown_path)
-    cluster = connect(stack, settings, sandbox=sandbox)
+    chosen = pods.named(pods.workloads(settings), workload, call.stack.shown_path)
+    cluster = connect(call, settings)
     for each in chosen:
         _say_logs(cluster, each, lines)
     return 0
@@ -85,18 +66,13 @@ def _without_pods(cluster: Cluster, workload: Workload) -> str:
     return f"waits for its quota: {why}" if why else "no pods"
 
 
-def say_status(stack: StackFile, settings: WorkloadsSettings, *, sandbox: bool) -> None:
+def say_status(call: Call, settings: WorkloadsSettings) -> None:
     """Print what the stack's workloads are doing.
-
-    Args:
-        stack: the stack.
-        settings: what its file says.
-        sandbox: whether the sandbox is asked for.
 
     Raises:
         StackError: the cluster can't be asked, or refuses it.
     """
-    cluster = connect(stack, settings, sandbox=sandbox)
+    cluster = connect(call, settings)
     rows = [("workload", "namespace", "pods")]
     for each in pods.workloads(settings):
         found = cluster.pods(each)

@@ -501,17 +501,16 @@ def status(call: Call) -> int:
         from falaj.stacks.command import in_cluster  # noqa: PLC0415
 
         say()
-        in_cluster.say_status(call.stack, settings, sandbox=pulumi.sandbox)
+        in_cluster.say_status(call, settings)
     return 0
 
 
 def logs(call: Call, workload: str | None, lines: int) -> int:
     """Print the last lines of what pods of a stack in a cluster wrote."""
-    settings = call.settings()  # which installs the official client, where it is missing
+    call.settings()  # which installs the official client, where it is missing
     from falaj.stacks.command import in_cluster  # noqa: PLC0415
 
-    sandbox = call.sandboxed(settings)
-    return in_cluster.logs(call.stack, settings, workload, lines, sandbox=sandbox)
+    return in_cluster.logs(call, workload, lines)
 
 
 def shell(call: Call) -> int:
