@@ -8,8 +8,10 @@ Entries of the secret store are files below a folder.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,15 +71,17 @@ class Operators:
     def keep(self) -> None:
         """Make secrets that aren't there, and replace those whose entry has changed.
 
+        What one object asks for and can't get is said, and the others get theirs.
+
         Raises ApiException: the API server refuses something.
         """
         defined = {each["spec"]["names"]["kind"] for each in self._objects.list(*_DEFINITIONS)}
         if _CERTIFICATE[1] in defined:
             for each in self._objects.list(*_CERTIFICATE):
-                self._issue(each)
+                _tried(self._issue, each)
         if _ENTRY[1] in defined:
             for each in self._objects.list(*_ENTRY):
-                self._bring(each)
+                _tried(self._bring, each)
 
     def _issue(self, of: Mapping[str, Any]) -> None:
         """Issue a certificate once: what was issued outlives the control plane."""
@@ -85,11 +89,15 @@ class Operators:
         name = spec["secretName"]
         if self._objects.get("v1", "Secret", name, namespace) is not None:
             return
-        file = f"issued-{namespace}-{name}"
+        # The file's name is the server's common name as well, which has 64 characters at most.
+        digest = hashlib.sha256(f"{namespace}/{name}".encode()).hexdigest()
+        file = f"issued-{digest[:32]}"
         if spec.get("dnsNames"):
             pair = self._authority.server(file, tuple(spec["dnsNames"]))
-        else:
+        elif spec.get("commonName"):
             pair = self._authority.client(spec["commonName"], file=file)
+        else:
+            raise EngineError("given neither dnsNames nor commonName; one of both is needed")
         data = {
             "tls.crt": pair.certificate.read_bytes(),
             "tls.key": pair.key.read_bytes(),
@@ -135,6 +143,15 @@ class Operators:
         except ApiException as error:
             if error.status != 404:  # the namespace is on its way out
                 raise
+
+
+def _tried(keep: Callable[[Mapping[str, Any]], None], of: Mapping[str, Any]) -> None:
+    """Keep what one object asks for, whatever its owner wrote into it."""
+    try:
+        keep(of)
+    except (EngineError, ValueError) as error:
+        about = of["metadata"]
+        sys.stderr.write(f"{about['namespace']}/{about['name']} gets no secret: {error}\n")
 
 
 def _encoded(data: Mapping[str, bytes]) -> dict[str, str]:

@@ -21,6 +21,10 @@ USUAL: Final = "~/.kube/config"
 """What is read where the variable isn't set:
 https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/"""
 
+NOWHERE: Final = os.devnull
+"""A kubeconfig without a cluster. Without any, `kubectl` would read the usual one, and change what
+is real."""
+
 
 def of_cloud(stack: StackFile, settings: InClusterSettings) -> str:
     """A kubeconfig of a stack on EKS or AKS, as the engine's provider has it: without credentials.
@@ -47,7 +51,9 @@ def of_cloud(stack: StackFile, settings: InClusterSettings) -> str:
 def variables(
     stack: StackFile, settings: InClusterSettings, *, sandbox: bool
 ) -> Generator[Mapping[str, str]]:
-    """Variables with which `kubectl` goes to the stack's cluster; none in the sandbox's stand-in.
+    """Variables with which `kubectl` goes to the stack's cluster.
+
+    In the sandbox without a test control plane it goes nowhere: to `NOWHERE`.
 
     Files that they name are gone afterwards.
 
@@ -55,11 +61,11 @@ def variables(
         StackError: the stack that made the cluster is not up.
     """
     if sandbox:
-        plane = os.environ.get(CLUSTER_VARIABLE)
-        yield {VARIABLE: plane} if plane else {}
+        yield {VARIABLE: os.environ.get(CLUSTER_VARIABLE) or NOWHERE}
         return
     with tempfile.TemporaryDirectory(prefix="falaj-kubeconfig-") as folder:
         own = Path(folder) / "config"
+        own.touch(0o600)  # or Helm warns of it
         if settings.cluster is not None:
             own.write_text(of_cloud(stack, settings), encoding="utf-8")
             yield {VARIABLE: str(own)}
@@ -67,5 +73,7 @@ def variables(
         # Of several files the first says which context is current.
         current = {"apiVersion": "v1", "kind": "Config", "current-context": settings.context}
         own.write_text(json.dumps(current), encoding="utf-8")
-        given = settings.kubeconfig or os.environ.get(VARIABLE) or str(Path(USUAL).expanduser())
+        # `kubectl` takes no `~`, and the shell is in another folder.
+        named = settings.kubeconfig and str(Path(settings.kubeconfig).expanduser().absolute())
+        given = named or os.environ.get(VARIABLE) or str(Path(USUAL).expanduser())
         yield {VARIABLE: os.pathsep.join((str(own), given))}

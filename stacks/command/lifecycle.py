@@ -535,7 +535,7 @@ def shell(call: Call) -> int:
         if isinstance(settings, InClusterSettings):
             found = kubeconfig.variables(call.stack, settings, sandbox=pulumi.sandbox)
             environment |= entered.enter_context(found)
-            if kubeconfig.VARIABLE in environment:
+            if environment[kubeconfig.VARIABLE] != kubeconfig.NOWHERE:
                 say("kubectl goes to the stack's cluster, by your own rights there")
         return subprocess.run(
             [program], cwd=pulumi.folder, env=environment, check=False

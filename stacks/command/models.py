@@ -687,7 +687,10 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
     done = [(each, following.found(each, shelf, SeenHere())) for each in follows]
     pins: list[Pinned] = []
     for each, found in done:
-        values = {f"{SECTION}.{each.service}.versions": found.versions}
+        at = f"{SECTION}.{each.service}"
+        values: dict[str, Any] = {f"{at}.versions": found.versions}
+        if found.record is not None:
+            values[f"{at}.canary.record"] = found.record
         told = _written(file, values, dry_run=dry_run)
         pins.append(Pinned(each.service, found.versions, f"{each.service}: {found.told}\n{told}"))
     return pins

@@ -35,6 +35,11 @@ _SECONDS: Final = 30.0
 """An API server that is there answers at once; one behind a dead tunnel never does."""
 
 
+_NOBODY: Final = "system:anonymous"
+"""Who calls without a login:
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests"""
+
+
 @dataclass(frozen=True)
 class Workload:
     """One of a stack's workloads."""
@@ -82,7 +87,7 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
                 "inference service", name, f"{settings.tenant}-serving",
                 {
                     "app.kubernetes.io/name": (name,),
-                    "app.kubernetes.io/component": ("inference",),
+                    "app.kubernetes.io/component": ("inference", "judge"),
                 },
             )
             for name in settings.inference_services
@@ -225,15 +230,16 @@ class Cluster:
         try:
             yield
         except ApiException as error:
+            said = str(mapping(_document(error.body)).get("message") or error.reason)
             if error.status == http.HTTPStatus.NOT_FOUND:
                 advice = "it isn't there: bring the stack up first"
+            elif error.status == http.HTTPStatus.UNAUTHORIZED or _NOBODY in said:
+                # The client goes on without a token where the program that logs in fails.
+                advice = "the login has ended, or there was none: log in again"
             elif error.status == http.HTTPStatus.FORBIDDEN:
                 advice = "who logs in here has no right to it: falaj:tenants says who has which"
-            elif error.status == http.HTTPStatus.UNAUTHORIZED:
-                advice = "the login has ended: log in again"
             else:
                 advice = "try again in a moment"
-            said = mapping(_document(error.body)).get("message") or error.reason
             raise StackError(
                 f"{self._host} refuses {what}: {said} (status {error.status})\n  {advice}"
             ) from None

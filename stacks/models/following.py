@@ -14,7 +14,15 @@ from typing import Any, cast
 from falaj.stacks.errors import StackError
 from falaj.stacks.models.pinning import SECTION, Pin
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.registry.aliases import Entry, Seen, newest, read, records_of, resolve
+from falaj.workloads.registry.aliases import (
+    Entry,
+    Seen,
+    newest,
+    note,
+    read,
+    records_of,
+    resolve,
+)
 from falaj.workloads.registry.keyring import VerifyKey, public_keys_of
 from falaj.workloads.registry.shelf import Client, Shelf
 from falaj.workloads.registry.store import PRODUCTION
@@ -87,6 +95,8 @@ class Found:
 
     versions: list[dict[str, Any]]
     """What the file is to say is served."""
+    record: int | None
+    """Number of the record by which there is a canary; None where there is none."""
     told: str
     """One line, for people."""
 
@@ -110,16 +120,19 @@ def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
     """
     stable = resolve(shelf, follow.model, follow.stable, follow.key, seen)
     tried = newest(shelf, follow.model, follow.canary, follow.key)
+    if tried is not None:
+        # One that withdrew a canary counts as well: who keeps it back brings the canary back.
+        note(seen, shelf.repository(follow.model), tried.record, follow.key)
     why_not = _why_not(follow, shelf, stable, tried)
     if tried is None or why_not:
         versions = [_entry(follow, shelf, stable, 100)]
-        return Found(versions, f"{_said(stable)} has all requests: {why_not}")
-    seen.note(shelf.repository(follow.model), tried.record)
+        return Found(versions, None, f"{_said(stable)} has all requests: {why_not}")
     versions = [
         _entry(follow, shelf, stable, 100 - follow.share),
         _entry(follow, shelf, tried, follow.share),
     ]
-    return Found(versions, f"{_said(tried)} has {follow.share} %, {_said(stable)} the rest")
+    told = f"{_said(tried)} has {follow.share} %, {_said(stable)} the rest"
+    return Found(versions, tried.record.number, told)
 
 
 def _said(entry: Entry) -> str:

@@ -20,7 +20,7 @@ from falaj.stacks.command.pods import Cluster, Workload
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.in_cluster import WorkloadsSettings
 from tests.components.kubernetes import (
-    serving_services,
+    test_canary,
     test_federated_training,
     test_sweep,
     test_training_publication,
@@ -33,7 +33,7 @@ FOUND = {
     "federated_trainings": (
         "claims", lambda: test_federated_training.rendered(**test_federated_training.SITE),
     ),
-    "inference_services": ("credit-risk", serving_services.service),
+    "inference_services": ("credit-risk", test_canary.tried),
     "workspaces": ("alice", workspaces.rendered),
 }  # fmt: skip
 
@@ -115,14 +115,15 @@ def test_pods_are_counted_by_their_state() -> None:
 
 
 @pytest.fixture
-def refusing() -> Generator[tuple[str, list[int]]]:
-    """An API server that refuses with a status; its address."""
-    statuses = [403]
+def refusing() -> Generator[tuple[str, list[tuple[int, str]]]]:
+    """An API server that refuses with a status and a message; its address."""
+    answers = [(403, "pods is forbidden")]
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            said = json.dumps({"kind": "Status", "message": "pods is forbidden"}).encode()
-            self.send_response(statuses[0])
+            status, message = answers[0]
+            said = json.dumps({"kind": "Status", "message": message}).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)
@@ -132,7 +133,7 @@ def refusing() -> Generator[tuple[str, list[int]]]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", statuses
+        yield f"http://127.0.0.1:{server.server_port}", answers
         server.shutdown()
 
 
@@ -155,15 +156,17 @@ WORKLOAD = Workload("sweep", "rates", "acme-training", {"a": ("b",)}, "rates")
 
 
 def test_refusals_and_silence_are_explained(
-    tmp_path: Path, refusing: tuple[str, list[int]]
+    tmp_path: Path, refusing: tuple[str, list[tuple[int, str]]]
 ) -> None:
-    server, statuses = refusing
+    server, answers = refusing
     cluster = Cluster(pods.client_of_file(str(written(tmp_path, server)), "one"))
     with pytest.raises(StackError, match=r"pods is forbidden \(status 403\)\n .*falaj:tenants"):
         cluster.pods(WORKLOAD)
-    statuses[0] = 401
-    with pytest.raises(StackError, match="log in again"):
-        cluster.why_it_waits(WORKLOAD)
+    # A login by a program that failed: the client asks as nobody.
+    for answer in ((401, "Unauthorized"), (403, 'forbidden: User "system:anonymous" cannot list')):
+        answers[0] = answer
+        with pytest.raises(StackError, match="log in again"):
+            cluster.why_it_waits(WORKLOAD)
     dead = Cluster(pods.client_of_file(str(written(tmp_path, "http://127.0.0.1:1")), "one"))
     with pytest.raises(StackError, match="doesn't answer about the pods of sweep rates"):
         dead.pods(WORKLOAD)
@@ -180,11 +183,20 @@ def test_kubectl_of_the_shell_goes_to_the_stack_s_context(
     with kubeconfig.variables(stack, of, sandbox=False) as found:
         first, second = found["KUBECONFIG"].split(os.pathsep)
         assert yaml.safe_load(Path(first).read_text())["current-context"] == "abudhabi-dc1"
+        assert Path(first).stat().st_mode & 0o777 == 0o600
         assert second == "/given"
     assert not Path(first).exists()
+    # As `kubectl` needs it, which expands nothing and begins elsewhere.
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for path, there in (("~/prod", tmp_path / "home/prod"), ("site/prod", tmp_path / "site/prod")):
+        of.kubeconfig = path
+        with kubeconfig.variables(stack, of, sandbox=False) as found:
+            assert found["KUBECONFIG"].split(os.pathsep)[1] == str(there)
+    of.kubeconfig = None
     monkeypatch.setenv("FALAJ_SANDBOX_CLUSTER", str(tmp_path))
     with kubeconfig.variables(stack, of, sandbox=True) as found:
         assert found == {"KUBECONFIG": str(tmp_path)}
     monkeypatch.delenv("FALAJ_SANDBOX_CLUSTER")
     with kubeconfig.variables(stack, of, sandbox=True) as found:
-        assert found == {}
+        assert found == {"KUBECONFIG": os.devnull}, "and not the one below home"

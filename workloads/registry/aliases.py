@@ -170,14 +170,25 @@ def resolve(
             f"{record.expires.isoformat()}: whether a newer one is kept back can't be known; who "
             "signs it says so again with `falaj models promote --renew`"
         )
-    _note(seen, shelf.repository(model), record, key, older=older)
+    note(seen, shelf.repository(model), record, key, older=older)
     return found
 
 
-def _note(
+def note(
     seen: Seen, repository: str, record: AliasRecord, key: Trusted, *, older: bool = False
 ) -> None:
-    """Hold a record against what was seen of every trusted key: a rotation doesn't start anew."""
+    """Hold a record against what was seen of every trusted key: a rotation doesn't start anew.
+
+    Args:
+        seen: what was seen before.
+        repository: where the record is, for the error.
+        record: the record.
+        key: who is trusted to sign it.
+        older: whether one behind the highest is taken. Default: False.
+
+    Raises:
+        WorkloadError: it is behind the highest.
+    """
     for signer in trusted_keys(key).ids:
         seen.note(repository, replace(record, signer=signer), older=older)
 
@@ -227,7 +238,7 @@ def promote(
         same = (record.version, record.image) == (version, image.itself.digest)
         history = record.history if same else (*record.history, record.version)
         if same and not renew and not before.expired(datetime.now(UTC)):
-            _note(signer.seen, shelf.repository(model), record, signer.keyring.verify_key())
+            note(signer.seen, shelf.repository(model), record, signer.keyring.verify_key())
             return before, False
     return _push(shelf, image, alias, signer, (before, history, why)), True
 
@@ -247,7 +258,7 @@ def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> E
         )
     # What comes before is the record's word: an older record would have another.
     trusted = signer.keyring.verify_key()
-    _note(signer.seen, shelf.repository(model), before.record, trusted)
+    note(signer.seen, shelf.repository(model), before.record, trusted)
     have = {version for version, tags in shelf.tags(model).items() if tag_of(version) in tags}
     history = [each for each in before.record.history if each in have]
     while history:

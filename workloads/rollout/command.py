@@ -27,7 +27,7 @@ from falaj.workloads.registry.reaching import shelf_at
 from falaj.workloads.registry.shelf import Client, Shelf
 from falaj.workloads.registry.store import PRODUCTION
 from falaj.workloads.rollout.measures import Tally, read
-from falaj.workloads.rollout.verdict import Demands, Verdict, fails, is_enough, judge
+from falaj.workloads.rollout.verdict import Demands, Verdict, is_enough, judge, surely_fails
 
 _DESCRIPTION = """\
 Compare a canary with the stable version, and let an alias say which of them is to be served.
@@ -212,7 +212,7 @@ def watch(
     """Look at servers until two versions can be compared.
 
     A window begins once servers of both were seen. It is longer where they had too few requests,
-    and ends at once where too many of the canary's fail.
+    and ends at once where too many of the canary's fail by more than chance.
 
     Args:
         look: what each server shows, by its address.
@@ -234,11 +234,12 @@ def watch(
         now = clock()
         if started is None and tally.versions >= {str(each) for each in versions}:
             started = now
+            tally.begin()
             print(f"both versions are seen: the window of {window:.0f} s begins", flush=True)
         stable, canary = (tally.measured(each) for each in versions)
         lasted = now - started if started is not None else 0.0
         if is_enough(stable, canary, demands) and (
-            lasted >= window or fails(stable, canary, demands)
+            lasted >= window or surely_fails(stable, canary, demands)
         ):
             return judge(stable, canary, demands)
         if now - begin >= deadline:

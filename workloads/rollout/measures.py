@@ -17,6 +17,8 @@ _PREFIX: Final = "falaj_inference_"
 _LATENCY: Final = f"{_PREFIX}request_duration_seconds_bucket"
 _RESPONSES: Final = f"{_PREFIX}responses_total"
 _ANSWERS: Final = f"{_PREFIX}answers_total"
+_RESTARTS: Final = f"{_PREFIX}worker_restarts_total"
+_SERVED: Final = f"{_PREFIX}served_version"
 _ROUTE: Final = "infer"
 _ANSWERED: Final = "200"
 #: Who may not call is the callers' affair, whichever version they asked.
@@ -32,7 +34,8 @@ class Measured:
 
     answered: int = 0
     failed: int = 0
-    """Requests with any other status, but those of callers without the right to ask."""
+    """Requests with any other status, but those of callers without the right to ask; and one for
+    each worker that ended unasked, which counts none of those that it had."""
     latency: dict[float, float] = field(default_factory=dict[float, float])
     """Answered requests by the most seconds that they took (cumulative)."""
     answers: dict[str, float] = field(default_factory=dict[str, float])
@@ -93,6 +96,7 @@ def read(text: str) -> dict[_Series, float]:
         ValueError: it isn't in the exposition format.
     """
     found: dict[_Series, float] = {}
+    served, restarts = "", 0.0
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = sample.labels
@@ -103,8 +107,12 @@ def read(text: str) -> dict[_Series, float]:
             elif sample.name == _RESPONSES and labels["route"] == _ROUTE:
                 part = labels["status"]
             else:
+                served = f"{sample.value:.0f}" if sample.name == _SERVED else served
+                restarts = sample.value if sample.name == _RESTARTS else restarts
                 continue
             found[labels["version"], sample.name, part] = sample.value
+    if any(version == served for version, _, _ in found):
+        found[served, _RESTARTS, ""] = restarts
     return found
 
 
@@ -125,19 +133,24 @@ class Tally:
                 self._grown[series] = self._grown.get(series, 0.0) + grown
         self._last[server] = counters
 
+    def begin(self) -> None:
+        """Count from the last looks on: who compares two versions compares the same hours."""
+        self._grown.clear()
+
     @property
     def versions(self) -> frozenset[str]:
         """Versions of which any server was seen."""
         return frozenset(version for each in self._last.values() for version, _, _ in each)
 
     def measured(self, version: int) -> Measured:
-        """What a version was asked and answered since the first look."""
+        """What a version was asked and answered since the first look, or the last `begin`."""
         found = Measured()
         for part, value in self._of(version, _RESPONSES):
             if part == _ANSWERED:
                 found.answered += round(value)
             elif part not in _DENIED:
                 found.failed += round(value)
+        found.failed += round(sum(value for _, value in self._of(version, _RESTARTS)))
         found.latency = {float(part): value for part, value in self._of(version, _LATENCY)}
         found.answers = dict(self._of(version, _ANSWERS))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,8 +43,27 @@ def is_enough(stable: Measured, canary: Measured, demands: Demands) -> bool:
     return min(stable.requests, canary.requests) >= demands.least_requests
 
 
+#: Errors of the difference: of good canaries, looked at for an hour, few are ended by chance.
+_BEYOND_CHANCE: Final = 3.0
+
+
+def surely_fails(stable: Measured, canary: Measured, demands: Demands) -> bool:
+    """Whether more of a canary's requests fail than may, beyond what chance makes of few.
+
+    By the standard error of the difference of two shares:
+    https://www.itl.nist.gov/div898/handbook/prc/section3/prc33.htm
+    """
+    error = sum(
+        each.failed_percent * (100 - each.failed_percent) / each.requests
+        for each in (stable, canary)
+        if each.requests
+    )
+    rise = canary.failed_percent - stable.failed_percent
+    return rise - _BEYOND_CHANCE * math.sqrt(error) > demands.most_error_rise
+
+
 def fails(stable: Measured, canary: Measured, demands: Demands) -> bool:
-    """Whether more of a canary's requests fail than may, which no longer wait makes good."""
+    """Whether more of a canary's requests fail than may."""
     return canary.failed_percent - stable.failed_percent > demands.most_error_rise
 
 

@@ -46,7 +46,7 @@ class JudgeArgs(RegistryAccessArgs):
     """Requests that each of both has to have had, from 100. Default: 2,000."""
     most_error_rise: NotRequired[float]
     """Percentage points by which more of the canary's requests may fail: any status but 200, 401
-    and 403. Default: 0.1."""
+    and 403, and workers that ended unasked. Default: 0.1."""
     most_latency_rise: NotRequired[float]
     """Per cent by which 99 of 100 of its answers may take longer. Servers count times in buckets,
     each twice as wide as the one before, so that less than 10 means little. Default: 25."""
@@ -70,6 +70,9 @@ class CanaryArgs(TypedDict):
     verify_key: str
     """Public key (PEM) of who signs packages and records of aliases: the key ring's
     ``signing.pub.pem``."""
+    record: NotRequired[int]
+    """Number of the record by which the alias stands for the canary, which ``falaj up`` and
+    ``falaj models follow`` write: by another one it is judged anew. Default: none."""
     judge: NotRequired[JudgeArgs]
     """A Job that compares both and then lets ``stable`` stand for a canary that passed, or the
     canary's alias for the stable version. It has no right in the cluster. Default: people decide,
@@ -343,6 +346,8 @@ class Judge:
     """Of the stable version, and of the canary."""
     demands: Mapping[str, float]
     """Options of ``falaj.workloads.rollout`` that are numbers."""
+    record: int
+    """Of the canary's alias; 0 where that isn't said."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ from falaj.components.specification.workload_bounds import bound
 
 MOST_SHARE: Final = 49
 """Percent: the canary is the smaller of both."""
+MOST_RECORDS: Final = 9_999_999_999
+"""Of an alias: ten digits, as `falaj.workloads.registry`'s tags have them."""
 _AT: Final = "canary"
 _DEMANDS: Final[Mapping[str, float]] = {
     "window_minutes": 60,
@@ -55,8 +57,8 @@ _DEMANDS: Final[Mapping[str, float]] = {
     "least_likeness": 95,
 }
 _PUBLIC_KEY: Final = TextRule(
-    r"^\s*-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*$",
-    "a public key in PEM form: the text of the key ring's signing.pub.pem",
+    r"^\s*(-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*)+$",
+    "public keys in PEM form: the text of the key ring's signing.pub.pem",
     "-----BEGIN PUBLIC KEY-----\n…\n-----END PUBLIC KEY-----",
 )
 
@@ -98,10 +100,12 @@ def checked_canary(
             f"{_AT}.share", share, f"the lesser of two weights, but versions have {weights}",
             "`falaj models follow` and `falaj up` write versions by it",
         )  # fmt: skip
+    record = asked.get("record")
+    number = 0 if record is None else errors.whole(f"{_AT}.record", record, 1, MOST_RECORDS)
     judge = _judge(asked, placed, given, errors)
     if judge is None or len(versions) != 2:
         return None
-    return Judge(judge[0], aliases, judge[1])
+    return Judge(judge[0], aliases, judge[1], number)
 
 
 def _alias(key: str, value: object, errors: ArgumentErrors) -> str:
@@ -204,14 +208,20 @@ def _metadata(
 #: How often it is tried again after faults, the registry's above all.
 _TRIES: Final = 6
 _TLS: Final = "/run/falaj/observer"
+_RECORD: Final = "falaj.io/record"
+"""Annotation of the judge's pod: a Job with another one is another Job."""
 
 
 def job(spec: InferenceServiceSpec, judge: Judge) -> Manifest:
-    """The Job that judges the canary that is served now; another canary has another."""
+    """The Job that judges the canary that is served now; another canary has another.
+
+    So has one that was withdrawn and is tried once more, by a record of its own.
+    """
     stable, canary = sorted(spec.versions, key=lambda each: each.weight, reverse=True)
     about = _metadata(spec, f"{judge_name(spec)}-v{canary.number}")
     # It lasts for hours: an update doesn't wait for its end.
     notes = {**about["annotations"], "pulumi.com/skipAwait": "true"}
+    tried = {_RECORD: str(judge.record)} if judge.record else {}
     hours = judge.demands["deadline_hours"]
     return {
         "apiVersion": "batch/v1",
@@ -224,7 +234,10 @@ def job(spec: InferenceServiceSpec, judge: Judge) -> Manifest:
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": publishing_pods(),
             "template": {
-                "metadata": {"labels": about["labels"], "annotations": about["annotations"]},
+                "metadata": {
+                    "labels": about["labels"],
+                    "annotations": {**about["annotations"], **tried},
+                },
                 "spec": _pod(spec, judge, _command(spec, judge, stable, canary)),
             },
         },

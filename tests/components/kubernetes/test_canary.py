@@ -72,6 +72,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_with(share=50), "canary.share: given 50"),
     (_with(share=20), "but versions have [10, 90]"),
     (_with(sahre=20), "canary.sahre"),
+    (_with(record=0), "canary.record: given 0"),
     ({**_with(), "package_name": "models/other"}, "canary: follows aliases of models/<model>"),
     ({**_with(), **GPU}, "canary: is for a service with a route"),
     (_with(judge="me"), "canary.judge: given 'me'"),
@@ -103,6 +104,11 @@ def test_no_other_service_is_called_as_what_stands_beside_one() -> None:
         service(NAME)
 
 
+def test_keys_that_a_rotation_left_valid_are_taken() -> None:
+    rotated = service(canary={**CANARY, "verify_key": f"{PUBLIC}{PUBLIC}"})
+    assert by_key(rotated) == by_key(tried())
+
+
 @pytest.mark.parametrize("place", sorted(PLACES))
 def test_every_rule_of_every_pack_is_met(place: str) -> None:
     login = {"registry_secret": "acme--robot" if place == "aks" else "acme/robot"}
@@ -118,6 +124,13 @@ def test_nothing_stands_beside_a_service_that_nobody_judges() -> None:
     assert {each for each in plain if plain[each] != more[each]} == {
         "NetworkPolicy/credit-risk", "AuthorizationPolicy/credit-risk",
     }  # fmt: skip
+
+
+def test_a_canary_that_is_tried_once_more_is_judged_once_more() -> None:
+    once, again = (by_key(service(canary={**CANARY, "record": each})) for each in (5, 7))
+    assert [each for each in once if once[each] != again[each]] == [f"Job/{NAME}-v8"]
+    templates = [each[f"Job/{NAME}-v8"]["spec"]["template"] for each in (once, again)]
+    assert templates[0] != templates[1], "which no Job changes: it is another"
 
 
 def test_it_has_no_right_in_the_cluster() -> None:

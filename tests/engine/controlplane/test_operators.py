@@ -96,6 +96,25 @@ def test_entries_are_brought_and_follow_the_store(files: Files) -> None:
     assert held.value("acme-training/keys", "ring") == b"rotated"
 
 
+def test_what_one_can_t_get_keeps_the_others_from_nothing(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_entry(files, "acme/plain", b"plain")
+    long = f"{'long-' * 11}tls"
+    held = kept(
+        files,
+        certificate("workload", uris=["spiffe://cluster.local/ns/acme"]),
+        certificate("user", commonName="u" * 65),
+        entry("acme/plain", "Base64"),
+        certificate(long, dnsNames=["long.acme-serving.svc"]),
+    )
+    assert list(held.secrets) == [f"acme-serving/{long}"]
+    said = capsys.readouterr().err
+    assert "acme-serving/workload gets no secret: given neither dnsNames nor commonName" in said
+    assert "acme-serving/user gets no secret" in said
+    assert "acme-training/keys gets no secret" in said
+
+
 @pytest.mark.parametrize("name", ["../ca.key", "acme/../../ca.key", "acme", "acme/Keys"])
 def test_no_name_leads_out_of_the_store(files: Files, name: str) -> None:
     with pytest.raises(EngineError, match="allowed: TENANT/NAME"):

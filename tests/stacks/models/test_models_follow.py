@@ -10,12 +10,14 @@ import pytest
 import yaml
 
 from falaj.engine.errors import EngineError
+from falaj.engine.files import data_home
 from falaj.stacks.command import lifecycle
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.workloads.errors import IntegrityError
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.rotation import rotate
 from tests.stacks.images.registries import Registry, crane
 from tests.stacks.models.published import MODEL, Publisher, answer, run
 from tests.stacks.models.test_models_pin import STACK, versions
@@ -70,6 +72,11 @@ class Site:
         return self.capsys.readouterr().err
 
     @property
+    def record(self) -> int:
+        document = yaml.safe_load(self.file.read_text())
+        return document["config"]["falaj:inferenceServices"][MODEL]["canary"]["record"]
+
+    @property
     def shares(self) -> list[tuple[int, int]]:
         return [(each["version"], each["weight"]) for each in versions(self.file)]
 
@@ -105,7 +112,12 @@ def test_aliases_become_digests_and_what_was_decided_no_canary(site: Site) -> No
     site.follow()
     assert site.shares == [(1, 80), (2, 20)]
     assert versions(site.file)[1]["header"] == "next"
-    # Withdrawn, as the judge does it.
+    # Withdrawn, as the judge does it; and tried once more before the file said so.
+    assert site.record == 1
+    site.promote(1, "candidate", "--why", "missed errors")
+    site.promote(2, "candidate")
+    site.follow()
+    assert site.record == 3
     site.promote(1, "candidate", "--why", "missed errors")
     site.follow()
     assert site.shares == [(1, 100)]
@@ -159,6 +171,33 @@ def test_what_can_t_be_followed_leaves_the_file_as_it_is(
     assert "follows an alias" in site.follow()
     assert answer(site.capsys, "follow", "--stack", STACK) == {"services": {}}
     assert run("follow") == 2
+
+
+def test_who_keeps_a_withdrawal_back_brings_no_canary_back(site: Site) -> None:
+    site.push(2)
+    site.promote(1)
+    site.promote(2, "candidate")
+    site.promote(1, "candidate")
+    # The judge signs elsewhere: this machine has seen nothing of it.
+    (data_home() / "models" / "seen.json").unlink()
+    site.follow()
+    assert site.shares == [(1, 100)]
+    crane("delete", f"{site.home.address}/models/{MODEL}:alias.candidate.0000000002")
+    assert "the registry is behind" in site.refused()
+
+
+def test_a_former_key_starts_no_candidate_anew(site: Site) -> None:
+    site.push(2)
+    site.promote(1)
+    site.promote(1, "candidate")
+    site.promote(2, "candidate")
+    rotate(site.publisher.keyring)
+    site.promote(2, "candidate", "--renew")
+    site.say(canary=site.canary())
+    site.follow()
+    assert site.shares == [(1, 90), (2, 10)]
+    crane("delete", f"{site.home.address}/models/{MODEL}:alias.candidate.0000000003")
+    assert "the registry is behind" in site.refused()
 
 
 class ReachedError(EngineError):

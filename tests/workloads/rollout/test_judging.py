@@ -122,8 +122,8 @@ def test_likeness_isn_t_asked_for_where_nothing_is_demanded_of_it() -> None:
 class Meanwhile:
     """Time that passes while somebody sleeps, and what both versions serve in each 10 seconds."""
 
-    def __init__(self, *, stable: int, canary: int, failed: int = 0) -> None:
-        self.now, self.counts, self.failed = 0.0, (stable, canary), failed
+    def __init__(self, *, stable: int, canary: int, failed: int = 0, once: bool = False) -> None:
+        self.now, self.counts, self.failed, self.once = 0.0, (stable, canary), failed, once
         self.replicas = Replica(STABLE), Replica(CANARY)
 
     def clock(self) -> float:
@@ -134,6 +134,7 @@ class Meanwhile:
         stable, canary = self.replicas
         stable.serve(self.counts[0])
         canary.serve(self.counts[1], failed=self.failed)
+        self.failed = 0 if self.once else self.failed
 
     def looked(self) -> Verdict:
         return watch(
@@ -152,10 +153,49 @@ def test_the_window_is_kept_and_longer_where_requests_are_few() -> None:
 
 
 def test_a_canary_that_fails_is_not_waited_for() -> None:
-    bad = Meanwhile(stable=90, canary=50, failed=5)
+    bad = Meanwhile(stable=90, canary=50, failed=10)
     verdict = bad.looked()
     assert (verdict.passed, bad.now) == (False, 20)
     assert "missed errors" in verdict.why
+
+
+def test_what_the_stable_version_served_alone_is_not_compared() -> None:
+    late = Meanwhile(stable=90, canary=50)
+    night = Replica(STABLE)
+    shown: list[dict[str, str]] = [{"night": night.text()}]
+    night.serve(5000, seconds=3, bucket=60)
+    shown.append({"night": night.text()})
+
+    def look() -> dict[str, str]:
+        if shown:
+            return shown.pop(0)
+        return {str(each.version): each.text() for each in late.replicas}
+
+    verdict = watch(
+        look, (STABLE, CANARY), DEMANDS, window=60, deadline=600, every=10, clock=late.clock,
+        sleep=late.sleep,
+    )  # fmt: skip
+    assert verdict.passed
+    assert "of 540)" in verdict.why
+
+
+def test_a_few_early_failures_end_no_window() -> None:
+    # 2 % of 102 requests, where 1 % more may fail, and 0.7 % in the end.
+    unlucky = Meanwhile(stable=90, canary=50, failed=2, once=True)
+    assert unlucky.looked().passed
+    assert unlucky.now == 60
+
+
+def test_workers_that_end_unasked_are_failures_that_they_count_not() -> None:
+    tally, totals, counters = Tally(), Totals("credit"), Counters()
+    for restarts in (7, 9):
+        counters.inferred(0.001, 0.001, 1)
+        totals.update(1, CANARY, counters.snapshot())
+        totals.version, totals.worker_restarts = CANARY, restarts
+        tally.look("a", read(totals.render().decode()))
+    found = tally.measured(CANARY)
+    assert (found.answered, found.failed) == (1, 2)
+    assert tally.versions == {str(CANARY)}
 
 
 def test_without_requests_there_is_no_verdict() -> None:
