@@ -12,6 +12,7 @@ import pulumi
 import pytest
 import yaml
 
+from falaj.policies.model import PolicyError
 from falaj.policies.rules import all_rules
 from falaj.policies.waivers import read_waivers
 from falaj.sandbox.inprocess import SandboxMocks
@@ -147,3 +148,11 @@ def test_what_the_first_update_is_allowed(tmp_path: Path) -> None:
         "W-1",
         "first-key-1",
     ]
+
+    # They never stand for waivers that can't be read, which would be gone without a word.
+    (tmp_path / "own.yaml").write_text("waivers: {W-1: later}\n")
+    with pytest.raises(PolicyError, match="expected a list under the key 'waivers'"):
+        judged.with_more_waivers(stack, of, first_key.waivers(day), tmp_path)
+    (tmp_path / "own.yaml").unlink()
+    with pytest.raises(PolicyError, match="own.yaml can't be read: .*No such file"):
+        judged.with_more_waivers(stack, of, first_key.waivers(day), tmp_path)
