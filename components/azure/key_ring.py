@@ -203,10 +203,11 @@ class KeyRing(pulumi.ComponentResource):
     that it still uses. Azure keeps a copy
     of a vault in the paired region, which is in the country as well.
 
-    With ``managed_hsm`` the keys of data, logs and registry are in a module of the tenant's own. Azure needs people for its activation: the first ``up`` makes the module and
-    stops at its keys; then its administrators open it to their own address, download the security
-    domain, give the identity ``…-user`` the module's role ``Managed HSM Crypto Service
-    Encryption User``, and run ``up`` again, which also closes it.
+    With ``managed_hsm`` the keys of data, logs and registry are in a module of the tenant's own.
+    Azure needs people for its activation: the first ``up`` makes the module and stops at its keys;
+    then its administrators open it to their own address, download the security domain, give the
+    identity ``…-user`` the module's role ``Managed HSM Crypto Service Encryption User``, and run
+    ``up`` again, which also closes it.
 
     Example:
         ``keys = KeyRing("keys", {"region": "uaenorth", "tenant": "bank", "owner": "it@bank.ae",

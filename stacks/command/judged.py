@@ -13,8 +13,8 @@ import yaml
 
 from falaj.policies.configuration import PROJECT_FOLDER
 from falaj.policies.outcome import RECORD_FOLDER
-from falaj.policies.waivers import read_entries
 from falaj.policies.reports.summary import summarise
+from falaj.policies.waivers import read_entries
 from falaj.stacks.checking.check import check_now
 from falaj.stacks.checking.preview import pack_configuration
 from falaj.stacks.checking.subject import Subject

@@ -154,5 +154,5 @@ def test_what_the_first_update_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="expected a list under the key 'waivers'"):
         judged.with_more_waivers(stack, of, first_key.waivers(day), tmp_path)
     (tmp_path / "own.yaml").unlink()
-    with pytest.raises(PolicyError, match="own.yaml can't be read: .*No such file"):
+    with pytest.raises(PolicyError, match=r"own\.yaml can't be read: .*No such file"):
         judged.with_more_waivers(stack, of, first_key.waivers(day), tmp_path)
