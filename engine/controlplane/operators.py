@@ -69,15 +69,22 @@ class Operators:
     def keep(self) -> None:
         """Make secrets that aren't there, and replace those whose entry has changed.
 
-        Raises ApiException: the API server refuses something.
+        Raises:
+            ApiException: the API server refuses something.
+            EngineError: some objects can't be served; all others have been.
         """
         defined = {each["spec"]["names"]["kind"] for each in self._objects.list(*_DEFINITIONS)}
-        if _CERTIFICATE[1] in defined:
-            for each in self._objects.list(*_CERTIFICATE):
-                self._issue(each)
-        if _ENTRY[1] in defined:
-            for each in self._objects.list(*_ENTRY):
-                self._bring(each)
+        odd: list[str] = []
+        for kind, serve in ((_CERTIFICATE, self._issue), (_ENTRY, self._bring)):
+            for each in self._objects.list(*kind) if kind[1] in defined else ():
+                try:
+                    serve(each)
+                # Whoever writes an object may leave out what is used here, or store no Base64.
+                except (KeyError, ValueError, EngineError) as error:
+                    about = each["metadata"]
+                    odd.append(f"{kind[1]} {about['namespace']}/{about['name']}: {error!r}")
+        if odd:
+            raise EngineError("; ".join(odd))
 
     def _issue(self, of: Mapping[str, Any]) -> None:
         """Issue a certificate once: what was issued outlives the control plane."""

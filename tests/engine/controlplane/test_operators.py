@@ -104,3 +104,15 @@ def test_no_name_leads_out_of_the_store(files: Files, name: str) -> None:
     outside.parent.mkdir(parents=True, exist_ok=True)
     outside.write_bytes(b"secret")
     assert kept(files, entry(name)).secrets == {}
+
+
+def test_an_odd_object_keeps_no_other_from_its_secret(files: Files) -> None:
+    write_entry(files, "acme/training-keys", b"odd")
+    held = Held(
+        certificate("nameless"),
+        certificate("digits-tls", dnsNames=["digits.acme-serving.svc"]),
+        entry("acme/training-keys", "Base64"),
+    )
+    with pytest.raises(EngineError, match=r"Certificate acme-serving/nameless: .*; External"):
+        Operators(files, cast("Objects", held)).keep()
+    assert set(held.secrets) == {"acme-serving/digits-tls"}
