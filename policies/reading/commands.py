@@ -124,7 +124,7 @@ _SHOWING: Final = re.compile(
 _KEYED: Final = re.compile(
     r"(?<![\w.])(?P<key>-{0,2}[\w.-]*?(?:host(?:name|addr)?|server(?:name|s)?|endpoint|proxy"
     r"|brokers?(?:\.list)?|data\ source|network\ address|address))(?:\s*=\s*|\s+)"
-    r"(?:(?:tcp|np|lpc|ssl):|[a-z][a-z0-9+.]*://)?(?P<user>[\w.%+-]{1,64}@)?"
+    r"(?:(?:tcp|np|lpc|ssl):|[a-z][a-z0-9+.]*://)?(?P<user>[\w.%+:-]{1,64}@)?"
     rf"(?P<host>{_HOST})(?![\w(\[@+-]|\.\w)",
     re.IGNORECASE,
 )

@@ -27,6 +27,7 @@ from falaj.policies.reading.told import far_ends, is_link, without_scheme
         ("import os\nserver = module.name\n", []),
         ("--email-address first.last@bank.ae emailAddress=first.last@bank.ae", []),
         ("--proxy first.last@drop.example.com", ["//drop.example.com"]),
+        ("--proxy=me:word@drop.example.com", ["//drop.example.com"]),
         ("no_proxy=a.example.com,b.example.com --no-proxy c.example.com", []),
         ("Data Source=app.db; server=log4j2.xml; --main com.example.Main --version 1.2.3.4", []),
         ("handlers.main:app 12.30:45 python:3.12 team@example.com", []),
