@@ -118,19 +118,11 @@ def read_waivers(path: Path, rules: Iterable[Rule], today: datetime.date | None 
             named at once.
     """
     day = today or _today()
-    try:
-        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PolicyError(
-            f"the waivers in {path} can't be read: {' '.join(str(error).split())}"
-        ) from None
-    entries: Any = found.get("waivers") if isinstance(found, Mapping) else None
-    if not isinstance(entries, list):
-        raise PolicyError(f"{path}: expected a list under the key 'waivers'")
+    entries = read_entries(path)
     known = {each.id for each in rules}
     problems: list[str] = []
     waivers: list[Waiver] = []
-    for number, entry in enumerate(cast("list[Any]", entries), start=1):
+    for number, entry in enumerate(entries, start=1):
         wrong = _problems(entry, known, day)
         problems += [f"waiver {number}: {each}" for each in wrong]
         if not wrong:
@@ -142,6 +134,24 @@ def read_waivers(path: Path, rules: Iterable[Rule], today: datetime.date | None 
     if problems:
         raise PolicyError(f"{path} can't be used: {'; '.join(problems)}")
     return Waivers(tuple(waivers), day)
+
+
+def read_entries(path: Path) -> list[Any]:
+    """The entries of a file of waivers as they stand there, good or not.
+
+    Raises:
+        PolicyError: the file can't be read, or has no list of them.
+    """
+    try:
+        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise PolicyError(
+            f"the waivers in {path} can't be read: {' '.join(str(error).split())}"
+        ) from None
+    entries: Any = found.get("waivers") if isinstance(found, Mapping) else None
+    if not isinstance(entries, list):
+        raise PolicyError(f"{path}: expected a list under the key 'waivers'")
+    return cast("list[Any]", entries)
 
 
 def _today() -> datetime.date:

@@ -33,8 +33,12 @@ CLUSTER_VARIABLE: Final = "FALAJ_SANDBOX_CLUSTER"
 """The kubeconfig of the test control plane, which then takes Kubernetes objects in earnest;
 without it they are made up like everything else."""
 
-CREDENTIALS: Final = ("AWS_", "ARM_", "AZURE_", "KUBECONFIG", "KUBE_", "PULUMI_K8S_")
-"""Beginnings of the variables by which the real providers find accounts and clusters."""
+CREDENTIALS: Final = (
+    "AWS_", "ARM_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "KUBECONFIG", "KUBE_", "PULUMI_K8S_",
+)  # fmt: skip
+"""Beginnings of the variables by which real providers and clouds' SDKs find accounts and clusters;
+Google's for programs of others
+(https://www.pulumi.com/registry/packages/gcp/installation-configuration/)."""
 
 _ALSO_REMOVED: Final = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_DEBUG_PROVIDERS")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,10 @@ VARIABLE: Final = "FALAJ_SANDBOX_SDKS"
 """The folder with the packages of the Python that runs the program, where that isn't ours."""
 
 _PLUGIN: Final = "pulumi-plugin.json"
+#: Forms of the vendor's names and versions, which become those of folders and scripts
+#: (https://github.com/pulumi/pulumi/blob/master/pkg/codegen/schema/pulumi.json, "name").
+_NAME: Final = re.compile(r"[a-zA-Z][-a-zA-Z0-9_]*")
+_VERSION: Final = re.compile(r"v?[0-9][-+.0-9A-Za-z]*")
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,18 @@ def variables(environment: Path) -> dict[str, str]:
         return {}
     found = sorted(environment.glob("lib/python3*/site-packages"))
     return {VARIABLE: str(found[-1])} if found else {}
+
+
+def for_program(base: Mapping[str, str], environment: Path) -> dict[str, str]:
+    """Variables with the one that names a program's environment, and never another program's, as
+    in a shell of the sandbox.
+
+    Args:
+        base: the variables.
+        environment: a virtual environment, whichever version of Python it has.
+    """
+    others = {name: value for name, value in base.items() if name != VARIABLE}
+    return others | variables(environment)
 
 
 def installed(environ: Mapping[str, str] | None = None) -> dict[str, Sdk]:
@@ -115,7 +132,9 @@ def _read(file: Path) -> Sdk | None:
         version = str(said.get("version") or _version(folder))
     except (OSError, ValueError, AttributeError):
         return None
-    return Sdk(name, folder.name, version, folder) if version else None
+    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version)):
+        return None
+    return Sdk(name, folder.name, version, folder)
 
 
 def _version(folder: Path) -> str:

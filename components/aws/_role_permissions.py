@@ -195,7 +195,9 @@ def _sessions(realm: Realm) -> list[Statement]:
     The key has its policy from the call that makes it, and gets another by a key administrator.
     KMS takes no narrower right to tag a key as it is made than one for all keys
     (https://docs.aws.amazon.com/kms/latest/developerguide/tag-permissions.html): so those that
-    have a purpose are left out, as all of a ring have.
+    have a purpose are left out, as all of a ring have. Others of the account are not, as far as
+    their policies leave them to IAM. None gets another purpose: a key that whoever deploys made
+    and gave its policy never passes for one of a ring.
     """
     asked = {f"aws:RequestTag/{PURPOSE_TAG}": SESSIONS}
     is_one = f"aws:ResourceTag/{PURPOSE_TAG}"
@@ -237,7 +239,8 @@ def _sessions(realm: Realm) -> list[Statement]:
                 "kms:UpdateKeyDescription",
             ],
             ["*"],
-            conditions={"StringEquals": {is_one: SESSIONS}},
+            # If there are any: of these actions one alone has tags in its request.
+            conditions={"StringEquals": {is_one: SESSIONS}, "StringEqualsIfExists": asked},
         ),
     ]
 

@@ -8,6 +8,7 @@ import pulumi_aws as aws
 
 from falaj.components.aws._component import account_of, child, stateful, token, written
 from falaj.components.aws._iam import Statement, arn, bucket_arn, document
+from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.names import unique_name
 from falaj.components.specification.object_store import ObjectStoreArgs, ObjectStoreSpec, check
 from falaj.components.specification.property_names import engine_inputs
@@ -222,7 +223,7 @@ class ObjectStore(pulumi.ComponentResource):
             bucket=account.apply(bucket_name),
             object_lock_enabled=purpose == "audit",
             force_destroy=not spec.placed.retained,
-            tags={**spec.placed.tags(name), "falaj:purpose": purpose},
+            tags={**spec.placed.tags(name), tag_name("aws", "purpose"): purpose},
             opts=stateful(self, spec.placed),
         )
         access = aws.s3.BucketPublicAccessBlock(

@@ -103,7 +103,7 @@ _SEEN: Final = re.compile(
     # A proxy for all that follows.
     rf"|\b(?:https?|ftp|all|socks)_proxy=(?:[a-z0-9+]+://)?(?:[^@/\s]*@)?({_HOST})"
     # Where rsyslog sends records (https://www.rsyslog.com/doc/configuration/actions.html).
-    rf"|\.[\w*=!,]+\s+@@?(?:\([\w,]*\))?({_HOST})"
+    rf"|\.[\w*=!,]+[ \t]+@@?(?:\([\w,]*\))?({_HOST})"
     # Sockets and clients of other languages.
     rf"|\b(?:create_connection|connect(?:_ex)?|sendto|fsockopen|InetSocketAddress|Socket(?:\.new)?"
     rf"|TCPSocket\.(?:new|open)|createConnection|HTTPS?Connection|SMTP(?:_SSL)?|FTP(?:_TLS)?"
@@ -117,17 +117,22 @@ _COMMANDS: Final = re.compile(r"[\n;|&()`]")
 _BETWEEN: Final = re.compile(r"[\s\"',\[\]{}]+")
 _COMMENT: Final = re.compile(r"(?m)(?:^|(?<=\s))#(?!!).*$")
 #: Commands that only show what follows.
-_SHOWING: Final = re.compile(r"\s*(?:echo|printf|apt(?:-get)?|yum|dnf|apk|pip3?)\s")
+_SHOWING: Final = re.compile(
+    r"\s*(?:(?:RUN|sudo)\s+)*(?:echo|printf|apt(?:-get)?|yum|dnf|apk|pip3?)\s"
+)
 #: Keys whose value is a far end, in connection strings and in options of programs.
 _KEYED: Final = re.compile(
     r"(?<![\w.])(?P<key>-{0,2}[\w.-]*?(?:host(?:name|addr)?|server(?:name|s)?|endpoint|proxy"
     r"|brokers?(?:\.list)?|data\ source|network\ address|address))(?:\s*=\s*|\s+)"
-    rf"(?:(?:tcp|np|lpc|ssl):|[a-z][a-z0-9+.]*://)?(?P<host>{_HOST})(?![\w(\[]|\.\w)",
+    r"(?:(?:tcp|np|lpc|ssl):|[a-z][a-z0-9+.]*://)?(?P<user>[\w.%+:-]{1,64}@)?"
+    rf"(?P<host>{_HOST})(?![\w(\[@+-]|\.\w)",
     re.IGNORECASE,
 )
-#: Names of a program itself, or of what others call it.
+#: Names of a program itself, or of what others call it, and what no proxy is used for.
 _OWN: Final = re.compile(
-    r"listen|bind|virtual|vhost|external|public|advertise|self|allow|local|trusted", re.IGNORECASE
+    r"listen|bind|virtual|vhost|external|public|advertise|self|allow|local|trusted"
+    r"|(?<![a-z])no[_-]?proxy",
+    re.IGNORECASE,
 )
 #: The descriptors of Oracle: ``jdbc:oracle:thin:@host:1521:service``
 #: (https://docs.oracle.com/en/database/oracle/oracle-database/23/jjdbc/data-sources-and-URLs.html).
@@ -213,6 +218,9 @@ def keyed(value: str) -> Iterator[str]:
     for found in _KEYED.finditer(value):
         # A word after another is a value of an option alone.
         given = "=" in found[0] or found["key"].startswith("--")
+        # Somebody at a host is who gets mail, where it isn't who signs in.
+        if found["user"] and found["key"].lower().endswith("address"):
+            continue
         if given and not _OWN.search(found["key"]) and not _is_file(found["host"]):
             yield found["host"]
     if ":@" in value:

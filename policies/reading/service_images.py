@@ -25,13 +25,14 @@ _DOCKER: Final = re.compile(r"(?:docker|sitecontainers)\|", re.IGNORECASE)
 #: Several containers, as a file of Docker Compose in base64.
 _COMPOSE: Final = re.compile(r"compose\|", re.IGNORECASE)
 _IN_COMPOSE: Final = re.compile(r"(?m)^\s+image:\s*[\"']?([^\s\"'#]+)")
-#: Texts that builds are made of: Docker's BuildKit (`dockerfile.inline`), EC2 Image Builder, and
-#: tasks of Azure's registry, whose steps run what stands after ``cmd``
+#: Texts that builds are made of: of EC2 Image Builder, tasks of Azure's registry, whose steps run
+#: what stands after ``cmd``, and, by where it stands, of Docker's BuildKit
 #: (https://learn.microsoft.com/azure/container-registry/container-registry-tasks-reference-yaml).
-_BUILDS: Final = frozenset(("inline", "dockerfiletemplatedata", "encodedtaskcontent"))
+_BUILDS: Final = frozenset(("dockerfiletemplatedata", "encodedtaskcontent"))
+_BUILDKIT: Final = ("dockerfile", "inline")
 _BASE: Final = re.compile(
     r"(?im)^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)(?:\s+AS\s+(\S+))?\s*$"
-    r"|^\s*(?:-\s+)?cmd:\s*[\"']?([^\s\"'#$]+)"
+    r"|^\s*(?:-\s+)?cmd:\s*[\"']?([^\s\"'#]+)"
 )
 #: Other things that are called images: of machines, and of CodeBuild, which each region has.
 _NO_CONTAINERS: Final = re.compile(
@@ -56,7 +57,7 @@ def _images(resource: Resource) -> Iterator[tuple[Leaf, Any]]:
         return
     for leaf in walk(resource):
         key = leaf.key.lower()
-        if key in _BUILDS and not leaf.is_own:
+        if (key in _BUILDS or leaf.keys == _BUILDKIT) and not leaf.is_own:
             yield from ((leaf, each) for each in _bases(text(leaf.value)))
             continue
         if (key not in _KEYS and key not in _RUNTIMES) or leaf.is_own:

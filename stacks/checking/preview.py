@@ -32,6 +32,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
+from falaj.stacks.sandbox_guard import PHASE_VARIABLE
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.cloud import PACKS
 
@@ -55,8 +56,10 @@ _HINTS: Final[Mapping[str, str]] = {
     "does not exist": f"the sandbox has nothing that a program reads or imports; {_INSTEAD}",
 }
 #: Variables by which a person changes what the engine's commands do: `PULUMI_OPTION_TARGET` would
-#: leave resources out of the preview, and another form of output can't be read.
+#: leave resources out of the preview, as would a phase of the stack's own, and another form of
+#: output can't be read.
 _CHANGES_COMMANDS: Final = (
+    PHASE_VARIABLE,
     "PULUMI_OPTION_",
     "PULUMI_CONTINUE_ON_ERROR",
     "PULUMI_ENABLE_STREAMING_JSON_PREVIEW",

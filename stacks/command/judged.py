@@ -14,6 +14,7 @@ import yaml
 from falaj.policies.configuration import PROJECT_FOLDER
 from falaj.policies.outcome import RECORD_FOLDER
 from falaj.policies.reports.summary import summarise
+from falaj.policies.waivers import read_entries
 from falaj.stacks.checking.check import check_now
 from falaj.stacks.checking.preview import pack_configuration
 from falaj.stacks.checking.subject import Subject
@@ -21,7 +22,6 @@ from falaj.stacks.command.console import say
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, Settings
 from falaj.stacks.settings.cloud import PACKS
@@ -89,12 +89,14 @@ def with_more_waivers(
         settings: what its file says.
         more: further entries.
         folder: where the file goes.
+
+    Raises:
+        PolicyError: the stack's own can't be read.
     """
     named = settings.policies.waivers if isinstance(settings, CloudSettings) else None
-    own = yaml.safe_load((stack.project.root / named).read_text("utf-8")) if named else {}
+    own = read_entries(stack.project.root / named) if named else []
     path = folder / "waivers.yaml"
-    entries = [*sequence(mapping(own).get("waivers")), *map(dict, more)]
-    path.write_text(yaml.safe_dump({"waivers": entries}), encoding="utf-8")
+    path.write_text(yaml.safe_dump({"waivers": [*own, *map(dict, more)]}), encoding="utf-8")
     return path
 
 

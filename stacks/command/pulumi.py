@@ -40,10 +40,9 @@ class Pulumi:
         self.sandbox = sandbox
         self.engine = install.ensure_engine(say)
         if sandbox:
-            own = sdks.variables(program_environment(stack.project))
-            self.environment = activation.activated(
-                {**launch.environment(say, self.engine), **own}
-            )
+            base = launch.environment(say, self.engine)
+            own = sdks.for_program(base, program_environment(stack.project))
+            self.environment = activation.activated(own)
             self.folder: Path = make_workspace(stack)
         else:
             self.environment = launch.environment(say, self.engine)

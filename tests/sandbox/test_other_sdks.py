@@ -41,6 +41,12 @@ def test_our_own_environment_needs_no_variable(tmp_path: Path) -> None:
     assert sdks.variables(tmp_path) == {}
 
 
+def test_another_programs_environment_is_never_taken(brought: Path, tmp_path: Path) -> None:
+    other = {"A": "1", sdks.VARIABLE: "/another/programs"}
+    assert sdks.for_program(other, Path(sys.prefix)) == {"A": "1"}
+    assert sdks.for_program(other, tmp_path / "venv") == {"A": "1", sdks.VARIABLE: str(brought)}
+
+
 def test_an_sdk_is_read_where_the_program_has_it(brought: Path) -> None:
     found = Package("acme")
     assert (found.module, found.version) == ("pulumi_acme", "1.2.3")
@@ -61,11 +67,21 @@ def test_the_sdk_of_a_cloud_is_the_programs_own_as_well(brought: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["{", "[]", '{"resource": false}', '{"resource": true, "parameterization": {"a": 1}}']
+    "said",
+    [
+        "{",
+        "[]",
+        '{"resource": false}',
+        '{"resource": true, "parameterization": {"a": 1}}',
+        # They are parts of paths and of a script.
+        '{"resource": true, "name": "acme; true", "version": "1.2.3"}',
+        '{"resource": true, "name": "../acme", "version": "1.2.3"}',
+        '{"resource": true, "name": "acme", "version": "1/../../2"}',
+    ],
 )
 def test_what_no_plugin_answers_for_is_passed_over(brought: Path, said: str) -> None:
     (brought / "pulumi_acme" / "pulumi-plugin.json").write_text(said)
-    assert "acme" not in sdks.installed()
+    assert sdks.installed() == {}
 
 
 def test_its_stand_in_is_where_the_engine_looks(brought: Path, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_a_persons_options_for_the_engine_do_not_reach_the_check() -> None:
         "PULUMI_HOME": "/home/p",
         "PULUMI_OPTION_TARGET": "urn:pulumi:dev::shop::aws:s3/bucket:Bucket::logs",
         "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true",
+        "FALAJ_PHASE": "stores",
     }
     assert without_options(given) == {"PATH": "/bin", "PULUMI_HOME": "/home/p"}
 

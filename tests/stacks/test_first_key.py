@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pulumi
 import pytest
 import yaml
 
+from falaj.policies.model import PolicyError
 from falaj.policies.rules import all_rules
 from falaj.policies.waivers import read_waivers
 from falaj.sandbox.inprocess import SandboxMocks
@@ -27,10 +29,22 @@ ANOTHERS = "urn:pulumi:s::falaj::azure-native:containerregistry:Registry::mine"
 CLUSTER = {"type": "falaj-azure:index:Cluster", "urn": "c"}
 
 
-def registry(identity: str, urn: str = OWN) -> dict[str, Any]:
-    of_key = {"keyIdentifier": "https://v.vault.azure.net/keys/k", "identity": identity}
-    outputs = {"encryption": {"status": "enabled", "keyVaultProperties": of_key}}
-    return {"urn": urn, "type": "azure-native:containerregistry:Registry", "outputs": outputs}
+CLIENT = "11111111-2222-3333-4444-555555555555"
+
+
+def registry(
+    asked: str, urn: str = OWN, *, answered: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """One in a state. Default: Azure answers what it was asked."""
+
+    def of(identity: Mapping[str, Any]) -> dict[str, Any]:
+        of_key = {"keyIdentifier": "https://v.vault.azure.net/keys/k", **identity}
+        return {"encryption": {"status": "enabled", "keyVaultProperties": of_key}}
+
+    given = {"identity": asked}
+    outputs = of(given if answered is None else answered)
+    kind = "azure-native:containerregistry:Registry"
+    return {"urn": urn, "type": kind, "inputs": of(given), "outputs": outputs, **more}
 
 
 class Engine:
@@ -62,9 +76,17 @@ BOTH = f"{STORES},{FIRST_KEY}"
     ("state", "asked"),
     [
         ((), BOTH),
-        ((registry("11111111-2222-3333-4444-555555555555"),), BOTH),
+        ((registry(CLIENT),), BOTH),
         ((registry("system", ANOTHERS),), BOTH),
         ((registry("system"),), None),
+        # What Azure answers of a registry's own identity isn't documented.
+        ((registry("system", answered={}),), None),
+        ((registry("system", answered={"identity": None}),), None),
+        ((registry("system", answered={"identity": CLIENT}),), None),
+        # A person moved it (az acr encryption rotate-key), and `refresh` read that.
+        ((registry(CLIENT, answered={"identity": "system"}),), None),
+        # Another takes its place, which is about to be deleted.
+        ((registry("system", delete=True), registry(CLIENT)), BOTH),
         # What stands is never taken down for it.
         ((CLUSTER,), FIRST_KEY),
     ],
@@ -126,3 +148,11 @@ def test_what_the_first_update_is_allowed(tmp_path: Path) -> None:
         "W-1",
         "first-key-1",
     ]
+
+    # They never stand for waivers that can't be read, which would be gone without a word.
+    (tmp_path / "own.yaml").write_text("waivers: {W-1: later}\n")
+    with pytest.raises(PolicyError, match="expected a list under the key 'waivers'"):
+        judged.with_more_waivers(stack, of, first_key.waivers(day), tmp_path)
+    (tmp_path / "own.yaml").unlink()
+    with pytest.raises(PolicyError, match=r"own\.yaml can't be read: .*No such file"):
+        judged.with_more_waivers(stack, of, first_key.waivers(day), tmp_path)

@@ -33,12 +33,13 @@ pulumi.export("range", net.cidr_block)
 PROJECT = """
 name: shop
 runtime: {name: python, options: {virtualenv: venv}}
-config: {own: mine}
+config: {own: mine, count: {type: integer}, "aws:region": {type: string}}
 template:
   config:
     own: {default: theirs}
     aws:region: {default: us-west-2}
     colour: {default: blue}
+    count: {default: 2}
     password: {secret: true}
 """
 
@@ -61,7 +62,7 @@ def test_without_a_stack_file_the_countrys_regions_are_assumed(
     project = program(tmp_path / "shop")
     assert config_of(project, tmp_path) == {
         "aws:region": "me-central-1", "azure-native:location": "uaenorth",
-        "shop:colour": "blue",
+        "shop:colour": "blue", "shop:count": 2,
     }  # fmt: skip
     said = capsys.readouterr().out
     assert "no stack file: judged as stack dev" in said

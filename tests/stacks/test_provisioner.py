@@ -131,7 +131,9 @@ def test_it_makes_keys_for_sessions_alone_and_touches_no_other() -> None:
         "Null": {"aws:ResourceTag/falaj:purpose": "true"},
     }
     assert may["KeysOfSessions"]["Condition"] == {
-        "StringEquals": {"aws:ResourceTag/falaj:purpose": "sessions"}
+        "StringEquals": {"aws:ResourceTag/falaj:purpose": "sessions"},
+        # None that it made gets another purpose.
+        "StringEqualsIfExists": sessions,
     }
     whole = {action for each in may.values() for action in each["Action"]}
     assert not whole & {"kms:*", "kms:PutKeyPolicy", "kms:DisableKey"}

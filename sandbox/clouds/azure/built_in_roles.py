@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from falaj.sandbox.clouds.azure import kinds
+from falaj.sandbox.clouds.azure import checks, kinds
 
 #: Digits that a slip changes: two that changed places are two.
 _WRONG = 2
@@ -27,10 +27,10 @@ def meant(role: str) -> tuple[str, str] | None:
     """Id and name of the built-in role that a GUID is, but for a slip.
 
     None where it is one itself, where it resembles none, and where it resembles several: some
-    roles are numbered one after the other.
+    roles are numbered one after the other. Nor is it one where it is no GUID, or isn't known yet.
     """
     own = role.lower()
-    if own in _roles():
+    if own in _roles() or not checks.GUID.fullmatch(own):
         return None
     alike = [
         each

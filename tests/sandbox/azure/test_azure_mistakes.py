@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from falaj.sandbox.clouds.azure.built_in_roles import meant
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
 from tests.sandbox.azure.conftest import PARTS
@@ -423,3 +424,8 @@ def test_a_mistake_of_meaning_is_refused(mistake: str) -> None:
 )
 def test_a_role_that_may_exist_is_taken(role: str) -> None:
     assert outcome((("assignment", "roleDefinitionId", f"{_ROLES}/{role}"),)) is None
+
+
+@pytest.mark.parametrize("role", ["", "Reader", f"{READER.rpartition('/')[2]}0"])
+def test_a_role_that_is_no_guid_or_not_known_yet_is_no_slip(role: str) -> None:
+    assert meant(role) is None
