@@ -68,7 +68,7 @@ TUTORIAL: Sequence[tuple[str, int, str]] = (
     ("make up", 0, "Serving digits version 1 at "),
     ("make status", 0, r"endpoint +open"),
     ("make demo", 0, r"accuracy through the endpoint: \d+/\d+ = 9\d"),
-    ("falaj config set", 0, "epochs: 12"),
+    ("falaj config set", 0, "epochs: 120"),
     ("make preview", 0, r"[1-9]\d* to (create|replace)"),
     ("make up", 0, "Serving digits version 2 at "),
     ("make rollback", 0, "the server follows"),

@@ -195,8 +195,8 @@ _RULES = "azure-native:network:FirewallPolicyRuleCollectionGroup"
         # What only Azure sets.
         (_AKS, ("fqdn",), "a.example.ae", ".properties.fqdn is read-only"),
         (_AKS, ("powerState",), {"code": "Running"}, ".properties.powerState is read-only"),
-        (_STORE, ("encryption", "services", "queue", "lastEnabledTime"), "2026-11-01T00:00:00Z",
-         ".encryption.services.queue.lastEnabledTime is read-only"),
+        (_STORE, ("encryption", "services", "blob", "lastEnabledTime"), "2026-11-01T00:00:00Z",
+         ".encryption.services.blob.lastEnabledTime is read-only"),
         ("azure-native:network:PrivateEndpoint", ("provisioningState",), "Succeeded",
          ".properties.provisioningState is read-only"),
         # Types.
@@ -218,7 +218,7 @@ def test_what_azure_does_not_take_is_found(
     inputs: Any = copy.deepcopy(dict(declared.inputs))
     place = inputs
     for each in path[:-1]:
-        place = place[each]
+        place = place.setdefault(each, {}) if isinstance(place, dict) else place[each]
     if value is _REMOVED:
         del place[path[-1]]
     else:

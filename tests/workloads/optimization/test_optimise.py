@@ -316,7 +316,8 @@ def test_a_sealed_run_leaves_no_plain_model(tmp_path: Path) -> None:
     request = Request(tmp_path / "run", Path(dataset), output, keyring)
     result = optimise(request, lambda message: None)
     assert sorted(path.name for path in output.iterdir()) == [
-        "fields.json", "model.float.onnx.sealed", "model.onnx.sealed", "optimization.json",
+        "card.html.sealed", "fields.json", "model.float.onnx.sealed", "model.onnx.sealed",
+        "optimization.json",
     ]  # fmt: skip
     identity = json.loads((output / "fields.json").read_text())["lineage"]["run"]
     context = records.context_of(identity, "model.onnx")
