@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from falaj.sandbox.store import Store
-from tests.stacks.clouds import change, counts, made, nothing_changed, run, use
+from tests.stacks.clouds import change, made, nothing_changed, run, use
 from tests.stacks.conftest import Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
