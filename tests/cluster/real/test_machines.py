@@ -376,6 +376,7 @@ def test_a_port_is_forwarded_to_the_owner_of_a_workspace_alone(realm: Realm) -> 
         image = realm.push_base()
         realm.plane.apply([probe("alice-workspace", namespace, image, _ANSWERS)])
         realm.wait_ready("alice-workspace", namespace=namespace)
+        wait_for(lambda: "listens" in realm.log("alice-workspace", namespace), "it listens")
 
         def asked(user: str, *groups: str) -> bytes:
             file = realm.plane.user_kubeconfig(user, groups)
