@@ -59,7 +59,7 @@ def decided(name: str) -> tuple[Decided, ...]:
     return tuple(
         one
         for each in Judge(all_rules(), found.settings).evaluate_stack(whole)
-        for one in decide(each, found.settings, found.waivers)
+        for one in decide(each, found)
     )
 
 
