@@ -128,6 +128,15 @@ def read_json(path: Path, what: str) -> Any:
         raise WorkloadError(f"{what} {path} isn't valid JSON: {error}") from error
 
 
+def fingerprint(path: Path) -> tuple[int, int, int] | None:
+    """What is another once a file was replaced or written to; None where it can't be seen."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def make_missing_folders(path: Path) -> None:
     """Make a folder and those above it, as far as they are missing, each with mode 0700.
 

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm
 
-from falaj.workloads.files import locked, write_json_atomic
+from falaj.workloads.files import fingerprint, locked, write_json_atomic
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.settings import SCOPES, AuthSettings
+from falaj.workloads.inference.settings import MAX_TOKEN_MINUTES, SCOPES, AuthSettings
 
 ALGORITHMS = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256"}
 """Key type and curve of a JWK, and the one algorithm that it may be used with."""
@@ -125,7 +125,7 @@ class Authenticator:
         self._most_seconds = settings.max_token_minutes * 60
         self._revoked = settings.revoked
         self._revocations = Revocations()
-        self._marks: tuple[tuple[int, ...], ...] = ()
+        self._marks: tuple[tuple[int, int, int] | None, ...] = ()
         self._remembered: dict[bytes, Identity] = {}
         self.refresh()
 
@@ -136,7 +136,7 @@ class Authenticator:
             InferenceError: a file is damaged; what was read of it before holds.
         """
         revoked = self._revoked
-        marks = (_mark(self._jwks), _mark(revoked) if revoked is not None else ())
+        marks = tuple(fingerprint(path) for path in (self._jwks, revoked) if path is not None)
         if marks == self._marks:
             return False
         self._marks = marks
@@ -366,15 +366,6 @@ def revoke(path: Path, *, token: str | None = None, subject: str | None = None) 
     return " and ".join(said)
 
 
-def _mark(path: Path) -> tuple[int, ...]:
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-MAX_MINUTES = 60 * 24 * 366
 USUAL_MINUTES = AuthSettings.max_token_minutes
 """Longest life of a token, if nothing else is said."""
 
@@ -429,7 +420,7 @@ def mint(
         subject: whom the logs shall name.
         scopes: out of `SCOPES`.
         minutes: validity.
-        long_lived: allow up to `MAX_MINUTES`, for services whose `max_token_minutes` does.
+        long_lived: allow up to `MAX_TOKEN_MINUTES`, for services whose `max_token_minutes` does.
             Default: False, up to `USUAL_MINUTES`.
 
     Raises:
@@ -439,7 +430,7 @@ def mint(
     for scope in scopes:
         if scope not in SCOPES:
             raise InferenceError(f"unknown scope '{scope}'; allowed are {', '.join(SCOPES)}")
-    most = MAX_MINUTES if long_lived else USUAL_MINUTES
+    most = MAX_TOKEN_MINUTES if long_lived else USUAL_MINUTES
     if not 0 < minutes <= most:
         hint = "" if long_lived else "; --long-lived allows more"
         raise InferenceError(f"--minutes must be over 0 and at most {most}; got {minutes:g}{hint}")

@@ -21,14 +21,13 @@ from typing import Any, cast
 from falaj.workloads.inference import http
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads, Reader
+from falaj.workloads.inference.listening import LINGER_SECONDS
 from falaj.workloads.inference.service import Service
 
 HELD_BODY_BYTES = 64 * 1024
 """Bodies up to this size are put together here after a known head; larger ones by the reader."""
 BODY_BYTES_PER_SECOND = 64 * 1024
 """The slowest body that is waited for, after the header timeout."""
-LINGER_SECONDS = 1.0
-"""Time for which a closing connection still reads: a reset would destroy the answer on its way."""
 FLUSH_SECONDS = 30.0
 """Time for a slow client to take the last answer of a connection."""
 FAREWELL_SECONDS = 0.5
@@ -117,7 +116,7 @@ class Connection(asyncio.Protocol):
                     bodies = self._service.bodies
                     size = end + head.length
                     # Where there is no room, the reader words the refusal.
-                    if bodies.held + size <= bodies.limit:
+                    if bodies.fits(size):
                         bodies.held += size
                         self._held += data
                         self._held_size = size
@@ -148,11 +147,10 @@ class Connection(asyncio.Protocol):
             self._heads.pop(data[:end], None)
             return False
         bodies = self._service.bodies
-        if bodies.held + head.length > bodies.limit:
+        if not bodies.fits(head.length):
             return False  # the reader words the refusal
         exchange = head.exchange(data[end:], now)
-        exchange.held = head.length
-        bodies.held += head.length
+        bodies.hold(exchange, head.length)
         self._reader.queue.append(exchange)
         self._pump()
         return True

@@ -280,8 +280,16 @@ class Bodies:
             RequestError: 503, there is no room for it.
         """
         self.require(size)
+        self.hold(exchange, size)
+
+    def hold(self, exchange: Exchange, size: int) -> None:
+        """Count a piece of a body for which there is room."""
         self.held += size
         exchange.held += size
+
+    def fits(self, size: int) -> bool:
+        """Tell whether there is room for so many bytes more."""
+        return self.held + size <= self.limit
 
     def require(self, size: int) -> None:
         """Refuse what there is no room for.
@@ -289,7 +297,7 @@ class Bodies:
         Raises:
             RequestError: 503.
         """
-        if self.held + size > self.limit:
+        if not self.fits(size):
             raise RequestError(
                 503,
                 f"the bodies of unanswered requests take {self.held} of {self.limit} bytes; "

@@ -23,8 +23,9 @@ _AT_ONCE = 16
 """Connections that one wake-up takes; other workers take from the same socket."""
 _PAUSE_SECONDS = 0.2
 """Time without accepting when the process has no file descriptors left."""
-_LINGER_SECONDS = 1.0
-"""Time in which a refused client's bytes are still read: a reset would destroy what it is told."""
+LINGER_SECONDS = 1.0
+"""Time in which the bytes of a client that was refused, or answered for the last time, are still
+read: a reset would destroy what it is told."""
 _PLAIN = b"This port speaks TLS 1.3: use https://\n"
 _PLAIN_ANSWER = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -196,6 +197,6 @@ class Listener:
             spare.setblocking(False)
             spare.send(farewell)
             spare.shutdown(socket.SHUT_WR)
-            async with asyncio.timeout(_LINGER_SECONDS):
+            async with asyncio.timeout(LINGER_SECONDS):
                 while await self._loop.sock_recv(spare, 65536):
                     pass

@@ -27,7 +27,7 @@ from typing import Any, cast
 import orjson
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import make_private_folder, write_json_atomic
+from falaj.workloads.files import fingerprint, make_private_folder, write_json_atomic
 from falaj.workloads.inference import channel, settings
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.errors import InferenceError
@@ -393,7 +393,7 @@ class Master:
         """Return what the workers depend on: a difference calls for new ones."""
         tls = wanted.tls
         files = (tls.certificate, tls.private_key, tls.client_ca, wanted.auth.jwks)
-        return (wanted.digest, version, *(_fingerprint(path) for path in files if path))
+        return (wanted.digest, version, *(fingerprint(path) for path in files if path))
 
     async def _follow(self) -> None:
         """Look at the configuration and the alias, and move to what they ask for."""
@@ -634,7 +634,7 @@ class Pointer:
             wanted.keyring / VERIFIES,
         )
         asked = (wanted.registry, wanted.model, wanted.alias, wanted.keyring,
-                 *map(_fingerprint, files))  # fmt: skip
+                 *map(fingerprint, files))  # fmt: skip
         if asked != self._asked:
             self._asked = ()
             found = Store(wanted.registry).trusted(
@@ -652,11 +652,3 @@ def _last_state(path: Path) -> dict[str, Any]:
     except (OSError, orjson.JSONDecodeError):
         return {}
     return state if isinstance(state, dict) else {}
-
-
-def _fingerprint(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -12,12 +12,11 @@ from typing import cast
 
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.http import Answers, Bodies, Exchange, Reader
+from falaj.workloads.inference.listening import LINGER_SECONDS
 from falaj.workloads.inference.settings import Limits
 
 RETRY_SECONDS = 5
 """What clients are told to wait: about as long as another try to start a worker takes."""
-_LINGER_SECONDS = 1.0
-"""Time in which the client's bytes are still read: a reset would destroy the answer."""
 
 
 class Outage(asyncio.Protocol):
@@ -57,7 +56,7 @@ class Outage(asyncio.Protocol):
                 error.status, error.body(), headers=error.headers, close=True, head=head
             )
         )
-        self._end_after(_LINGER_SECONDS)
+        self._end_after(LINGER_SECONDS)
 
     def _end_after(self, seconds: float) -> None:
         if self._end is not None:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ import orjson
 from falaj.workloads.bounds import SERVICE
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.registry.keyring import TOKEN_OVERLAP
 
 
 class Section:
@@ -181,6 +183,10 @@ class TlsSettings:
     client_ca: Path | None
 
 
+MAX_TOKEN_MINUTES = 60 * 24 * 366
+"""A year: nobody may ask for tokens that live longer."""
+
+
 @dataclass(frozen=True)
 class AuthSettings:
     """Who signs bearer tokens, for whom, and what each client certificate may do."""
@@ -191,8 +197,8 @@ class AuthSettings:
     clients: Mapping[str, frozenset[str]]
     revoked: Path | None = None
     """List of revoked tokens; None: none can be."""
-    max_token_minutes: int = 60 * 24
-    """Longest life of a token."""
+    max_token_minutes: int = TOKEN_OVERLAP // timedelta(minutes=1)
+    """Longest life of a token: by default a rotation waits for as long."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +275,7 @@ def _auth(section: Section) -> AuthSettings:
         clients=_clients(section.section("clients", {})),
         revoked=section.file("revoked") if "revoked" in section.values else None,
         max_token_minutes=section.whole(
-            "max_token_minutes", 1, 60 * 24 * 366, AuthSettings.max_token_minutes
+            "max_token_minutes", 1, MAX_TOKEN_MINUTES, AuthSettings.max_token_minutes
         ),
     )
     section.finish(tuple(AuthSettings.__dataclass_fields__))

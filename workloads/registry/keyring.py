@@ -56,7 +56,8 @@ _SIGNS = "signing.pem"
 _TOKENS = "tokens.pem"
 _JWKS = "tokens.jwks.json"
 TOKEN_OVERLAP = timedelta(hours=24)
-"""For which tokens of a rotated key go on: as long as one lives, if nothing else is said."""
+"""For which tokens of a rotated key go on: as long as one lives, if nothing else is said
+(`max_token_minutes` of `falaj.workloads.inference.settings`)."""
 VERIFIES = "signing.pub.pem"
 
 
