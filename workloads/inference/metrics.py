@@ -130,7 +130,8 @@ def add(total: dict[str, Any], part: dict[str, Any]) -> None:
             total[key] = total.get(key, 0) + value
 
 
-_PREFIX = "falaj_inference"
+PREFIX = "falaj_inference"
+"""What the names of all metrics begin with."""
 _LABELS = ("model", "version")
 
 
@@ -181,7 +182,7 @@ class Totals(Collector):
         yield self._counter(totals, "overflow_wanted", "overflow_wanted",
                             "Requests that would have waited too long here.")  # fmt: skip
         overflowed = CounterMetricFamily(
-            f"{_PREFIX}_overflowed", "Requests passed on to the next tier.",
+            f"{PREFIX}_overflowed", "Requests passed on to the next tier.",
             labels=(*_LABELS, "outcome"),
         )  # fmt: skip
         for version, total in totals.items():
@@ -190,7 +191,7 @@ class Totals(Collector):
         yield overflowed
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
         answers = CounterMetricFamily(
-            f"{_PREFIX}_answers", "Values that were answered, by the bucket they fall into.",
+            f"{PREFIX}_answers", "Values that were answered, by the bucket they fall into.",
             labels=(*_LABELS, "bucket"),
         )  # fmt: skip
         for version, total in totals.items():
@@ -205,14 +206,14 @@ class Totals(Collector):
                             "TLS handshakes that failed.")  # fmt: skip
         yield self._responses(totals)
         denied = CounterMetricFamily(
-            f"{_PREFIX}_denied", "Requests without enough rights.", labels=(*_LABELS, "status")
+            f"{PREFIX}_denied", "Requests without enough rights.", labels=(*_LABELS, "status")
         )
         for version, total in totals.items():
             for status, count in total.get("denied", {}).items():
                 denied.add_metric((self.model, version, status), count)
         yield denied
         opened = GaugeMetricFamily(
-            f"{_PREFIX}_open_connections", "Connections that are open.", labels=_LABELS
+            f"{PREFIX}_open_connections", "Connections that are open.", labels=_LABELS
         )
         for version, total in totals.items():
             opened.add_metric((self.model, version), total.get("open_connections", 0))
@@ -222,7 +223,7 @@ class Totals(Collector):
                            self.failed_versions)  # fmt: skip
         lost = self.dropped_lines + sum(t.get("dropped_lines", 0) for t in totals.values())
         yield self._single("dropped_log_lines", "Log lines that could not be written.", lost)
-        served = GaugeMetricFamily(f"{_PREFIX}_served_version", "The version that is served.",
+        served = GaugeMetricFamily(f"{PREFIX}_served_version", "The version that is served.",
                                    labels=("model",))  # fmt: skip
         served.add_metric((self.model,), self.version or 0)
         yield served
@@ -230,7 +231,7 @@ class Totals(Collector):
     def _histogram(
         self, totals: dict[str, dict[str, Any]], key: str, name: str, words: str
     ) -> Metric:
-        family = HistogramMetricFamily(f"{_PREFIX}_{name}", words, labels=_LABELS)
+        family = HistogramMetricFamily(f"{PREFIX}_{name}", words, labels=_LABELS)
         for version, total in totals.items():
             buckets: list[tuple[str, float]] = []
             count = 0
@@ -244,14 +245,14 @@ class Totals(Collector):
     def _counter(
         self, totals: dict[str, dict[str, Any]], key: str, name: str, words: str
     ) -> Metric:
-        family = CounterMetricFamily(f"{_PREFIX}_{name}", words, labels=_LABELS)
+        family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=_LABELS)
         for version, total in totals.items():
             family.add_metric((self.model, version), total.get(key, 0))
         return family
 
     def _responses(self, totals: dict[str, dict[str, Any]]) -> Metric:
         family = CounterMetricFamily(
-            f"{_PREFIX}_responses",
+            f"{PREFIX}_responses",
             "Answers by route and status.",
             labels=(*_LABELS, "route", "status"),
         )
@@ -263,4 +264,4 @@ class Totals(Collector):
         return family
 
     def _single(self, name: str, words: str, value: float) -> Metric:
-        return CounterMetricFamily(f"{_PREFIX}_{name}", words, value=value)
+        return CounterMetricFamily(f"{PREFIX}_{name}", words, value=value)

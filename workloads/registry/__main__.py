@@ -14,7 +14,7 @@ from typing import Any
 from falaj.workloads.errors import LOST, REFUSED, RegistryError, WorkloadError
 from falaj.workloads.files import require_memory, write_atomic
 from falaj.workloads.registry import rotation
-from falaj.workloads.registry.aliases import DAYS, NothingSeen, Signer
+from falaj.workloads.registry.aliases import NothingSeen, Signer
 from falaj.workloads.registry.delivery import Content, deliver
 from falaj.workloads.registry.keyring import KeyRing, pack, read_public_key, shred_keyring, unpack
 from falaj.workloads.registry.oci_layout import Image
@@ -26,7 +26,7 @@ from falaj.workloads.registry.publishing import (
     read_fields,
     read_files,
 )
-from falaj.workloads.registry.reaching import client_of, shelf_at
+from falaj.workloads.registry.reaching import add_options, client_of, shelf_at
 from falaj.workloads.registry.remote import Repository, check_repository_name
 from falaj.workloads.registry.store import (
     PRODUCTION,
@@ -184,19 +184,8 @@ def _files_options(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _deliver_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--to", required=True, metavar="HOST/PATH",
-        help="the registry, and in it the folder of all models",
-    )  # fmt: skip
     command.add_argument("--alias", help="that is to stand for it; default: none")
-    command.add_argument(
-        "--days", type=int, default=DAYS,
-        help="for which the alias's record is valid; default: %(default)s",
-    )  # fmt: skip
-    command.add_argument(
-        "--login", type=Path, metavar="FILE",
-        help="the registry's login, as ~/.docker/config.json has it; default: none is shown",
-    )  # fmt: skip
+    add_options(command)
 
 
 def _import_options(command: argparse.ArgumentParser) -> None:

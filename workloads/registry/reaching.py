@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.registry.aliases import DAYS
 from falaj.workloads.registry.distribution import PAUSES, RegistryClient, read_login
 from falaj.workloads.registry.shelf import Shelf
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Options of a command that sends: the registry, its login, and how long a record holds."""
+    command.add_argument(
+        "--to", required=True, metavar="HOST/PATH",
+        help="the registry, and in it the folder of all models",
+    )  # fmt: skip
+    command.add_argument(
+        "--login", type=Path, metavar="FILE",
+        help="the registry's login, as ~/.docker/config.json has it; default: none is shown",
+    )  # fmt: skip
+    command.add_argument(
+        "--days", type=int, default=DAYS,
+        help="for which the alias's record is valid; default: %(default)s",
+    )  # fmt: skip
 
 
 def client_of(host: str, login: Path | None) -> RegistryClient:

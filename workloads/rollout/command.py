@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from falaj.workloads.bounds import ROLLOUT
 from falaj.workloads.errors import LOST, REFUSED, RegistryError, WorkloadError
-from falaj.workloads.registry.aliases import DAYS, NothingSeen, Signer, promote, resolve
+from falaj.workloads.registry.aliases import NothingSeen, Signer, promote, resolve
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.reaching import shelf_at
+from falaj.workloads.registry.reaching import add_options, shelf_at
 from falaj.workloads.registry.shelf import Client, Shelf
 from falaj.workloads.registry.store import PRODUCTION
 from falaj.workloads.rollout.measures import Tally, read
@@ -73,18 +73,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--keyring", type=Path, required=True, metavar="DIR", help="the key ring, which signs"
     )
-    one.add_argument(
-        "--to", required=True, metavar="HOST/PATH",
-        help="the registry, and in it the folder of all models",
-    )  # fmt: skip
-    one.add_argument(
-        "--login", type=Path, metavar="FILE",
-        help="the registry's login, as ~/.docker/config.json has it; default: none is shown",
-    )  # fmt: skip
-    one.add_argument(
-        "--days", type=int, default=DAYS,
-        help="for which the alias's record is valid; default: %(default)s",
-    )  # fmt: skip
+    add_options(one)
     for name, what in (
         ("window-minutes", "how long both are looked at, at least"),
         ("deadline-hours", "after so long with too few requests it gives up"),

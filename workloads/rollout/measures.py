@@ -13,13 +13,14 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-_PREFIX: Final = "falaj_inference_"
-_LATENCY: Final = f"{_PREFIX}request_duration_seconds_bucket"
-_RESPONSES: Final = f"{_PREFIX}responses_total"
-_ANSWERS: Final = f"{_PREFIX}answers_total"
-_RESTARTS: Final = f"{_PREFIX}worker_restarts_total"
-_SERVED: Final = f"{_PREFIX}served_version"
-_ROUTE: Final = "infer"
+from falaj.workloads.inference.http import INFER
+from falaj.workloads.inference.metrics import PREFIX
+
+_LATENCY: Final = f"{PREFIX}_request_duration_seconds_bucket"
+_RESPONSES: Final = f"{PREFIX}_responses_total"
+_ANSWERS: Final = f"{PREFIX}_answers_total"
+_RESTARTS: Final = f"{PREFIX}_worker_restarts_total"
+_SERVED: Final = f"{PREFIX}_served_version"
 _ANSWERED: Final = "200"
 #: Who may not call is the callers' affair, whichever version they asked.
 _DENIED: Final = ("401", "403")
@@ -104,7 +105,7 @@ def read(text: str) -> dict[_Series, float]:
                 part = labels["le"]
             elif sample.name == _ANSWERS:
                 part = labels["bucket"]
-            elif sample.name == _RESPONSES and labels["route"] == _ROUTE:
+            elif sample.name == _RESPONSES and labels["route"] == INFER:
                 part = labels["status"]
             else:
                 served = f"{sample.value:.0f}" if sample.name == _SERVED else served

@@ -58,13 +58,13 @@ def surely_fails(stable: Measured, canary: Measured, demands: Demands) -> bool:
         for each in (stable, canary)
         if each.requests
     )
-    rise = canary.failed_percent - stable.failed_percent
-    return rise - _BEYOND_CHANCE * math.sqrt(error) > demands.most_error_rise
+    beyond = _rise(stable, canary) - _BEYOND_CHANCE * math.sqrt(error)
+    return beyond > demands.most_error_rise
 
 
-def fails(stable: Measured, canary: Measured, demands: Demands) -> bool:
-    """Whether more of a canary's requests fail than may."""
-    return canary.failed_percent - stable.failed_percent > demands.most_error_rise
+def _rise(stable: Measured, canary: Measured) -> float:
+    """Percentage points by which more of a canary's requests fail."""
+    return canary.failed_percent - stable.failed_percent
 
 
 def judge(stable: Measured, canary: Measured, demands: Demands) -> Verdict:
@@ -74,7 +74,7 @@ def judge(stable: Measured, canary: Measured, demands: Demands) -> Verdict:
         f"{canary.requests} requests, {canary.failed_percent:.3g} % failed "
         f"(stable {stable.failed_percent:.3g} % of {stable.requests})"
     ]
-    if fails(stable, canary, demands):
+    if _rise(stable, canary) > demands.most_error_rise:
         missed.append("errors")
     times = [each.quantile(QUANTILE) for each in (canary, stable)]
     if times[0] is None or times[1] is None:
