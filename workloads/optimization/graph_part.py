@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,10 @@ class GraphPart:
     def name(self, name: str) -> str:
         """Return an inner name that no column can have."""
         return f"{self.prefix}{name}"
+
+    def inside(self, name: str) -> GraphPart:
+        """Return the same part for nodes of which every inner name begins with ``name``."""
+        return replace(self, prefix=self.name(name))
 
     def constant(self, name: str, values: NDArray[np.generic]) -> str:
         """Add a constant; return its name."""

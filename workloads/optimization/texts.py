@@ -29,12 +29,11 @@ _FLOAT: Final = np.float32
 
 def words(part: GraphPart, column: WordsColumn, index: int) -> str:
     """Add what makes features of a free text; return their name, float32 (N, stems + 1)."""
-
-    def at(name: str) -> str:
-        return part.name(f"words_{index}/{name}")
+    part = part.inside(f"words_{index}/")
+    at = part.name
 
     def constant(name: str, values: object, kind: type = np.int64) -> str:
-        return part.constant(f"words_{index}/{name}", np.asarray(values, dtype=kind))
+        return part.constant(name, np.asarray(values, dtype=kind))
 
     if column.width == 0:  # no word recurs: every row has none that is known
         shape = part.node("Shape", [column.name], at("shape"))
@@ -64,12 +63,11 @@ def date(part: GraphPart, column: DateColumn, index: int) -> str:
 
     The formula is that of `dates.date_features`.
     """
-
-    def at(name: str) -> str:
-        return part.name(f"date_{index}/{name}")
+    part = part.inside(f"date_{index}/")
+    at = part.name
 
     def constant(name: str, values: object, kind: type = _FLOAT) -> str:
-        return part.constant(f"date_{index}/{name}", np.asarray(values, dtype=kind))
+        return part.constant(name, np.asarray(values, dtype=kind))
 
     def step(operator: str, name: str, *inputs: str | float) -> str:
         names = [
@@ -78,7 +76,7 @@ def date(part: GraphPart, column: DateColumn, index: int) -> str:
         ]
         return part.node(operator, names, at(name))
 
-    year, month, day = _parts(part, column, index)
+    year, month, day = _parts(part, column)
     century = step("Where", "century", step("Less", "young", year, CENTURY_FROM), 2000, 1900)
     whole = step("Add", "whole_year", year, century)
     year = step("Where", "year", step("Less", "short", year, 100), whole, year)
@@ -125,14 +123,12 @@ def date(part: GraphPart, column: DateColumn, index: int) -> str:
     return part.node("Concat", [filled, flag, *one_hot], at("features"), axis=1)
 
 
-def _parts(part: GraphPart, column: DateColumn, index: int) -> tuple[str, str, str]:
+def _parts(part: GraphPart, column: DateColumn) -> tuple[str, str, str]:
     """Year, month and day, float32 (N, 1) each, NaN where the text has none."""
-
-    def at(name: str) -> str:
-        return part.name(f"date_{index}/{name}")
+    at = part.name
 
     def constant(name: str, values: list[int]) -> str:
-        return part.constant(f"date_{index}/{name}", np.array(values, dtype=np.int64))
+        return part.constant(name, np.array(values, dtype=np.int64))
 
     pieces = column.name
     if column.time_mark:
@@ -143,7 +139,7 @@ def _parts(part: GraphPart, column: DateColumn, index: int) -> tuple[str, str, s
     # Axes: row, its one text, (date and time,) parts.
     rank = 4 if column.time_mark else 3
     ends = [0] * (rank - 2) + [1, PARTS] if column.time_mark else [0] * (rank - 1) + [PARTS]
-    nan = part.constant(f"date_{index}/nan", np.array(np.nan, dtype=_FLOAT))
+    nan = part.constant("nan", np.array(np.nan, dtype=_FLOAT))
     padded = part.node("Pad", [numbers, constant("pads", [0] * rank + ends), nan], at("padded"))
     if column.time_mark:
         first = constant("first", [0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
@@ -136,18 +136,30 @@ def clearly(mine: NDArray[np.float64], other: NDArray[np.float64]) -> int:
     return 1 if mean > 0 else -1
 
 
-def shown(figure: str, losses: NDArray[np.float64]) -> str:
-    """Return a figure of rows' losses as a person says it."""
-    mean = float(losses.mean())
-    if figure == "accuracy":
-        return f"{100 * (1 - mean):.2f} %"
-    return f"{math.sqrt(mean):.6g}" if figure == "rmse" else f"{mean:.4f}"
-
-
 def value_of(figure: str, losses: NDArray[np.float64]) -> float:
     """Return a figure of rows' losses as it stands in a record."""
     mean = float(losses.mean())
     return {"accuracy": 1 - mean, "rmse": math.sqrt(mean)}.get(figure, mean)
+
+
+def shown(figure: str, losses: NDArray[np.float64]) -> str:
+    """Return a figure of rows' losses as a person says it."""
+    value = value_of(figure, losses)
+    if figure == "accuracy":
+        return f"{100 * value:.2f} %"
+    return f"{value:.6g}" if figure == "rmse" else f"{value:.4f}"
+
+
+def _values(losses: Losses) -> dict[str, float]:
+    return {figure: value_of(figure, each) for figure, each in losses.items()}
+
+
+def _beside(mine: Losses, theirs: Losses, whose: str) -> str:
+    return "; ".join(
+        f"{figure.replace('_', ' ')} {shown(figure, mine[figure])}, that of {whose} "
+        f"{shown(figure, theirs[figure])}"
+        for figure in mine
+    )
 
 
 @dataclass(frozen=True)
@@ -222,48 +234,34 @@ def judge(
     """
     own, guess = losses_of(answers, rows.labels), guess_of(description)
     guessed = guess.losses(rows.labels)
-    worth = Worth(
-        guess.words,
-        {name: value_of(name, losses) for name, losses in guessed.items()},
-        {name: value_of(name, losses) for name, losses in own.items()},
-    )
+    worth = Worth(guess.words, _values(guessed), _values(own))
     if not any(clearly(own[name], guessed[name]) > 0 for name in own):
-        figures = "; ".join(
-            f"{name.replace('_', ' ')} {shown(name, own[name])}, that of guessing "
-            f"{shown(name, guessed[name])}"
-            for name in own
-        )
         worth.refusals.append(
             f"it is no better than guessing ({guess.words}) on {len(rows.labels):,} held-out "
-            f"rows: {figures}"
+            f"rows: {_beside(own, guessed, 'guessing')}"
         )
     if served is None:
         return worth
+    now = f"version {served.version}"
     try:
         theirs, chosen = served.losses(rows, description)
     except NotComparableError as reason:
-        worth.notes.append(f"not compared with version {served.version}, which serves: {reason}")
+        worth.notes.append(f"not compared with {now}, which serves: {reason}")
         return worth
     mine = {name: losses[chosen] for name, losses in own.items()}
+    verdicts = [clearly(mine[name], theirs[name]) for name in mine]
+    if min(verdicts) < 0 and max(verdicts) <= 0:
+        worth.refusals.append(
+            f"it is worse than {now}, which serves, on {chosen.sum():,} held-out rows that are "
+            f"new to both: {_beside(mine, theirs, now)}"
+        )
     comparison = {
         "version": served.version,
         "rows": int(chosen.sum()),
-        "served": {name: value_of(name, losses) for name, losses in theirs.items()},
-        "model": {name: value_of(name, losses) for name, losses in mine.items()},
+        "served": _values(theirs),
+        "model": _values(mine),
     }
-    verdicts = {name: clearly(mine[name], theirs[name]) for name in mine}
-    refusals = list(worth.refusals)
-    if min(verdicts.values()) < 0 and max(verdicts.values()) <= 0:
-        figures = "; ".join(
-            f"{name.replace('_', ' ')} {shown(name, mine[name])}, that of version "
-            f"{served.version} {shown(name, theirs[name])}"
-            for name in mine
-        )
-        refusals.append(
-            f"it is worse than version {served.version}, which serves, on {chosen.sum():,} "
-            f"held-out rows that are new to both: {figures}"
-        )
-    return Worth(worth.guess, worth.baseline, worth.model, refusals, comparison, worth.notes)
+    return replace(worth, served=comparison)
 
 
 class NotComparableError(WorkloadError):

@@ -458,7 +458,7 @@ class Store:
             try:
                 found = self._compare(folder, self._keyring)
                 whole = True
-            except (IntegrityError, WorkloadError):
+            except WorkloadError:
                 aliases, number = replay(read_events(self.root, whole=False), model)
                 found, whole = AliasList(model, aliases, max(number, _number(folder))), False
             current = found.aliases.get(alias)

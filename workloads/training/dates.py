@@ -8,8 +8,9 @@ floats, which hold every day of these years exactly.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +34,9 @@ MONTHS: Final = 12
 WIDTH: Final = 2 + WEEKDAYS + MONTHS
 """Features of a date: place in time, missing, weekdays from Monday, months."""
 
-_LATIN: Final = str.maketrans(ARABIC_DIGITS, "0123456789")
+_DIGITS: Final = "0123456789"
+_LATIN: Final = str.maketrans(ARABIC_DIGITS, _DIGITS)
+_ARABIC: Final = str.maketrans(_DIGITS, ARABIC_DIGITS)
 _DATE: Final = re.compile(
     r"(\d{1,2}|\d{4})([./-])(\d{1,2})\2(\d{1,2}|\d{4})"
     r"(?:([ T])\d{1,2}:\d{2}[\d:.,]*(?: ?[AaPp][Mm]|Z|[+-]\d\d:?\d\d)?)?",
@@ -108,7 +111,8 @@ def _full(year: int) -> int:
     return year + (1900 if year >= CENTURY_FROM else 2000)
 
 
-def written_numbers() -> dict[str, float]:
+@cache
+def written_numbers() -> Mapping[str, float]:
     """Return every way in which a day, month or year may be written, and what it means.
 
     Two digits mean themselves; `years` makes a year of them.
@@ -117,7 +121,7 @@ def written_numbers() -> dict[str, float]:
     for value in (*range(100), *range(FIRST_YEAR, LAST_YEAR + 1)):
         for text in {str(value), f"{value:02d}"}:
             ways[text] = float(value)
-            ways[text.translate(str.maketrans("0123456789", ARABIC_DIGITS))] = float(value)
+            ways[text.translate(_ARABIC)] = float(value)
     return ways
 
 

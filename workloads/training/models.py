@@ -221,9 +221,13 @@ class TablePreprocessing:
     @property
     def width(self) -> int:
         """Return F, the number of features."""
-        one_hot = sum(len(item.categories) + 1 for item in self.categorical)
         words = sum(item.width + 1 for item in self.words)
-        return len(self.numeric) + one_hot + WIDTH * len(self.dates) + words
+        return self._plain_width + WIDTH * len(self.dates) + words
+
+    @property
+    def _plain_width(self) -> int:
+        """Features of numeric and categorical columns, which come first."""
+        return len(self.numeric) + sum(len(item.categories) + 1 for item in self.categorical)
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return where each categorical column's features begin and end."""
@@ -256,7 +260,7 @@ class TablePreprocessing:
             texts = inputs[column.name].reshape(-1)
             found = np.array([position.get(text, 0) for text in texts], dtype=np.int64)
             features[every, start + found] = 1.0
-        start = len(self.numeric) + sum(len(item.categories) + 1 for item in self.categorical)
+        start = self._plain_width
         made = [date_features(item, inputs[item.name].reshape(-1)) for item in self.dates]
         made += [word_features(item, inputs[item.name].reshape(-1)) for item in self.words]
         for each in made:

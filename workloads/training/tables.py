@@ -182,7 +182,7 @@ def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:
         return _numeric(name, _compute.cast(plain, pa.float64(), safe=False))
     except pa.ArrowInvalid:
         pass
-    fitting = readings(_distinct_numbers(data))
+    fitting = readings(map(bare, written))
     if not fitting:
         return _text(name, trimmed)
     if len(different := units(written)) > 1:

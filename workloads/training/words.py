@@ -17,6 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.training.frequencies import frequencies
+
 MOST_STEMS: Final = 500
 """The most frequent stems of a column get a feature each."""
 
@@ -102,9 +104,8 @@ def fit_words(name: str, texts: Iterable[str]) -> WordsColumn:
     """Learn stems and ways of writing from the training rows' texts."""
     rows = [cut(text) for text in texts]
     seen = {word: stem(word) for row in rows for word in row}
-    counts = Counter(each for row in rows for each in {seen[word] for word in row} - {""})
-    frequent = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    kept = [each for each, count in frequent if count >= _LEAST_ROWS][:MOST_STEMS]
+    counts = frequencies(each for row in rows for each in {seen[word] for word in row})
+    kept = [each for each, count in counts.items() if count >= _LEAST_ROWS][:MOST_STEMS]
     place = {each: index + 1 for index, each in enumerate(sorted(kept))}
     known: dict[str, int] = {}
     for word, its in seen.items():
