@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import grpc.aio
 from pulumi.runtime import proto
-from pulumi.runtime.proto import resource_pb2_grpc
 
-from falaj.sandbox.charts.groups import MESSAGE_LIMIT, register_component, register_outputs
+from falaj.sandbox.charts.groups import monitor_of, register_component, register_outputs
 from falaj.wire import UNKNOWN, decode, encode
 
 
@@ -25,9 +23,7 @@ async def construct(
         EngineError: the engine refuses the component.
     """
     inputs, secrets = decode(request.inputs, assets=True)
-    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
-        monitor = resource_pb2_grpc.ResourceMonitorStub(channel)
+    async with monitor_of(request) as monitor:
         urn = await register_component(monitor, request, inputs, secrets)
         given = encode({**inputs, **dict.fromkeys(set(outputs) - set(inputs), UNKNOWN)}, secrets)
         await register_outputs(monitor, request, urn, given)

@@ -404,26 +404,26 @@ class Package:
 
     def function_arguments(self, token: str) -> frozenset[str] | None:
         """The names of a query's arguments; None for a query that the SDK doesn't have."""
-        source = self._function(token)
-        return None if source is None else frozenset(_ARGUMENT.findall(source.read_text("utf-8")))
+        found = self._function(token)
+        return None if found is None else frozenset(_ARGUMENT.findall(found[1]))
 
     def function_results(self, token: str) -> Mapping[str, Type]:
         """What a query answers, by the engine's names; nothing for one that the SDK doesn't have.
 
         Imports its part of the SDK.
         """
-        source = self._function(token)
-        if source is None:
+        found = self._function(token)
+        if found is None:
             return {}
-        inner = source.relative_to(self.folder).with_suffix("").parts
+        inner = found[0].relative_to(self.folder).with_suffix("").parts
         module = importlib.import_module(".".join((self.module, *inner)))
         # The class of the answer comes before the one by which it can be awaited.
         name = next((each for each in module.__all__ if each.endswith("Result")), "")
         hints = _hints(getattr(module, name)) if name else {}
         return {each: _shape(hint) for each, hint in hints.items()}
 
-    def _function(self, token: str) -> Path | None:
-        """The file of a query; None for one that the SDK doesn't have."""
+    def _function(self, token: str) -> tuple[Path, str] | None:
+        """The file of a query, and its text; None for one that the SDK doesn't have."""
         # aws:ec2/getSubnet:getSubnet, azure-native:authorization:getClientConfig
         parts = token.split(":")
         if len(parts) != 3:
@@ -431,8 +431,10 @@ class Package:
         section, name = parts[1].split("/")[0], parts[2]
         folder = self.folder if section == "index" else self.folder / section
         for source in (folder / f"{_snake(name)}.py", self.folder / f"{_snake(name)}.py"):
-            if source.is_file() and token in _FUNCTION.findall(source.read_text("utf-8")):
-                return source
+            if source.is_file():
+                text = source.read_text(encoding="utf-8")
+                if token in _FUNCTION.findall(text):
+                    return source, text
         return None
 
 

@@ -16,6 +16,8 @@ from falaj.components.azure._ids import IdError
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.placed import Placed
 
+#: What services wrap and unwrap with.
+KEY_USER = "Key Vault Crypto Service Encryption User"
 #: Built-in roles, the same in every tenant:
 #: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
 ROLES = {
@@ -23,7 +25,7 @@ ROLES = {
     "Azure Kubernetes Service Cluster User Role": "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
     "Azure Kubernetes Service RBAC Reader": "7f6c6a51-bcf8-42ba-9220-52d62157d7db",
     "Key Vault Contributor": "f25e0fa2-a7c8-4377-a976-54943a77a395",
-    "Key Vault Crypto Service Encryption User": "e147488a-f6f5-4113-8e2d-b22465e65bf6",
+    KEY_USER: "e147488a-f6f5-4113-8e2d-b22465e65bf6",
     "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
     "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
     "Managed Identity Operator": "f1a07417-d97a-45cb-824c-7a7467783830",

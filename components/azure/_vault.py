@@ -6,10 +6,10 @@ import pulumi
 from pulumi_azure_native import keyvault
 
 #: The largest that every service takes which encrypts with a key of ours.
-_RSA_BITS = 4096
+RSA_BITS = 4096
 #: How long a version is good after its successor was made: services take up a new version within
 #: a day, and what is not in use for a quarter can still be read.
-_OVERLAP_DAYS = 90
+OVERLAP_DAYS = 90
 _OPERATIONS = (
     keyvault.JsonWebKeyOperation.ENCRYPT,
     keyvault.JsonWebKeyOperation.DECRYPT,
@@ -69,11 +69,11 @@ def key_properties(rotation_days: int, *, lasting: bool = False) -> keyvault.Key
             successor was made.
     """
     expiry = keyvault.KeyRotationPolicyAttributesArgs(
-        expiry_time=f"P{rotation_days + _OVERLAP_DAYS}D"
+        expiry_time=f"P{rotation_days + OVERLAP_DAYS}D"
     )
     return keyvault.KeyPropertiesArgs(
         kty=keyvault.JsonWebKeyType.RS_A_HSM,
-        key_size=_RSA_BITS,
+        key_size=RSA_BITS,
         key_ops=list(_OPERATIONS),
         attributes=keyvault.KeyAttributesArgs(enabled=True, exportable=False),
         rotation_policy=keyvault.RotationPolicyArgs(

@@ -18,11 +18,19 @@ from falaj.components.azure._component import (
 from falaj.components.azure._roles import (
     KEY_ADMINISTRATOR,
     KEY_ENCRYPTER,
+    KEY_USER,
     Grant,
     define_role,
     grant,
 )
-from falaj.components.azure._vault import AUTOMATIC, FIXED, key_properties, vault_properties
+from falaj.components.azure._vault import (
+    AUTOMATIC,
+    FIXED,
+    OVERLAP_DAYS,
+    RSA_BITS,
+    key_properties,
+    vault_properties,
+)
 from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.names import physical_name
@@ -31,7 +39,6 @@ from falaj.components.specification.property_names import engine_inputs
 #: Keys of a module are no type of the SDK; Resource Manager has them under this version:
 #: https://learn.microsoft.com/rest/api/keyvault/managedhsm/managed-hsm-keys/create-if-not-exist
 _HSM_API_VERSION = "2024-11-01"
-_HSM_RSA_BITS = 4096
 
 
 def managed_hsm(
@@ -118,11 +125,11 @@ def _hsm_key(rotation_days: int) -> dict[str, object]:
     }
     return {
         "kty": "RSA-HSM",
-        "keySize": _HSM_RSA_BITS,
+        "keySize": RSA_BITS,
         "keyOps": ["wrapKey", "unwrapKey"],
         "attributes": {"enabled": True, "exportable": False},
         "rotationPolicy": {
-            "attributes": {"expiryTime": f"P{rotation_days + 90}D"},
+            "attributes": {"expiryTime": f"P{rotation_days + OVERLAP_DAYS}D"},
             "lifetimeActions": [rotate],
         },
     }
@@ -321,9 +328,8 @@ class KeyRing(pulumi.ComponentResource):
             # Data are lost to who loses the identity that may decrypt them.
             opts=self._kept,
         )
-        role = "Key Vault Crypto Service Encryption User"
         allowed = grant(
-            f"{self._name}-use", Grant(role, vault.id, identity.principal_id), self._kept
+            f"{self._name}-use", Grant(KEY_USER, vault.id, identity.principal_id), self._kept
         )
         return identity, allowed
 

@@ -10,7 +10,7 @@ from pulumi_azure_native import containerregistry as acr
 from falaj.components.azure._component import compact, component_options, kept, resource_group
 from falaj.components.azure._ids import key_identifier, user_assigned
 from falaj.components.azure._private_endpoint import Door, private_endpoint
-from falaj.components.azure._roles import Grant, grant
+from falaj.components.azure._roles import KEY_USER, Grant, grant
 from falaj.components.azure._vault import AUTOMATIC, FIXED, key_properties, vault_properties
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.property_names import engine_inputs
@@ -27,8 +27,6 @@ _LOGS = ("ContainerRegistryLoginEvents", "ContainerRegistryRepositoryEvents")
 _AKS_RULE = ("aks-managed-mcr", "mcr.microsoft.com/*", "aks-managed-repository/*")
 
 
-#: What services wrap and unwrap with.
-_KEY_USER = "Key Vault Crypto Service Encryption User"
 #: The registry's own identity, where a client id is asked for: a "reserved word on ACR service"
 #: (azure-cli, command module acr, rotate_key).
 _ITSELF = "system"
@@ -169,7 +167,7 @@ class Registry(pulumi.ComponentResource):
             self._log("first-logs", vault.id, ("AuditEvent",), workspace)
         reader = user_assigned(args.get("key_identity_id", ""), of_query)
         granted = grant(
-            f"{name}-first-use", Grant(_KEY_USER, vault.id, reader.principal_id), self._opts
+            f"{name}-first-use", Grant(KEY_USER, vault.id, reader.principal_id), self._opts
         )
         return _Key(key.key_uri, reader.client_id, granted)
 
@@ -188,7 +186,7 @@ class Registry(pulumi.ComponentResource):
         scopes = pulumi.Output.all(
             key=args["registry_key_id"], ring=args.get("key_ring_id", ""), own=registry.id
         )
-        grant(f"{self._name}-use", Grant(_KEY_USER, scopes.apply(scope), itself), self._opts)
+        grant(f"{self._name}-use", Grant(KEY_USER, scopes.apply(scope), itself), self._opts)
 
     def _registry(self, args: RegistryArgs, key: _Key) -> acr.Registry:
         placed = self._spec.placed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import glob
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -281,8 +282,7 @@ _RULES: Final[Mapping[str, Callable[[str, Mapping[str, Any], Capabilities], Grou
 # Registration of a component and its objects with the engine, as the vendor's provider does it.
 
 _REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
-MESSAGE_LIMIT: Final = 400 << 20
-"""Bytes: the engine's own limit on messages."""
+_MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
 _SECRET_FIELDS: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
 # What the engine tells of the component's options, by its own names; the children inherit the
 # rest from the component.
@@ -310,9 +310,7 @@ async def construct(
     """
     require_known(request.type)
     inputs, secrets = decode(request.inputs, assets=True)
-    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
-        monitor = resource_pb2_grpc.ResourceMonitorStub(channel)
+    async with monitor_of(request) as monitor:
         urn = await register_component(monitor, request, inputs, secrets)
         made: list[tuple[str, str]] = []
         if has_unknown(inputs):
@@ -332,6 +330,14 @@ async def construct(
         outputs = encode({"resources": references})
         await register_outputs(monitor, request, urn, outputs)
     return proto.ConstructResponse(urn=urn, state=outputs)
+
+
+@asynccontextmanager
+async def monitor_of(request: proto.ConstructRequest) -> AsyncGenerator[Any]:
+    """The engine that asks for a component, to register it with."""
+    options = [("grpc.max_receive_message_length", _MESSAGE_LIMIT)]
+    async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
+        yield resource_pb2_grpc.ResourceMonitorStub(channel)
 
 
 async def register_component(

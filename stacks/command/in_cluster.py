@@ -10,7 +10,7 @@ from falaj.stacks.command.call import Call
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.pods import Cluster, Workload
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings.in_cluster import WorkloadsSettings
+from falaj.stacks.settings import Settings, WorkloadsSettings
 
 
 def connect(call: Call, settings: WorkloadsSettings) -> Cluster:
@@ -32,9 +32,8 @@ def connect(call: Call, settings: WorkloadsSettings) -> Cluster:
     return Cluster(pods.client_of_text(kubeconfig.of_cloud(call.stack, settings)))
 
 
-def logs(call: Call, workload: str | None, lines: int) -> int:
+def logs(call: Call, settings: Settings, workload: str | None, lines: int) -> int:
     """Print the last lines of what the stack's pods wrote, and why others write nothing."""
-    settings = call.settings()
     if not isinstance(settings, WorkloadsSettings):
         raise StackError(
             f"stack {call.stack.name} has no logs of its own; allowed: stacks of one machine, and "

@@ -507,10 +507,10 @@ def status(call: Call) -> int:
 
 def logs(call: Call, workload: str | None, lines: int) -> int:
     """Print the last lines of what pods of a stack in a cluster wrote."""
-    call.settings()  # which installs the official client, where it is missing
+    settings = call.settings()  # which installs the official client, where it is missing
     from falaj.stacks.command import in_cluster  # noqa: PLC0415
 
-    return in_cluster.logs(call, workload, lines)
+    return in_cluster.logs(call, settings, workload, lines)
 
 
 def shell(call: Call) -> int:

@@ -13,13 +13,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.kubernetes import _registry_access as registry
 from falaj.components.kubernetes._key_ring import KEY_RING, KEYS, volumes
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL
-from falaj.components.kubernetes._registry_access import ALIAS, egress, give, secrets
-from falaj.components.kubernetes._registry_access import checked as checked_access
-from falaj.components.kubernetes._registry_access import options as options_of
 from falaj.components.kubernetes._validation import amount, number, options
 from falaj.components.kubernetes.training.arguments import (
     Placement,
@@ -75,9 +73,9 @@ def checked(
     """
     asked = options(_AT, value, PublishArgs, errors)
     model = _text(asked, "model", MODEL, errors)
-    alias = _text(asked, "alias", ALIAS, errors, "candidate")
+    alias = _text(asked, "alias", registry.ALIAS, errors, "candidate")
     flavor = _text(asked, "flavor", _FLAVOR, errors, run.placement.flavor)
-    access = checked_access(_AT, asked, run.placed, store, errors)
+    access = registry.checked(_AT, asked, run.placed, store, errors)
     gate = {
         key: number(
             f"{_AT}.{key}", asked[key], bound("optimization", key).low,
@@ -136,10 +134,10 @@ def manifests(run: Run, publication: Publication) -> list[Manifest]:
             "spec": {
                 "podSelector": {"matchLabels": _labels(run)},
                 "policyTypes": ["Ingress", "Egress"],
-                "egress": [resolver_egress(), egress(access)],
+                "egress": [resolver_egress(), registry.egress(access)],
             },
         },
-        *secrets(access, about),
+        *registry.secrets(access, about),
     ]
 
 
@@ -177,7 +175,7 @@ def pod(run: Run, publication: Publication, job_keys: str) -> dict[str, Any]:
         ] + [{"name": f"{_SIGNING}keys", "mountPath": KEYS}],
     }  # fmt: skip
     spec["volumes"] += [*volumes(job_keys), *volumes(_named(run, "-keys"), _SIGNING)]
-    give(publication.access, _named(run, ""), spec, publish)
+    registry.give(publication.access, _named(run, ""), spec, publish)
     spec["initContainers"] = [
         unpacks(publication.image),
         optimise,
@@ -213,7 +211,7 @@ def _publish_command(run: Run, publication: Publication) -> list[str]:
         "--from", _OPTIMISED,
         "--fields", f"{_OPTIMISED}/fields.json",
         "--keyring", KEY_RING,
-        *options_of(publication.access),
+        *registry.options(publication.access),
         "--alias", publication.alias,
         "--json",
     ]  # fmt: skip

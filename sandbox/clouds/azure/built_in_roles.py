@@ -35,7 +35,6 @@ def meant(role: str) -> tuple[str, str] | None:
     alike = [
         each
         for each in _roles()
-        if len(own) == len(each)
-        and sum(one != other for one, other in zip(own, each, strict=True)) <= _WRONG
+        if sum(one != other for one, other in zip(own, each, strict=True)) <= _WRONG
     ]
     return (alike[0], _roles()[alike[0]]) if len(alike) == 1 else None
