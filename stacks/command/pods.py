@@ -64,24 +64,33 @@ class Workload:
 def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
     """The workloads of a stack, in the order of its sections."""
 
-    def trained(kind: str, sections: Mapping[str, BaseModel]) -> list[Workload]:
+    def in_training(
+        kind: str, sections: Mapping[str, BaseModel], endings: Sequence[str], *, queued: bool
+    ) -> list[Workload]:
         return [
             Workload(
                 kind, name,
                 getattr(section, "namespace", None) or f"{settings.tenant}-training",
                 {
                     TENANT_LABEL: (settings.tenant,),
-                    COMPONENT_LABEL: tuple(map(label_value, (name, name + publication.ENDING))),
+                    COMPONENT_LABEL: tuple(label_value(name + each) for each in endings),
                 },
-                name,
+                name if queued else "",
             )
             for name, section in sections.items()
         ]  # fmt: skip
 
+    gangs = (
+        ("training job", settings.training_jobs),
+        ("sweep", settings.sweeps),
+        ("federated training", settings.federated_trainings),
+    )
     return (
-        *trained("training job", settings.training_jobs),
-        *trained("sweep", settings.sweeps),
-        *trained("federated training", settings.federated_trainings),
+        *(
+            each
+            for kind, sections in gangs
+            for each in in_training(kind, sections, ("", publication.ENDING), queued=True)
+        ),
         *(
             Workload(
                 "inference service", name, f"{settings.tenant}-serving",
@@ -92,17 +101,7 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
             )
             for name in settings.inference_services
         ),
-        *(
-            Workload(
-                "workspace", name,
-                getattr(section, "namespace", None) or f"{settings.tenant}-training",
-                {
-                    TENANT_LABEL: (settings.tenant,),
-                    COMPONENT_LABEL: (label_value(f"{name}-workspace"),),
-                },
-            )
-            for name, section in settings.workspaces.items()
-        ),
+        *in_training("workspace", settings.workspaces, ("-workspace",), queued=False),
     )  # fmt: skip
 
 
