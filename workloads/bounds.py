@@ -1,6 +1,6 @@
-"""What numbers the workloads' options may be, each bound stated once.
+"""What the workloads' options may be, each bound, list of words and fixed number stated once.
 
-Whoever calls a workload learns the bounds from a file that this module writes, and that a test
+Whoever calls a workload learns them from a file that this module writes, and that a test
 compares with it::
 
     python -m falaj.workloads.bounds > components/specification/workload_bounds.json
@@ -11,6 +11,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
+
+from falaj.workloads.errors import WorkloadError
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,37 @@ class Bound:
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
         return math.isfinite(value) and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words.
+
+    Attributes:
+        words: all of them.
+        default: the one that holds where none is given.
+    """
+
+    words: tuple[str, ...]
+    default: str
+
+    @property
+    def argument(self) -> dict[str, Any]:
+        """What `argparse.ArgumentParser.add_argument` is told."""
+        return {"choices": self.words, "default": self.default}
+
+    def check(self, option: str, given: str) -> None:
+        """Refuse what is none of the words.
+
+        Args:
+            option: its name, as in ``--task``.
+            given: its value.
+
+        Raises:
+            WorkloadError: names the option, what was given and what is allowed.
+        """
+        if given not in self.words:
+            raise WorkloadError(f"{option} is {given!r}: allowed are {', '.join(self.words)}")
 
 
 def _plain(value: float) -> str:
@@ -70,9 +104,12 @@ OPTIMIZATION = {
     "max_accuracy_drop": Bound(0, 100, whole=False),
     "least_accuracy": Bound(0, 1, whole=False),
     "most_rmse": Bound(0, 1e12, whole=False),
+    "threads": Bound(1, 1_024),
 }
-"""Of ``python -m falaj.workloads.optimization``: percentage points, a share, and the unit of what
-is predicted."""
+"""Of ``python -m falaj.workloads.optimization``: percentage points, a share, the unit of what is
+predicted, and the threads that latencies are measured with."""
+MOST_ACCURACY_DROP = 0.5
+"""How much accuracy 8 bits may cost where nothing else is said, in percentage points."""
 
 SERVICE = {
     "workers": Bound(1, 256),
@@ -108,9 +145,36 @@ ROLLOUT = {
 a time, per cent of the answers."""
 
 
+CHOICES = {
+    "dataset": {"task": Choice(("auto", "classification", "regression"), "auto")},
+    "training": {
+        "model": Choice(("auto", "network"), "auto"),
+        "precision": Choice(("auto", "float32", "bfloat16", "float16"), "auto"),
+        "device": Choice(("auto", "cpu", "cuda"), "auto"),
+        "class_weights": Choice(("auto", "tempered", "balanced", "none"), "auto"),
+    },
+    "sweep": {"pruner": Choice(("median", "hyperband", "none"), "median")},
+    "optimization": {
+        "quantise": Choice(("auto", "never"), "auto"),
+        "accept": Choice(("better", "any"), "better"),
+        "data_class": Choice(("public", "internal", "confidential", "restricted"), "internal"),
+    },
+}
+"""The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
+network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
+network, whatever the data. ``accept`` is ``better`` than guessing and not worse than what serves
+now, or ``any``. Data classes are stricter upwards."""
+
+GANG = {"rendezvous_port": 29400, "most_horovod_processes": 256}
+"""Fixed numbers of processes that start together. The port is where they meet unless another one
+is named, torchrun's default: https://docs.pytorch.org/docs/stable/elastic/run.html. Of Horovod
+every process connects to each other one, and asks the rendezvous twice for each: 163,000 requests
+for 256, of which it answers some 1,600 a second on one core."""
+
+
 def document() -> str:
-    """Return all bounds as JSON, by workload and option."""
-    found = {
+    """Return all of it as JSON, by workload and option."""
+    bounds = {
         "dataset": DATASET,
         "training": TRAINING,
         "optimization": OPTIMIZATION,
@@ -118,8 +182,13 @@ def document() -> str:
         "repair": REPAIR,
         "rollout": ROLLOUT,
     }
-    plain = {of: {name: asdict(each) for name, each in all_.items()} for of, all_ in found.items()}
-    return json.dumps(plain, indent=1) + "\n"
+    found: dict[str, dict[str, object]] = {
+        of: {name: asdict(each) for name, each in options.items()}
+        for of, options in bounds.items()
+    }
+    for of, choices in CHOICES.items():
+        found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
+    return json.dumps({**found, "gang": GANG}, indent=1) + "\n"
 
 
 if __name__ == "__main__":

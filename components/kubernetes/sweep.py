@@ -19,8 +19,9 @@ from falaj.components.kubernetes.training.pods import DATA, RUNS, template, tria
 from falaj.components.kubernetes.training_job import check_arguments, checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
+from falaj.components.specification.workload_bounds import bound, choice
 
-PRUNERS: Final = ("median", "hyperband", "none")
+_PRUNER: Final = choice("sweep", "pruner")
 #: What a file that all trials append to, one at a time, was tried with.
 MOST_TRIALS: Final = 1_000
 _MOST_PARALLEL: Final = 128
@@ -83,9 +84,9 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
             errors.add(f"search[{parameter!r}]", values, "1e-4..1e-1, 1e-4..1e-1:log or 8|16|32")
     trials = errors.whole("trials", given.get("trials", 20), 1, MOST_TRIALS)
     parallel = errors.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
-    seed = errors.whole("seed", given.get("seed", 0), 0, 2**31 - 1)
-    pruner = str(given.get("pruner", "median"))
-    errors.choice("pruner", pruner, PRUNERS)
+    seed = errors.within("seed", given.get("seed", 0), bound("training", "seed"))
+    pruner = str(given.get("pruner", _PRUNER.default))
+    errors.choice("pruner", pruner, _PRUNER)
     retries = errors.whole("retries", given.get("retries", 2), 0, 20)
     errors.raise_if_any()
     if run is None:

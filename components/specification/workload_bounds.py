@@ -1,4 +1,4 @@
-"""What numbers the workloads' options may be, as the workloads themselves say.
+"""What the workloads' options may be, as the workloads themselves say.
 
 The file beside this one is written by ``python -m falaj.workloads.bounds``.
 """
@@ -9,8 +9,9 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from falaj.components.specification.limits import Between
+from falaj.components.specification.limits import Between, OneOf
 
 _FILE = Path(__file__).with_suffix(".json")
 
@@ -23,8 +24,21 @@ class WorkloadBound(Between):
     """Whether it has to be a whole number."""
 
 
+@dataclass(frozen=True)
+class WorkloadChoice(OneOf):
+    """The words that one option of a workload takes."""
+
+    default: str = ""
+    """The one that holds where none is given."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(map(str, self.values))
+
+
 @cache
-def _all() -> dict[str, dict[str, dict[str, float]]]:
+def _all() -> dict[str, dict[str, Any]]:
     return json.loads(_FILE.read_text(encoding="utf-8"))
 
 
@@ -32,7 +46,7 @@ def bound(workload: str, option: str) -> WorkloadBound:
     """The bound of an option.
 
     Args:
-        workload: ``dataset``, ``training``, ``optimization`` or ``service``.
+        workload: such as ``dataset``, ``training``, ``optimization`` or ``service``.
         option: its name with ``_``.
 
     Raises:
@@ -40,3 +54,29 @@ def bound(workload: str, option: str) -> WorkloadBound:
     """
     found = _all()[workload][option]
     return WorkloadBound(found["low"], found["high"], whole=bool(found["whole"]))
+
+
+def choice(workload: str, option: str) -> WorkloadChoice:
+    """The words that an option takes, and its default.
+
+    Args:
+        workload: as `bound` takes it, or ``sweep``.
+        option: its name with ``_``.
+
+    Raises:
+        KeyError: there is no such option.
+    """
+    found = _all()[workload][option]
+    return WorkloadChoice(tuple(found["words"]), default=found["default"])
+
+
+def gang_number(name: str) -> int:
+    """A fixed number of processes that start together.
+
+    Args:
+        name: ``rendezvous_port`` or ``most_horovod_processes``.
+
+    Raises:
+        KeyError: there is no such number.
+    """
+    return int(_all()["gang"][name])

@@ -9,16 +9,21 @@ from pydantic import Field
 
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import DATA_CLASS, Between, TextRule
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, choice
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
+from falaj.workloads.bounds import MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
 
 #: What needs no file: 1,797 scans that ship inside scikit-learn.
 DIGITS: Final = "digits"
 TABLES: Final = (".csv", ".parquet")
+_TASK: Final = choice("dataset", "task")
+_PRECISION: Final = choice("training", "precision")
+_ACCEPT: Final = choice("optimization", "accept")
+_QUANTISE: Final = choice("optimization", "quantise")
 HOST: Final = TextRule(
     r"^[A-Za-z0-9*][A-Za-z0-9.-]{0,251}$",
     "a host's name of letters, digits, '.' and '-', or one that starts with '*'",
@@ -54,7 +59,7 @@ class TrainingSettings(Section):
     width: Annotated[int, bound("training", "width")] | None = None
     seed: Annotated[int, bound("training", "seed")] | None = None
     processes: Annotated[int, bound("training", "processes")] = 1
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    precision: Annotated[str, _PRECISION] = _PRECISION.default
 
 
 class OptimizationSettings(Section):
@@ -62,9 +67,11 @@ class OptimizationSettings(Section):
     and may cost little accuracy."""
 
     described_by: ClassVar = "falaj.components.local.model_package.ModelPackageArgs"
-    accept: Literal["better", "any"] = "better"
-    quantise: Literal["auto", "never"] = "auto"
-    max_accuracy_drop: Annotated[float, bound("optimization", "max_accuracy_drop")] = 0.5
+    accept: Annotated[str, _ACCEPT] = _ACCEPT.default
+    quantise: Annotated[str, _QUANTISE] = _QUANTISE.default
+    max_accuracy_drop: Annotated[float, bound("optimization", "max_accuracy_drop")] = (
+        MOST_ACCURACY_DROP
+    )
     """How much quantisation may cost, in percentage points of accuracy; for regression in percent
     of the RMSE."""
 
@@ -111,7 +118,7 @@ class LocalSettings(Section):
     file, from the project's folder. A changed file is another dataset."""
     target: Named | None = None
     """Column of the table to predict; a table needs one, digits take none."""
-    task: Literal["auto", "classification", "regression"] = "auto"
+    task: Annotated[str, _TASK] = _TASK.default
     """What is learned; ``auto`` decides it by the target column."""
     model: Annotated[str, MODEL] | None = None
     """The model's name in the registry and in URLs. Default: made from the dataset's."""

@@ -15,7 +15,7 @@ from falaj.components.local.provider.resources.inference_service import Inferenc
 from falaj.components.local.provider.resources.model_package import ModelPackageHandler
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler
 from falaj.components.specification import workload_bounds
-from falaj.components.specification.limits import Between
+from falaj.components.specification.limits import DATA_CLASS, Between, OneOf
 from falaj.components.specification.property_names import camel
 from falaj.stacks.settings.local import (
     OptimizationSettings,
@@ -23,12 +23,14 @@ from falaj.stacks.settings.local import (
     SplitSettings,
     TrainingSettings,
 )
+from falaj.stacks.settings.section import Section
 from falaj.workloads import bounds
 from falaj.workloads.bounds import Bound
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.options import Requested
 
 FILE = Path(workload_bounds.__file__).with_suffix(".json")
-PLACES: list[tuple[str, dict[str, Bound], Table, type]] = [
+PLACES: list[tuple[str, dict[str, Bound], Table, type[Section]]] = [
     ("dataset", bounds.DATASET, DatasetHandler.table, SplitSettings),
     ("training", bounds.TRAINING, TrainingRunHandler.table, TrainingSettings),
     ("optimization", bounds.OPTIMIZATION, ModelPackageHandler.table, OptimizationSettings),
@@ -44,8 +46,8 @@ def test_the_file_is_what_the_workloads_say() -> None:
 
 
 def test_every_number_of_a_training_has_a_bound() -> None:
-    texts = {"precision", "device", "class_weights", "model"}
-    assert {field.name for field in fields(Requested)} - texts == set(bounds.TRAINING)
+    texts = set(bounds.CHOICES["training"])
+    assert {field.name for field in fields(Requested)} == texts | set(bounds.TRAINING)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,30 @@ def test_the_components_and_the_settings_allow_what_the_workloads_do() -> None:
             if hint is not None:
                 found = next(each for each in _metadata(hint) if isinstance(each, Between))
                 assert (found.low, found.high, found.above) == (bound.low, bound.high, False), name
+
+
+def test_the_components_and_the_settings_take_the_words_that_the_workloads_do() -> None:
+    for workload, _, table, settings in PLACES:
+        hints: dict[str, Any] = get_type_hints(settings, include_extras=True)
+        for name, choice in bounds.CHOICES.get(workload, {}).items():
+            field = table.get(camel(name))
+            if field is not None:
+                assert field.choices == choice.words, name
+                assert field.default in {None, choice.default}, name
+            if name in hints:
+                [found] = [each for each in _metadata(hints[name]) if isinstance(each, OneOf)]
+                assert found.values == choice.words, name
+                assert settings.model_fields[name].default == choice.default
+
+
+def test_data_classes_are_the_same_where_they_can_not_be_shared() -> None:
+    assert bounds.CHOICES["optimization"]["data_class"].words == DATA_CLASS.values
+
+
+@pytest.mark.parametrize("given", ["", "Auto", "auto ", "fastest"])
+def test_a_word_that_is_none_is_refused_with_what_is_allowed(given: str) -> None:
+    with pytest.raises(WorkloadError, match=r"^--quantise is '.*': allowed are auto, never$"):
+        bounds.CHOICES["optimization"]["quantise"].check("--quantise", given)
 
 
 def _metadata(hint: Any) -> list[Any]:

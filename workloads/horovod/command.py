@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from falaj.workloads.bounds import GANG
 from falaj.workloads.errors import REFUSED, WorkloadError
 from falaj.workloads.horovod.launch import Plan, run
 from falaj.workloads.horovod.world import World
@@ -20,6 +21,7 @@ _ABOVE = Path(__file__).parents[3]
 _SHARED = (
     "falaj/__init__.py",
     "falaj/workloads/__init__.py",
+    "falaj/workloads/bounds.py",
     "falaj/workloads/errors.py",
 )
 _MAIN = """import sys
@@ -55,7 +57,7 @@ def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
     archive.writestr(about, text)
 
 
-PORT = 29400
+PORT = GANG["rendezvous_port"]
 """Of the rendezvous, where none is named; the same as torchrun's."""
 
 _ENDPOINT = re.compile(r"^([A-Za-z0-9_.-]+)(?::(\d{1,5}))?$")

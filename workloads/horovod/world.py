@@ -18,11 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from falaj.workloads.bounds import GANG
 from falaj.workloads.errors import WorkloadError
 
-MOST_PROCESSES = 256
-"""Every process connects to each other one, and asks the rendezvous twice for each: 163,000
-requests for 256, of which it answers some 1,600 a second on one core."""
+MOST_PROCESSES = GANG["most_horovod_processes"]
 TIMEOUT_SECONDS = 300
 """Of connecting and of each collective, unless ``HOROVOD_GLOO_TIMEOUT_SECONDS`` says otherwise.
 Horovod's own 30 are less than the first import of a framework may take on a cold disk."""

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 
 BAD_INPUT = 2
+
+_CHOICES = CHOICES["optimization"]
 
 
 def main(arguments: list[str]) -> int:
@@ -41,22 +44,20 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--max-accuracy-drop",
         type=float,
-        default=0.5,
+        default=MOST_ACCURACY_DROP,
         metavar="POINTS",
         help="most percentage points of accuracy (regression: per cent of growth of the error) "
-        "that 8 bits may cost (default 0.5)",
+        "that 8 bits may cost (default %(default)s)",
     )
     add(
         "--quantise",
-        default="auto",
-        choices=("auto", "never"),
+        **_CHOICES["quantise"].argument,
         help="auto: try 8 bits; never: keep float (default auto)",
     )
     add("--threads", type=int, default=1, help="threads while latency is measured (default 1)")
     add(
         "--data-class",
-        default="internal",
-        choices=("public", "internal", "confidential", "restricted"),
+        **_CHOICES["data_class"].argument,
         help="of the data that the model was made from (default internal)",
     )
     add(
@@ -74,8 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add(
         "--accept",
-        default="better",
-        choices=("better", "any"),
+        **_CHOICES["accept"].argument,
         help="better: nothing is written of a model that is no better than guessing on held-out "
         "rows, or worse than --served; any: whatever it is (default better)",
     )

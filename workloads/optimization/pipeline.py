@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP, OPTIMIZATION
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
 from falaj.workloads.optimization import card_text
@@ -43,7 +44,7 @@ from falaj.workloads.optimization.export import (
     pick_rows,
     quantise,
 )
-from falaj.workloads.optimization.worth import ACCEPT, Served, Worth, answers_of, check, judge
+from falaj.workloads.optimization.worth import Served, Worth, answers_of, check, judge
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
 from falaj.workloads.training.record import code_version
@@ -268,9 +269,7 @@ def paths(output: Path, keyring: KeyRing | None) -> dict[str, str]:
     }
 
 
-QUANTISE = ("auto", "never")
-DATA_CLASSES = ("public", "internal", "confidential", "restricted")
-MOST_THREADS = 1_024
+_CHOICES = CHOICES["optimization"]
 
 
 @dataclass(frozen=True)
@@ -296,12 +295,12 @@ class Request:
     dataset: Path
     output: Path
     keyring: KeyRing | None = None
-    bound_points: float = 0.5
-    quantise: str = "auto"
+    bound_points: float = MOST_ACCURACY_DROP
+    quantise: str = _CHOICES["quantise"].default
     threads: int = 1
-    data_class: str = "internal"
+    data_class: str = _CHOICES["data_class"].default
     gate: Gate = field(default_factory=Gate)
-    accept: str = "better"
+    accept: str = _CHOICES["accept"].default
     served: Served | None = None
 
 
@@ -458,18 +457,11 @@ def _measure(
 def _check_options(request: Request) -> None:
     check_bound(request.bound_points)
     request.gate.check_options()
-    if request.quantise not in QUANTISE:
-        raise WorkloadError(
-            f"--quantise is {request.quantise!r}: allowed are {', '.join(QUANTISE)}"
-        )
-    if request.accept not in ACCEPT:
-        raise WorkloadError(f"--accept is {request.accept!r}: allowed are {', '.join(ACCEPT)}")
-    if request.data_class not in DATA_CLASSES:
-        raise WorkloadError(
-            f"--data-class is {request.data_class!r}: allowed are {', '.join(DATA_CLASSES)}"
-        )
-    if not 1 <= request.threads <= MOST_THREADS:
-        raise WorkloadError(f"--threads is {request.threads}: allowed is 1 to {MOST_THREADS:,}")
+    for name, choice in _CHOICES.items():
+        choice.check("--" + name.replace("_", "-"), getattr(request, name))
+    threads = OPTIMIZATION["threads"]
+    if not threads.allows(request.threads):
+        raise WorkloadError(f"--threads is {request.threads}: allowed is {threads.description}")
 
 
 def _description(dataset: Path) -> dict[str, Any]:

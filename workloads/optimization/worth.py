@@ -23,9 +23,6 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import MANIFEST, Package, open_package
 from falaj.workloads.training.snapshot import Dataset, Rows, open_dataset
 
-ACCEPT: Final = ("better", "any")
-"""``better``: than guessing, and not worse than what serves now; ``any``: whatever it is."""
-
 CHANCE: Final = 0.05
 """How often chance alone may pass for a difference."""
 
@@ -201,7 +198,7 @@ def check(refusals: list[str], accept: str, excluded: list[dict[str, str]]) -> N
 
     Args:
         refusals: of `Worth`.
-        accept: one of `ACCEPT`.
+        accept: ``better``, or ``any`` for whatever it is.
         excluded: columns that were left out, with ``name`` and ``reason``: often the cause.
 
     Raises:

@@ -10,22 +10,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+from falaj.workloads.bounds import CHOICES
 from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.exits import EXITS
 from falaj.workloads.training.faults import status_of
-from falaj.workloads.training.options import (
-    CLASS_WEIGHTS,
-    DEVICES,
-    MODELS,
-    PRECISIONS,
-    Requested,
-    check,
-)
+from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.tables import TASKS
 
-_PRUNERS = ("median", "hyperband", "none")
 _POLL_SECONDS = 0.2
+_TASK = CHOICES["dataset"]["task"]
+_CHOICES = CHOICES["training"]
 
 
 def _add_sweep(commands: Any) -> None:
@@ -53,7 +47,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="learning_rate=1e-4..1e-1:log, width=8|16|32 …; may be given more than once",
     )  # fmt: skip
     option("--seed", type=int, default=0, help="of the runs, and the first of the sampler's")
-    option("--pruner", choices=_PRUNERS, default="median", help="ends bad trials early")
+    option("--pruner", **CHOICES["sweep"]["pruner"].argument, help="ends bad trials early")
     option(
         "run_options", nargs="*", metavar="-- RUN OPTION",
         help="after --: options of every run, as --epochs 20",
@@ -153,7 +147,11 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--source", required=True, help="digits, or a .csv or .parquet file")
     add("--target", help="column to predict (tables)")
-    add("--task", default="auto", choices=TASKS, help="default: decided by the target column")
+    add(
+        "--task",
+        **_TASK.argument,
+        help="default: decided by the target column",
+    )
     add("--output", type=Path, help="folder that snapshots are kept in, each under its digest")
     add("--keyring", type=Path, help="key ring folder; the rows are then encrypted at rest")
     add("--encoding", help="of a CSV; default: UTF-8, or what its byte order mark says")
@@ -185,22 +183,24 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--width", type=int, help="channels or hidden units (default: by family)")
     add(
         "--class-weights",
-        default="auto",
-        choices=CLASS_WEIGHTS,
+        **_CHOICES["class_weights"].argument,
         help="weigh rare classes more (auto: of images, tempered where one has thrice the rows of "
         "another)",
     )
     add(
         "--model",
-        default="auto",
-        choices=MODELS,
+        **_CHOICES["model"].argument,
         help="auto: of a table, a network or gradient-boosted trees, whichever is better on "
         "validation rows; network: that alone (default auto)",
     )
     add("--seed", type=int, default=0, help="default 0")
     add("--processes", type=int, default=1, help="data-parallel processes (default 1)")
-    add("--precision", default="auto", choices=PRECISIONS, help="default: by the hardware")
-    add("--device", default="auto", choices=DEVICES, help="default: GPUs where there are enough")
+    add("--precision", **_CHOICES["precision"].argument, help="default: by the hardware")
+    add(
+        "--device",
+        **_CHOICES["device"].argument,
+        help="default: GPUs where there are enough",
+    )
     add("--threads", type=int, help="CPU threads of a process (default: its share of the cores)")
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(

@@ -23,7 +23,6 @@ from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.tables import (
-    TASKS,
     Column,
     Excluded,
     decimal_mark,
@@ -175,7 +174,7 @@ class Source:
 
     location: str
     target: str | None = None
-    task: str = "auto"
+    task: str = bounds.CHOICES["dataset"]["task"].default
     encoding: str | None = None
     seed: int = 0
     holdout: float = 0.2
@@ -269,8 +268,7 @@ def _check_options(source: Source) -> None:
         value = getattr(source, option)
         if not bound.allows(value):
             raise WorkloadError(f"--{option} is {value}: allowed is {bound.description}")
-    if source.task not in TASKS:
-        raise WorkloadError(f"--task is {source.task!r}: allowed are {', '.join(TASKS)}")
+    bounds.CHOICES["dataset"]["task"].check("--task", source.task)
 
 
 def _digits(source: Source) -> _Rows:

@@ -29,6 +29,7 @@ from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousError
 from torch.nn.parallel import DistributedDataParallel
 
+from falaj.workloads.bounds import GANG
 from falaj.workloads.errors import LOST, PROGRAM, STOPPED, WorkloadError, worst
 from falaj.workloads.training.hardware import require_locked_memory
 from falaj.workloads.training.rank_order import OrderedRendezvous
@@ -51,7 +52,7 @@ from falaj.workloads.training.stopping import StopRequest, terminate_when_orphan
 #
 # Source: https://docs.pytorch.org/docs/stable/elastic/run.html
 
-PORT = 29400
+PORT = GANG["rendezvous_port"]
 """torchrun's default port of the rendezvous."""
 
 TIMEOUTS: Mapping[str, int] = {

@@ -6,18 +6,11 @@ import os
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from falaj.workloads.bounds import TRAINING
+from falaj.workloads.bounds import CHOICES, TRAINING
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.snapshot import digest
 
-MODELS = ("auto", "network")
-"""``auto``: of a table a network or gradient-boosted trees, whichever is better on the validation
-rows; ``network``: the network, whatever the data."""
-
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-DEVICES = ("auto", "cpu", "cuda")
-CLASS_WEIGHTS = ("auto", "tempered", "balanced", "none")
-
+_CHOICES = CHOICES["training"]
 _WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint_every"}
 
 _ONE_THREAD_ROWS = 64
@@ -37,10 +30,10 @@ class Requested:
     accumulation: int | None = None
     seed: int = 0
     processes: int = 1
-    precision: str = "auto"
-    device: str = "auto"
-    class_weights: str = "auto"
-    model: str = "auto"
+    precision: str = _CHOICES["precision"].default
+    device: str = _CHOICES["device"].default
+    class_weights: str = _CHOICES["class_weights"].default
+    model: str = _CHOICES["model"].default
     width: int | None = None
     checkpoint_every: int = 1
     threads: int | None = None
@@ -65,7 +58,7 @@ class Parameters:
         device: ``cpu`` or ``cuda``.
         class_weights: ``balanced`` makes every class count the same, ``tempered`` goes half way
             (square roots), ``none`` counts rows.
-        model: one of `MODELS`.
+        model: ``auto`` or ``network``.
         width: the channels of the first convolution, or the units of a hidden layer.
         checkpoint_every: epochs between checkpoints.
         threads: CPU threads of each process.
@@ -116,18 +109,8 @@ def check(requested: Requested) -> None:
         bound = TRAINING.get(field.name)
         if value is not None and bound is not None and not bound.allows(value):
             raise WorkloadError(f"{option} is {value}: allowed is {bound.description}")
-    choices = {
-        "precision": PRECISIONS,
-        "device": DEVICES,
-        "class_weights": CLASS_WEIGHTS,
-        "model": MODELS,
-    }
-    for name, allowed in choices.items():
-        if getattr(requested, name) not in allowed:
-            option = "--" + name.replace("_", "-")
-            raise WorkloadError(
-                f"{option} is {getattr(requested, name)!r}: allowed are {', '.join(allowed)}"
-            )
+    for name, choice in _CHOICES.items():
+        choice.check("--" + name.replace("_", "-"), getattr(requested, name))
 
 
 def default_threads(processes: int, batch_size: int) -> int:

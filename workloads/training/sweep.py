@@ -31,11 +31,11 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from falaj.workloads.bounds import TRAINING
+from falaj.workloads.bounds import CHOICES, TRAINING
 from falaj.workloads.errors import LOST, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.files import read_json, storage_errors, write_json_atomic
 from falaj.workloads.training import record as records
-from falaj.workloads.training.options import CLASS_WEIGHTS, Requested
+from falaj.workloads.training.options import Requested
 from falaj.workloads.training.snapshot import DESCRIPTION, make_folder
 from falaj.workloads.training.stopping import StopRequest
 
@@ -49,6 +49,7 @@ _WHOLE = frozenset(
     each.name for each in fields(Requested) if "int" in str(each.type) and each.name in TUNABLE
 )
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_CLASS_WEIGHTS = CHOICES["training"]["class_weights"]
 _RANGE = re.compile(rf"^({_NUMBER})\.\.({_NUMBER})(:log)?$")
 _SAY = "name=low..high, name=low..high:log or name=one|two|three"
 
@@ -88,7 +89,7 @@ def _space(name: str, values: str, text: str) -> BaseDistribution:
 
 def _interval(name: str, low: str, high: str, log: bool, text: str) -> BaseDistribution:
     if name == "class_weights":
-        raise WorkloadError(f"--search {text!r}: allowed are {'|'.join(CLASS_WEIGHTS)}")
+        raise WorkloadError(f"--search {text!r}: allowed are {'|'.join(_CLASS_WEIGHTS.words)}")
     least, most = _number(name, low, text), _number(name, high, text)
     if not least < most or (log and least <= 0):
         raise WorkloadError(
@@ -101,8 +102,10 @@ def _interval(name: str, low: str, high: str, log: bool, text: str) -> BaseDistr
 
 def _value(name: str, text: str, whole: str) -> int | float | str:
     if name == "class_weights":
-        if text not in CLASS_WEIGHTS:
-            raise WorkloadError(f"--search {whole!r}: allowed are {', '.join(CLASS_WEIGHTS)}")
+        if text not in _CLASS_WEIGHTS.words:
+            raise WorkloadError(
+                f"--search {whole!r}: allowed are {', '.join(_CLASS_WEIGHTS.words)}"
+            )
         return text
     return _number(name, text, whole)
 

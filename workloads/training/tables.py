@@ -253,8 +253,6 @@ def _shown(value: Any) -> str:
     return repr(value) if isinstance(value, str) else f"{value:g}"
 
 
-TASKS = ("auto", "classification", "regression")
-
 MAXIMUM_CLASSES = 1_000
 _FEW_WHOLE_NUMBERS = 20
 """A numeric target with up to this many different whole numbers is taken for classes."""

@@ -49,6 +49,7 @@ from falaj.components.kubernetes.training.pods import (
     unpacks,
 )
 from falaj.components.specification.node_pools import label_value
+from falaj.components.specification.workload_bounds import gang_number
 
 
 def selector(run: Run) -> dict[str, str]:
@@ -112,8 +113,7 @@ def queue_labels(run: Run) -> Mapping[str, str]:
 
 LAUNCHER_IMAGE: Final = "falaj-inference"
 """The smallest of Falaj's images: torch isn't needed to copy a file."""
-MOST_PROCESSES: Final = 256
-"""As workloads/horovod/world.py has it: each process talks to every other one."""
+MOST_PROCESSES: Final = gang_number("most_horovod_processes")
 _FOLDER: Final = "/launcher"
 _FILE: Final = f"{_FOLDER}/horovod.pyz"
 

@@ -38,7 +38,7 @@ from falaj.components.kubernetes.training.pods import (
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.limits import MODEL, TextRule
 from falaj.components.specification.node_pools import label_value
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, choice
 
 ROLE: Final = "publish"
 """Of the replicated job, and of its container."""
@@ -53,8 +53,8 @@ _FLAVOR: Final = TextRule(
     "nodes without GPUs, of the kind that is to serve the model",
     "cpu-x86-64",
 )
-_QUANTISE: Final = ("auto", "never")
-_ACCEPT: Final = ("better", "any")
+_QUANTISE: Final = choice("optimization", "quantise")
+_ACCEPT: Final = choice("optimization", "accept")
 _GATE: Final = ("least_accuracy", "most_rmse", "max_accuracy_drop")
 _AT: Final = "publish"
 
@@ -86,9 +86,9 @@ def checked(
     }  # fmt: skip
     if {"least_accuracy", "most_rmse"} <= gate.keys():
         errors.say(f"{_AT}.most_rmse", "is for regressions, least_accuracy for classifications")
-    quantise = str(asked.get("quantise", "auto"))
+    quantise = str(asked.get("quantise", _QUANTISE.default))
     errors.choice(f"{_AT}.quantise", quantise, _QUANTISE)
-    accept = str(asked.get("accept", "better"))
+    accept = str(asked.get("accept", _ACCEPT.default))
     errors.choice(f"{_AT}.accept", accept, _ACCEPT)
     cpus = amount(f"{_AT}.cpus", asked.get("cpus", 1), errors)
     memory = amount(f"{_AT}.memory_gib", asked.get("memory_gib", 4), errors)

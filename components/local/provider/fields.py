@@ -12,7 +12,7 @@ from typing import Literal, cast
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import plain_number
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, choice
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
 FieldType = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
@@ -84,6 +84,19 @@ def bounded(
     return Field(
         kind, summary, default=default, minimum=found.low, maximum=found.high, replaces=replaces
     )
+
+
+def chosen(workload: str, option: str, summary: str, *, replaces: bool = False) -> Field:
+    """A text that is one of the words, by default the default, that the workload says.
+
+    Args:
+        workload: as `bounded` takes it.
+        option: likewise.
+        summary: one sentence for the schema.
+        replaces: whether a change makes a new resource.
+    """
+    found = choice(workload, option)
+    return Field("text", summary, default=found.default, choices=found.words, replaces=replaces)
 
 
 def check(table: Table, given: Mapping[str, Value]) -> Values:

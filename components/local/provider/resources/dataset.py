@@ -17,6 +17,7 @@ from falaj.components.local.provider.fields import (
     Field,
     Table,
     bounded,
+    chosen,
     flag,
     optional,
     text,
@@ -46,9 +47,8 @@ class DatasetHandler(Handler):
             replaces=True,
         ),
         "target": Field("text", "Column to predict; tables need one.", replaces=True),
-        "task": Field(
-            "text", "What to learn; auto decides by the target column.", default="auto",
-            choices=("auto", "classification", "regression"), replaces=True,
+        "task": chosen(
+            "dataset", "task", "What to learn; auto decides by the target column.", replaces=True
         ),
         "seed": bounded("dataset", "seed", "Fixes the split.", default=7, replaces=True),
         "holdout": bounded(

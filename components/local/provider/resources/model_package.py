@@ -17,6 +17,7 @@ from falaj.components.local.provider.fields import (
     Field,
     Table,
     bounded,
+    chosen,
     flag,
     optional,
     text,
@@ -52,21 +53,21 @@ class ModelPackageHandler(Handler):
             "How much quantisation may cost, in percentage points (of RMSE: percent).",
             default=0.5,
         ),
-        "quantise": Field(
-            "text", "auto takes 8 bits when accurate and faster; never keeps the float model.",
-            default="auto", choices=("auto", "never"),
+        "quantise": chosen(
+            "optimization", "quantise",
+            "auto takes 8 bits when accurate and faster; never keeps the float model.",
         ),
-        "accept": Field(
-            "text", "better refuses a model that is no better than guessing, or worse than the "
+        "accept": chosen(
+            "optimization", "accept",
+            "better refuses a model that is no better than guessing, or worse than the "
             "version that serves; any publishes whatever it is.",
-            default="better", choices=("better", "any"),
         ),
-        "threads": Field(
-            "whole", "Threads that latencies are measured with.", default=1, minimum=1, maximum=64
+        "threads": bounded(
+            "optimization", "threads", "Threads that latencies are measured with.", default=1
         ),
-        "dataClass": Field(
-            "text", "Class of the data that the model has learnt from; kept in the manifest.",
-            default="internal", choices=("public", "internal", "confidential", "restricted"),
+        "dataClass": chosen(
+            "optimization", "data_class",
+            "Class of the data that the model has learnt from; kept in the manifest.",
         ),
         "keepVersions": Field(
             "whole", "Versions to keep; the served one and the one before it are always kept.",

@@ -23,6 +23,7 @@ from falaj.components.local.provider.fields import (
     text,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 _MODULE: Final = "falaj.workloads.training"
@@ -71,7 +72,7 @@ class TrainingRunHandler(Handler):
         "processes": _option("processes", "Data-parallel processes."),
         "precision": Field(
             "text", "Precision of the arithmetic; auto decides by the hardware.",
-            choices=("auto", "float32", "bfloat16", "float16"), replaces=True,
+            choices=choice("training", "precision").words, replaces=True,
         ),
         "threads": _option("threads", "CPU threads of each process."),
         "checkpointEvery": bounded(
