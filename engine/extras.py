@@ -36,6 +36,12 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.stacks.preflight.aws": frozenset({"aws"}),
     "falaj.stacks.preflight.azure": frozenset({"azure"}),
 }
+#: Extras by the packages of providers whose SDK they hold.
+OF_PROVIDERS: Final[Mapping[str, str]] = {
+    "aws": "aws",
+    "azure-native": "azure",
+    "kubernetes": "kubernetes",
+}
 DISTRIBUTION: Final = "falaj"
 
 

@@ -20,10 +20,11 @@ from urllib.parse import unquote, urlsplit
 from falaj.components.catalogue.propagation import VARIABLE as PROPAGATION_VARIABLE
 from falaj.engine.backend import ensure_passphrase
 from falaj.engine.errors import EngineError, explain_os_error
+from falaj.engine.extras import OF_PROVIDERS
 from falaj.engine.files import cache_home, data_home, make_private
 from falaj.engine.launchers import PYTHON_VARIABLE, write_script
 from falaj.sandbox import sdks
-from falaj.sandbox.schema import EXTRAS, SDKS, UTILITIES, Package
+from falaj.sandbox.schema import SDKS, UTILITIES, Package
 
 ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
 """``1`` where the sandbox is on."""
@@ -189,7 +190,7 @@ def _install(environ: Mapping[str, str]) -> Path:
     if not any(name in SDKS for name in ours) and sdks.VARIABLE not in environ:
         raise EngineError(
             "the sandbox checks against a cloud's SDK, and none is installed; install one of "
-            f"Falaj's extras: {', '.join(EXTRAS.values())}"
+            f"Falaj's extras: {', '.join(OF_PROVIDERS.values())}"
         )
     _keep_no_log(home / "logs")
     return home

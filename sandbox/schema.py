@@ -26,6 +26,7 @@ import pulumi
 from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 
 from falaj.engine.errors import EngineError
+from falaj.engine.extras import OF_PROVIDERS
 from falaj.engine.files import cache_home, replace_file
 from falaj.sandbox import sdks
 
@@ -327,8 +328,6 @@ SDKS: Final = {
 UTILITIES: Final = {"random": "pulumi_random", "tls": "pulumi_tls"}
 """The same of packages that make values; who uses one has installed its SDK."""
 
-EXTRAS: Final = {"aws": "aws", "azure-native": "azure", "kubernetes": "kubernetes"}
-
 _FUNCTION: Final = re.compile(r"pulumi\.runtime\.invoke\(\s*'([^']+)'")
 _ARGUMENT: Final = re.compile(r"__args__\['([^']+)'\]")
 
@@ -372,8 +371,8 @@ class Package:
         if spec is None or spec.origin is None:
             raise EngineError(
                 f"the Python SDK {module} isn't installed; install Falaj's extra "
-                f"{EXTRAS[self.name]!r} with `python engine/environment.py --extra "
-                f"{EXTRAS[self.name]}`"
+                f"{OF_PROVIDERS[self.name]!r} with `python engine/environment.py --extra "
+                f"{OF_PROVIDERS[self.name]}`"
             )
         version = metadata.version(module)
         return sdks.Sdk(self.name, module, version, Path(spec.origin).parent)

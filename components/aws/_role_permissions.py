@@ -24,8 +24,8 @@ _CRYPTOGRAPHY = (
     "kms:GenerateDataKey*",
     "kms:ReEncrypt*",
 )
-_READ = ("s3:GetObject", "s3:GetObjectVersion")
-_WRITE = ("s3:AbortMultipartUpload", "s3:PutObject")
+READ_OBJECTS = ("s3:GetObject", "s3:GetObjectVersion")
+WRITE_OBJECTS = ("s3:AbortMultipartUpload", "s3:PutObject")
 _PULL = (
     "ecr:BatchCheckLayerAvailability",
     "ecr:BatchGetImage",
@@ -147,7 +147,9 @@ def _provisioner(realm: Realm) -> list[Statement]:
             [realm.secrets("*")],
         ),
         Statement("StateList", ["s3:ListBucket"], realm.lists("state")),
-        Statement("State", [*_READ, *_WRITE, "s3:DeleteObject"], realm.objects("state")),
+        Statement(
+            "State", [*READ_OBJECTS, *WRITE_OBJECTS, "s3:DeleteObject"], realm.objects("state")
+        ),
         Statement(
             "StateKey", ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"], realm.key("state")
         ),
@@ -248,11 +250,13 @@ def _sessions(realm: Realm) -> list[Statement]:
 def _trainer(realm: Realm) -> list[Statement]:
     return [
         Statement("List", ["s3:ListBucket"], realm.lists("datasets", "checkpoints", "models")),
-        Statement("ReadDatasets", _READ, realm.objects("datasets")),
+        Statement("ReadDatasets", READ_OBJECTS, realm.objects("datasets")),
         Statement(
-            "Checkpoints", [*_READ, *_WRITE, "s3:DeleteObject"], realm.objects("checkpoints")
+            "Checkpoints",
+            [*READ_OBJECTS, *WRITE_OBJECTS, "s3:DeleteObject"],
+            realm.objects("checkpoints"),
         ),
-        Statement("HandInModels", [*_READ, *_WRITE], realm.objects("models")),
+        Statement("HandInModels", [*READ_OBJECTS, *WRITE_OBJECTS], realm.objects("models")),
         *_data_key(realm, "s3"),
         Statement("Pull", _PULL, realm.images()),
         Statement("Push", _PUSH, realm.images("training")),
@@ -263,7 +267,7 @@ def _trainer(realm: Realm) -> list[Statement]:
 def _deployer(realm: Realm) -> list[Statement]:
     return [
         Statement("List", ["s3:ListBucket"], realm.lists("models")),
-        Statement("ReadModels", _READ, realm.objects("models")),
+        Statement("ReadModels", READ_OBJECTS, realm.objects("models")),
         # Key rings of inference tiers can be filled and not be read.
         Statement(
             "FillKeyRings",
@@ -281,7 +285,7 @@ def _auditor(realm: Realm) -> list[Statement]:
     groups = arn("logs", realm.region, realm.account, f"log-group:{realm.log_prefix}/*")
     return [
         Statement("List", ["s3:ListBucket"], realm.lists("audit")),
-        Statement("ReadAudit", [*_READ, "s3:GetObjectRetention"], realm.objects("audit")),
+        Statement("ReadAudit", [*READ_OBJECTS, "s3:GetObjectRetention"], realm.objects("audit")),
         Statement("ReadKey", ["kms:Decrypt"], realm.key("logs")),
         Statement(
             "ReadLogs",

@@ -19,13 +19,12 @@ from falaj.components.aws._endpoints import (
     interfaces,
 )
 from falaj.components.aws._logs import log_group, writer_role
-from falaj.components.specification.address_plan import FIREWALL, OUTLET
+from falaj.components.specification.address_plan import CONTROL_PLANE, FIREWALL, OUTLET
 from falaj.components.specification.called_ports import CALLED_PORTS
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
 from falaj.components.specification.network import SERVING as SERVING_ONLY
 from falaj.components.specification.property_names import engine_inputs
 
-CONTROL_PLANE = "control-plane"
 NODES = "nodes"
 ENDPOINTS = "endpoints"
 STORAGE = "storage"

@@ -7,6 +7,7 @@ import pulumi_aws as aws
 
 from falaj.components.aws._component import ROLE_LIMIT, account_of, child, named, token, written
 from falaj.components.aws._iam import Statement, arn, document, pod_trust
+from falaj.components.aws._role_permissions import READ_OBJECTS, WRITE_OBJECTS
 from falaj.components.specification.identity import TRAINER
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.workload_identity import (
@@ -16,9 +17,6 @@ from falaj.components.specification.workload_identity import (
 )
 
 __all__ = ["WorkloadIdentity", "WorkloadIdentityArgs"]
-
-_READ = ("s3:GetObject", "s3:GetObjectVersion")
-_WRITE = ("s3:AbortMultipartUpload", "s3:PutObject")
 
 
 class WorkloadIdentity(pulumi.ComponentResource):
@@ -102,8 +100,12 @@ def _policy(
     writes = ("checkpoints", "models") if trains else ()
     found = [
         Statement("List", ["s3:ListBucket"], [buckets[each] for each in reads if each in buckets]),
-        Statement("Read", _READ, [f"{buckets[each]}/*" for each in reads if each in buckets]),
-        Statement("Write", _WRITE, [f"{buckets[each]}/*" for each in writes if each in buckets]),
+        Statement(
+            "Read", READ_OBJECTS, [f"{buckets[each]}/*" for each in reads if each in buckets]
+        ),
+        Statement(
+            "Write", WRITE_OBJECTS, [f"{buckets[each]}/*" for each in writes if each in buckets]
+        ),
         Statement(
             "DataKey",
             ["kms:Decrypt", "kms:GenerateDataKey"] if trains else ["kms:Decrypt"],

@@ -13,14 +13,18 @@ from falaj.components import catalogue
 from falaj.components.azure._ids import ResourceId, resource_id
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name
-from falaj.components.specification.node_pools import ONE_AT_A_TIME, NodePoolSpec, Size, Taint
+from falaj.components.specification.node_pools import (
+    AKS_SPOT_TAINT,
+    ONE_AT_A_TIME,
+    NodePoolSpec,
+    Size,
+    Taint,
+)
 from falaj.components.specification.placed import REGIONAL
 
 #: Most characters of a Linux pool's name, of which only a-z and 0-9 are allowed:
 #: https://learn.microsoft.com/azure/aks/create-node-pools#limitations
 POOL_NAME_LIMIT = 12
-#: AKS puts it on spot nodes by itself; written here, it is no drift.
-SPOT_TAINT = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def priority(capacity: str) -> dict[str, Any]:
 
 def taint_texts(taints: Sequence[Taint], capacity: str) -> list[str]:
     """Taints as AKS writes them."""
-    return [str(taint) for taint in (*taints, *([SPOT_TAINT] if capacity == "spot" else []))]
+    return [str(taint) for taint in (*taints, *([AKS_SPOT_TAINT] if capacity == "spot" else []))]
 
 
 def disk(machine: catalogue.MachineType, gib: int) -> dict[str, Any]:

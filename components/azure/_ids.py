@@ -160,9 +160,6 @@ NODES = "nodes"
 ENDPOINTS = "endpoints"
 STORAGE = "storage"
 SERVING = "serving"
-#: Where AKS puts the API server: a subnet that is delegated to the service, /28 or larger:
-#: https://learn.microsoft.com/azure/aks/api-server-vnet-integration
-CONTROL_PLANE = "control-plane"
 #: Where Container Apps run: delegated as well, /27 or larger:
 #: https://learn.microsoft.com/azure/container-apps/custom-virtual-networks
 CONTAINERS = "containers"

@@ -170,7 +170,7 @@ def define_role(
 # https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations
 
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices"
-_REGISTRY = "Microsoft.ContainerRegistry/registries"
+REGISTRY_TYPE = "Microsoft.ContainerRegistry/registries"
 _KEYS = "Microsoft.KeyVault/vaults/keys"
 
 #: Manage keys, and never use one: no encrypt, decrypt, wrap, unwrap, sign, verify, release; no
@@ -202,7 +202,7 @@ KEY_ENCRYPTER = Permissions(
 #: registry itself.
 TRAINER = Permissions(
     "Reads and writes objects; pulls images.",
-    actions=(f"{_BLOBS}/containers/read", f"{_REGISTRY}/read", f"{_REGISTRY}/pull/read"),
+    actions=(f"{_BLOBS}/containers/read", f"{REGISTRY_TYPE}/read", f"{REGISTRY_TYPE}/pull/read"),
     data_actions=(
         f"{_BLOBS}/containers/blobs/read",
         f"{_BLOBS}/containers/blobs/write",
@@ -214,9 +214,9 @@ DEPLOYER = Permissions(
     "Reads models; pulls and pushes images.",
     actions=(
         f"{_BLOBS}/containers/read",
-        f"{_REGISTRY}/read",
-        f"{_REGISTRY}/pull/read",
-        f"{_REGISTRY}/push/write",
+        f"{REGISTRY_TYPE}/read",
+        f"{REGISTRY_TYPE}/pull/read",
+        f"{REGISTRY_TYPE}/push/write",
     ),
     data_actions=(f"{_BLOBS}/containers/blobs/read",),
 )

@@ -16,7 +16,7 @@ from pulumi_azure_native import network
 
 from falaj.components.azure._component import titled
 from falaj.components.azure._ids import resource_id
-from falaj.components.azure._roles import Grant, grant
+from falaj.components.azure._roles import REGISTRY_TYPE, Grant, grant
 from falaj.components.azure.serving.cloud_init import FOLDER, SECRETS
 from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
@@ -25,7 +25,6 @@ from falaj.components.specification.cpu_inference_tier import (
 )
 
 _SECRET = "Microsoft.KeyVault/vaults/secrets"  # noqa: S105 - a kind of resource
-_REGISTRY = "Microsoft.ContainerRegistry/registries"
 _PACKAGE = ("model", "version", "package_digest", "keys_digest")
 
 
@@ -114,7 +113,7 @@ def _by_digest(image: str) -> str:
 def registry_host(args: CpuInferenceTierArgs) -> pulumi.Output[str]:
     """Address of the registry, out of its resource id."""
     return pulumi.Output.from_input(args["registry_id"]).apply(
-        lambda text: f"{resource_id(text, _REGISTRY).name.lower()}.azurecr.io"
+        lambda text: f"{resource_id(text, REGISTRY_TYPE).name.lower()}.azurecr.io"
     )
 
 

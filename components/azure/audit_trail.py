@@ -15,6 +15,7 @@ from falaj.components.azure._component import component_options, kept, resource_
 from falaj.components.azure._ids import key_identifier
 from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.azure._storage import vault_of
+from falaj.components.azure._vault import RSA_BITS
 from falaj.components.specification.audit_trail import AuditTrailArgs, check
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.property_names import engine_inputs
@@ -22,7 +23,6 @@ from falaj.components.specification.property_names import engine_inputs
 #: Least that is paid for a cluster, GB a day:
 #: https://learn.microsoft.com/azure/azure-monitor/logs/logs-dedicated-clusters
 _LEAST_GB = 100
-_RSA_BITS = 4096
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _cluster(
             key_name=key.apply(lambda text: key_identifier(text).name),
             # None: the newest.
             key_version="",
-            key_rsa_size=_RSA_BITS,
+            key_rsa_size=RSA_BITS,
         ),
         tags=placed.tags(name),
         opts=opts,

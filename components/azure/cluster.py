@@ -18,7 +18,6 @@ from pulumi_azure_native import monitor
 
 from falaj.components.azure._component import component_options, resource_group
 from falaj.components.azure._ids import (
-    CONTROL_PLANE,
     IdError,
     KeyIdentifier,
     key_identifier,
@@ -27,7 +26,7 @@ from falaj.components.azure._ids import (
 )
 from falaj.components.azure._private_endpoint import api_server_zone, zone_id
 from falaj.components.azure._roles import Grant, grant
-from falaj.components.specification.address_plan import BALANCERS
+from falaj.components.specification.address_plan import BALANCERS, CONTROL_PLANE
 from falaj.components.specification.cluster import POD_CIDR, ClusterArgs, ClusterSpec, check
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.names import physical_name

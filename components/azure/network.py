@@ -29,7 +29,6 @@ from falaj.components.azure._egress import (
 )
 from falaj.components.azure._ids import (
     CONTAINERS,
-    CONTROL_PLANE,
     ENDPOINTS,
     NODES,
     SERVING,
@@ -44,7 +43,7 @@ from falaj.components.azure._private_endpoint import (
 )
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
-from falaj.components.specification.address_plan import BALANCERS
+from falaj.components.specification.address_plan import BALANCERS, CONTROL_PLANE
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.cpu_inference_tier import AZURE_PORTS
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check

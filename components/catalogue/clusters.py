@@ -13,15 +13,23 @@ from typing import Final
 #
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
 
-REGION: Final = "topology.kubernetes.io/region"
-ZONE: Final = "topology.kubernetes.io/zone"
-REGION_KEYS: Final = frozenset({REGION, "failure-domain.beta.kubernetes.io/region"})
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_KEYS: Final = frozenset({REGION_LABEL, "failure-domain.beta.kubernetes.io/region"})
 ZONE_KEYS: Final = frozenset({
-    ZONE, "failure-domain.beta.kubernetes.io/zone",
+    ZONE_LABEL, "failure-domain.beta.kubernetes.io/zone",
     "topology.ebs.csi.aws.com/zone", "topology.disk.csi.azure.com/zone",
     "topology.k8s.aws/zone-id", "topology.gke.io/zone",
 })  # fmt: skip
 
+
+#: Label of each node: its own name there.
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+#: Label of each namespace: its name.
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+#: What the names of a tenant's two namespaces end in, after the tenant's.
+TRAINING_ENDING: Final = "-training"
+SERVING_ENDING: Final = "-serving"
 
 #: Label by which namespaces, pods and nodes say whose they are.
 TENANT_LABEL: Final = "falaj.io/tenant"
@@ -97,8 +105,19 @@ SYSTEM_TAINTS: Final = frozenset({
     "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
     "CriticalAddonsOnly", CORDONED, GPU_ERROR_TAINT, "falaj.io/system",
 })  # fmt: skip
-#: Taint of nodes with GPUs.
-GPU_TAINT: Final = "nvidia.com/gpu"
+#: What NVIDIA's device plugin calls a GPU, and one that it shares by time-slicing:
+#: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html
+GPU: Final = "nvidia.com/gpu"
+TIME_SLICE: Final = "nvidia.com/gpu.shared"
+#: Taint of nodes with GPUs, and of AKS's spot nodes, which it sets by itself:
+#: https://learn.microsoft.com/en-us/azure/aks/spot-node-pool
+GPU_TAINT: Final = GPU
+AKS_SPOT_TAINT: Final = "kubernetes.azure.com/scalesetpriority"
+#: Application id of AKS's API servers in every tenant:
+#: https://azure.github.io/kubelogin/concepts/aks.html
+AKS_SERVER: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
+#: ConfigMap of a team's own with which AKS's and k3s' CoreDNS is set.
+COREDNS_CUSTOM: Final = "coredns-custom"
 
 
 # Addresses and names that only one's own networks know, and domains that anybody may have.

@@ -72,8 +72,8 @@ class Topic:
     kinds: tuple[Kind, ...]
 
 
-_EXTERNAL: Final = "kubernetes-external-host"
-_OPERATORS: Final = "kubernetes-destination-host"
+EXTERNAL_HOST: Final = "kubernetes-external-host"
+DESTINATION_HOST: Final = "kubernetes-destination-host"
 _ISTIO: Final = "networking.istio.io"
 _ENVOY: Final = "gateway.envoyproxy.io"
 _PROMETHEUS: Final = "monitoring.coreos.com"
@@ -429,15 +429,15 @@ _CERTIFICATES: Final = (
 )
 
 TOPICS: Final = (
-    Topic("mesh-destinations", _EXTERNAL, _MESH),
-    Topic("gateway-destinations", _EXTERNAL, _GATEWAYS),
-    Topic("proxy-code", _OPERATORS, _CODE),
-    Topic("monitoring-destinations", _OPERATORS, _MONITORING),
-    Topic("scrape-targets", _OPERATORS, _SCRAPES),
-    Topic("alert-receivers", _OPERATORS, _ALERTS),
-    Topic("secret-stores", _OPERATORS, _SECRET_STORES),
-    Topic("secret-generators", _OPERATORS, _SECRET_GENERATORS),
-    Topic("issuers", _OPERATORS, _CERTIFICATES),
+    Topic("mesh-destinations", EXTERNAL_HOST, _MESH),
+    Topic("gateway-destinations", EXTERNAL_HOST, _GATEWAYS),
+    Topic("proxy-code", DESTINATION_HOST, _CODE),
+    Topic("monitoring-destinations", DESTINATION_HOST, _MONITORING),
+    Topic("scrape-targets", DESTINATION_HOST, _SCRAPES),
+    Topic("alert-receivers", DESTINATION_HOST, _ALERTS),
+    Topic("secret-stores", DESTINATION_HOST, _SECRET_STORES),
+    Topic("secret-generators", DESTINATION_HOST, _SECRET_GENERATORS),
+    Topic("issuers", DESTINATION_HOST, _CERTIFICATES),
 )
 
 

@@ -89,9 +89,17 @@ class PodRule:
         return "; ".join(dict.fromkeys(each.allowed for each in self.fields))
 
 
-_HOST: Final = ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2")
-_KERNEL: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
-_USERS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
+CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
+"""Where a pod has its containers."""
+ENFORCE_LABEL: Final = "pod-security.kubernetes.io/enforce"
+"""Label of a namespace: the Pod Security Standard that its pods have to meet.
+https://kubernetes.io/docs/concepts/security/pod-security-admission/"""
+
+# Controls that demands on pods serve, by what they protect.
+
+HOST_CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:2")
+KERNEL_CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
+USER_CONTROLS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
 _NODES: Final = "affinity.nodeAffinity"
 _PROFILES: Final = ("RuntimeDefault", "Localhost")
 _SELINUX_TYPES: Final = (
@@ -124,7 +132,7 @@ POD_RULES: Final = (
         "kubernetes-host-namespaces",
         "Pods don't share their node's network, processes or memory",
         "high",
-        _HOST,
+        HOST_CONTROLS,
         "Remove hostNetwork, hostPID and hostIPC from the pod, or set them to false. Agents that "
         "need them belong into a namespace of the system's own.",
         tuple(
@@ -140,7 +148,7 @@ POD_RULES: Final = (
         "kubernetes-privileged-container",
         "Containers aren't privileged",
         "high",
-        _HOST,
+        HOST_CONTROLS,
         "Remove securityContext.privileged, or set it to false. GPUs need no privileges: ask for "
         "them as resources.",
         (
@@ -156,7 +164,7 @@ POD_RULES: Final = (
         "kubernetes-host-process",
         "Windows containers don't run as processes of their node",
         "high",
-        _HOST,
+        HOST_CONTROLS,
         "Remove windowsOptions.hostProcess, or set it to false.",
         (
             Field(
@@ -170,7 +178,7 @@ POD_RULES: Final = (
         "kubernetes-host-path",
         "Pods mount no files of their node",
         "high",
-        _HOST,
+        HOST_CONTROLS,
         "Use a persistent volume claim, an emptyDir, or a projected volume in place of hostPath.",
         (
             Field(
@@ -185,7 +193,7 @@ POD_RULES: Final = (
         "kubernetes-host-port",
         "Containers open no ports of their node",
         "medium",
-        _HOST,
+        HOST_CONTROLS,
         "Remove hostPort and reach the pod through a Service.",
         (
             # Kubernetes copies containerPort to hostPort on the host's network, which is a finding
@@ -203,7 +211,7 @@ POD_RULES: Final = (
         "kubernetes-probe-host",
         "Probes and lifecycle hooks call no other host than the pod",
         "medium",
-        _HOST,
+        HOST_CONTROLS,
         "Remove the host of the probe or hook: it then calls the pod itself. To send a Host "
         "header, use httpHeaders.",
         tuple(
@@ -223,7 +231,7 @@ POD_RULES: Final = (
         "kubernetes-proc-mount",
         "Containers see /proc masked",
         "medium",
-        _HOST,
+        HOST_CONTROLS,
         "Remove procMount, or set it to Default.",
         (
             Field(
@@ -238,7 +246,7 @@ POD_RULES: Final = (
         "kubernetes-capabilities-baseline",
         "Containers add no capability beyond what runtimes give",
         "high",
-        _KERNEL,
+        KERNEL_CONTROLS,
         "Remove what is added in securityContext.capabilities.add.",
         (
             Field(
@@ -253,7 +261,7 @@ POD_RULES: Final = (
         "kubernetes-seccomp-unconfined",
         "No container runs without a seccomp profile by choice",
         "high",
-        _KERNEL,
+        KERNEL_CONTROLS,
         "Set securityContext.seccompProfile.type to RuntimeDefault, or remove Unconfined.",
         (
             Field(
@@ -267,7 +275,7 @@ POD_RULES: Final = (
         "kubernetes-selinux",
         "Containers keep their SELinux type",
         "medium",
-        _KERNEL,
+        KERNEL_CONTROLS,
         "Remove seLinuxOptions.user and .role, and leave the type to the runtime or to a "
         "container type.",
         tuple(
@@ -283,7 +291,7 @@ POD_RULES: Final = (
         "kubernetes-privilege-escalation",
         "Containers can't gain privileges",
         "medium",
-        _USERS,
+        USER_CONTROLS,
         "Set securityContext.allowPrivilegeEscalation to false on every container, init "
         "containers and ephemeral ones included.",
         (
@@ -299,7 +307,7 @@ POD_RULES: Final = (
         "kubernetes-run-as-user",
         "Containers aren't given root's user",
         "medium",
-        _USERS,
+        USER_CONTROLS,
         "Set runAsUser to a number above 0, or remove it.",
         (
             Field(

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import AZURE_SWITCH
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import PRIVATE
 from falaj.components.specification.address_plan import BALANCERS
 from falaj.components.specification.argument_errors import ArgumentErrors
 
 _AWS: Final = "service.beta.kubernetes.io/aws-load-balancer"
-_AZURE: Final = "service.beta.kubernetes.io/azure-load-balancer-internal"
 _AZURE_ADDRESS: Final = "service.beta.kubernetes.io/azure-load-balancer-ipv4"
 
 
@@ -63,8 +63,8 @@ def private_load_balancer(
         return LoadBalancer(annotations, {**fields, "loadBalancerClass": "service.k8s.aws/nlb"})
     if distribution == "aks":
         annotations = {
-            _AZURE: "true",
-            f"{_AZURE}-subnet": subnet or BALANCERS,
+            AZURE_SWITCH: "true",
+            f"{AZURE_SWITCH}-subnet": subnet or BALANCERS,
             **({_AZURE_ADDRESS: address} if address else {}),
         }
         return LoadBalancer(annotations, fields)

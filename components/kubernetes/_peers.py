@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: Set by Kubernetes on every namespace:
-#: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-metadata-name
-NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+from falaj.components.catalogue.clusters import NAMESPACE_NAME
+
 #: Ports of API servers: the service's, and its own behind it (clouds have 443, kubeadm 6443).
 #: Policies see either, by CNI.
 API_SERVER_PORTS: Final = (443, 6443)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
-from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.clusters import REGION_LABEL, TENANT_LABEL
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
@@ -18,8 +18,6 @@ DISTRIBUTIONS: Final = ("eks", "aks", "existing")
 """EKS, AKS, and any other conformant cluster that stands in the country."""
 CLOUDS: Final[Mapping[str, str]] = {"eks": "aws", "aks": "azure"}
 
-REGION_LABEL: Final = "topology.kubernetes.io/region"
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 COMPONENT_LABEL: Final = f"{PREFIX}component"
 DATA_CLASS_LABEL: Final = f"{PREFIX}data-class"
 COST_CENTER_LABEL: Final = f"{PREFIX}cost-center"

@@ -7,16 +7,13 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.catalogue.clusters import AKS_SERVER
 from falaj.components.kubernetes._objects import sdk_version
 from falaj.components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 
 __all__ = ["ClusterProvider", "ClusterProviderArgs", "aks_kubeconfig", "eks_kubeconfig"]
-
-#: Application id of AKS's API servers in every tenant:
-#: https://azure.github.io/kubelogin/concepts/aks.html
-_AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
 
 
 @described
@@ -122,7 +119,7 @@ def aks_kubeconfig(name: str, endpoint: str, authority: str, region: str) -> str
     Source: azure.github.io/kubelogin/concepts/exec-plugin.html
     """
     del region
-    call = ["get-token", "--login", "azurecli", "--server-id", _AKS_SERVER]
+    call = ["get-token", "--login", "azurecli", "--server-id", AKS_SERVER]
     return _kubeconfig(name, endpoint, authority, "kubelogin", call)
 
 

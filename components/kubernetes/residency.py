@@ -9,7 +9,11 @@ from typing import Any, NotRequired, cast
 
 import pulumi
 
-from falaj.components.catalogue.clusters import PLATFORM_NAMESPACES
+from falaj.components.catalogue.clusters import (
+    PLATFORM_NAMESPACES,
+    SERVING_ENDING,
+    TRAINING_ENDING,
+)
 from falaj.components.catalogue.region_names import host_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
@@ -51,7 +55,6 @@ PUBLIC_REGISTRIES = frozenset({
     "registry.k8s.io", "nvcr.io", "public.ecr.aws", "mcr.microsoft.com", "registry.gitlab.com",
 })  # fmt: skip
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
-_TENANTS = ("-training", "-serving")
 #: Ranges larger than these are held by registries of addresses, not by who uses them.
 _LARGEST = {4: 12, 6: 19}
 
@@ -283,7 +286,11 @@ def _networks(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...
 def _agents(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
     given = _named(args, "system_namespaces", errors) or ()
     for position, each in enumerate(given):
-        if each == "default" or each.endswith(_TENANTS) or each in PLATFORM_NAMESPACES:
+        if (
+            each == "default"
+            or each.endswith((TRAINING_ENDING, SERVING_ENDING))
+            or each in PLATFORM_NAMESPACES
+        ):
             errors.add(
                 f"system_namespaces[{position}]", each,
                 "namespaces of agents that need their nodes",

@@ -7,9 +7,9 @@ from typing import Any, Final, NotRequired, TypedDict, cast
 
 import pulumi
 
+from falaj.components.catalogue.clusters import ZONE_LABEL
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._placed import (
-    ZONE_LABEL,
     InCluster,
     InClusterArgs,
     check_in_cluster,

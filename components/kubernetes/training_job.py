@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import pulumi
 
+from falaj.components.catalogue.clusters import TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,
@@ -106,7 +107,7 @@ def checked_run(
         for argument, default in (
             ("checkpoints", None), ("queue", "default"), ("service_account", "trainer"),
             ("monitoring_namespace", "monitoring"), ("data", given.get("checkpoints")),
-            ("namespace", f"{placed.tenant}-training" if placed else "training"),
+            ("namespace", f"{placed.tenant}{TRAINING_ENDING}" if placed else "training"),
         )
     }  # fmt: skip
     further = _further_regions(given, objects["queue"], placed, errors)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
 from falaj.components import catalogue
+from falaj.components.catalogue import clusters
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default, Example
 from falaj.components.specification.described import described
@@ -134,7 +135,7 @@ def node_resources(machine: catalogue.MachineType, sharing: Sharing) -> dict[str
         return {f"nvidia.com/{sharing.label}": gpus * sharing.parts}
     if sharing.kind == "time-slicing":
         return {"nvidia.com/gpu.shared": gpus * sharing.parts}
-    return {"nvidia.com/gpu": gpus}
+    return {clusters.GPU: gpus}
 
 
 def mig_profiles(cloud: str, machine: catalogue.MachineType) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NotRequired
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.catalogue import clusters
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.limits import (
@@ -58,7 +59,9 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}"
 
 
-GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
+GPU_TAINT = Taint(clusters.GPU_TAINT, "present", "NoSchedule")
+AKS_SPOT_TAINT = Taint(clusters.AKS_SPOT_TAINT, "spot", "NoSchedule")
+"""AKS puts it on spot nodes by itself; written down, it is no drift."""
 
 
 def checked_labels(args: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:

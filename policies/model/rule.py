@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal, get_args
 
 from falaj.components.catalogue.tag_names import tag_names
 from falaj.policies.model.resource import REFERENCE, Resource, Stack
@@ -88,7 +88,8 @@ def indeterminate(path: str, reason: str) -> Finding:
     return Finding(path, reason, FindingKind.INDETERMINATE)
 
 
-PACKS: Final = ("residency", "encryption", "zero_trust", "kubernetes", "governance")
+PackName = Literal["residency", "encryption", "zero_trust", "kubernetes", "governance"]
+PACKS: Final[tuple[PackName, ...]] = get_args(PackName)
 #: Every resource, whatever its type.
 EVERY: Final = frozenset({"*"})
 

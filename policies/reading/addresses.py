@@ -34,6 +34,10 @@ _OCTETS: Final = re.compile(r"(\d{1,10})\.(\d{1,10})\.(\d{1,10})\.(\d{1,10})")
 _SEPARATORS: Final = re.compile(r"[\s,;]+")
 _ADDRESS_RANGE: Final = re.compile(r"([0-9A-Fa-f.:]+)\s*-\s*([0-9A-Fa-f.:]+)")
 
+#: Inputs of security groups and their rules that hold ranges, and lists of ranges.
+CIDR_INPUTS: Final = ("cidrBlocks", "ipv6CidrBlocks", "cidrIpv4", "cidrIpv6")
+PREFIX_LIST_INPUTS: Final = ("prefixListIds", "prefixListId")
+
 
 def network(value: object) -> Network | None:
     """The network that a text names, as clouds read it: host bits are dropped, zeros may lead.

@@ -24,11 +24,12 @@ _RUN: Final = re.compile(
 )
 _BREAKS: Final = re.compile(r"[\r\n]")
 _GZIP: Final = b"\x1f\x8b"
-#: How deep encodings may stand within one another, how many of one text are read, and how long a
-#: text may be, packed or not: no configuration has more, and each resource is read at each update.
+#: How long a text or document may be, packed or not, how deep encodings may stand within one
+#: another, and how many of one text are read: no configuration or policy has more, and each
+#: resource is read at each update.
+LONGEST: Final = 1_000_000
 _MOST_DEPTH: Final = 4
 _MOST_RUNS: Final = 4096
-_LONGEST: Final = 1_000_000
 #: Letters that plain texts don't have.
 _NOT_PLAIN: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
@@ -38,7 +39,7 @@ def texts_in(value: str) -> tuple[str, ...]:
 
     What decodes to no text (a digest, a key, an id) isn't one. Never raises.
     """
-    return _texts_in(value) if 16 <= len(value) <= _LONGEST else ()
+    return _texts_in(value) if 16 <= len(value) <= LONGEST else ()
 
 
 @lru_cache(maxsize=1024)
@@ -61,7 +62,7 @@ def plain_of(value: str) -> str:
     >>> plain_of("aGk=")
     'hi'
     """
-    return _plain(value) if len(value) <= _LONGEST else ""
+    return _plain(value) if len(value) <= LONGEST else ""
 
 
 def _plain(run: str) -> str:
@@ -69,7 +70,7 @@ def _plain(run: str) -> str:
     try:
         data = base64.b64decode(given + "=" * (-len(given) % 4), validate=True)
         if data.startswith(_GZIP):
-            data = zlib.decompressobj(wbits=31).decompress(data, _LONGEST)
+            data = zlib.decompressobj(wbits=31).decompress(data, LONGEST)
         plain = data.decode("utf-8")
     except (binascii.Error, ValueError, zlib.error):
         return ""

@@ -20,6 +20,8 @@ _BARE: Final = re.compile(
     re.IGNORECASE,
 )
 
+#: Schemes of buckets, which a stack's own rules place.
+BUCKET_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})
 #: Services that take data and keep it abroad, by the end of their hosts. None offers a region in
 #: the country: what each is, from the services' own documentation of their sites.
 FOREIGN_SERVICES: Final[dict[str, str]] = {

@@ -11,15 +11,13 @@ from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Path, format_path, holds_unknown, is_unknown, items, text
 from falaj.policies.reading.addresses import are_open, is_open
+from falaj.policies.reading.encoded import LONGEST
 
 # IAM policy documents, in every form in which programs give them.
 #
 # A document is a JSON text or the mapping that it stands for; statements, actions, resources and
 # principals are one or a list; names of elements are compared without letter case, as are actions
 # (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html).
-
-#: IAM's own limit is far below; what is longer is no policy.
-_LONGEST: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def _of_text(value: str, at: Path) -> Document:
     if not value.strip():
         return Document(())
     try:
-        parsed = json.loads(value) if len(value) <= _LONGEST else None
+        parsed = json.loads(value) if len(value) <= LONGEST else None
     except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, Mapping | list):

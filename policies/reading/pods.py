@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Final
 
-from falaj.components.catalogue.pod_rules import Field, PodRule, Value
+from falaj.components.catalogue.pod_rules import CONTAINER_LISTS, Field, PodRule, Value
 from falaj.policies.model import (
     ABSENT,
     Check,
@@ -48,7 +48,6 @@ from falaj.policies.reading.kubernetes import (
     manifests,
 )
 
-CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Where Kubernetes' own kinds keep what becomes a pod: metadata and spec stand under it.
 TEMPLATES: Final[Mapping[str, str]] = {
     "Pod": "",
@@ -67,13 +66,13 @@ _MERGING_GROUPS: Final = frozenset({"monitoring.coreos.com"})
 #: Keys under which custom kinds keep one container, without a list (Argo, Tekton).
 _SINGLE: Final = ("container", "script")
 _MORE_LISTS: Final = ("sidecars", "steps")
-#: Never searched: what describes types, or is written by the cluster.
 #: Kinds that describe pods which other objects then start.
 TEMPLATE_KINDS: Final = frozenset({
     "PodTemplate", "ClusterServingRuntime", "ServingRuntime", "ClusterTrainingRuntime",
     "TrainingRuntime", "WorkflowTemplate", "ClusterWorkflowTemplate", "LLMInferenceServiceConfig",
 })  # fmt: skip
-_NO_PODS: Final = frozenset({"status", "openAPIV3Schema", "metadata"})
+#: Never searched: what describes types, or is written by the cluster.
+NOT_SEARCHED: Final = frozenset({"status", "openAPIV3Schema", "metadata"})
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,7 @@ def _anywhere(manifest: Manifest, value: Any, path: Path) -> Iterator[Pod]:
         holder = value.get("metadata")
         for key, each in value.items():
             at = (*path, str(key))
-            if str(key) in _NO_PODS or (kind and str(key) in CONTAINER_LISTS):
+            if str(key) in NOT_SEARCHED or (kind and str(key) in CONTAINER_LISTS):
                 continue
             if str(key) == "spec" and isinstance(each, Mapping) and _pod_like(each) == "whole":
                 known = holder if isinstance(holder, Mapping) else {}
@@ -231,7 +230,7 @@ def _anywhere(manifest: Manifest, value: Any, path: Path) -> Iterator[Pod]:
 
 def _below(manifest: Manifest, value: Mapping[str, Any], path: Path) -> Iterator[Pod]:
     for key, each in value.items():
-        if str(key) not in CONTAINER_LISTS and str(key) not in _NO_PODS:
+        if str(key) not in CONTAINER_LISTS and str(key) not in NOT_SEARCHED:
             yield from _anywhere(manifest, each, (*path, str(key)))
 
 

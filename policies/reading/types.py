@@ -23,6 +23,13 @@ _FORMER: Final = {
     "redisenterprise": "cache",
     "trafficmanager": "network",
 }
+#: Load balancers of AWS, by all of their modules.
+AWS_BALANCERS: Final = (
+    "lb/loadBalancer", "alb/loadBalancer", "applicationloadbalancing/loadBalancer",
+    "elasticloadbalancingv2/loadBalancer", "elb/loadBalancer", "elasticloadbalancing/loadBalancer",
+)  # fmt: skip
+#: Pools of Karpenter, in every version of its API.
+KARPENTER_POOL: Final = "kubernetes:karpenter.sh/*:NodePool"
 
 
 def _tokens(name: str) -> Iterator[str]:

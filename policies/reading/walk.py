@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from falaj.policies.model import Path, Resource, is_list, text
 from falaj.policies.model.resource import remembered
-from falaj.policies.reading.encoded import texts_in
+from falaj.policies.reading.encoded import LONGEST, texts_in
 
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((
@@ -89,8 +89,6 @@ _OWN_OF_TYPES: Final[dict[str, frozenset[str]]] = {
 _SCHEMA_OF_TYPES: Final[dict[str, frozenset[str]]] = {
     "aws:codebuild/project:Project": frozenset(("environment",)),
 }
-#: A document longer than this is no configuration.
-_LONGEST: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -226,7 +224,7 @@ def _refused(value: Mapping[Any, Any]) -> frozenset[str]:
 
 def _document(value: object) -> Any:
     """What a text of JSON holds; None for other texts."""
-    if not isinstance(value, str) or len(value) > _LONGEST:
+    if not isinstance(value, str) or len(value) > LONGEST:
         return None
     return _parsed(value) if value.lstrip()[:1] in {"{", "["} else None
 

@@ -21,8 +21,10 @@ from falaj.engine.oci import ensure
 from falaj.sandbox.charts import library
 from falaj.sandbox.charts.library import Rendering
 from falaj.sandbox.clouds.kubernetes import has_namespace
+from falaj.sandbox.clouds.vendor import secret_outputs
 from falaj.sandbox.cluster.objects import SKIP_AWAIT
 from falaj.wire import ASSET, SIGNATURE, Values, decode, encode, has_unknown
+from falaj.wire.values import REFERENCE
 
 _DEFINITION: Final = "CustomResourceDefinition"
 
@@ -281,9 +283,7 @@ _RULES: Final[Mapping[str, Callable[[str, Mapping[str, Any], Capabilities], Grou
 
 # Registration of a component and its objects with the engine, as the vendor's provider does it.
 
-_REFERENCE: Final = "5cf8f73096256a8f31e491e813e4eb8e"
 _MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
-_SECRET_FIELDS: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
 # What the engine tells of the component's options, by its own names; the children inherit the
 # rest from the component.
 _OPTIONS: Final = ("protect", "retainOnDelete", "deletedWith")
@@ -326,7 +326,7 @@ async def construct(
             # What a secret value became can't be told apart in what was rendered.
             group = dataclasses.replace(group, is_secret=bool(secrets))
             made = await _register_all(monitor, request, urn, version, group)
-        references = [{SIGNATURE: _REFERENCE, "urn": u, "id": i} for u, i in made]
+        references = [{SIGNATURE: REFERENCE, "urn": u, "id": i} for u, i in made]
         outputs = encode({"resources": references})
         await register_outputs(monitor, request, urn, outputs)
     return proto.ConstructResponse(urn=urn, state=outputs)
@@ -384,7 +384,7 @@ async def _register_all(
 
     async def register(each: Declared) -> tuple[str, str]:
         waited = [(await tasks[place])[0] for place in each.after]
-        hidden = _SECRET_FIELDS.get(each.token, frozenset[str]()) & frozenset(each.manifest)
+        hidden = secret_outputs(each.token) & frozenset(each.manifest)
         if group.is_secret:
             hidden = frozenset(each.manifest) - {"apiVersion", "kind", "metadata"}
         asked = resource_pb2.RegisterResourceRequest(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from falaj.sandbox.clouds.model import GenericModel, Problem, Properties, World
-from falaj.sandbox.clouds.vendor import RELEASE
+from falaj.sandbox.clouds.vendor import MADE_AT, RELEASE
 from falaj.wire import Unknown, has_unknown
 
 
@@ -123,8 +123,6 @@ _FREE_NAMES: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "Ro
 # Resources of the vendor's provider that are no objects of an API server.
 _NO_OBJECTS: Final = frozenset({RELEASE})
 
-_MADE_AT: Final = "2026-01-01T00:00:00Z"  # the same in each run
-
 
 class KubernetesModel(GenericModel):
     """Any cluster: objects have names, most a namespace, and both never change.
@@ -221,7 +219,7 @@ class KubernetesModel(GenericModel):
                 "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{token}/{id}")),
                 "resourceVersion": str(revision + 1),
                 "generation": 1,
-                "creationTimestamp": _MADE_AT,
+                "creationTimestamp": MADE_AT,
             },
         }
         if _kind(token) == "Namespace":

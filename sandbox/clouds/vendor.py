@@ -7,6 +7,8 @@ from typing import Final
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 """A chart that Helm installs by itself: one resource, whose objects the engine never sees."""
 
+MADE_AT: Final = "2026-01-01T00:00:00Z"
+"""When everything was made: outputs must not change from run to run."""
 _ALWAYS_SECRET: Final = {"kubernetes:core/v1:Secret": frozenset({"data", "stringData"})}
 
 

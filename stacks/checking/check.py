@@ -32,7 +32,7 @@ from pydantic import TypeAdapter
 
 import falaj
 from falaj.engine.errors import EngineError
-from falaj.policies.model import Rule, kind_of
+from falaj.policies.model import PACKS, Rule, kind_of
 from falaj.policies.reading.types import azure
 from falaj.policies.reports.result import (
     CheckResult,
@@ -51,7 +51,6 @@ from falaj.stacks.checking.recorded import team_rules
 from falaj.stacks.checking.subject import Subject, groups
 from falaj.stacks.command.console import say
 from falaj.stacks.command.packs import POLICIES
-from falaj.stacks.settings.cloud import PACKS
 
 # What judged: the packs, and the digest of all that they are made of.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from falaj.policies.configuration import PROJECT_FOLDER
-from falaj.policies.model import PolicyError
+from falaj.policies.model import PACKS, PolicyError
 from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.state import PROVIDERS, readable, stack_of_states
@@ -34,7 +34,6 @@ from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.sandbox_guard import PHASE_VARIABLE
 from falaj.stacks.settings import CloudSettings
-from falaj.stacks.settings.cloud import PACKS
 
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import TRAINING_ENDING
 from falaj.components.kubernetes._pods import USER
 from falaj.engine.controlplane.objects import Objects, wait_for
 from falaj.engine.controlplane.operators import write_entry
@@ -66,7 +67,7 @@ def bring(files: Files, tenant: str, ring: Path, source: str, more: Sequence[str
         StackError: the tenant has no namespace, or a command fails.
         EngineError: the name of an entry can't be used.
     """
-    namespace = f"{tenant}-training"
+    namespace = f"{tenant}{TRAINING_ENDING}"
     objects = Objects.of(str(files.kubeconfig))
     try:
         if objects.get("v1", "Namespace", namespace) is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.engine import extras
+from falaj.engine.extras import OF_PROVIDERS
 from falaj.stacks.command.console import say
 from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
@@ -19,8 +20,6 @@ from falaj.stacks.errors import StackError
 #: What holds our packages: the project's folder in a clone, ``falaj`` in an installation.
 ROOT: Final = Path(__file__).resolve().parents[2]
 _ENVIRONMENT: Final = ROOT / "engine" / "environment.py"
-#: Extras by the namespaces of their providers' settings.
-_OF_PROVIDERS: Final = {"aws": "aws", "azure-native": "azure", "kubernetes": "kubernetes"}
 #: Set for the run that follows an installation, so that it can't go round.
 _INSTALLED_NOW: Final = "FALAJ_EXTRAS_INSTALLED"
 
@@ -73,7 +72,7 @@ def extras_of_stack(values: Mapping[str, Any]) -> list[str]:
     if blueprint in ("platform", "workloads"):
         named.append("kubernetes")
     # Programs that aren't Falaj's say by their providers' settings which clouds they are for.
-    named += [extra for space, extra in _OF_PROVIDERS.items() if _has(values, space)]
+    named += [extra for space, extra in OF_PROVIDERS.items() if _has(values, space)]
     known = extras.names()
     return sorted({name for name in named if name in known})
 

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from falaj.policies.configuration import PROJECT_FOLDER
+from falaj.policies.model import PACKS
 from falaj.policies.outcome import RECORD_FOLDER
 from falaj.policies.reports.summary import summarise
 from falaj.policies.waivers import read_entries
@@ -24,7 +25,6 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, Settings
-from falaj.stacks.settings.cloud import PACKS
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Final
 import yaml
 
 from falaj.engine.files import cache_home, replace_file
-from falaj.stacks.settings.cloud import PACKS
+from falaj.policies.model import PACKS
 
 #: The folder of the packs.
 POLICIES: Final = Path(__file__).resolve().parents[2] / "policies"

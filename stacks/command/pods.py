@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient, Configuration, CoreV1Api, CustomObjects
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, load_kube_config, load_kube_config_from_dict
 
-from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.clusters import SERVING_ENDING, TENANT_LABEL, TRAINING_ENDING
 from falaj.components.kubernetes._placed import COMPONENT_LABEL
 from falaj.components.kubernetes.gpu_queues.queues import API as KUEUE
 from falaj.components.kubernetes.training import publication
@@ -70,7 +70,7 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
         return [
             Workload(
                 kind, name,
-                getattr(section, "namespace", None) or f"{settings.tenant}-training",
+                getattr(section, "namespace", None) or f"{settings.tenant}{TRAINING_ENDING}",
                 {
                     TENANT_LABEL: (settings.tenant,),
                     COMPONENT_LABEL: tuple(label_value(name + each) for each in endings),
@@ -93,7 +93,7 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
         ),
         *(
             Workload(
-                "inference service", name, f"{settings.tenant}-serving",
+                "inference service", name, f"{settings.tenant}{SERVING_ENDING}",
                 {
                     "app.kubernetes.io/name": (name,),
                     "app.kubernetes.io/component": ("inference", "judge"),

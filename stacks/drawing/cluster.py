@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
+from falaj.components.catalogue.clusters import NAMESPACE_NAME
 from falaj.policies.model import ABSENT, Resource, get, is_unknown, items, text
 from falaj.policies.reading.addresses import Ports, port
 from falaj.policies.reading.kubernetes import Manifest, manifests
@@ -23,7 +24,6 @@ _SCALERS: Final = {
         "spec.scaleTargetRef.name", "spec.minReplicas", "spec.maxReplicas",
     ),
 }  # fmt: skip
-_NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 #: Parameters of storage classes that name a key.
 _CLASS_KEYS: Final = ("kmsKeyId", "diskEncryptionSetID", "encryptionKMSID", "kms-key-id")
 _EVERY_NAMESPACE: Final = "every namespace"
@@ -117,7 +117,7 @@ class Cluster:
         """Names of the namespaces that a selector means; empty where it can't be told."""
         if not is_mapping(selector):
             return []
-        named = text(mapping(selector.get("matchLabels")).get(_NAMESPACE_LABEL))
+        named = text(mapping(selector.get("matchLabels")).get(NAMESPACE_NAME))
         if named and len(conditions(selector)) == 1:
             return [named]
         return sorted(name for name, labels in self.labels.items() if matches(selector, labels))
@@ -131,7 +131,7 @@ def add_objects(builder: Builder) -> Cluster:
             cluster.objects += [one for one in manifests(each) if not one.is_patch]
     for each in cluster.objects:
         if each.kind == "Namespace" and not each.group:
-            cluster.labels[each.name] = {**each.labels, _NAMESPACE_LABEL: each.name}
+            cluster.labels[each.name] = {**each.labels, NAMESPACE_NAME: each.name}
     for each in cluster.objects:
         if each.kind == "Namespace" and not each.group:
             id = cluster.namespace(each, each.name)

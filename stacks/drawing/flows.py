@@ -17,7 +17,15 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.model.values import is_false
-from falaj.policies.reading.addresses import EVERY_PORT, Ports, is_open, network, port
+from falaj.policies.reading.addresses import (
+    CIDR_INPUTS,
+    EVERY_PORT,
+    PREFIX_LIST_INPUTS,
+    Ports,
+    is_open,
+    network,
+    port,
+)
 from falaj.policies.reading.azure_security_rules import GROUPS as AZURE_GROUPS
 from falaj.policies.reading.azure_security_rules import SINGLE, SecurityRule, security_rules
 from falaj.policies.reading.types import azure
@@ -36,9 +44,7 @@ _RULES: Final[Mapping[str, End]] = {
 }
 _OLD_RULES: Final = aws("ec2/securityGroupRule")
 _INLINE: Final[Mapping[str, End]] = {"ingress": "in", "egress": "out"}
-_ADDRESSES: Final = ("cidrBlocks", "ipv6CidrBlocks", "cidrIpv4", "cidrIpv6")
 _PEERS: Final = ("referencedSecurityGroupId", "sourceSecurityGroupId", "securityGroups")
-_LISTS: Final = ("prefixListIds", "prefixListId")
 _PREFIX_LISTS: Final = aws("ec2/managedPrefixList", "ec2/vpcEndpoint")
 _BALANCERS: Final = aws("lb/loadBalancer", "alb/loadBalancer")
 _LISTENERS: Final = aws("lb/listener", "alb/listener")
@@ -150,7 +156,7 @@ def _flow(builder: Builder, rule: _Rule) -> None:
 def _peers(builder: Builder, rule: _Rule) -> Iterator[str]:
     """Ids of the nodes at the other end of a rule."""
     inline = rule.resource.kind in GROUPS
-    for key in _ADDRESSES:
+    for key in CIDR_INPUTS:
         for value in items(get(rule.given, key)):
             yield builder.unseen("addresses") if is_unknown(value) else builder.addresses(value)
     for key in _PEERS:
@@ -163,7 +169,7 @@ def _peers(builder: Builder, rule: _Rule) -> Iterator[str]:
             yield from _groups_of(builder, rule.resource, key)
     if get(rule.given, "self") is not ABSENT and not is_false(get(rule.given, "self")):
         yield rule.group
-    for key in _LISTS:
+    for key in PREFIX_LIST_INPUTS:
         for value in items(get(rule.given, key)):
             yield _list(builder, rule.resource, value)
 

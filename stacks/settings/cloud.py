@@ -50,6 +50,7 @@ from falaj.components.specification.limits import (
     OneOf,
     TextRule,
 )
+from falaj.policies.model import PACKS, PackName
 from falaj.policies.model.settings import Host, Site
 from falaj.policies.model.settings import Settings as PackSettings
 from falaj.stacks.settings.derived import cloud_section
@@ -57,15 +58,6 @@ from falaj.stacks.settings.problems import Action, Drop, Finding, Put, Rename, f
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.source import Sibling, siblings
 from falaj.stacks.settings.suggestions import closest, similar_files
-
-PackName = Literal["residency", "encryption", "zero_trust", "kubernetes", "governance"]
-PACKS: tuple[PackName, ...] = (
-    "residency",
-    "encryption",
-    "zero_trust",
-    "kubernetes",
-    "governance",
-)
 
 
 class PolicySettings(Section):

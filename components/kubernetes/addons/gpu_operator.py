@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from falaj.components.catalogue.clusters import GPU_ERROR_TAINT, NODE_REPAIR
+from falaj.components.catalogue.clusters import GPU, GPU_ERROR_TAINT, NODE_REPAIR
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
@@ -110,7 +110,7 @@ def sharing_profiles() -> dict[str, str]:
 
     found = {"whole": profile()}
     for count in range(LEAST_SLICES, MOST_SLICES + 1):
-        shares = [{"name": "nvidia.com/gpu", "replicas": count}]
+        shares = [{"name": GPU, "replicas": count}]
         label = Sharing("time-slicing", None, count).label
         found[label] = profile(
             {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Final, NotRequired, TypedDict
 
+from falaj.components.catalogue.clusters import GPU_TAINT
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
@@ -83,7 +84,7 @@ def _policy(spec: PlatformSpec) -> list[Manifest]:
                         "nodeSelectorTerms": [{"matchExpressions": [on_fabric]}]
                     }
                 },
-                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+                "tolerations": [{"key": GPU_TAINT, "operator": "Exists"}],
                 "rdmaSharedDevicePlugin": {
                     "repository": registry,
                     "image": name,

@@ -16,6 +16,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
+from falaj.components.catalogue.clusters import COREDNS_CUSTOM
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import OptionsChecker
@@ -35,9 +36,8 @@ from falaj.components.specification.resolver import (
 )
 
 _MODES: Final = (ENFORCE, AUDIT)
-CUSTOM: Final = "coredns-custom"
 WHOLE: Final = "coredns"
-_MAPS: Final = (CUSTOM, WHOLE)
+_MAPS: Final = (COREDNS_CUSTOM, WHOLE)
 
 
 class ResolverOptions(TypedDict):
@@ -109,7 +109,7 @@ def config(spec: PlatformSpec, allowed: Sequence[str] | None) -> dict[str, str]:
 def _after(spec: PlatformSpec) -> Sequence[Manifest]:
     allowed: Any = spec.allowed_domains
     late = isinstance(allowed, pulumi.Output)
-    name = str(spec.options("resolver").get("config_map") or CUSTOM)
+    name = str(spec.options("resolver").get("config_map") or COREDNS_CUSTOM)
     about = spec.metadata(name, "kube-system")
     # It is there before, and somebody else's: only these keys become the platform's.
     about["annotations"]["pulumi.com/patchForce"] = "true"

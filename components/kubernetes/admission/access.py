@@ -12,6 +12,7 @@ from falaj.components.catalogue.clusters import (
     READ_VERBS,
     TENANT_LABEL,
 )
+from falaj.components.catalogue.pod_rules import ENFORCE_LABEL
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, SECRET_NAMES
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
@@ -167,7 +168,6 @@ def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[
     )
 
 
-_ENFORCE = "pod-security.kubernetes.io/enforce"
 #: Marks by which quotas, network policies and this admission tell namespaces apart.
 _MARKS = (TENANT_LABEL, DATA_CLASS_LABEL, "istio.io/dataplane-mode")
 
@@ -177,7 +177,7 @@ def _namespaces(scope: ClusterScope) -> tuple[Policy, ...]:
     name = "object.metadata.name"
     old = 'oldObject.metadata.?labels[?k].orValue("")'
     new = 'object.metadata.?labels[?k].orValue("")'
-    level = f'object.metadata.?labels[?{text(_ENFORCE)}].orValue("")'
+    level = f'object.metadata.?labels[?{text(ENFORCE_LABEL)}].orValue("")'
     exempt = f"{name} in {texts(scope.platform | {'default'})}"
     with_nodes = f"{name} in {texts(scope.with_nodes | {'default'})}"
     # The audit log's part of a policy can't ask for rights, so that a condition does.
@@ -194,7 +194,7 @@ def _namespaces(scope: ClusterScope) -> tuple[Policy, ...]:
                         f'({level} == "" ? "none" : {level})',
                     ),
                     "the namespace enforces another Pod Security Standard", "restricted",
-                    f"label it {_ENFORCE}=restricted",
+                    f"label it {ENFORCE_LABEL}=restricted",
                 ),
             ),
         ),

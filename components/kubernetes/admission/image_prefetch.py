@@ -14,8 +14,8 @@ from falaj.components.catalogue.clusters import (
     PREFETCH_LIMITS,
     PREFETCH_PRIORITY,
 )
+from falaj.components.catalogue.pod_rules import CONTAINER_LISTS
 from falaj.components.kubernetes.admission.policy import (
-    CONTAINER_LISTS,
     Check,
     ClusterScope,
     Policy,

@@ -18,6 +18,7 @@ from falaj.components.catalogue.clusters import (
     LOAD_BALANCER_SCHEMES,
     LOAD_BALANCER_SWITCHES,
 )
+from falaj.components.catalogue.destinations import EXTERNAL_HOST
 from falaj.components.kubernetes.admission.policy import (
     CLUSTER,
     NON_EMPTY,
@@ -33,7 +34,6 @@ from falaj.components.kubernetes.admission.policy import (
     when,
 )
 
-_EXTERNAL = "kubernetes-external-host"
 _HOST = "kubernetes-ingress-host"
 _REACH = "hosts of one's own networks, of the country's regions, or listed in allowed_hosts"
 
@@ -127,7 +127,7 @@ def _services(scope: ClusterScope) -> Policy:
                 "the service claims addresses of others", "no externalIPs", "remove them",
             ),
             Check(
-                _EXTERNAL,
+                EXTERNAL_HOST,
                 when(
                     f'{kind} == "ExternalName" && '
                     f"!{is_own_host(name, scope.hosts_pattern, scope.networks)}", name,
@@ -157,12 +157,12 @@ def _endpoints(scope: ClusterScope) -> tuple[Policy, ...]:
         Policy(
             "endpoint-slices",
             (Target("discovery.k8s.io", "v1", ("endpointslices",)),),
-            (Check(_EXTERNAL, slices, *check),),
+            (Check(EXTERNAL_HOST, slices, *check),),
         ),
         Policy(
             "endpoints",
             (Target("", "v1", ("endpoints",)),),
-            (Check(_EXTERNAL, subsets, *check),),
+            (Check(EXTERNAL_HOST, subsets, *check),),
         ),
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from falaj.components import catalogue
 from falaj.components.catalogue.clusters import (
+    NAMESPACE_NAME,
     OWN_RANGES,
     PLATFORM_NAMESPACES,
     PRIVATE_SUFFIXES,
@@ -22,13 +23,12 @@ from falaj.components.catalogue.clusters import (
     TENANT_LABEL,
     ZONE_KEYS,
 )
+from falaj.components.catalogue.pod_rules import CONTAINER_LISTS
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
 from falaj.components.kubernetes.addons.addon import MONITORING
 
 # Parts of CEL expressions: https://kubernetes.io/docs/reference/using-api/cel/
-
-CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def text(value: str) -> str:
@@ -172,7 +172,6 @@ _JUDGED_WHILE_DELETED = (
 )
 #: The API server's own objects: the service it is reached by, and the roles it starts with.
 _NOT_OF_THE_SERVER = 'request.userInfo.username != "system:apiserver"'
-_NAMESPACE = "kubernetes.io/metadata.name"
 #: Annotations of the audit log that a policy may have (its API's own limit).
 _MOST_CHECKS = 20
 
@@ -261,7 +260,7 @@ def manifests(
             binding["matchResources"] = {
                 "namespaceSelector": {
                     "matchExpressions": [
-                        {"key": _NAMESPACE, "operator": "NotIn", "values": sorted(each.exempt)}
+                        {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted(each.exempt)}
                     ]
                 }
             }

@@ -14,10 +14,10 @@ begin with `HOME_PREFIX` are one person's, and only who may read secrets puts th
 them, deletes them, or clones them into claims of another name.
 """
 
+from falaj.components.catalogue.pod_rules import CONTAINER_LISTS
 from falaj.components.kubernetes._placed import HOME_PREFIX, PROTECTED_LABEL
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
-    CONTAINER_LISTS,
     NON_EMPTY,
     Check,
     ClusterScope,

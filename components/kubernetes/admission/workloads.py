@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterable
 
 from falaj.components.catalogue.clusters import CORDONED, SHARED_GPU, SYSTEM_TAINTS
-from falaj.components.catalogue.pod_rules import POD_RULES, Field, PodRule
+from falaj.components.catalogue.pod_rules import CONTAINER_LISTS, POD_RULES, Field, PodRule
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL
 from falaj.components.kubernetes.admission.image_prefetch import holds_images
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
     CLUSTER,
-    CONTAINER_LISTS,
     NON_EMPTY,
     Check,
     ClusterScope,

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import pulumi
 
-from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.clusters import REGION_LABEL, TENANT_LABEL, ZONE_LABEL
 from falaj.components.kubernetes._load_balancer import private_load_balancer
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
-from falaj.components.kubernetes._placed import REGION_LABEL, ZONE_LABEL
 from falaj.components.kubernetes._pods import unprivileged_alone, unprivileged_pod
 from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
 from falaj.components.kubernetes.admission.policy import (

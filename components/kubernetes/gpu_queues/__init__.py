@@ -10,6 +10,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
+from falaj.components.catalogue.clusters import GPU, HOSTNAME_LABEL, TIME_SLICE
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,
@@ -34,11 +35,9 @@ from falaj.components.kubernetes.gpu_queues.prefetch import (
 from falaj.components.kubernetes.gpu_queues.queues import (
     CAPACITIES,
     CLASSES,
-    GPU,
     HOSTS,
     LEVELS,
     PROVISIONING,
-    SHARED,
     TOPOLOGY,
     Pool,
     Preemption,
@@ -228,7 +227,6 @@ def checked_provisioning(
 
 _MOST_NODES: Final = 100_000
 _LEVEL: Final = re.compile(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$")
-_HOST: Final = "kubernetes.io/hostname"
 #: Kueue's own limits: 64 flavours and 64 resources in a group.
 _MOST_FLAVORS: Final = 64
 
@@ -344,7 +342,7 @@ def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors)
         if credits_of(name) is None:
             errors.add(
                 f"{at}.devices[{name!r}]", name,
-                f"{GPU}, {SHARED}, or a MIG profile such as nvidia.com/mig-1g.18gb",
+                f"{GPU}, {TIME_SLICE}, or a MIG profile such as nvidia.com/mig-1g.18gb",
             )  # fmt: skip
     capacity = given.get("capacity", "on-demand")
     errors.choice(f"{at}.capacity", capacity, CAPACITIES)
@@ -396,7 +394,7 @@ def _queue(
         if pool.tenants and tenant not in pool.tenants:
             errors.add(where, named, f"pools that {tenant} may use",
                          f"this one is for {', '.join(pool.tenants)}")  # fmt: skip
-        if data_class == "restricted" and (pool.capacity == "spot" or SHARED in pool.devices):
+        if data_class == "restricted" and (pool.capacity == "spot" or TIME_SLICE in pool.devices):
             errors.add(
                 where, named, "neither spot machines nor time slices for restricted data",
                 "use another pool, or MIG profiles",
@@ -469,7 +467,7 @@ def _not_shared(
     """Time slices keep no memory apart: one tenant on each such pool, unless it is allowed."""
     for pool in pools.values():
         users = [each.tenant for each in queues if pool.flavor in each.shares]
-        if SHARED in pool.devices and len(users) > 1 and not pool.tenants_share_gpus:
+        if TIME_SLICE in pool.devices and len(users) > 1 and not pool.tenants_share_gpus:
             errors.say(
                 f"pools[{pool.flavor!r}]",
                 f"its GPUs are time-sliced, and {', '.join(users)} would share them; allowed: one "
@@ -497,8 +495,8 @@ def _levels(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
         at = f"topology_levels[{position}]"
         if not _LEVEL.match(each):
             errors.add(at, each, "the name of a label of nodes")
-        elif each == _HOST and position != len(levels) - 1:
-            errors.add(at, each, f"{_HOST} as the last one only")
+        elif each == HOSTNAME_LABEL and position != len(levels) - 1:
+            errors.add(at, each, f"{HOSTNAME_LABEL} as the last one only")
     if not levels or len(levels) > 16:
         errors.add("topology_levels", value, "1 to 16 labels of nodes")
     return levels

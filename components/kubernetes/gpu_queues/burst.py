@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
-from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.clusters import TENANT_LABEL, TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
 from falaj.components.kubernetes._peers import API_SERVER_PORTS
 from falaj.components.kubernetes._placed import (
@@ -323,7 +323,7 @@ def _local_queue(placed: InCluster, component: str, tenant: str, of: str) -> Man
     return {
         "apiVersion": API,
         "kind": "LocalQueue",
-        "metadata": metadata(placed, component, BURST_QUEUE, f"{tenant}-training"),
+        "metadata": metadata(placed, component, BURST_QUEUE, f"{tenant}{TRAINING_ENDING}"),
         "spec": {"clusterQueue": of},
     }
 
@@ -378,7 +378,7 @@ def accepting(
             _binding("ClusterRole", everywhere, subjects),
         ]
         for tenant in tenants:
-            about = metadata(placed, component, f"falaj-{name}", f"{tenant}-training")
+            about = metadata(placed, component, f"falaj-{name}", f"{tenant}{TRAINING_ENDING}")
             jobs = [
                 _rule(group, WATCHED[group], ("create", "delete", "get")) for group in ACCEPTED
             ]

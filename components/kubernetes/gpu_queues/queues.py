@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from falaj.components import catalogue
-from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.clusters import GPU, HOSTNAME_LABEL, TENANT_LABEL, TIME_SLICE
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
-from falaj.components.specification.node_pools import FLAVOR, GPU_TAINT, Taint
+from falaj.components.specification.node_pools import AKS_SPOT_TAINT, FLAVOR, GPU_TAINT, Taint
 
 # Fractions of GPUs are counted in one currency, so that quotas and fair shares compare them. A MIG
 # slice and a whole GPU have different resource names, which Kueue can't add up. Each is therefore
@@ -28,8 +28,6 @@ from falaj.components.specification.node_pools import FLAVOR, GPU_TAINT, Taint
 CREDIT: Final = "falaj.io/gpu-credit"
 WHOLE: Final = 840
 """Credits of a whole GPU: the least number that 1 to 8 divide."""
-GPU: Final = "nvidia.com/gpu"
-SHARED: Final = "nvidia.com/gpu.shared"
 #: Time slices of a GPU, where a pool doesn't say: `GpuNodePool` makes as many by default.
 _SLICES: Final = 4
 _MIG: Final = re.compile(r"^nvidia\.com/mig-(\d+g\.\d+gb)$")
@@ -53,7 +51,7 @@ def credits_of(resource: str) -> int | None:
     """What one of a resource costs; None where it is no GPU, nor a part of one."""
     if resource == GPU:
         return WHOLE
-    if resource == SHARED:
+    if resource == TIME_SLICE:
         return WHOLE // _SLICES
     found = _MIG.match(resource)
     parts = instances().get(found.group(1)) if found else None
@@ -70,13 +68,13 @@ def transformations(resources: Iterable[str] | None = None) -> list[dict[str, An
     Raises:
         ValueError: one of them is no part of a GPU that the catalogue knows.
     """
-    names = resources or (GPU, SHARED, *(f"nvidia.com/mig-{each}" for each in instances()))
+    names = resources or (GPU, TIME_SLICE, *(f"nvidia.com/mig-{each}" for each in instances()))
     found: list[dict[str, Any]] = []
     for name in sorted(set(names)):
         worth = credits_of(name)
         if worth is None:
             raise ValueError(
-                f"{name!r} is no GPU; allowed: {GPU}, {SHARED} and MIG profiles such as "
+                f"{name!r} is no GPU; allowed: {GPU}, {TIME_SLICE} and MIG profiles such as "
                 "nvidia.com/mig-1g.18gb"
             )
         found.append({"input": name, "strategy": "Retain", "outputs": {CREDIT: str(worth)}})
@@ -87,7 +85,6 @@ API: Final = "kueue.x-k8s.io/v1beta2"
 TOPOLOGY: Final = "falaj"
 HOSTS: Final = "falaj-hosts"
 """Topology of pools whose nodes are all alike: gangs fit on nodes, or wait."""
-_HOST: Final = "kubernetes.io/hostname"
 #: What nodes carry without anybody's doing, from the widest: a node that lacks one label of a
 #: topology is no part of it, so that no gang is ever admitted to it. EKS:
 #: https://docs.aws.amazon.com/eks/latest/userguide/node-topology.html, which nodes of accelerated
@@ -96,15 +93,13 @@ _HOST: Final = "kubernetes.io/hostname"
 LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     "eks": (
         *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)),
-        _HOST,
+        HOSTNAME_LABEL,
     ),
-    "aks": (_HOST,),
-    "existing": (_HOST,),
+    "aks": (HOSTNAME_LABEL,),
+    "existing": (HOSTNAME_LABEL,),
 }
 CAPACITIES: Final = ("reservation", "capacity-block", "spot", "on-demand")
 """In the order that they are tried: what is paid for anyway, what is cheap, the rest."""
-#: https://learn.microsoft.com/en-us/azure/aks/spot-node-pool: set by AKS on nodes of such pools.
-_AKS_SPOT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,7 @@ def topologies(
             "metadata": metadata(placed, component, name),
             "spec": {"levels": [{"nodeLabel": each} for each in labels]},
         }
-        for name, labels in ((TOPOLOGY, levels), (HOSTS, (_HOST,)))
+        for name, labels in ((TOPOLOGY, levels), (HOSTS, (HOSTNAME_LABEL,)))
         if name in used
     ]
 
@@ -207,7 +202,7 @@ def tolerations(placed: InCluster, pool: Pool, *, gpus: bool = False) -> list[di
     """
     taints = [GPU_TAINT, *pool.taints] if gpus else list(pool.taints)
     if pool.capacity == "spot" and placed.distribution == "aks":
-        taints.append(_AKS_SPOT)
+        taints.append(AKS_SPOT_TAINT)
     return [_toleration(each) for each in taints]
 
 

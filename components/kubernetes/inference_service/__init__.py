@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 import pulumi
 
+from falaj.components.catalogue.clusters import GPU, TIME_SLICE
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._validation import OBJECT, RELATIVE_PATH, number, options
@@ -475,7 +476,7 @@ def _gpu_resource(flavor: str) -> str:
     """What the device plugin calls a GPU of this flavour, or the part of one that it names."""
     if found := _MIG.search(flavor):
         return f"nvidia.com/{found[1]}"
-    return "nvidia.com/gpu.shared" if "-time-slicing-" in flavor else "nvidia.com/gpu"
+    return TIME_SLICE if "-time-slicing-" in flavor else GPU
 
 
 def _operation(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> Operation:

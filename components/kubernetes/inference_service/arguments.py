@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
+from falaj.components.catalogue.clusters import SERVING_ENDING
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
 from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
 from falaj.components.specification.described import described
@@ -372,7 +373,7 @@ class InferenceServiceSpec:
     @property
     def namespace(self) -> str:
         """The tenant's namespace for serving."""
-        return f"{self.placed.tenant}-serving"
+        return f"{self.placed.tenant}{SERVING_ENDING}"
 
     @property
     def host(self) -> str:

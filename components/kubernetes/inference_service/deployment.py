@@ -5,6 +5,7 @@ In the GPU tier Triton runs the model and answers nobody but the proxy beside it
 
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import ZONE_LABEL
 from falaj.components.kubernetes._key_ring import (
     BASE,
     KEY_RING,
@@ -15,7 +16,7 @@ from falaj.components.kubernetes._key_ring import (
     volumes,
 )
 from falaj.components.kubernetes._objects import Manifest, format_number
-from falaj.components.kubernetes._placed import PROTECTED, ZONE_LABEL
+from falaj.components.kubernetes._placed import PROTECTED
 from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
 from falaj.components.kubernetes._secrets import certificate
 from falaj.components.kubernetes.inference_service.arguments import (

@@ -8,6 +8,7 @@ from typing import Any, Final, NotRequired, TypedDict
 import pulumi
 
 from falaj.components import catalogue
+from falaj.components.catalogue.clusters import GPU, SERVING_ENDING, TIME_SLICE, TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import CLOUDS, InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes._validation import (
@@ -20,8 +21,6 @@ from falaj.components.kubernetes._validation import (
 )
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, URGENT
 from falaj.components.kubernetes.tenant.namespaces import (
-    GPU,
-    SHARED_GPU,
     Egress,
     Quota,
     budget_alerts,
@@ -300,9 +299,9 @@ def checked_quota(
         if not _DEVICE.match(name):
             errors.add(
                 f"{at}.devices[{name!r}]", name,
-                f"{GPU}, {SHARED_GPU}, or a MIG profile such as nvidia.com/mig-1g.18gb",
+                f"{GPU}, {TIME_SLICE}, or a MIG profile such as nvidia.com/mig-1g.18gb",
             )  # fmt: skip
-        elif name == SHARED_GPU and not shares:
+        elif name == TIME_SLICE and not shares:
             errors.add(
                 f"{at}.devices[{name!r}]", name, "whole GPUs or MIG profiles",
                 "or set shares_gpus to true, where others may be on the same GPU",
@@ -516,8 +515,8 @@ class Tenant(pulumi.ComponentResource):
             pulumi.log.warn(note, self)
         declare(self, name, manifests(spec))
         self.namespaces = [each.name for each in spec.namespaces]
-        self.training_namespace = f"{spec.placed.tenant}-training"
-        self.serving_namespace = f"{spec.placed.tenant}-serving"
+        self.training_namespace = f"{spec.placed.tenant}{TRAINING_ENDING}"
+        self.serving_namespace = f"{spec.placed.tenant}{SERVING_ENDING}"
         self.register_outputs({
             "namespaces": self.namespaces,
             "trainingNamespace": self.training_namespace,

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import pulumi
 
+from falaj.components.catalogue.clusters import GPU, TIME_SLICE
+from falaj.components.catalogue.cost import HOURS_PER_MONTH
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import (
     HBONE,
@@ -25,7 +27,7 @@ from falaj.components.kubernetes._peers import (
 )
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._pods import pod_security
-from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, quantity
+from falaj.components.kubernetes.gpu_queues.queues import API, PRIORITIES, quantity
 from falaj.components.kubernetes.training.placement import PAGES
 from falaj.components.specification.node_pools import PREFIX
 
@@ -97,15 +99,13 @@ def local_queue(
     if weight is not None:
         spec["fairSharing"] = {"weight": f"{weight:g}"}
     return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "apiVersion": API,
         "kind": "LocalQueue",
         "metadata": metadata(placed, component, QUEUE, name),
         "spec": spec,
     }
 
 
-GPU: Final = "nvidia.com/gpu"
-SHARED_GPU: Final = "nvidia.com/gpu.shared"
 _SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
 #: Kinds that a namespace has none of, by what it is for. A serving one's Jobs judge canaries: none
 #: of the tenant's duties makes any there.
@@ -162,7 +162,7 @@ def quotas(
             name, so that what is another namespace's is named with none.
     """
     none = dict.fromkeys((each for each in known if each != PAGES), 0)
-    devices = {GPU: 0, SHARED_GPU: 0, **none, **quota.devices}
+    devices = {GPU: 0, TIME_SLICE: 0, **none, **quota.devices}
     compute = {
         "requests.cpu": quantity("cpu", round(quota.cpu * 1000)),
         "requests.memory": f"{quota.memory_gib}Gi",
@@ -250,8 +250,6 @@ def _limit_range(placed: InCluster, component: str, namespace: str, quota: Quota
     }
 
 
-_HOURS: Final = 730
-"""Of a month, as clouds reckon: 365 * 24 / 12."""
 _GIB: Final = 1024**3
 #: Share of the budget at which somebody is told, and how loudly.
 _LEVELS: Final = ((0.8, "warning"), (1.0, "critical"))
@@ -272,7 +270,7 @@ def budget_alerts(
     rules: list[dict[str, Any]] = [
         {
             "alert": "TenantOverBudget" if share == 1 else "TenantNearBudget",
-            "expr": f"({cost}) * {_HOURS} > {monthly_usd * share:g}",
+            "expr": f"({cost}) * {HOURS_PER_MONTH} > {monthly_usd * share:g}",
             "for": "1h",
             "labels": {
                 "severity": severity,

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from falaj.components import catalogue
-from falaj.components.kubernetes._placed import CLOUDS, REGION_LABEL, InCluster
+from falaj.components.catalogue.clusters import GPU, REGION_LABEL, TIME_SLICE
+from falaj.components.kubernetes._placed import CLOUDS, InCluster
 from falaj.components.kubernetes._validation import options
 from falaj.components.kubernetes.training.arguments import Placement, TopologyArgs
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -81,7 +82,7 @@ def devices(flavor: str, gpus: int, errors: ArgumentErrors) -> dict[str, str]:
         )
     if found:
         return {f"nvidia.com/{found[1]}": "1"}
-    return {"nvidia.com/gpu.shared" if _SLICES.search(flavor) else "nvidia.com/gpu": str(gpus)}
+    return {TIME_SLICE if _SLICES.search(flavor) else GPU: str(gpus)}
 
 
 def computing(cpus: float, memory_gib: float, scratch_gib: int) -> dict[str, str]:

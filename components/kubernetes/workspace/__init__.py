@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pulumi
 
+from falaj.components.catalogue.clusters import TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._validation import cidr, is_private, object_name, options
@@ -64,7 +65,7 @@ def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
     names = {
         argument: object_name(argument, given.get(argument, default), errors)
         for argument, default in (
-            ("namespace", f"{tenant}-training"), ("storage_class", BLOCK),
+            ("namespace", f"{tenant}{TRAINING_ENDING}"), ("storage_class", BLOCK),
             ("secret_store", "falaj"), ("certificate_issuer", "falaj"),
         )
     }  # fmt: skip

@@ -48,7 +48,7 @@ from falaj.policies.rules.encryption.stores import (
 # Every family of types has a rule for the key, and one for encryption itself where it can be off.
 # What is asked of a resource, by its data's class, is in `stores`.
 
-_AWS_CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "pdpl:20", "gdpr:32")
+_CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "pdpl:20", "gdpr:32")
 _KEY: Final = (
     "Name a customer-managed KMS key of the same region in the property that the finding names, "
     "and let the service use it in the key's policy; keys of the alias aws/… belong to AWS."
@@ -91,7 +91,7 @@ class Family:
             f"{self.title} under a customer-managed key",
             Severity.HIGH,
             keyed,
-            (*_AWS_CONTROLS, "uae-ia:T7.4.2", *self.controls),
+            (*_CONTROLS, "uae-ia:T7.4.2", *self.controls),
             self.key,
             self._key,
         )
@@ -103,7 +103,7 @@ class Family:
                 f"{self.title} encrypted at rest",
                 Severity.HIGH,
                 plain | self.read_alone,
-                (*_AWS_CONTROLS, *self.controls),
+                (*_CONTROLS, *self.controls),
                 _ON,
                 self._at_rest,
             )
@@ -303,7 +303,6 @@ _CUSTOMER_KEYS_RULES: tuple[Rule, ...] = (
 
 # Azure: encryption at rest is nowhere turned off, covers hosts, and is doubled where it must.
 
-_AZURE_CONTROLS: Final = ("iso27001:A.8.24", "uae-ia:T7.4.1", "pdpl:20", "gdpr:32")
 
 _OFF: Final = requirement_rule(
     "encryption-azure-at-rest",
@@ -322,7 +321,7 @@ _OFF: Final = requirement_rule(
             for each in ("blob", "file", "queue", "table")
         ),
     },
-    _AZURE_CONTROLS,
+    _CONTROLS,
     "Turn encryption on where the finding points, or leave the setting out.",
 )
 
@@ -334,7 +333,7 @@ _BACKED_UP: Final = azure("sqlvirtualmachine:SqlVirtualMachine")
     "Backups of SQL Server on machines are encrypted",
     Severity.HIGH,
     _BACKED_UP,
-    (*_AZURE_CONTROLS, "iso27001:A.8.13"),
+    (*_CONTROLS, "iso27001:A.8.13"),
     "Set `autoBackupSettings.enableEncryption` to true, with a password from your Key Vault.",
 )
 def _sql_backup(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -393,7 +392,7 @@ _POOL: Final = "deploymentConfiguration.virtualMachineConfiguration"
     "Caches and temporary disks are encrypted at the host",
     Severity.MEDIUM,
     frozenset(_SWITCHES) | frozenset(_MACHINES) | _POOLS,
-    _AZURE_CONTROLS,
+    _CONTROLS,
     "Turn encryption at host on (`encryptionAtHost`, `enableEncryptionAtHost`, or for Data "
     "Explorer `enableDiskEncryption`); sizes of machines that can't do it are in Azure's list.",
 )
@@ -485,7 +484,7 @@ _DOUBLED_BY_TYPE: Final = {
     "Restricted data is encrypted twice, with two keys",
     Severity.MEDIUM,
     frozenset(_DOUBLED_BY_TYPE),
-    _AZURE_CONTROLS,
+    _CONTROLS,
     "Turn infrastructure (double) encryption on; for most services that is possible only when "
     "they are made.",
 )
@@ -506,7 +505,7 @@ _USERS: Final = {"queue": azure("storage:Queue"), "table": azure("storage:Table"
     "Queues and tables are under the account's customer-managed key",
     Severity.MEDIUM,
     _ACCOUNTS,
-    (*_AZURE_CONTROLS, "uae-ia:T7.4.2"),
+    (*_CONTROLS, "uae-ia:T7.4.2"),
     "Set `encryption.services.queue.keyType` and `encryption.services.table.keyType` to Account; "
     "Azure allows it only when the account is made.",
 )

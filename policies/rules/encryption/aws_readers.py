@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from falaj.policies.model import ABSENT, Context, Resource, get, is_true, is_unknown, select, text
 from falaj.policies.model.values import Unknown
+from falaj.policies.reading.encoded import LONGEST
 from falaj.policies.reading.place import region_said
 from falaj.policies.rules.encryption.stores import Part, Reader, State, Stores, read_key, readers
 
@@ -173,7 +174,6 @@ BLOCK_STORAGE_READERS: Final[dict[str, tuple[Reader, ...]]] = {
 
 EMR: Final = "aws:emr/securityConfiguration:SecurityConfiguration"
 SERVERLESS: Final = "aws:opensearch/serverlessSecurityPolicy:ServerlessSecurityPolicy"
-_LONGEST: Final = 1_000_000
 
 
 def document(value: Any) -> Any:
@@ -181,7 +181,7 @@ def document(value: Any) -> Any:
     if isinstance(value, Unknown | Mapping):
         return value
     try:
-        found = json.loads(value) if isinstance(value, str) and len(value) <= _LONGEST else ABSENT
+        found = json.loads(value) if isinstance(value, str) and len(value) <= LONGEST else ABSENT
     except (ValueError, RecursionError):
         return ABSENT
     return found if isinstance(found, Mapping) else ABSENT

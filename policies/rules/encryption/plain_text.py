@@ -58,7 +58,7 @@ ORIGINS: Final = ("origins.customOriginConfig", "origins.customOriginConfigs")
 # Services that speak TLS only (KMS, DynamoDB, Kinesis, Lambda, ECR and most others) have nothing
 # to set, so they aren't here. TCP listeners pass on what they are given, and aren't judged.
 
-_AWS_CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "gdpr:32",
+AWS_CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "gdpr:32",
                     "nist-800-207:2")  # fmt: skip
 #: Engines that DMS reaches by a database's own protocol; others are AWS APIs or files.
 #: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Security.SSL.html
@@ -252,7 +252,7 @@ _SPECIAL: Final[dict[str, Special]] = {
     "Services on AWS take no traffic in plain text",
     Severity.HIGH,
     frozenset[str]().union(*REQUIREMENTS, _SPECIAL),
-    _AWS_CONTROLS,
+    AWS_CONTROLS,
     "Turn encryption in transit on in the property that the finding names. Let an HTTP listener "
     "do nothing but redirect to HTTPS, or leave it out.",
 )
@@ -306,7 +306,7 @@ def _address(resource: Resource, context: Context) -> Iterator[Finding]:
     "Load balancers and APIs on AWS talk to their targets by TLS",
     Severity.MEDIUM,
     frozenset[str]().union(*BACKENDS, _ADDRESSES),
-    _AWS_CONTROLS,
+    AWS_CONTROLS,
     "Let the targets serve HTTPS (a certificate of their own will do: load balancers don't check "
     "it), and set the protocol of the target group or origin to HTTPS, or the scheme of an API's "
     "backend to https://.",
@@ -320,7 +320,7 @@ def backend_plain_text(resource: Resource, context: Context) -> Iterator[Finding
 
 # Azure: ways in that aren't encrypted are closed.
 
-_AZURE_CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")
+AZURE_CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")
 
 _HTTPS_ONLY: Final = requirement_rule(
     "encryption-azure-plain-text",
@@ -390,7 +390,7 @@ _HTTPS_ONLY: Final = requirement_rule(
         ),
         azure("network:VirtualWan"): (Requirement("disableVpnEncryption", ("false",), "false"),),
     },
-    _AZURE_CONTROLS,
+    AZURE_CONTROLS,
     "Turn encryption on where the finding points: HTTPS only, FTPS or no FTP at all, no port "
     "without TLS.",
 )  # fmt: skip
@@ -408,7 +408,7 @@ _AZURE_WEAK: Final = ("tls10", "tls11", "ssl30", "tripledes168")
     "APIs are offered over HTTPS alone, without outdated protocols and ciphers",
     Severity.HIGH,
     _API | _GATEWAY | _HOSTS,
-    _AZURE_CONTROLS,
+    AZURE_CONTROLS,
     "List `https` (and `wss`) alone in the API's protocols; leave SSL 3.0, TLS 1.0, TLS 1.1 and "
     "3DES off in the service's custom properties and its gateways' host names.",
 )
@@ -453,7 +453,7 @@ _POSTGRESQL: Final = azure(
     "Parameters of database servers demand TLS 1.2 or newer",
     Severity.HIGH,
     _MYSQL | _POSTGRESQL,
-    _AZURE_CONTROLS,
+    AZURE_CONTROLS,
     "Set `require_secure_transport` to ON; `ssl_min_protocol_version` (PostgreSQL) or "
     "`tls_version` (MySQL) must not name anything older than TLS 1.2.",
 )
@@ -496,7 +496,7 @@ _VOLUMES: Final = azure("netapp:CapacityPoolVolume", "netapp:Volume")
     "Shares are mounted with encryption",
     Severity.HIGH,
     _FILES | _VOLUMES,
-    _AZURE_CONTROLS,
+    AZURE_CONTROLS,
     "Allow SMB 3.1.1 with AES-256-GCM alone; turn on SMB encryption of NetApp volumes, and use "
     "NFS 4.1, for restricted data with Kerberos, instead of NFS 3.",
 )
@@ -555,7 +555,7 @@ _HOOKS: Final = {
     "Services tell others what happens over HTTPS only",
     Severity.MEDIUM,
     frozenset(_HOOKS),
-    _AZURE_CONTROLS,
+    AZURE_CONTROLS,
     "Let the address begin with https://: what is sent names images, resources and people, and "
     "often carries a token.",
 )

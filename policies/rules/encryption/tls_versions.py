@@ -29,7 +29,14 @@ from falaj.policies.model import (
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import entries
 from falaj.policies.reading.types import azure
-from falaj.policies.rules.encryption.plain_text import CLASSIC, DISTRIBUTIONS, LISTENERS, ORIGINS
+from falaj.policies.rules.encryption.plain_text import (
+    AWS_CONTROLS,
+    AZURE_CONTROLS,
+    CLASSIC,
+    DISTRIBUTIONS,
+    LISTENERS,
+    ORIGINS,
+)
 from falaj.policies.rules.encryption.stores import where
 
 # The oldest TLS that AWS services take, against the newest that each can insist on.
@@ -37,8 +44,6 @@ from falaj.policies.rules.encryption.stores import where
 # Services whose oldest TLS can't be set take TLS 1.2 and 1.3 by now, and aren't here
 # (https://aws.amazon.com/blogs/security/tls-1-2-required-for-aws-endpoints/).
 
-_AWS_CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "gdpr:32",
-                    "nist-800-207:2")  # fmt: skip
 #: Minor version of TLS 1 that a name stands for, or None where nobody knows the name.
 Grade = Callable[[str], float | None]
 #: Below every version: SSL.
@@ -251,7 +256,7 @@ def _aws_judged(
     "Services on AWS take no TLS older than 1.2",
     Severity.HIGH,
     _TYPES,
-    _AWS_CONTROLS,
+    AWS_CONTROLS,
     "Set the property that the finding names to the value that it names last.",
 )
 def tls_old(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -270,7 +275,7 @@ def tls_old(resource: Resource, context: Context) -> Iterator[Finding]:
     "Services on AWS insist on the newest TLS that they offer",
     Severity.MEDIUM,
     _TYPES,
-    _AWS_CONTROLS,
+    AWS_CONTROLS,
     "Set the property that the finding names to the value that it names last; where callers can't "
     "speak TLS 1.3 yet, waive the rule for that resource until they can.",
 )
@@ -299,7 +304,6 @@ def tls_newest(resource: Resource, context: Context) -> Iterator[Finding]:
 # azure-native 3.29's enumerations.
 
 _VERSION: Final = re.compile(r"(?:tls)?v?[ _]?1[._]?([0-3])?", re.IGNORECASE)
-_AZURE_CONTROLS: Final = ("iso27001:A.8.24", "iso27001:A.5.14", "uae-ia:T4.2.x", "nist-800-207:2")
 
 
 @dataclass(frozen=True)
@@ -407,7 +411,7 @@ def _azure_judged(resource: Resource, each: AzureMinimum) -> tuple[Any, int | No
     "Nothing older than TLS 1.2 is accepted",
     Severity.HIGH,
     frozenset(_BY_TYPE),
-    (*_AZURE_CONTROLS, "cis-azure:9.3.6"),
+    (*AZURE_CONTROLS, "cis-azure:9.3.6"),
     "Set the least version of TLS to the newest that the service can insist on, 1.2 or 1.3.",
 )
 def _old(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -435,7 +439,7 @@ _AZURE_NEWEST: Final = {
     "TLS 1.3 is demanded where the service can insist on it",
     Severity.MEDIUM,
     frozenset(_AZURE_NEWEST) | _PARAMETERS,
-    _AZURE_CONTROLS,
+    AZURE_CONTROLS,
     "Set the least version of TLS to 1.3; where clients can't speak it yet, waive the rule with a "
     "date.",
 )
@@ -545,12 +549,6 @@ def classic_balancer(resource: Resource, context: Context) -> Iterator[Finding]:
 
 # Azure: what gateways and the edge speak with clients and with what is behind them.
 
-_GATEWAYS_CONTROLS: Final = (
-    "iso27001:A.8.24",
-    "iso27001:A.5.14",
-    "uae-ia:T4.2.x",
-    "nist-800-207:2",
-)
 _GATEWAYS: Final = azure("network:ApplicationGateway")
 _ROUTES: Final = azure("cdn:Route")
 _FRONT_DOORS: Final = azure("frontdoor:FrontDoor")
@@ -608,7 +606,7 @@ def _policies(resource: Resource) -> Iterator[tuple[str, int | Unknown]]:
     "Application gateways accept nothing older than TLS 1.2",
     Severity.HIGH,
     _GATEWAYS,
-    (*_GATEWAYS_CONTROLS, "cis-azure:7.12"),
+    (*AZURE_CONTROLS, "cis-azure:7.12"),
     "Choose the predefined policy AppGwSslPolicy20220101S, or a policy of type CustomV2 with a "
     "`minProtocolVersion` of TLSv1_2 or TLSv1_3.",
 )
@@ -625,7 +623,7 @@ def _gateway_old(resource: Resource, context: Context) -> Iterator[Finding]:
     "Application gateways speak TLS 1.3",
     Severity.MEDIUM,
     _GATEWAYS,
-    _GATEWAYS_CONTROLS,
+    AZURE_CONTROLS,
     "Choose the predefined policy AppGwSslPolicy20220101S, or a policy of type CustomV2.",
 )
 def _gateway_new(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -641,7 +639,7 @@ def _gateway_new(resource: Resource, context: Context) -> Iterator[Finding]:
     "Listeners and routes take HTTPS, or lead to it",
     Severity.HIGH,
     _GATEWAYS | _ROUTES | _FRONT_DOORS,
-    _GATEWAYS_CONTROLS,
+    AZURE_CONTROLS,
     "Give the listener the protocol Https with a certificate, or let its rule redirect to such a "
     "listener; on a route turn `httpsRedirect` on, or support Https alone.",
 )
@@ -749,7 +747,7 @@ def _leads_to_https(resource: Resource, redirect: Any) -> bool:
     "Gateways and the edge talk to what is behind them over TLS",
     Severity.MEDIUM,
     _GATEWAYS | _ROUTES | _FRONT_DOORS | _BACKENDS,
-    _GATEWAYS_CONTROLS,
+    AZURE_CONTROLS,
     "Use Https towards backends and origins, with a certificate that the gateway trusts.",
 )
 def _behind(resource: Resource, context: Context) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import GPU
 from falaj.policies.model import (
     ABSENT,
     Context,
@@ -28,7 +29,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.model.resource import REFERENCE, remembered
 from falaj.policies.reading.azure_children import entries
-from falaj.policies.reading.types import azure
+from falaj.policies.reading.types import KARPENTER_POOL, azure
 
 #: Families with accelerators: GPUs (p, g), Trainium, Inferentia, Gaudi
 #: (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html).
@@ -221,15 +222,14 @@ def _of_image(resource: Resource) -> str | None:
     return "p5.48xlarge" if "GPU" in kind or "NVIDIA" in kind or "NEURON" in kind else None
 
 
-_KARPENTER: Final = "kubernetes:karpenter.sh/*:NodePool"
-_GPU_WORDS: Final = ("nvidia.com/gpu", "instance-gpu", "gpu.nvidia.com")
+_GPU_WORDS: Final = (GPU, "instance-gpu", "gpu.nvidia.com")
 
 
 @rule(
     "governance-gpu-pool-limits",
     "Karpenter's pools of GPUs have limits",
     Severity.MEDIUM,
-    frozenset((_KARPENTER,)),
+    frozenset((KARPENTER_POOL,)),
     ("iso27001:A.5.9", "iso27001:A.5.23", "uae-ia:T6.3.1"),
     'Set spec.limits with a number for "nvidia.com/gpu" (or cpu) that the team can pay for.',
 )
@@ -241,7 +241,7 @@ def gpu_pool_limits(resource: Resource, context: Context) -> Iterator[Finding]:
     limits = resource.get("spec.limits")
     if is_unknown(limits):
         yield indeterminate("spec.limits", "how far the pool of GPUs grows can't be seen")
-    elif not isinstance(limits, Mapping) or not set(limits) & {"nvidia.com/gpu", "cpu"}:
+    elif not isinstance(limits, Mapping) or not set(limits) & {GPU, "cpu"}:
         yield violation("spec.limits", "the pool of GPUs has no limit of GPUs or CPUs")
 
 

@@ -26,7 +26,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.tags import data_class
-from falaj.policies.reading.types import azure
+from falaj.policies.reading.types import KARPENTER_POOL, azure
 
 _RESTRICTED: Final = "restricted"
 _CONTROLS: Final = ("uae-ia:T1.3.x", "uae-ia:T6.3.1", "iso27001:A.5.13", "iso27001:A.8.22",
@@ -60,7 +60,6 @@ def _found(resource: Resource, context: Context, path: str, reason: str, certain
     return (violation if sure else indeterminate)(path, reason)
 
 
-_KARPENTER: Final = "kubernetes:karpenter.sh/*:NodePool"
 #: Spot, where the market isn't named:
 #: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceMarketOptionsRequest.html
 _MARKET: Final = "instanceMarketOptions.marketType"
@@ -122,7 +121,7 @@ def _kinds() -> frozenset[str]:
     found = {kind for _, kinds in _SPOT.values() for kind in kinds}
     for table in (_PRICES, _COUNTS):
         found |= {kind for kinds in table.values() for kind in kinds}
-    return frozenset(found) | _ALWAYS | {_MIXED, _KARPENTER}
+    return frozenset(found) | _ALWAYS | {_MIXED, KARPENTER_POOL}
 
 
 @rule(

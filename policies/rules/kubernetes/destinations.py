@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from falaj.components.catalogue.destinations import DESTINATION_HOST
 from falaj.policies.model import Context, Finding, Resource, Rule, Severity, rule
 from falaj.policies.reading.destinations import judged, of_rule
 from falaj.policies.reading.kubernetes import kinds, manifests
 
-_ID: Final = "kubernetes-destination-host"
-
 
 @rule(
-    _ID,
+    DESTINATION_HOST,
     "Operators send to and fetch from hosts of the cluster, allowed regions or the list only",
     Severity.CRITICAL,
-    kinds(*of_rule(_ID)),
+    kinds(*of_rule(DESTINATION_HOST)),
     (
         "pdpl:22", "pdpl:23", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.14",
         "iso27001:A.8.12",
@@ -28,7 +26,7 @@ _ID: Final = "kubernetes-destination-host"
 def destination_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Metrics, alerts, secrets, certificates and proxies' code stay with allowed hosts."""
     for manifest in manifests(resource):
-        yield from judged(manifest, _ID, context)
+        yield from judged(manifest, DESTINATION_HOST, context)
 
 
 RULES: tuple[Rule, ...] = (destination_host,)

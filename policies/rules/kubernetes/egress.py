@@ -28,7 +28,13 @@ from falaj.policies.model import (
 from falaj.policies.model.resource import remembered
 from falaj.policies.reading.destinations import is_made_here, is_told
 from falaj.policies.reading.encoded import plain_of, texts_in
-from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, region_of_host
+from falaj.policies.reading.hosts import (
+    BUCKET_SCHEMES,
+    foreign_service,
+    host_of,
+    is_listed,
+    region_of_host,
+)
 from falaj.policies.reading.kubernetes import (
     ANY_OBJECT,
     Manifest,
@@ -291,7 +297,6 @@ _FOREIGN_SCHEMES: Final = {
     "wandb-artifact": "Weights & Biases", "b2": "Backblaze B2", "r2": "Cloudflare R2",
     "oss": "Alibaba OSS", "oci-storage": "Oracle Object Storage",
 }  # fmt: skip
-_BUCKETS: Final = frozenset({"s3", "s3a", "s3n"})
 
 
 def _abroad(found: Destination, context: Context) -> str:
@@ -300,7 +305,7 @@ def _abroad(found: Destination, context: Context) -> str:
         return ""
     if service := _FOREIGN_SCHEMES.get(found.scheme):
         return f"{service} has no place in the country"
-    if found.scheme in NO_HOSTS | _BUCKETS:
+    if found.scheme in NO_HOSTS | BUCKET_SCHEMES:
         return ""
     if service := foreign_service(found.host):
         return f"{found.host} is {service}, which keeps data abroad"
@@ -357,7 +362,7 @@ def egress_host(resource: Resource, context: Context) -> Iterator[Finding]:
 def _off_list(found: Destination, context: Context) -> Iterator[Finding]:
     if found.scheme in NO_HOSTS | frozenset(_FOREIGN_SCHEMES):
         return
-    if found.scheme in _BUCKETS:
+    if found.scheme in BUCKET_SCHEMES:
         if not _is_of_stack(found.host, context) and not is_listed(found.host, context.settings):
             yield found.manifest.indeterminate(
                 found.at, f"where the bucket {found.host} is isn't said: it is neither of this "

@@ -33,12 +33,11 @@ from falaj.policies.reading.images import (
     parse,
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, is_object, manifests
-from falaj.policies.reading.pods import Pod, pods
+from falaj.policies.reading.pods import NOT_SEARCHED, Pod, pods
 
 # Where objects and charts name container images: containers, volumes, values, custom fields.
 
 _REGISTRY_KEYS: Final = frozenset({"repository", "registry", "imageRegistry", "imageRepository"})
-_NOT_SEARCHED: Final = frozenset({"status", "metadata", "openAPIV3Schema"})
 #: Keys that end in "image" and mean pictures, disks or machines.
 _OTHER_IMAGES: Final = re.compile(
     r"(?:os|vm|disk|machine|boot|cloud|node|logo|background|icon|golden|iso|kernel)_?image", re.I
@@ -123,7 +122,7 @@ def _anywhere(manifest: Manifest, value: Any, path: Path, registry: str) -> Iter
             return
         for key, each in value.items():
             name, at = str(key), (*path, str(key))
-            if name in _NOT_SEARCHED:
+            if name in NOT_SEARCHED:
                 continue
             if _names_image(name):
                 found = _image(manifest, value, each, at, registry)

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from falaj.components.catalogue.pod_rules import APPARMOR_PROFILE, POD_RULES, Field
+from falaj.components.catalogue.pod_rules import (
+    APPARMOR_PROFILE,
+    ENFORCE_LABEL,
+    KERNEL_CONTROLS,
+    POD_RULES,
+    USER_CONTROLS,
+    Field,
+)
 from falaj.policies.model import (
     ABSENT,
     Context,
@@ -39,9 +46,6 @@ from falaj.policies.reading.pods import (
     unmet_of,
 )
 
-_KERNEL: Final = ("iso27001:A.8.9", "iso27001:A.8.2", "uae-ia:T5.2.2", "nist-800-207:2")
-_USERS: Final = ("iso27001:A.8.2", "iso27001:A.8.9", "uae-ia:T5.2.2", "nist-800-207:2")
-_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 #: What containers may add that drop all others.
 _ADDED: Final = Field(
     "securityContext.capabilities.add[]", "In", ("NET_BIND_SERVICE",),
@@ -68,7 +72,7 @@ _VOLUMES: Final = frozenset({
     Severity.MEDIUM,
     kinds("core:Namespace"),
     ("iso27001:A.8.9", "iso27001:A.8.22", "uae-ia:T5.2.2", "nist-800-207:4"),
-    f"Label the namespace {_ENFORCE}=restricted. Agents that need their nodes belong into a "
+    f"Label the namespace {ENFORCE_LABEL}=restricted. Agents that need their nodes belong into a "
     "namespace of the system's own, such as gpu-operator.",
 )
 def namespace_pod_security(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -76,9 +80,9 @@ def namespace_pod_security(resource: Resource, context: Context) -> Iterator[Fin
     for manifest in manifests(resource):
         if manifest.kind != "Namespace" or manifest.group or is_system(manifest.name):
             continue
-        path = f'metadata.labels["{_ENFORCE}"]'
+        path = f'metadata.labels["{ENFORCE_LABEL}"]'
         labels = manifest.get("metadata.labels")
-        level: Any = labels.get(_ENFORCE) if isinstance(labels, Mapping) else labels
+        level: Any = labels.get(ENFORCE_LABEL) if isinstance(labels, Mapping) else labels
         if is_unknown(level):
             yield manifest.indeterminate(path, f"the enforced standard {level.reason}")
         elif level is None or level is ABSENT:
@@ -95,7 +99,7 @@ def namespace_pod_security(resource: Resource, context: Context) -> Iterator[Fin
     "Containers drop all capabilities and add none but NET_BIND_SERVICE",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _KERNEL,
+    KERNEL_CONTROLS,
     'Set securityContext.capabilities.drop to ["ALL"] on every container, init containers and '
     "ephemeral ones included; NET_BIND_SERVICE may be added.",
 )
@@ -129,7 +133,7 @@ _SECCOMP: Final = "securityContext.seccompProfile.type"
     "Containers run with a seccomp profile",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _KERNEL,
+    KERNEL_CONTROLS,
     "Set securityContext.seccompProfile.type to RuntimeDefault on the pod.",
 )
 @each_container(Level.RESTRICTED)
@@ -161,7 +165,7 @@ _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
     "Containers keep their AppArmor profile",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _KERNEL,
+    KERNEL_CONTROLS,
     "Remove the profile, or set it to RuntimeDefault (runtime/default in the annotation).",
 )
 @each_pod(Level.BASELINE)
@@ -186,7 +190,7 @@ def apparmor(pod: Pod, context: Context) -> Iterator[Finding]:
     "Pods set no sysctl that reaches beyond them",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _KERNEL,
+    KERNEL_CONTROLS,
     "Remove the sysctl from the pod; set it on the nodes where it is needed.",
 )
 @each_pod(Level.BASELINE)
@@ -223,7 +227,7 @@ def _value(pod: Pod, at: str, value: Any) -> Iterator[Finding]:
     "Containers must not run as root",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _USERS,
+    USER_CONTROLS,
     "Set securityContext.runAsNonRoot to true on the pod, and remove what contradicts it from "
     "containers.",
 )
@@ -262,7 +266,7 @@ def run_as_non_root(pod: Pod, context: Context) -> Iterator[Finding]:
     "Pods mount storage through claims, not directly",
     Severity.MEDIUM,
     ANY_OBJECT,
-    _USERS,
+    USER_CONTROLS,
     "Mount it through a persistentVolumeClaim, whose storage class names the key and the place.",
 )
 @each_pod(Level.RESTRICTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from falaj.components.catalogue.destinations import EXTERNAL_HOST
 from falaj.policies.model import (
     Context,
     Finding,
@@ -27,13 +28,11 @@ from falaj.policies.reading.services import (
     public_because,
     services,
 )
+from falaj.policies.rules.zero_trust.networks import CONTROLS
 
 _SERVICES: Final = kinds("core:Service", "gateway.envoyproxy.io:EnvoyProxy") | {
     "kubernetes:helm.sh/*:*",
 }
-_CONTROLS: Final = (
-    "uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2",
-)  # fmt: skip
 
 
 @rule(
@@ -41,7 +40,7 @@ _CONTROLS: Final = (
     "Load balancers of services are internal",
     Severity.CRITICAL,
     _SERVICES,
-    _CONTROLS,
+    CONTROLS,
     "Annotate the service: service.beta.kubernetes.io/aws-load-balancer-scheme=internal on AWS, "
     'service.beta.kubernetes.io/azure-load-balancer-internal="true" on Azure. Publish it through '
     "a gateway that is guarded, where it must be public.",
@@ -79,7 +78,7 @@ def _judge(service: Service) -> Iterator[Finding]:
     "Services open no port on nodes",
     Severity.MEDIUM,
     _SERVICES,
-    _CONTROLS,
+    CONTROLS,
     "Make the service a ClusterIP, and reach it through an internal gateway.",
 )
 def node_port(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -100,7 +99,7 @@ def node_port(resource: Resource, context: Context) -> Iterator[Finding]:
     "Services claim no addresses of others",
     Severity.HIGH,
     kinds("core:Service"),
-    _CONTROLS,
+    CONTROLS,
     "Remove externalIPs. They let whoever may write services take traffic for any address "
     "(CVE-2020-8554).",
 )
@@ -123,18 +122,15 @@ def _of_kind(resource: Resource, kind: str, group: str = "") -> Iterator[Manifes
             yield manifest
 
 
-_EXTERNAL: Final = "kubernetes-external-host"
-
-
 @rule(
-    _EXTERNAL,
+    EXTERNAL_HOST,
     "Services stand for no host outside of the allowed regions",
     Severity.CRITICAL,
     kinds(
         "core:Service",
         "core:Endpoints",
         "discovery.k8s.io:EndpointSlice",
-        *of_rule(_EXTERNAL),
+        *of_rule(EXTERNAL_HOST),
     ),
     (
         "pdpl:22",
@@ -150,7 +146,7 @@ _EXTERNAL: Final = "kubernetes-external-host"
 def external_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """Names and addresses behind services are private, of an allowed region, or listed."""
     for manifest in manifests(resource):
-        yield from judged(manifest, _EXTERNAL, context)
+        yield from judged(manifest, EXTERNAL_HOST, context)
         for path, value in _outside(manifest):
             if is_unknown(value):
                 yield manifest.indeterminate(path, f"the host {value.reason}")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import COREDNS_CUSTOM
 from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
     Context,
@@ -158,8 +159,7 @@ def dns_forward(resource: Resource, context: Context) -> Iterator[Finding]:
 
 _ADDON: Final = "aws:eks/addon:Addon"
 #: ConfigMaps that resolvers read: CoreDNS by kubeadm and EKS; by AKS and k3s; caches on nodes.
-_CUSTOM: Final = "coredns-custom"
-_RESOLVERS: Final = frozenset({"coredns", _CUSTOM, "node-local-dns", "nodelocaldns"})
+_RESOLVERS: Final = frozenset({"coredns", COREDNS_CUSTOM, "node-local-dns", "nodelocaldns"})
 
 
 @rule(
@@ -200,7 +200,7 @@ def dns_refusal(resource: Resource, context: Context) -> Iterator[Finding]:
                     continue
                 for zone in open_zones(text(value)):
                     yield manifest.violation(path, f"any name in {zone!r} is asked of others")
-        if name == _CUSTOM and not refused:
+        if name == COREDNS_CUSTOM and not refused:
             yield manifest.violation("data", "nothing in it refuses names of others")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.clusters import SERVING_ENDING, TENANT_LABEL, TRAINING_ENDING
 from falaj.policies.model import (
     ABSENT,
     Context,
@@ -20,9 +20,6 @@ from falaj.policies.model import (
 from falaj.policies.model.resource import remembered
 from falaj.policies.reading.kubernetes import ANY_OBJECT, all_manifests, join, namespace_key
 from falaj.policies.reading.pods import Pod, each_pod
-
-#: What the names of tenants' namespaces end in, after the tenant's.
-_ENDINGS: Final = ("-training", "-serving")
 
 
 @rule(
@@ -53,7 +50,9 @@ def tenant_label(pod: Pod, context: Context) -> Iterator[Finding]:
     if owner:
         wrong = owner != tenant
     else:
-        wrong = text(namespace).endswith(_ENDINGS) and not text(namespace).startswith(f"{tenant}-")
+        wrong = text(namespace).endswith((TRAINING_ENDING, SERVING_ENDING)) and not text(
+            namespace
+        ).startswith(f"{tenant}-")
     if wrong:
         yield pod.manifest.violation(
             at, f"the pod is labelled {tenant!r}, and its namespace {text(namespace)} is "

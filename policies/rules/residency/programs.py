@@ -23,7 +23,7 @@ from falaj.policies.model import (
     select,
     violation,
 )
-from falaj.policies.reading.hosts import foreign_service, host_of, is_listed
+from falaj.policies.reading.hosts import BUCKET_SCHEMES, foreign_service, host_of, is_listed
 from falaj.policies.reading.place import format_places, is_allowed
 from falaj.policies.reading.services import may_reach, outside
 from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, in_pieces, is_link, without_scheme
@@ -61,8 +61,6 @@ _HOST_SETTING: Final = re.compile(
     re.IGNORECASE,
 )
 _SEPARATORS: Final = re.compile(r"[\s,;]+")
-#: Schemes of buckets, which other rules place by the stack.
-_BUCKETS: Final = frozenset(("s3", "s3a", "s3n"))
 #: What stands for a value that is given later: ``$HOST``, ``%(host)s``, ``@{…}``, ``<host>``.
 _OPEN: Final = re.compile(r"[$%@{}<>*]")
 #: A text of more lines is a script or a file, which names hosts of every kind; there other rules
@@ -91,7 +89,7 @@ def _hosts(name: str, value: str) -> Iterator[str]:
     rest = value
     for found in URL.finditer(value):
         rest = rest.replace(found[0], " ")
-        if found[1].lower() not in NO_HOSTS | _BUCKETS:
+        if found[1].lower() not in NO_HOSTS | BUCKET_SCHEMES:
             yield host_of(found[0])
     for each in without_scheme(rest):
         yield host_of(each)

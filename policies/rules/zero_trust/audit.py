@@ -32,7 +32,7 @@ from falaj.policies.model import (
     violation,
 )
 from falaj.policies.reading.azure_children import children, entries
-from falaj.policies.reading.types import aws, aws_type, azure
+from falaj.policies.reading.types import AWS_BALANCERS, aws, aws_type, azure
 from falaj.policies.rules.zero_trust import audit_logs
 from falaj.policies.rules.zero_trust.audit_logs import OFF, WANTED
 
@@ -156,10 +156,6 @@ detection: Final = requirement_rule(
     "Switch it on, or remove it where another one watches.",
 )
 
-_BALANCERS: Final = (
-    "lb/loadBalancer", "alb/loadBalancer", "applicationloadbalancing/loadBalancer",
-    "elasticloadbalancingv2/loadBalancer", "elb/loadBalancer", "elasticloadbalancing/loadBalancer",
-)  # fmt: skip
 _ACCESS_LOGS: Final[Requirements] = {
     aws("apigateway/stage"): (
         Requirement("accessLogSettings.destinationArn", absent=OFF, hint=WANTED),
@@ -186,7 +182,7 @@ _ACCESS_LOGGED: Final = check_of(_ACCESS_LOGS)
     "zero-trust-aws-access-log",
     "Access to services is recorded",
     Severity.LOW,
-    aws(*_BALANCERS).union(audit_logs.TYPES, *_ACCESS_LOGS),
+    aws(*AWS_BALANCERS).union(audit_logs.TYPES, *_ACCESS_LOGS),
     _LOGGING,
     "Switch the service's access or audit log on, to a group or bucket in the country.",
 )
@@ -194,7 +190,7 @@ def access_log(resource: Resource, context: Context) -> Iterator[Finding]:
     """Logs of access, audit or queries that are off by default."""
     yield from _ACCESS_LOGGED(resource, context)
     yield from audit_logs.unrecorded(resource, context)
-    if resource.kind not in aws(*_BALANCERS):
+    if resource.kind not in aws(*AWS_BALANCERS):
         return
     # Network load balancers record TLS listeners only, gateway ones nothing:
     # https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-access-logs.html

@@ -30,6 +30,7 @@ from falaj.policies.model import (
 from falaj.policies.reading.addresses import is_open
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.types import aws, aws_type, azure
+from falaj.policies.rules.zero_trust.sign_in import SIGN_IN_CONTROLS
 
 # Machines and containers on AWS: sessions for metadata, no keys for shells, no host's rights.
 
@@ -171,7 +172,6 @@ def task_host_rights(resource: Resource, context: Context) -> Iterator[Finding]:
 
 # Machines and apps on Azure: no passwords, no debuggers, identities of their own.
 
-_SIGN_IN: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6")
 _MACHINE: Final = azure("compute:VirtualMachine")
 _SET: Final = azure("compute:VirtualMachineScaleSet")
 
@@ -181,7 +181,7 @@ _SET: Final = azure("compute:VirtualMachineScaleSet")
     "Nobody logs in to machines with a password",
     Severity.HIGH,
     _MACHINE | _SET,
-    _SIGN_IN,
+    SIGN_IN_CONTROLS,
     "Set osProfile.linuxConfiguration.disablePasswordAuthentication to true and give keys, or "
     "better let people sign in with Entra ID.",
 )
@@ -272,7 +272,7 @@ _AUTHENTICATION: Final = azure(
     "Apps know who calls them",
     Severity.LOW,
     _APPS,
-    _SIGN_IN,
+    SIGN_IN_CONTROLS,
     "Require client certificates (clientCertEnabled, clientCertMode Required), or add "
     "web.WebAppAuthSettingsV2 with requireAuthentication. Waive the rule for an app that checks "
     "tokens itself.",
@@ -309,7 +309,7 @@ _basic_publishing = requirement_rule(
     "Nobody publishes apps with a password",
     Severity.MEDIUM,
     {_PUBLISHING: (Requirement("allow", ("false",), "true"),)},
-    _SIGN_IN,
+    SIGN_IN_CONTROLS,
     "Set allow to false; publish with an identity.",
 )
 
@@ -369,7 +369,7 @@ _identity = requirement_rule(
             ),
         )
     },
-    _SIGN_IN,
+    SIGN_IN_CONTROLS,
     "Give it an identity, and the identity the roles that it needs, in place of passwords and "
     "keys.",
 )

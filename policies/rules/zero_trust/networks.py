@@ -30,7 +30,7 @@ from falaj.policies.reading.types import azure
 
 # Networks on Azure: subnets with rules, firewalls that filter, gateways that inspect.
 
-_CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
+CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
 _SUBNET: Final = azure("network:Subnet")
 _NETWORK: Final = azure("network:VirtualNetwork")
 #: Subnets of Azure's own machines, whose rules are Azure's:
@@ -56,7 +56,7 @@ _WITHOUT: Final = frozenset(
     "Subnets have a security group",
     Severity.MEDIUM,
     _SUBNET | _NETWORK,
-    _CONTROLS,
+    CONTROLS,
     "Give the subnet a networkSecurityGroup that names who may talk to whom.",
 )
 def subnet_rules(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -94,7 +94,7 @@ _peering = requirement_rule(
             Requirement("allowGatewayTransit", ("false",)),
         )
     },
-    _CONTROLS,
+    CONTROLS,
     "Leave allowForwardedTraffic and allowGatewayTransit out, or waive the rule for the hub whose "
     "firewall inspects what it forwards.",
 )
@@ -105,7 +105,7 @@ _peering = requirement_rule(
     "Security groups concern private endpoints",
     Severity.LOW,
     _SUBNET,
-    _CONTROLS,
+    CONTROLS,
     "Set privateEndpointNetworkPolicies of the subnet to Enabled.",
 )
 def private_endpoint_rules(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -169,7 +169,7 @@ _COLLECTIONS: Final = {
     "Firewalls let named destinations through",
     Severity.HIGH,
     _GROUP | _FIREWALL,
-    (*_CONTROLS, "iso27001:A.8.23"),
+    (*CONTROLS, "iso27001:A.8.23"),
     "Name domains in application rules, or ranges and service tags in network rules; translate "
     "nothing from the Internet inwards.",
 )
@@ -214,7 +214,7 @@ _POLICY: Final = azure("network:FirewallPolicy")
     "Firewalls stop what is known to be bad",
     Severity.MEDIUM,
     _POLICY | _FIREWALL,
-    (*_CONTROLS, "iso27001:A.8.16"),
+    (*CONTROLS, "iso27001:A.8.16"),
     "Set threatIntelMode to Deny (the tier Basic knows Alert only), and leave intrusion detection "
     "on where the tier has it.",
 )
@@ -239,7 +239,7 @@ _GATEWAY: Final = azure("network:ApplicationGateway")
     "Gateways for applications inspect each request",
     Severity.MEDIUM,
     _GATEWAY,
-    (*_CONTROLS, "nist-800-207:4"),
+    (*CONTROLS, "nist-800-207:4"),
     "Use the tier WAF_v2 with a firewallPolicy in the mode Prevention.",
 )
 def gateway_inspection(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -270,7 +270,7 @@ _waf_mode = requirement_rule(
             Requirement("policySettings.enabledState", ("Enabled",)),
         )
     },
-    (*_CONTROLS, "nist-800-207:4"),
+    (*CONTROLS, "nist-800-207:4"),
     "Set policySettings.mode to Prevention, and leave the policy enabled.",
 )
 

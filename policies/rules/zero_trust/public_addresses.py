@@ -25,16 +25,12 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.addresses import is_open
 from falaj.policies.reading.azure_children import mentions
-from falaj.policies.reading.types import aws, aws_type, azure
+from falaj.policies.reading.types import AWS_BALANCERS, aws, aws_type, azure
+from falaj.policies.rules.zero_trust.networks import CONTROLS
 
 # Public addresses on AWS: load balancers, machines, subnets, and routes to the internet.
 
-_AWS_BALANCER: Final = (
-    "lb/loadBalancer", "alb/loadBalancer", "applicationloadbalancing/loadBalancer",
-    "elasticloadbalancingv2/loadBalancer", "elb/loadBalancer", "elasticloadbalancing/loadBalancer",
-)  # fmt: skip
 _PRIVATE: Final = "machines get no public address"
-_AWS_CONTROLS: Final = ("iso27001:A.8.20", "iso27001:A.8.22", "uae-ia:T4.5.3", "nist-800-207:2")
 _SUBNET: Final = aws_type("ec2/subnet")
 _DEFAULT_SUBNET: Final = aws_type("ec2/defaultSubnet")
 _INTERNET_GATEWAY: Final = aws_type("ec2/internetGateway")
@@ -45,8 +41,8 @@ _ROUTE: Final = aws_type("ec2/route")
     "zero-trust-aws-public-load-balancer",
     "Load balancers are internal",
     Severity.HIGH,
-    aws(*_AWS_BALANCER),
-    _AWS_CONTROLS,
+    aws(*AWS_BALANCERS),
+    CONTROLS,
     "Set internal to true and put the load balancer into private subnets; callers outside come "
     "by VPN, Direct Connect or PrivateLink.",
 )
@@ -83,7 +79,7 @@ aws_public_address: Final = requirement_rule(
         types: (Requirement(path, denied=("true", "1", "enabled"), hint=_PRIVATE),)
         for types, path in _AWS_MACHINES.items()
     },
-    (*_AWS_CONTROLS, "cis-eks:5.4.3"),
+    (*CONTROLS, "cis-eks:5.4.3"),
     "Set it to false and place the machine in a private subnet; reach it through an internal "
     "load balancer or Session Manager.",
 )
@@ -94,7 +90,7 @@ aws_public_address: Final = requirement_rule(
     "Elastic addresses belong to NAT gateways only",
     Severity.HIGH,
     aws("ec2/eip", "ec2/eipAssociation"),
-    _AWS_CONTROLS,
+    CONTROLS,
     "Remove the address from the machine; reach it through an internal load balancer or Session "
     "Manager.",
 )
@@ -122,7 +118,7 @@ public_subnet: Final = requirement_rule(
             ),
         ),
     },
-    (*_AWS_CONTROLS, "cis-eks:5.4.3"),
+    (*CONTROLS, "cis-eks:5.4.3"),
     "Set mapPublicIpOnLaunch to false. Use subnets of your own in place of the default ones.",
 )
 
@@ -162,7 +158,7 @@ _DESTINATIONS: Final = (
     "No subnet of machines has a route from and to the internet",
     Severity.MEDIUM,
     _ROUTE_TYPES,
-    _AWS_CONTROLS,
+    CONTROLS,
     "Send traffic that has to leave through a Network Firewall to a NAT gateway; only the NAT "
     "gateway's own subnet has a route to the internet gateway.",
 )
@@ -242,7 +238,7 @@ def _is_outlet(resource: Resource, context: Context) -> bool:
 
 # Public addresses, and what has one.
 
-_AZURE_CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2")
+PUBLIC_CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2")
 _ADDRESS: Final = azure("network:PublicIPAddress", "network:PublicIPPrefix")
 #: What sends and is controlled, or lets people in by name: by type, the properties that hold an
 #: address.
@@ -264,7 +260,7 @@ _AZURE_BALANCER: Final = azure("network:LoadBalancer")
     "Public addresses belong to what controls the way out",
     Severity.HIGH,
     _ADDRESS,
-    _AZURE_CONTROLS,
+    PUBLIC_CONTROLS,
     "Delete the address and reach the service over a private endpoint or a private line. A "
     "firewall, a NAT gateway, a VPN gateway or Bastion may have one.",
 )
@@ -311,7 +307,7 @@ _AZURE_MACHINES: Final[dict[str, frozenset[str]]] = {
     "Machines have no public addresses",
     Severity.HIGH,
     frozenset(kind for kinds in _AZURE_MACHINES.values() for kind in kinds),
-    _AZURE_CONTROLS,
+    PUBLIC_CONTROLS,
     "Remove the public address; let administrators in through Bastion and traffic out through a "
     "firewall or a NAT gateway.",
 )
@@ -334,7 +330,7 @@ _FRONTENDS: Final = _AZURE_BALANCER | azure("network:ApplicationGateway")
     "Balancers and gateways listen on private addresses",
     Severity.HIGH,
     _FRONTENDS,
-    _AZURE_CONTROLS,
+    PUBLIC_CONTROLS,
     "Give the frontend a subnet and a private address.",
 )
 def public_frontend(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -384,7 +380,7 @@ _public_containers = requirement_rule(
             Requirement("disallowPublicIpAddress", ("true",), "false"),
         ),
     },
-    _AZURE_CONTROLS,
+    PUBLIC_CONTROLS,
     "Put the machines into a subnet, without public addresses.",
 )
 
@@ -394,7 +390,7 @@ _public_containers = requirement_rule(
     "Container apps are reached from inside",
     Severity.HIGH,
     _APP,
-    _AZURE_CONTROLS,
+    PUBLIC_CONTROLS,
     "Set configuration.ingress.external to false, or put the app into an environment whose "
     "vnetConfiguration.internal is true.",
 )
@@ -434,7 +430,7 @@ def _is_inside(resource: Resource, context: Context) -> bool:
     "Environments of container apps are internal",
     Severity.HIGH,
     _ENVIRONMENT,
-    _AZURE_CONTROLS,
+    PUBLIC_CONTROLS,
     "Set vnetConfiguration.internal to true, which only a new environment can have, or "
     "publicNetworkAccess to Disabled with a private endpoint.",
 )

@@ -29,6 +29,7 @@ from falaj.policies.model import (
 from falaj.policies.reading.addresses import are_open, is_open, is_range_open
 from falaj.policies.reading.azure_children import children
 from falaj.policies.reading.types import aws, aws_type, azure
+from falaj.policies.rules.zero_trust.public_addresses import PUBLIC_CONTROLS
 
 # AWS services that can be put on the internet by a setting.
 
@@ -541,7 +542,6 @@ _OF_RANGES: Final = {kind: keys for keys, kinds in _RANGES.items() for kind in k
 #: Azure's word for "every service of Azure, of every customer"
 #: (https://learn.microsoft.com/azure/azure-sql/database/firewall-configure).
 _ALL_AZURE: Final = "0.0.0.0"  # noqa: S104
-_FIREWALL_CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2")
 
 
 @rule(
@@ -549,7 +549,7 @@ _FIREWALL_CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "nist-800-207:2
     "Firewall rules of databases don't let the Internet in",
     Severity.CRITICAL,
     frozenset(_OF_RANGES),
-    _FIREWALL_CONTROLS,
+    PUBLIC_CONTROLS,
     "Delete the rule and connect through a private endpoint, or name the few addresses that need "
     "it.",
 )
@@ -567,7 +567,7 @@ def open_firewall_rule(resource: Resource, context: Context) -> Iterator[Finding
     "Databases don't let in the machines of every customer of Azure",
     Severity.HIGH,
     frozenset(_OF_RANGES),
-    _FIREWALL_CONTROLS,
+    PUBLIC_CONTROLS,
     "Delete the rule from 0.0.0.0 to 0.0.0.0 and connect through private endpoints.",
 )
 def all_azure_services(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -632,7 +632,7 @@ _LISTS: Final[dict[str, frozenset[str]]] = {
     "Lists of addresses that services let in don't name the Internet",
     Severity.HIGH,
     frozenset(kind for kinds in _LISTS.values() for kind in kinds),
-    _FIREWALL_CONTROLS,
+    PUBLIC_CONTROLS,
     "Name the ranges that need the service, or leave the list empty and use a private endpoint.",
 )
 def open_address_list(resource: Resource, context: Context) -> Iterator[Finding]:

@@ -24,7 +24,15 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.addresses import EVERY_PORT, Ports, are_open, is_open, ports_of_rule
+from falaj.policies.reading.addresses import (
+    CIDR_INPUTS,
+    EVERY_PORT,
+    PREFIX_LIST_INPUTS,
+    Ports,
+    are_open,
+    is_open,
+    ports_of_rule,
+)
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.azure_security_rules import (
     GROUPS,
@@ -35,6 +43,7 @@ from falaj.policies.reading.azure_security_rules import (
     security_rules,
 )
 from falaj.policies.reading.types import aws, aws_type, azure
+from falaj.policies.rules.zero_trust.networks import CONTROLS
 
 # What AWS security groups let through to or from the world, in all forms of their rules.
 
@@ -46,9 +55,6 @@ EGRESS_RULE: Final = aws_type("vpc/securityGroupEgressRule")
 _PREFIX_LIST: Final = aws_type("ec2/managedPrefixList")
 _PREFIX_ENTRY: Final = aws_type("ec2/managedPrefixListEntry")
 
-#: Which key of an inline or single rule holds sources or destinations.
-_ADDRESSES: Final = ("cidrBlocks", "ipv6CidrBlocks", "cidrIpv4", "cidrIpv6")
-_LISTS: Final = ("prefixListIds", "prefixListId")
 #: Resources whose outputs are single addresses or a network's own ranges, never the world.
 _OWN_RANGES: Final = frozenset(
     aws_type(each)
@@ -111,7 +117,7 @@ def _of_rule(
         return Opening(at, given, not reason, ports, knows_ports, reason)
 
     every: list[tuple[str, object]] = []
-    for key in _ADDRESSES:
+    for key in CIDR_INPUTS:
         given = get(rule, key)
         one = not isinstance(rule.get(key), list | tuple)
         for index, value in enumerate(items(given)):
@@ -123,7 +129,7 @@ def _of_rule(
                 yield opening(at, "", "its addresses can't be known yet")
     if not any(is_open(value) for _, value in every) and are_open(each for _, each in every):
         yield opening(every[0][0], "many ranges, together much of the world")
-    for key in _LISTS:
+    for key in PREFIX_LIST_INPUTS:
         for index, value in enumerate(items(get(rule, key))):
             one = not isinstance(rule.get(key), list | tuple)
             at = f"{base}{key}" if one else f"{base}{key}[{index}]"
@@ -378,8 +384,6 @@ def network_acl_open(resource: Resource, context: Context) -> Iterator[Finding]:
 
 # Network security groups that let the world in, or let everything out to it.
 
-_CONTROLS: Final = ("uae-ia:T4.5.3", "iso27001:A.8.20", "iso27001:A.8.22", "nist-800-207:2")
-
 
 def _named(found: SecurityRule) -> str:
     name = text(get(found.given, "name")) or text(get(found.given, "securityRuleName"))
@@ -415,7 +419,7 @@ def _hidden(resource: Resource) -> Iterator[Finding]:
     "No administrative or database port is open to the Internet",
     Severity.HIGH,
     TYPES,
-    _CONTROLS,
+    CONTROLS,
     "Allow the port from the private ranges that administrators come from, or delete the rule and "
     "use Azure Bastion, a private line or the platform's run command.",
 )
@@ -445,7 +449,7 @@ def open_admin_ports(resource: Resource, context: Context) -> Iterator[Finding]:
     "No security rule lets the Internet in",
     Severity.HIGH,
     TYPES,
-    _CONTROLS,
+    CONTROLS,
     "Name the private ranges, service tags or application security groups that may connect. What "
     "is meant for the Internet belongs behind a gateway that checks each request.",
 )

@@ -28,7 +28,7 @@ from falaj.policies.reading.types import azure
 
 # Keys and passwords of Azure's services, which stand for nobody and are known to many.
 
-_CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6")
+SIGN_IN_CONTROLS: Final = ("uae-ia:T5.2.2", "iso27001:A.5.16", "iso27001:A.8.5", "nist-800-207:6")
 _TRUE: Final = ("true",)
 _OFF: Final = Requirement("disableLocalAuth", _TRUE, "false")
 _NESTED: Final = Requirement("properties.disableLocalAuth", _TRUE, "false")
@@ -76,7 +76,7 @@ _KEYED: Final = frozenset(("enablemongo", "enablecassandra", "enablegremlin", "e
     "Services take identities, not keys",
     Severity.MEDIUM,
     frozenset(_OF_KIND) | _BATCH,
-    _CONTROLS,
+    SIGN_IN_CONTROLS,
     "Switch keys off (disableLocalAuth, allowSharedKeyAccess …) and give each caller a role.",
 )
 def local_auth(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ _registry_admin = requirement_rule(
     "Registries have no admin account",
     Severity.HIGH,
     {_REGISTRY: (Requirement("adminUserEnabled", ("false",)),)},
-    _CONTROLS,
+    SIGN_IN_CONTROLS,
     "Leave adminUserEnabled out, or set it to false; grant AcrPull and AcrPush instead.",
 )
 _anonymous_pull = requirement_rule(
@@ -133,7 +133,7 @@ _SYNAPSE: Final = azure("synapse:Workspace")
     "Databases take Entra ID's identities, not passwords",
     Severity.MEDIUM,
     _SQL | _INSTANCE | _POSTGRES | _MYSQL | _SYNAPSE,
-    _CONTROLS,
+    SIGN_IN_CONTROLS,
     "Switch passwords off: azureADOnlyAuthentication on SQL and Synapse, authConfig.passwordAuth "
     "Disabled on PostgreSQL, the parameter aad_auth_only on MySQL.",
 )

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from falaj.sandbox.clouds.azure.kinds import PLACE, AzureKind
+from falaj.sandbox.clouds.vendor import MADE_AT
 
 SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000000"
 """Every id of the sandbox is in this subscription, which can't exist."""
@@ -21,8 +22,6 @@ TENANT: Final = "00000000-0000-0000-0000-00000000aaaa"
 PRINCIPAL: Final = "00000000-0000-0000-0000-00000000bbbb"
 """The object id of who deploys."""
 CLIENT: Final = "00000000-0000-0000-0000-00000000cccc"
-MOMENT: Final = "2026-01-01T00:00:00Z"
-"""When everything was made: outputs must not change from run to run."""
 
 _NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:falaj:sandbox:azure")
 
@@ -45,10 +44,10 @@ def etag(*parts: str) -> str:
 def system_data() -> dict[str, str]:
     """Who made a resource, and when."""
     return {
-        "createdAt": MOMENT,
+        "createdAt": MADE_AT,
         "createdBy": PRINCIPAL,
         "createdByType": "Application",
-        "lastModifiedAt": MOMENT,
+        "lastModifiedAt": MADE_AT,
         "lastModifiedBy": PRINCIPAL,
         "lastModifiedByType": "Application",
     }

@@ -8,14 +8,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from falaj.components.catalogue.clusters import AKS_SERVER
 from falaj.sandbox.clouds.azure import naming, registry, resources
 from falaj.sandbox.clouds.azure.resources import shape
 from falaj.sandbox.clouds.azure.services import kubernetes, monitor, storage
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Properties, World
 
-# The Entra application of every AKS API server. Source: aks/kubelogin-authentication.
-_SERVER_APPLICATION: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
 _CERTIFICATE: Final = (
     "-----BEGIN CERTIFICATE-----\nnone: made by the sandbox\n-----END CERTIFICATE-----\n"
 )
@@ -45,7 +44,7 @@ def document(cluster: Made, name: Literal["clusterUser", "clusterAdmin"]) -> dic
                     "--environment",
                     "AzurePublicCloud",
                     "--server-id",
-                    _SERVER_APPLICATION,
+                    AKS_SERVER,
                     "--tenant-id",
                     naming.TENANT,
                 ],

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from falaj.components.catalogue.pod_rules import CONTAINER_LISTS
 from falaj.policies.model import Context, FindingKind, Resource, Stack, read_settings
 from falaj.policies.model.judge import evaluate
 from falaj.policies.reading.images import is_allowed, parse
 from falaj.policies.reading.kubernetes import all_manifests, manifests
-from falaj.policies.reading.pods import CONTAINER_LISTS, TEMPLATES, pods_of
+from falaj.policies.reading.pods import TEMPLATES, pods_of
 from falaj.policies.reading.services import may_reach
 from falaj.policies.rules import rules_of
 

@@ -34,6 +34,7 @@ from falaj.sandbox.clouds.kinds import (
     texts,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.vendor import MADE_AT
 
 # Sizes: "IAM and AWS STS quotas", IAM user guide. The trust policy may have 2,048 characters, and
 # 4,096 when the quota was raised; the sandbox takes the larger one, as it can't know.
@@ -42,9 +43,6 @@ _TRUST: Final = 4096
 _INLINE_ROLE: Final = 10240
 _INLINE_GROUP: Final = 5120
 _INLINE_USER: Final = 2048
-
-_MADE: Final = "2026-01-01T00:00:00Z"
-"""The time at which everything global was made: outputs must be the same in each run."""
 
 
 def _name(path: str, longest: int) -> Rule:
@@ -58,7 +56,7 @@ def _path(path: str) -> Rule:
 
 
 def _role(resource: Resource) -> Mapping[str, Any]:
-    return {"createDate": _MADE, "uniqueId": "AROA" + letters(17, "role", resource.id)}
+    return {"createDate": MADE_AT, "uniqueId": "AROA" + letters(17, "role", resource.id)}
 
 
 def _policy(resource: Resource) -> Mapping[str, Any]:
@@ -192,7 +190,7 @@ def _document(resource: Resource) -> Mapping[str, Any]:
     except yaml.YAMLError:
         body = {}
     return {
-        "createdDate": _MADE,
+        "createdDate": MADE_AT,
         "defaultVersion": "1",
         "description": str(body.get("description", "")),
         "documentVersion": "1",
@@ -273,7 +271,7 @@ KINDS: Final[AwsKinds] = {
         unique=("name",),
         everywhere=True,
         computed=lambda resource: {
-            "createDate": _MADE, "uniqueId": "AIPA" + letters(17, "profile", resource.id)
+            "createDate": MADE_AT, "uniqueId": "AIPA" + letters(17, "profile", resource.id)
         },
         defaults={"path": "/"},
     ),

@@ -24,6 +24,7 @@ from falaj.sandbox.clouds.kinds import (
     texts,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.vendor import MADE_AT
 
 DEFINITION: Final = "azure-native:authorization:RoleDefinition"
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
@@ -179,9 +180,9 @@ def _created(inputs: Inputs) -> dict[str, Any]:
     del inputs
     return {
         "createdBy": naming.PRINCIPAL,
-        "createdOn": naming.MOMENT,
+        "createdOn": MADE_AT,
         "updatedBy": naming.PRINCIPAL,
-        "updatedOn": naming.MOMENT,
+        "updatedOn": MADE_AT,
     }
 
 

@@ -35,6 +35,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.vendor import MADE_AT
 
 RESERVATION: Final = "azure-native:compute:CapacityReservation"
 
@@ -79,8 +80,8 @@ def _reservation_conflicts(resource: Resource) -> Iterator[Problem]:
 def _reservation_outputs(resource: Resource) -> dict[str, Any]:
     return {
         "reservationId": naming.guid("reservation", resource.id),
-        "provisioningTime": naming.MOMENT,
-        "timeCreated": naming.MOMENT,
+        "provisioningTime": MADE_AT,
+        "timeCreated": MADE_AT,
     }
 
 
@@ -130,7 +131,7 @@ def _set_conflicts(resource: Resource) -> Iterator[Problem]:
 
 def _set_outputs(inputs: Inputs) -> dict[str, Any]:
     del inputs
-    return {"previousKeys": [], "lastKeyRotationTimestamp": naming.MOMENT}
+    return {"previousKeys": [], "lastKeyRotationTimestamp": MADE_AT}
 
 
 def _scale_set_problems(inputs: Inputs) -> Iterator[Problem]:
@@ -274,7 +275,7 @@ def _scale_set_outputs(resource: Resource) -> dict[str, Any]:
     sku = {**resource.mapping("sku"), "tier": resource.optional_string("sku.tier") or "Standard"}
     return {
         "uniqueId": naming.guid("guid", resource.id),
-        "timeCreated": naming.MOMENT,
+        "timeCreated": MADE_AT,
         "sku": sku,
     }
 

@@ -33,6 +33,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Made, Problem
+from falaj.sandbox.clouds.vendor import MADE_AT
 from falaj.wire import Unknown
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
@@ -493,11 +494,11 @@ def _outputs(resource: Resource) -> dict[str, Any]:
     sku = resource.at("sku")
     found: dict[str, Any] = {
         "loginServer": f"{name}.azurecr.io",
-        "creationDate": naming.MOMENT,
+        "creationDate": MADE_AT,
         "status": {
             "displayStatus": "Ready",
             "message": "The registry is ready.",
-            "timestamp": naming.MOMENT,
+            "timestamp": MADE_AT,
         },
         "dataEndpointHostNames": [f"{name}.{region}.data.azurecr.io"]
         if resource.flag("dataEndpointEnabled")
@@ -513,7 +514,7 @@ def _outputs(resource: Resource) -> dict[str, Any]:
 
 def _dated(inputs: Inputs) -> dict[str, Any]:
     del inputs
-    return {"creationDate": naming.MOMENT}
+    return {"creationDate": MADE_AT}
 
 
 KINDS: Final = (

@@ -25,6 +25,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.vendor import MADE_AT
 
 WORKSPACE: Final = "azure-native:operationalinsights:Workspace"
 CLUSTER: Final = "azure-native:operationalinsights:Cluster"
@@ -129,10 +130,10 @@ def _table_problems(inputs: Inputs) -> Iterator[Problem]:
 def _workspace_outputs(resource: Resource) -> dict[str, Any]:
     return {
         "customerId": naming.guid("workspace", resource.id),
-        "createdDate": naming.MOMENT,
-        "modifiedDate": naming.MOMENT,
+        "createdDate": MADE_AT,
+        "modifiedDate": MADE_AT,
         "retentionInDays": resource.number("retentionInDays") or 30,
-        "sku": resource.get("sku", {"name": "PerGB2018", "lastSkuUpdate": naming.MOMENT}),
+        "sku": resource.get("sku", {"name": "PerGB2018", "lastSkuUpdate": MADE_AT}),
         "publicNetworkAccessForIngestion": resource.optional_string(
             "publicNetworkAccessForIngestion"
         )
@@ -146,8 +147,8 @@ def _workspace_outputs(resource: Resource) -> dict[str, Any]:
 def _cluster_outputs(resource: Resource) -> dict[str, Any]:
     return {
         "clusterId": naming.guid("cluster", resource.id),
-        "createdDate": naming.MOMENT,
-        "lastModifiedDate": naming.MOMENT,
+        "createdDate": MADE_AT,
+        "lastModifiedDate": MADE_AT,
         "associatedWorkspaces": [],
     }
 

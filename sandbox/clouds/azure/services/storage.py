@@ -23,6 +23,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.clouds.vendor import MADE_AT
 
 ACCOUNT: Final = "azure-native:storage:StorageAccount"
 PATH: Final = "Microsoft.Storage/storageAccounts/{accountName}"
@@ -142,8 +143,8 @@ def _account_outputs(resource: Resource) -> dict[str, Any]:
         "primaryEndpoints": endpoints,
         "primaryLocation": region,
         "statusOfPrimary": "available",
-        "creationTime": naming.MOMENT,
-        "keyCreationTime": {"key1": naming.MOMENT, "key2": naming.MOMENT},
+        "creationTime": MADE_AT,
+        "keyCreationTime": {"key1": MADE_AT, "key2": MADE_AT},
         "privateEndpointConnections": [],
         "sku": {"name": sku, "tier": "Premium" if sku.startswith("Premium") else "Standard"},
         "enableHttpsTrafficOnly": resource.at("enableHttpsTrafficOnly") is not False,
@@ -340,7 +341,7 @@ def _container_blockers(resource: Resource) -> Iterator[Problem]:
 
 def _container_outputs(inputs: Inputs) -> dict[str, Any]:
     return {
-        "lastModifiedTime": naming.MOMENT,
+        "lastModifiedTime": MADE_AT,
         "leaseState": "Available",
         "leaseStatus": "Unlocked",
         "hasImmutabilityPolicy": False,
@@ -360,11 +361,11 @@ def _policy_outputs(inputs: Inputs) -> dict[str, Any]:
 
 def _stamped(inputs: Inputs) -> dict[str, Any]:
     del inputs
-    return {"lastModifiedTime": naming.MOMENT}
+    return {"lastModifiedTime": MADE_AT}
 
 
 def _scope_outputs(inputs: Inputs) -> dict[str, Any]:
-    return {"creationTime": naming.MOMENT, **_stamped(inputs)}
+    return {"creationTime": MADE_AT, **_stamped(inputs)}
 
 
 KINDS: Final = (
