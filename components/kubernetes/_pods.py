@@ -2,6 +2,9 @@
 
 from typing import Any, Final
 
+INFERENCE_IMAGE: Final = "falaj-inference"
+"""Short name of the smallest image that has the workloads: what serves, and what copies, judges,
+repairs and holds others."""
 USER: Final = 65532
 """Whom containers run as: nobody that a node knows."""
 USER_NAME: Final = "falaj"

@@ -18,6 +18,7 @@ from falaj.components.kubernetes._placed import (
     checked_image,
     checked_regions,
 )
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE
 from falaj.components.kubernetes._validation import RELATIVE_PATH, amount, object_name, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
@@ -36,7 +37,6 @@ from falaj.components.kubernetes.training.arguments import (
     TrainingJobSpec,
 )
 from falaj.components.kubernetes.training.jobs import (
-    LAUNCHER_IMAGE,
     MOST_PROCESSES,
     elastic_job,
     job_set,
@@ -363,8 +363,8 @@ def checked_ring(
     # A team's own image needn't have what unpacks it; Falaj's are on the node already.
     image = launcher or run.image
     if "image" in given and not launcher:
-        image = resolve(run.placed, [LAUNCHER_IMAGE], given.get("images"), errors).get(
-            LAUNCHER_IMAGE, ""
+        image = resolve(run.placed, [INFERENCE_IMAGE], given.get("images"), errors).get(
+            INFERENCE_IMAGE, ""
         )
     return KeyRing(entry, store, image)
 
@@ -452,8 +452,8 @@ def _launcher(given: Mapping[str, Any], nodes: int, processes: int, errors: Argu
     )  # what is wrong there is said already
     if placed is None:
         return ""
-    found = resolve(placed, [LAUNCHER_IMAGE], given.get("images"), errors)
-    return found.get(LAUNCHER_IMAGE, "")
+    found = resolve(placed, [INFERENCE_IMAGE], given.get("images"), errors)
+    return found.get(INFERENCE_IMAGE, "")
 
 
 def _servers(given: Mapping[str, Any], framework: str, errors: ArgumentErrors) -> int:

@@ -21,6 +21,9 @@ import psutil
 
 # Errors of the provider that a person can read and act upon.
 
+TABLES: Final = (".csv", ".parquet")
+"""Endings of the files that a dataset may be."""
+
 
 class LocalError(Exception):
     """A mistake in what a person gave, or a fault that a person can put right.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from falaj.engine.controlplane import binaries, controllers, processes
 from falaj.engine.controlplane.bringup import MASTERS, READY_PATH, READY_SECONDS, Given
 from falaj.engine.controlplane.certificates import Authority
-from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.engine.controlplane.objects import MANAGER, Objects, wait_for
 from falaj.engine.controlplane.processes import Files, answers_plainly, listens, wait_until
 
 # APIs that charts add to the API server, on a control plane where their pods are simulated.
@@ -79,7 +79,6 @@ _PROBE: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-MANAGER = "falaj-control-plane"
 DEFINITIONS = "crds"
 """The module of definitions alone."""
 _DEFINITION = "CustomResourceDefinition"

@@ -20,6 +20,8 @@ Manifest = Mapping[str, Any]
 REQUEST_SECONDS = 60.0
 SIDE_BY_SIDE = 8
 """Requests at once where there are many."""
+MANAGER = "falaj-control-plane"
+"""Who a control plane's own objects say that they are of."""
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE = "application/merge-patch+json"
 _JSON = "application/json"

@@ -27,7 +27,7 @@ from falaj.engine.controlplane.machine import Machine
 from falaj.engine.controlplane.machine_network import PODS, Network
 from falaj.engine.controlplane.machines import Pool, Site, is_ready, machines
 from falaj.engine.controlplane.machines import labels as node_labels
-from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.engine.controlplane.objects import MANAGER, Objects, wait_for
 from falaj.engine.controlplane.operators import Operators
 from falaj.engine.controlplane.processes import Files, Supervisor, wait_until
 from falaj.engine.controlplane.registry import Image, Registry
@@ -45,7 +45,6 @@ _POLICIES_USER: Final = "falaj-network-policies"
 _OVERCOMMITMENT: Final = "falaj-real-machines"
 _PAUSE: Final = "pause"
 _CLAIMS_SECONDS: Final = 1.0
-_MANAGER: Final = "falaj-control-plane"
 
 
 def labels(site: Site) -> dict[str, str]:
@@ -188,13 +187,13 @@ class MachineKeeper:
         try:
             _allow_policies(objects)
             machines = machine_names(settings.real)
-            objects.apply(_overcommitment(machines), _MANAGER)
+            objects.apply(_overcommitment(machines), MANAGER)
             for number, name in enumerate(machines, 1):
                 self._write(number, name, images[_PAUSE])
                 self._start(number, name)
             resolver = f"{settings.real_registry}/{images[names.NAME]}"
             known = {settings.real_registry: self.network.gateway}
-            objects.apply(names.manifests(resolver, known), _MANAGER)
+            objects.apply(names.manifests(resolver, known), MANAGER)
 
             def all_ready() -> bool:
                 ended = [each for each in machines if self.supervisor.has_ended(each)]

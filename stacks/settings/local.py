@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from falaj.components.local.machine import TABLES
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import DATA_CLASS, Between, TextRule
 from falaj.components.specification.workload_bounds import bound, choice
@@ -19,7 +20,6 @@ from falaj.workloads.training.header import read_header
 
 #: What needs no file: 1,797 scans that ship inside scikit-learn.
 DIGITS: Final = "digits"
-TABLES: Final = (".csv", ".parquet")
 _TASK: Final = choice("dataset", "task")
 _PRECISION: Final = choice("training", "precision")
 _ACCEPT: Final = choice("optimization", "accept")

@@ -19,6 +19,8 @@ ISSUER: Final = "falaj"
 """The `ClusterIssuer` of the private CA."""
 TRUST: Final = "falaj-ca"
 """The secret with its certificate and key."""
+#: https://prometheus-operator.dev/docs/api-reference/api/
+MONITORING_API: Final = "monitoring.coreos.com/v1"
 MONITORING: Final = "monitoring"
 MESH_LABELS: Final = {"istio.io/dataplane-mode": "ambient"}
 """Of pods outside of the serving namespaces that call into them: they get an identity."""

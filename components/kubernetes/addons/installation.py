@@ -22,6 +22,7 @@ from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import (
     MONITORING,
+    MONITORING_API,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -300,10 +301,6 @@ def _ports(ports: Iterable[int]) -> list[dict[str, Any]]:
     return [{"port": port, "protocol": "TCP"} for port in ports]
 
 
-#: https://prometheus-operator.dev/docs/api-reference/api/
-_MONITORING_API: Final = "monitoring.coreos.com/v1"
-
-
 def monitor(spec: PlatformSpec, scrape: Scrape) -> Manifest:
     """A `PodMonitor`; a `ServiceMonitor` for metrics behind TLS and a login.
 
@@ -314,7 +311,7 @@ def monitor(spec: PlatformSpec, scrape: Scrape) -> Manifest:
     if not scrape.certificate:
         port = {"portNumber" if isinstance(scrape.port, int) else "port": scrape.port}
         return {
-            "apiVersion": _MONITORING_API,
+            "apiVersion": MONITORING_API,
             "kind": "PodMonitor",
             "metadata": spec.metadata(name, scrape.namespace),
             "spec": {"selector": selector, "podMetricsEndpoints": [{**port, "path": scrape.path}]},
@@ -328,7 +325,7 @@ def monitor(spec: PlatformSpec, scrape: Scrape) -> Manifest:
         "tlsConfig": {"ca": authority, "serverName": scrape.server},
     }
     return {
-        "apiVersion": _MONITORING_API,
+        "apiVersion": MONITORING_API,
         "kind": "ServiceMonitor",
         "metadata": spec.metadata(name, scrape.namespace),
         "spec": {"selector": selector, "endpoints": [endpoint]},

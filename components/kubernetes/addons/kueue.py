@@ -25,10 +25,9 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
-from falaj.components.kubernetes.gpu_queues.queues import transformations
+from falaj.components.kubernetes.gpu_queues.queues import NAMESPACE, transformations
 from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS, KUEUE_VISIBILITY
 
-_NAMESPACE: Final = "kueue-system"
 #: What users run. JobSet and Trainer wait for their definitions where those come later.
 FRAMEWORKS: Final = (
     "batch/job",
@@ -192,22 +191,22 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
 KUEUE: Final = Addon(
     name="kueue",
     summary="quota, gangs, fair sharing, pre-emption and topology of jobs",
-    namespaces=(Namespace(_NAMESPACE),),
-    releases=(Release("kueue", "kueue", _NAMESPACE),),
+    namespaces=(Namespace(NAMESPACE),),
+    releases=(Release("kueue", "kueue", NAMESPACE),),
     options=KueueOptions,
     check=_check,
     images=lambda spec: ("kueue",),
     values=_values,
     traffic=lambda spec: {
-        _NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS, KUEUE_VISIBILITY), scrapes=(8443,))
+        NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS, KUEUE_VISIBILITY), scrapes=(8443,))
     },
     scrapes=(
         Scrape(
-            _NAMESPACE,
+            NAMESPACE,
             {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "metrics-service"},
             "https",
             "kueue-metrics-server-cert",
-            f"kueue-controller-manager-metrics-service.{_NAMESPACE}.svc",
+            f"kueue-controller-manager-metrics-service.{NAMESPACE}.svc",
         ),
     ),
     follows=("cert-manager", "jobset"),

@@ -25,6 +25,7 @@ from falaj.components.kubernetes.addons.addon import (
     MESH_ANNOTATIONS,
     MESH_LABELS,
     MONITORING,
+    MONITORING_API,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -201,7 +202,6 @@ def grafana_values(spec: PlatformSpec) -> Values:
 
 
 _NODES: Final = "monitoring-nodes"
-_API: Final = "monitoring.coreos.com/v1"
 #: Labels of pods and nodes that metrics of the cluster's state carry, for charge-back.
 _LABELS: Final = (
     f"pods=[{TENANT_LABEL},{COST_CENTER_LABEL},{COMPONENT_LABEL}]",
@@ -367,7 +367,7 @@ def _backup_alerts(spec: PlatformSpec) -> tuple[Alert, ...]:
 def _watched(spec: PlatformSpec) -> list[Manifest]:
     found: list[Manifest] = [
         {
-            "apiVersion": _API,
+            "apiVersion": MONITORING_API,
             "kind": "PrometheusRule",
             "metadata": spec.metadata("falaj", MONITORING),
             "spec": {"groups": rule_groups(_backup_alerts(spec))},

@@ -25,7 +25,7 @@ from falaj.components.catalogue.clusters import (
 from falaj.components.catalogue.gpu_errors import XIDS
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
-from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
@@ -43,7 +43,6 @@ from falaj.components.specification.workload_bounds import bound
 
 PORT: Final = 8080
 """Of metrics and health."""
-_IMAGE: Final = "falaj-inference"
 """The smallest of Falaj's images."""
 _REPLICAS: Final = 2
 #: Of nodes with GPUs: of Falaj's pools, and as GPU feature discovery labels them.
@@ -237,7 +236,7 @@ def _deployment(spec: PlatformSpec, settings: str) -> Manifest:
     folder = "/etc/falaj"
     container: dict[str, Any] = {
         "name": "controller",
-        "image": spec.images[_IMAGE],
+        "image": spec.images[INFERENCE_IMAGE],
         "command": ["python", "-m", "falaj.workloads.repair"],
         "args": [
             f"--settings={folder}/settings.json",
@@ -298,7 +297,7 @@ NODE_REPAIR_ADDON: Final = Addon(
     releases=(),
     options=NodeRepairOptions,
     check=_check,
-    images=lambda spec: (_IMAGE,),
+    images=lambda spec: (INFERENCE_IMAGE,),
     values=lambda spec: {},
     traffic=lambda spec: {
         NODE_REPAIR: Traffic(

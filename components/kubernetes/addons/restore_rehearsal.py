@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NotRequired, TypedDict
 
-from falaj.components.kubernetes._objects import Manifest, admission_policy
-from falaj.components.kubernetes._pods import unprivileged, unprivileged_pod
+from falaj.components.kubernetes._objects import RBAC_GROUP, Manifest, admission_policy
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE, unprivileged, unprivileged_pod
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
@@ -39,11 +39,8 @@ NAME: Final = "restore-rehearsal"
 """Of the CronJob, its account, and most objects around them."""
 RESULTS: Final = "restore-rehearsal-results"
 """ConfigMap with the last result, and the last good one."""
-IMAGE: Final = "falaj-inference"
-"""The smallest image that has the workloads."""
 _MODIFIER: Final = "restore-rehearsal-changes"
 _VELERO_API: Final = "velero.io/v1"
-_RBAC: Final = "rbac.authorization.k8s.io"
 #: Beside the rehearsal's own time: to clean up after it.
 _CLEAN_MINUTES: Final = 10
 _MOST_NAMESPACES: Final = 50
@@ -238,16 +235,16 @@ def _account(spec: PlatformSpec) -> list[Manifest]:
     for namespace, rules in ((VELERO.name, in_velero), (SCRATCH.name, in_scratch)):
         found += [
             {
-                "apiVersion": f"{_RBAC}/v1",
+                "apiVersion": f"{RBAC_GROUP}/v1",
                 "kind": "Role",
                 "metadata": spec.metadata(NAME, namespace),
                 "rules": rules,
             },
             {
-                "apiVersion": f"{_RBAC}/v1",
+                "apiVersion": f"{RBAC_GROUP}/v1",
                 "kind": "RoleBinding",
                 "metadata": spec.metadata(NAME, namespace),
-                "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": NAME},
+                "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": NAME},
                 "subjects": [subject],
             },
         ]
@@ -307,7 +304,7 @@ def _admission(spec: PlatformSpec, options: Mapping[str, Any]) -> list[Manifest]
 def _cron_job(spec: PlatformSpec, options: Mapping[str, Any]) -> Manifest:
     container = {
         "name": "rehearsal",
-        "image": spec.images[IMAGE],
+        "image": spec.images[INFERENCE_IMAGE],
         "command": ["python", "-m", "falaj.workloads.restoring", "rehearse"],
         "args": ["--plan", "/plan/plan.json"],
         "securityContext": unprivileged(),

@@ -11,7 +11,7 @@ from typing import Any, Final, NotRequired, TypedDict
 from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
-from falaj.components.kubernetes._pods import USER, unprivileged
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons import restore_rehearsal
 from falaj.components.kubernetes.addons.addon import (
@@ -234,7 +234,7 @@ def rehearsed_within_days(options: Mapping[str, Any]) -> int | None:
 
 def _images(spec: PlatformSpec) -> Sequence[str]:
     rehearsing = spec.options("velero").get("rehearsal") is not None
-    return ("velero", _plugin(spec), *((restore_rehearsal.IMAGE,) if rehearsing else ()))
+    return ("velero", _plugin(spec), *((INFERENCE_IMAGE,) if rehearsing else ()))
 
 
 def _asked_namespaces(spec: PlatformSpec) -> Sequence[Namespace]:

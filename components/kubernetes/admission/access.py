@@ -13,6 +13,7 @@ from falaj.components.catalogue.clusters import (
     TENANT_LABEL,
 )
 from falaj.components.catalogue.pod_rules import ENFORCE_LABEL
+from falaj.components.kubernetes._objects import RBAC_GROUP
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, SECRET_NAMES
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
@@ -28,7 +29,6 @@ from falaj.components.kubernetes.admission.policy import (
     when,
 )
 
-_GROUP = "rbac.authorization.k8s.io"
 _RESOURCES = 'r.?resources.orValue([]).join("/")'
 
 #: Roles of add-ons that are for everybody who has an account, by namespace: Trainer's lets its SDK
@@ -65,7 +65,7 @@ def _rights(scope: ClusterScope) -> tuple[Policy, ...]:
     # A role of the cluster names pods of every namespace.
     of_names = f"x == {text(BY_NAME_ONLY)} && size(r.?resourceNames.orValue([])) > 0"
     roles, cluster_roles = (
-        (Target(_GROUP, "v1", (resource,)),) for resource in ("roles", "clusterroles")
+        (Target(RBAC_GROUP, "v1", (resource,)),) for resource in ("roles", "clusterroles")
     )
     return (
         Policy("roles", roles, checks(of_names), rules, exempt=scope.platform),
@@ -148,7 +148,7 @@ def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[
     named = f"size({subjects}) == 0 ? [object.roleRef.name] : {subjects}.map(s, {said})"
     return Policy(
         name,
-        (Target(_GROUP, "v1", (resource,)),),
+        (Target(RBAC_GROUP, "v1", (resource,)),),
         (
             Check(
                 "kubernetes-rbac-subjects",

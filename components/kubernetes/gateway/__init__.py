@@ -12,7 +12,7 @@ import pulumi
 
 from falaj.components.catalogue.clusters import REGION_LABEL, TENANT_LABEL, ZONE_LABEL
 from falaj.components.kubernetes._load_balancer import private_load_balancer
-from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
+from falaj.components.kubernetes._objects import GATEWAY_API, Manifest, declare, metadata, token
 from falaj.components.kubernetes._pods import unprivileged_alone, unprivileged_pod
 from falaj.components.kubernetes.addons.addon import MESH_ANNOTATIONS, MESH_LABELS, PRIORITY_CLASS
 from falaj.components.kubernetes.admission.policy import (
@@ -51,7 +51,6 @@ __all__ = [
 
 
 ENVOY: Final = "gateway.envoyproxy.io/v1alpha1"
-GATEWAY: Final = "gateway.networking.k8s.io/v1"
 #: User of Envoy's distroless image.
 #: What is known of a request afterwards; neither its body, its token nor its query, which may
 #: hold what was asked about whom.
@@ -77,7 +76,7 @@ def gateway_class(spec: GatewaySpec) -> list[Manifest]:
     """The class, and how proxies of it are made."""
     return [
         {
-            "apiVersion": GATEWAY,
+            "apiVersion": GATEWAY_API,
             "kind": "GatewayClass",
             "metadata": metadata(spec.placed, spec.name, spec.name),
             "spec": {
@@ -213,7 +212,7 @@ def listeners(spec: GatewaySpec) -> list[Manifest]:
         },
     }
     gateway: Manifest = {
-        "apiVersion": GATEWAY,
+        "apiVersion": GATEWAY_API,
         "kind": "Gateway",
         "metadata": metadata(spec.placed, spec.name, spec.name, spec.namespace),
         "spec": {
@@ -313,7 +312,7 @@ def grants(spec: GatewaySpec) -> list[Manifest]:
     """Routes of a namespace to services of another; without one the gateway refuses them."""
     return [
         {
-            "apiVersion": GATEWAY,
+            "apiVersion": GATEWAY_API,
             "kind": "ReferenceGrant",
             "metadata": metadata(spec.placed, spec.name, f"from-{routes}", services),
             "spec": {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components.catalogue.clusters import TENANT_LABEL, TRAINING_ENDING
-from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
+from falaj.components.kubernetes._objects import RBAC_API, Manifest, admission_policy, metadata
 from falaj.components.kubernetes._peers import API_SERVER_PORTS
 from falaj.components.kubernetes._placed import (
     DISTRIBUTIONS,
@@ -25,6 +25,7 @@ from falaj.components.kubernetes.gpu_queues.queues import (
     API,
     BURST_QUEUE,
     CREDIT,
+    NAMESPACE,
     QUANTITY,
     admission_check,
     credits_of,
@@ -37,8 +38,6 @@ __all__ = [
 ]  # fmt: skip
 
 BURST: Final = "falaj-burst"
-_NAMESPACE: Final = "kueue-system"
-_RBAC: Final = "rbac.authorization.k8s.io/v1"
 _ACCOUNT: Final = "burst-"
 """Before a sending cluster's name, in the name of its account."""
 _ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
@@ -254,7 +253,7 @@ def sending(placed: InCluster, component: str, plan: Burst) -> list[Manifest]:
         place = {"falaj.io/place": f"{each.distribution}/{each.region}"}
         source = {"location": each.kubeconfig_secret, "locationType": "Secret"}
         if each.kubeconfig_entry:
-            about = metadata(placed, component, each.kubeconfig_secret, _NAMESPACE)
+            about = metadata(placed, component, each.kubeconfig_secret, NAMESPACE)
             entry = each.kubeconfig_entry
             found.append(external_secret(about, each.secret_store, entry, "kubeconfig"))
         found += [
@@ -335,7 +334,7 @@ def _way(placed: InCluster, component: str, worker: Worker) -> Manifest:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": metadata(placed, component, f"allow-worker-{worker.name}", _NAMESPACE),
+        "metadata": metadata(placed, component, f"allow-worker-{worker.name}", NAMESPACE),
         "spec": {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kueue"}},
             "policyTypes": ["Egress"],
@@ -357,17 +356,17 @@ def accepting(
     found: list[Manifest] = _own_jobs_only(placed, component) if accepts else []
     for cluster, tenants in accepts.items():
         name = f"{_ACCOUNT}{cluster}"
-        subjects = [{"kind": "ServiceAccount", "name": name, "namespace": _NAMESPACE}]
+        subjects = [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]
         everywhere = metadata(placed, component, f"falaj-{name}")
         found += [
             {
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
-                "metadata": metadata(placed, component, name, _NAMESPACE),
+                "metadata": metadata(placed, component, name, NAMESPACE),
                 "automountServiceAccountToken": False,
             },
             {
-                "apiVersion": _RBAC,
+                "apiVersion": RBAC_API,
                 "kind": "ClusterRole",
                 "metadata": everywhere,
                 "rules": [
@@ -384,7 +383,7 @@ def accepting(
             ]
             found += [
                 {
-                    "apiVersion": _RBAC,
+                    "apiVersion": RBAC_API,
                     "kind": "Role",
                     "metadata": about,
                     "rules": [
@@ -413,7 +412,7 @@ def _own_jobs_only(placed: InCluster, component: str) -> list[Manifest]:
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/multikueue_types.go
     """
     about = metadata(placed, component, "falaj-burst-own-jobs")
-    prefix = f"system:serviceaccount:{_NAMESPACE}:{_ACCOUNT}"
+    prefix = f"system:serviceaccount:{NAMESPACE}:{_ACCOUNT}"
     whole = [(group, WATCHED[group]) for group in ACCEPTED]
     kinds = [*whole, ("kueue.x-k8s.io", ("workloads", "workloads/status"))]
 
@@ -471,7 +470,7 @@ def _binding(
 ) -> Manifest:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": about["name"]}
     return {
-        "apiVersion": _RBAC,
+        "apiVersion": RBAC_API,
         "kind": f"{kind}Binding",
         "metadata": dict(about),
         "roleRef": role,

@@ -35,15 +35,18 @@ from falaj.components.catalogue.clusters import (
 )
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster, checked_image
-from falaj.components.kubernetes._pods import pod_security, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._pods import (
+    INFERENCE_IMAGE,
+    pod_security,
+    unprivileged,
+    unprivileged_pod,
+)
 from falaj.components.kubernetes.bill_of_materials import images, resolve
 from falaj.components.kubernetes.gpu_queues.queues import Pool, tolerations
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.limits import DEFAULT_KUBERNETES_VERSION
 from falaj.components.specification.node_pools import FLAVOR
 
-HOLDER: Final = "falaj-inference"
-"""Image of the program that holds the others: the smallest of Falaj's."""
 _MOST_IMAGES: Final = 20
 #: Below what the cluster autoscaler takes note of (``--expendable-pods-priority-cutoff``, -10):
 #: https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md
@@ -69,7 +72,9 @@ def references(
     chosen = {at: errors.texts(at, given) for at, given in wanted.items()}
     known = images()
     short = {each for names in chosen.values() for each in names if each in known}
-    resolved = resolve(placed, [HOLDER, *sorted(short - {HOLDER})], digests, errors)
+    resolved = resolve(
+        placed, [INFERENCE_IMAGE, *sorted(short - {INFERENCE_IMAGE})], digests, errors
+    )
     found: dict[str, tuple[str, ...]] = {}
     for at, names in chosen.items():
         if not 0 < len(names) <= _MOST_IMAGES:
@@ -87,7 +92,7 @@ def references(
             elif reference:
                 listed[_identity(reference)] = reference
         found[at] = tuple(listed.values())
-    return found, resolved.get(HOLDER, "")
+    return found, resolved.get(INFERENCE_IMAGE, "")
 
 
 _VERSION: Final = re.compile(r"^v?(\d+)\.(\d+)(?:[.+-].*)?$")

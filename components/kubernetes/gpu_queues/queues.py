@@ -81,6 +81,7 @@ def transformations(resources: Iterable[str] | None = None) -> list[dict[str, An
     return found
 
 
+NAMESPACE: Final = "kueue-system"
 API: Final = "kueue.x-k8s.io/v1beta2"
 TOPOLOGY: Final = "falaj"
 HOSTS: Final = "falaj-hosts"

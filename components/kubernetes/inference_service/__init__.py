@@ -10,6 +10,7 @@ import pulumi
 from falaj.components.catalogue.clusters import GPU, TIME_SLICE
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE
 from falaj.components.kubernetes._validation import OBJECT, RELATIVE_PATH, number, options
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
@@ -411,7 +412,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     operation = _operation(given, gpu, errors)
     images: dict[str, str] = {}
     if placed is not None:
-        names = ("falaj-inference", "triton") if gpu else ("falaj-inference",)
+        names = (INFERENCE_IMAGE, "triton") if gpu else (INFERENCE_IMAGE,)
         digests = errors.mapping("images", given["images"]) if "images" in given else None
         images = resolve(placed, names, digests, errors)
     errors.raise_if_any()

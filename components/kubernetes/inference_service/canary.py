@@ -17,7 +17,7 @@ from falaj.components.kubernetes._key_ring import KEY_RING, KEYS, SECRET, unpack
 from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._peers import resolver_egress
 from falaj.components.kubernetes._placed import InCluster
-from falaj.components.kubernetes._pods import USER, unprivileged_pod
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged_pod
 from falaj.components.kubernetes._validation import number, options
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -245,7 +245,7 @@ def job(spec: InferenceServiceSpec, judge: Judge) -> Manifest:
 
 
 def _pod(spec: InferenceServiceSpec, judge: Judge, command: list[str]) -> dict[str, Any]:
-    name, image = judge_name(spec), spec.images["falaj-inference"]
+    name, image = judge_name(spec), spec.images[INFERENCE_IMAGE]
     observer = {"secretName": f"{spec.name}-scraper", "defaultMode": 0o440}
     size = resources(0.1, 256)
     judging = container(

@@ -17,7 +17,7 @@ from falaj.components.kubernetes._key_ring import (
 )
 from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._placed import PROTECTED
-from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
 from falaj.components.kubernetes._secrets import certificate
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -141,7 +141,7 @@ def resources(cpus: float, memory_mib: int, scratch_mib: int = 64, **more: int) 
 
 def preparing(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any]]:
     """The containers that run before the server: keys, package, configuration."""
-    image = spec.images["falaj-inference"]
+    image = spec.images[INFERENCE_IMAGE]
     mib = spec.package.model_mib
     small = resources(0.5, _PREPARE_MIB)
     checked = resources(1, _PREPARE_MIB + 2 * mib, 64 + mib)
@@ -345,7 +345,7 @@ def _server(spec: InferenceServiceSpec) -> dict[str, Any]:
     }  # fmt: skip
     scratch = 128 + spec.package.model_mib + (0 if spec.operation.audit_claim else _LOGS_MIB)
     found = container(
-        "server", spec.images["falaj-inference"], serve_command(), mounts,
+        "server", spec.images[INFERENCE_IMAGE], serve_command(), mounts,
         resources(cpus, memory, scratch),
     )  # fmt: skip
     if spec.operation.audit_claim:

@@ -6,7 +6,7 @@ and the shares of each.
 
 from typing import Any, Final
 
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import GATEWAY_API, Manifest
 from falaj.components.kubernetes._peers import HBONE, PROBES, in_namespace, resolver_egress
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -154,9 +154,6 @@ def _authorisation(spec: InferenceServiceSpec) -> Manifest:
     }
 
 
-_GATEWAY_API = "gateway.networking.k8s.io/v1"
-
-
 def routing(spec: InferenceServiceSpec) -> list[Manifest]:
     """Services, the route through the gateway, and what the gateway checks of the servers.
 
@@ -209,7 +206,7 @@ def _route(spec: InferenceServiceSpec) -> Manifest:
     ]  # fmt: skip
     rules.append(_rule(spec, [(version, version.weight) for version in spec.versions], []))
     return {
-        "apiVersion": _GATEWAY_API,
+        "apiVersion": GATEWAY_API,
         "kind": "HTTPRoute",
         "metadata": spec.metadata(spec.name),
         "spec": {
@@ -239,7 +236,7 @@ def _backend_tls(spec: InferenceServiceSpec) -> Manifest:
     cert-manager writes the authority's certificate beside each one that it issues.
     """
     return {
-        "apiVersion": _GATEWAY_API,
+        "apiVersion": GATEWAY_API,
         "kind": "BackendTLSPolicy",
         "metadata": spec.metadata(spec.name),
         "spec": {

@@ -12,14 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
-from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
+from falaj.components.kubernetes._objects import RBAC_API, Manifest, admission_policy, metadata
 from falaj.components.kubernetes._placed import InCluster
 
 ROLES: Final = ("trainers", "deployers", "auditors", "admins")
 #: Duties that nobody has together.
 APART: Final = ("trainers", "deployers")
 
-_API: Final = "rbac.authorization.k8s.io/v1"
 READ: Final = ("get", "list", "watch")
 _WRITE: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 _END: Final = ("delete",)
@@ -135,7 +134,7 @@ def roles(
                 continue
             about = metadata(placed, component, f"falaj-{role}", namespace)
             found += [
-                {"apiVersion": _API, "kind": "Role", "metadata": about, "rules": rules},
+                {"apiVersion": RBAC_API, "kind": "Role", "metadata": about, "rules": rules},
                 _binding("Role", about, members[role]),
             ]
     everyone = [subject for role in ROLES for subject in members[role]]
@@ -148,7 +147,7 @@ def roles(
     }
     found += [
         {
-            "apiVersion": _API,
+            "apiVersion": RBAC_API,
             "kind": "ClusterRole",
             "metadata": about,
             "rules": [*(_rule(each) for each in _CLUSTER), own],
@@ -170,7 +169,7 @@ def _rule(grant: Grant) -> dict[str, list[str]]:
 
 def _binding(kind: str, about: dict[str, Any], subjects: Sequence[dict[str, str]]) -> Manifest:
     return {
-        "apiVersion": _API,
+        "apiVersion": RBAC_API,
         "kind": f"{kind}Binding",
         "metadata": about,
         "roleRef": {

@@ -111,8 +111,6 @@ def queue_labels(run: Run) -> Mapping[str, str]:
     }
 
 
-LAUNCHER_IMAGE: Final = "falaj-inference"
-"""The smallest of Falaj's images: torch isn't needed to copy a file."""
 MOST_PROCESSES: Final = gang_number("most_horovod_processes")
 _FOLDER: Final = "/launcher"
 _FILE: Final = f"{_FOLDER}/horovod.pyz"

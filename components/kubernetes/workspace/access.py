@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import RBAC_GROUP, Manifest
 from falaj.components.kubernetes._peers import resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, PROTECTED, TENANT_LABEL
 from falaj.components.kubernetes._secrets import certificate, external_secret
@@ -12,7 +12,6 @@ from falaj.components.kubernetes.workspace.arguments import WorkspaceSpec
 from falaj.components.specification.node_pools import label_value
 
 TOKEN_KEY: Final = "token"  # noqa: S105 - the key's name
-_GROUP: Final = "rbac.authorization.k8s.io"
 
 
 def access(spec: WorkspaceSpec) -> list[Manifest]:
@@ -97,7 +96,7 @@ def _rights(spec: WorkspaceSpec) -> list[Manifest]:
 
     return [
         {
-            "apiVersion": f"{_GROUP}/v1",
+            "apiVersion": f"{RBAC_GROUP}/v1",
             "kind": "Role",
             "metadata": about,
             "rules": [
@@ -108,10 +107,10 @@ def _rights(spec: WorkspaceSpec) -> list[Manifest]:
             ],
         },
         {
-            "apiVersion": f"{_GROUP}/v1",
+            "apiVersion": f"{RBAC_GROUP}/v1",
             "kind": "RoleBinding",
             "metadata": about,
-            "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": about["name"]},
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": about["name"]},
             "subjects": [dict(spec.user)],
         },
     ]

@@ -94,7 +94,6 @@ def services(site: Site) -> list[ServiceFiles]:
 # Brings a service to a version: promote, wait until it is served, go back when it isn't.
 
 ALIAS: Final = "production"
-_REGISTRY: Final = "falaj.workloads.registry"
 _INFERENCE: Final = "falaj.workloads.inference"
 #: Loading, verifying, decrypting and warming up takes seconds; a busy machine takes longer.
 _SERVED_LIMIT_S: Final = 180.0
@@ -258,7 +257,7 @@ class Rollout:
             verb, "--registry", str(wanted["registry"]), "--model", str(wanted["model"]),
             "--alias", ALIAS, "--keyring", str(wanted["keyring"]), *options, "--json",
         ]  # fmt: skip
-        workloads.run(self.context, _REGISTRY, arguments, what=f"the registry's {verb}")
+        workloads.run(self.context, workloads.REGISTRY, arguments, what=f"the registry's {verb}")
 
 
 def promoted(config: Mapping[str, Any]) -> int | None:

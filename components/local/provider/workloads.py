@@ -25,6 +25,8 @@ from falaj.components.local.provider import guard
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.supervision import handed_on
 
+TRAINING: Final = "falaj.workloads.training"
+REGISTRY: Final = "falaj.workloads.registry"
 REFUSED: Final = 2
 STOPPED: Final = 75
 _GUARD: Final = Path(guard.__file__)

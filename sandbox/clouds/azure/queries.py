@@ -12,6 +12,7 @@ from falaj.components.catalogue.clusters import AKS_SERVER
 from falaj.sandbox.clouds.azure import naming, registry, resources
 from falaj.sandbox.clouds.azure.resources import shape
 from falaj.sandbox.clouds.azure.services import kubernetes, monitor, storage
+from falaj.sandbox.clouds.azure.services.network import WATCHER
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Made, Properties, World
 
@@ -206,9 +207,6 @@ def _registry_credentials(inputs: Inputs, world: World) -> dict[str, Any]:
     return {"username": name, "passwords": passwords}
 
 
-_WATCHER: Final = "azure-native:network:NetworkWatcher"
-
-
 def _network_watcher(inputs: Inputs, world: World) -> dict[str, Any]:
     """One that was made, or that Azure made by itself with the region's first network.
 
@@ -218,9 +216,9 @@ def _network_watcher(inputs: Inputs, world: World) -> dict[str, Any]:
     for made in world.all("azure-native:network:VirtualNetwork"):
         region = resources.region_of(made)
         if (group, name) == ("NetworkWatcherRG", f"NetworkWatcher_{region}"):
-            id = naming.build(registry.kind_of(_WATCHER), inputs.values, "_")
+            id = naming.build(registry.kind_of(WATCHER), inputs.values, "_")
             return {"id": id, "name": name, "location": region, "provisioningState": "Succeeded"}
-    return _get(_WATCHER, inputs, world)
+    return _get(WATCHER, inputs, world)
 
 
 _ANSWERS: Final[dict[str, Answer]] = {

@@ -27,8 +27,6 @@ from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: The dataset that ships inside a Python package.
 DIGITS: Final = "digits"
-_SUFFIXES: Final = (".csv", ".parquet")
-_MODULE: Final = "falaj.workloads.training"
 
 
 class DatasetHandler(Handler):
@@ -80,7 +78,7 @@ class DatasetHandler(Handler):
             checked["sourceSha256"] = "built in"
             return checked
         path = Path(source)
-        if not path.is_absolute() or path.suffix.lower() not in _SUFFIXES:
+        if not path.is_absolute() or path.suffix.lower() not in machine.TABLES:
             reason = (
                 f"given {source!r}; allowed: digits, or the absolute path of a .csv or .parquet"
             )
@@ -106,7 +104,10 @@ class DatasetHandler(Handler):
             return {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
         arguments = [*_options(inputs), "--dry-run", "--json"]
         described = workloads.run(
-            Context("preview"), _MODULE, ["dataset", *arguments], what="the dataset's check"
+            Context("preview"),
+            workloads.TRAINING,
+            ["dataset", *arguments],
+            what="the dataset's check",
         )
         expected = {**inputs, **_outputs(described)}
         expected["path"] = UNKNOWN
@@ -122,7 +123,7 @@ class DatasetHandler(Handler):
         keyring = workloads.options({"keyring": optional(inputs, "keyring")})
         arguments = [*_options(inputs), "--output", str(folder), *keyring, "--json"]
         described = workloads.run(
-            context, _MODULE, ["dataset", *arguments], what="the dataset's snapshot"
+            context, workloads.TRAINING, ["dataset", *arguments], what="the dataset's snapshot"
         )
         outputs = {**_outputs(described), "path": str(described["path"])}
         context.say(f"{outputs['rows']:,} rows of {outputs['features']} inputs")

@@ -13,8 +13,6 @@ from falaj.components.local.provider.fields import SITE, Field, Table, flag, who
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.wire.values import UNKNOWN, Values
 
-_MODULE = "falaj.workloads.registry"
-
 
 class KeyRingHandler(Handler):
     """Makes the key ring, rotates its keys, shreds it."""
@@ -112,7 +110,9 @@ class KeyRingHandler(Handler):
 
 def _keyring(context: Context, command: str, site: Site, *more: str) -> dict[str, Any]:
     arguments = ["keyring", command, "--path", str(site.keyring), *more, "--json"]
-    return workloads.run(context, _MODULE, arguments, what=f"the key ring's command {command!r}")
+    return workloads.run(
+        context, workloads.REGISTRY, arguments, what=f"the key ring's command {command!r}"
+    )
 
 
 def _key_files(folder: Path) -> list[Path]:

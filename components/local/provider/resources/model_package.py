@@ -30,7 +30,6 @@ from falaj.wire.values import UNKNOWN, Values
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
 #: The model, and the page that says what it is worth.
 _FILES: Final = ("model.onnx", "card.html")
-_REGISTRY: Final = "falaj.workloads.registry"
 
 
 class ModelPackageHandler(Handler):
@@ -161,7 +160,7 @@ class ModelPackageHandler(Handler):
             "--from", str(folder), "--fields", str(measured["fields"]),
             *(part for name in _FILES for part in ("--file", name)), "--json",
         ]  # fmt: skip
-        published = workloads.run(context, _REGISTRY, arguments, what="the publication")
+        published = workloads.run(context, workloads.REGISTRY, arguments, what="the publication")
         self._prune(context, inputs, int(published["version"]))
         return {
             **inputs,
@@ -178,7 +177,7 @@ class ModelPackageHandler(Handler):
             "--model", text(inputs, "model"), "--keep", str(whole(inputs, "keepVersions")),
             "--protect", str(published), "--json",
         ]  # fmt: skip
-        workloads.run(context, _REGISTRY, arguments, what="the pruning of old versions")
+        workloads.run(context, workloads.REGISTRY, arguments, what="the pruning of old versions")
 
 
 def served_version(site: Site, model: str) -> dict[str, str]:

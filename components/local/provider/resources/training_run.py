@@ -26,8 +26,6 @@ from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
-_MODULE: Final = "falaj.workloads.training"
-
 #: Hyperparameters and the options of ``falaj.workloads.training run`` that they become.
 _OPTIONS: Final[Mapping[str, str]] = {
     "epochs": "epochs",
@@ -123,7 +121,7 @@ class TrainingRunHandler(Handler):
         progress = _Progress(context)
         workloads.run(
             context,
-            _MODULE,
+            workloads.TRAINING,
             arguments,
             what="the training",
             on_line=progress.show,
@@ -200,7 +198,7 @@ class _Progress:
 
 def _end_earlier(context: Context, folder: Path, pid_file: Path) -> None:
     """End a trainer that a killed deployment has left; it writes a checkpoint first."""
-    words = (_MODULE, str(folder))
+    words = (workloads.TRAINING, str(folder))
     pid = machine.read_pid(pid_file)
     if machine.is_process_running(pid, words) and pid is not None:
         context.status("waiting for the training of an interrupted deployment to write its state")

@@ -9,6 +9,7 @@ from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, resources
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.resources import location
 from falaj.sandbox.clouds.azure.services import network
+from falaj.sandbox.clouds.azure.services.network import SUBNET
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import (
     absent,
@@ -140,7 +141,7 @@ def _gateway_alone(resource: Resource) -> Iterator[Problem]:
     for path, _ in resource.items("gatewayIPConfigurations"):
         subnet = resource.optional_string(f"{path}.subnet.id")
         for made in resources.azure(resource.world) if subnet else ():
-            if made.token in (resource.token, _SUBNET) or naming.same(made.id, resource.id):
+            if made.token in (resource.token, SUBNET) or naming.same(made.id, resource.id):
                 continue
             if any(naming.same(id, subnet or "") for _, id in resources.references(made.inputs)):
                 yield Problem(
@@ -266,7 +267,6 @@ def _firewall_conflicts(resource: Resource) -> Iterator[Problem]:
     )
 
 
-_SUBNET: Final = "azure-native:network:Subnet"
 _TIERS: Final = ("Basic", "Standard", "Premium")
 
 
