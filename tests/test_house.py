@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,9 @@ ALIKE = {
 SHORTEST = 10
 
 
-def expressions(path: Path) -> Iterator[str]:
+def expressions(tree: ast.Module) -> Iterator[str]:
     """The regular expressions of a module, without anchors at their ends."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(tree):
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="re")),
@@ -70,14 +71,237 @@ def expressions(path: Path) -> Iterator[str]:
                 pass
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module's syntax by its path."""
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_bytes())
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_regular_expression_stands_once_in_a_package(package: str) -> None:
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for path in (ROOT / package).rglob("*.py"):
-        for text in expressions(path):
-            found[text].add(str(path.relative_to(ROOT)))
+    for path, tree in trees().items():
+        if path.startswith(f"{package}/"):
+            for text in expressions(tree):
+                found[text].add(path)
     assert not {
         text: sorted(paths)
         for text, paths in found.items()
         if len(paths) > 1 and len(text) >= SHORTEST and text not in ALIKE
     }, "one module has it, and the others import it from there"
+
+
+#: Constants that are equal and can't be one, or are two facts: why. By their parts in order.
+EQUAL = {
+    "capacity-block on-demand reservation spot": "what is sold, and in which order it is tried",
+    "iso27001:A.8.22 iso27001:A.8.9 nist-800-207:2 uae-ia:T5.2.2": "two demands, on hosts and on "
+    "scheduling, that serve the same controls today",
+    "parentResourcePath resourceProviderNamespace resourceType": "inputs of Azure's own type: "
+    "packs don't know the sandbox",
+    ".json .py .yaml": "what packs are made of, and what images are built from",
+    "CustomResourceDefinition": "a kind of Kubernetes' own: the engine knows no other package",
+    "apiServerAccessProfile": "an input of Azure's own type",
+    "cluster.local": "the engine knows no other package",
+    "tokens.jwks.json": "a file that a workload writes and a component mounts",
+    "http://169.254.169.254/metadata/identity/oauth2/token": "two programs that machines run, "
+    "each a file of its own",
+    "rbac.authorization.k8s.io": "an API group, of components and of packs",
+    "pulumi:providers:": "a form of the engine's",
+    "pulumi:pulumi:Stack": "a type of the engine's",
+}
+#: Identifiers of others' interfaces: types of Pulumi's packages, versions of APIs, media types.
+FOREIGN = re.compile(r"(?:aws|azure-native|kubernetes):\S+|[a-z0-9.]+/v\d\w*|application/[\w.+-]+")
+#: Shorter texts are words.
+LEAST_LETTERS = 12
+
+
+def constants(tree: ast.Module) -> Iterator[str]:
+    """Module-level lists, sets, mappings and long texts, each as its parts in order."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        match value:
+            case ast.Call(func=ast.Name(id="frozenset" | "set" | "tuple"), args=[inner]):
+                value = inner
+            case _:
+                pass
+        try:
+            given = ast.literal_eval(value)
+        except ValueError:
+            continue
+        if isinstance(given, dict):
+            given = [f"{key}={item}" for key, item in given.items()]
+        if isinstance(given, str) and len(given) >= LEAST_LETTERS:
+            yield given
+        elif (
+            isinstance(given, list | tuple | set | frozenset)
+            and name != "__all__"
+            and len(given) > 1
+            and any(isinstance(each, str) for each in given)
+        ):
+            yield " ".join(sorted(map(str, given)))
+
+
+def test_lists_that_differ_in_form_alone_are_found() -> None:
+    text = """A = frozenset({"b", "a"})
+B: Final = ("a", "b")
+C = ["a"]
+D = "a text of some letters"
+E = {"b": 1, "a": 2}
+"""
+    found = list(constants(ast.parse(text)))
+    assert found == ["a b", "a b", "a text of some letters", "a=2 b=1"]
+
+
+def twice(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """What several modules have, by what it is."""
+    by_what: defaultdict[str, set[str]] = defaultdict(set)
+    for what, path in found:
+        by_what[what].add(path)
+    return {what: sorted(paths) for what, paths in by_what.items() if len(paths) > 1}
+
+
+def test_a_constant_stands_in_one_module() -> None:
+    found = twice((each, path) for path, tree in trees().items() for each in constants(tree))
+    found = {what: paths for what, paths in found.items() if not FOREIGN.fullmatch(what)}
+    assert {what: paths for what, paths in found.items() if what not in EQUAL} == {}, (
+        "one module has it, and the others import it from there; what components, packs, sandbox "
+        "and stacks share belongs into components/catalogue/, what workloads' callers need into "
+        "workloads/bounds.py"
+    )
+    assert set(EQUAL) <= set(found), "what is equal no more is no exception"
+
+
+#: Functions of equal bodies that can't be one: neither side may import the other.
+ALIKE_FUNCTIONS = {
+    "_sync_folder sync_folder": "components drive workloads through their command lines only",
+    "_parsed": "packs don't know the sandbox; what they parse comes from two hands",
+}
+#: Shorter bodies are idioms.
+LEAST_LINES = 4
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, list[ast.stmt], ast.arguments]]:
+    """Names, bodies without docstrings, and arguments of a module's longer functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            told = ast.get_docstring(node, clean=False) is not None
+            body = node.body[1:] if told else node.body
+            if body and (body[-1].end_lineno or 0) - body[0].lineno + 1 >= LEAST_LINES:
+                yield node.name, body, node.args
+
+
+def shape(body: list[ast.stmt]) -> tuple[str, ...]:
+    """What statements a body has: cheap, and the same for equal ones."""
+    parts = (part for each in body for part in (each, *ast.iter_child_nodes(each)))
+    return tuple(type(part).__name__ for part in parts)
+
+
+def normal(body: list[ast.stmt], given: ast.arguments) -> str:
+    """A body with its own names counted."""
+    order: dict[str, str] = {}
+    for each in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+        order.setdefault(each.arg, f"a{len(order)}")
+    for part in body:
+        for inner in ast.walk(part):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                order.setdefault(inner.id, f"a{len(order)}")
+    text = " ".join(map(ast.dump, body))
+    return re.sub(r"(id|arg)='(\w+)'", lambda found: order.get(found[2], found[0]), text)
+
+
+def alike(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Functions of equal bodies in different modules: paths by the functions' names."""
+    groups: defaultdict[tuple[str, ...], list[tuple[str, str, list[ast.stmt], ast.arguments]]]
+    groups = defaultdict(list)
+    for path, tree in modules.items():
+        for name, body, given in functions(tree):
+            groups[shape(body)].append((path, name, body, given))
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    found: list[tuple[str, str]] = []
+    for group in groups.values():
+        if len({path for path, *_ in group}) > 1:
+            for path, name, body, given in group:
+                text = normal(body, given)
+                names[text].add(name)
+                found.append((text, path))
+    return {" ".join(sorted(names[text])): paths for text, paths in twice(found).items()}
+
+
+def test_functions_that_differ_by_names_alone_are_found() -> None:
+    one = "def f(a, *, b):\n    'Says it.'\n    c = a\n    d = b\n    print(c)\n    return d\n"
+    two = "def g(x, *, y):\n    z = x\n    w = y\n    print(z)\n    return w\n"
+    other = two.replace("return w", "return z")
+    given = {name: ast.parse(text) for name, text in {"1": one, "2": two, "3": other}.items()}
+    assert alike(given) == {"f g": ["1", "2"]}
+
+
+def test_no_function_stands_in_two_modules() -> None:
+    found = alike(trees())
+    assert {name: paths for name, paths in found.items() if name not in ALIKE_FUNCTIONS} == {}
+    assert set(ALIKE_FUNCTIONS) <= set(found), "what is alike no more is no exception"
+
+
+def imports(path: str, tree: ast.Module, modules: dict[str, str]) -> Iterator[str]:
+    """The project's modules that a module names anywhere, in a function too."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                wanted = [each.name for each in names]
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                wanted = [
+                    whole if (whole := f"{module}.{each.name}") in modules else module
+                    for each in names
+                ]
+            case _:
+                continue
+        yield from (modules[each] for each in wanted if modules.get(each, path) != path)
+
+
+def circles(imported: dict[str, set[str]]) -> list[set[str]]:
+    """Groups of modules that import each other, through others or not."""
+    left = {path: set(others) for path, others in imported.items()}
+    while gone := {path for path, others in left.items() if not others & set(left)}:
+        for path in gone:
+            del left[path]
+    back: defaultdict[str, set[str]] = defaultdict(set)
+    for path, others in left.items():
+        for each in others & set(left):
+            back[each].add(path)
+
+    def reach(start: str, edges: dict[str, set[str]]) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for each in edges.get(waiting.pop(), set()) & set(left):
+                if each not in seen:
+                    seen.add(each)
+                    waiting.append(each)
+        return seen
+
+    groups = [reach(each, left) & reach(each, back) for each in left]
+    return [group for group in map(set, {frozenset(each) for each in groups}) if group]
+
+
+def test_circles_are_found() -> None:
+    two = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": {"e2"}, "e2": set[str]()}
+    assert circles(two) == [{"b", "c"}]
+
+
+def test_no_modules_import_each_other() -> None:
+    modules = {
+        "falaj." + path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
+        for path in trees()
+    }
+    imported = {path: set(imports(path, tree, modules)) for path, tree in trees().items()}
+    assert sum(map(len, imported.values())) > 3_000
+    assert circles(imported) == []
