@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.newcomer.documents import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-PACKAGES = ["stacks", "components", "workloads", "policies", "engine", "sandbox", "wire"]
 
 
 @pytest.mark.slow
@@ -249,59 +250,3 @@ def test_no_function_stands_in_two_modules() -> None:
     found = alike(trees())
     assert {name: paths for name, paths in found.items() if name not in ALIKE_FUNCTIONS} == {}
     assert set(ALIKE_FUNCTIONS) <= set(found), "what is alike no more is no exception"
-
-
-def imports(path: str, tree: ast.Module, modules: dict[str, str]) -> Iterator[str]:
-    """The project's modules that a module names anywhere, in a function too."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                wanted = [each.name for each in names]
-            case ast.ImportFrom(module=str(module), names=names, level=0):
-                wanted = [
-                    whole if (whole := f"{module}.{each.name}") in modules else module
-                    for each in names
-                ]
-            case _:
-                continue
-        yield from (modules[each] for each in wanted if modules.get(each, path) != path)
-
-
-def circles(imported: dict[str, set[str]]) -> list[set[str]]:
-    """Groups of modules that import each other, through others or not."""
-    left = {path: set(others) for path, others in imported.items()}
-    while gone := {path for path, others in left.items() if not others & set(left)}:
-        for path in gone:
-            del left[path]
-    back: defaultdict[str, set[str]] = defaultdict(set)
-    for path, others in left.items():
-        for each in others & set(left):
-            back[each].add(path)
-
-    def reach(start: str, edges: dict[str, set[str]]) -> set[str]:
-        seen: set[str] = set()
-        waiting = [start]
-        while waiting:
-            for each in edges.get(waiting.pop(), set()) & set(left):
-                if each not in seen:
-                    seen.add(each)
-                    waiting.append(each)
-        return seen
-
-    groups = [reach(each, left) & reach(each, back) for each in left]
-    return [group for group in map(set, {frozenset(each) for each in groups}) if group]
-
-
-def test_circles_are_found() -> None:
-    two = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": {"e2"}, "e2": set[str]()}
-    assert circles(two) == [{"b", "c"}]
-
-
-def test_no_modules_import_each_other() -> None:
-    modules = {
-        "falaj." + path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
-        for path in trees()
-    }
-    imported = {path: set(imports(path, tree, modules)) for path, tree in trees().items()}
-    assert sum(map(len, imported.values())) > 3_000
-    assert circles(imported) == []

@@ -11,6 +11,7 @@ import pytest
 from falaj.components.kubernetes import federated_training, sweep, training_job
 from falaj.components.kubernetes._objects import Manifest
 from falaj.engine.controlplane import ControlPlane
+from tests.cluster.second_cluster import pods
 from tests.cluster.tenancy import (
     GPU,
     RACK,
@@ -80,17 +81,6 @@ def cluster(queues: ControlPlane) -> Iterator[ControlPlane]:
 
 def job(name: str, **changes: Any) -> list[Manifest]:
     return training_job.manifests(training_job.check(name, arguments(**changes)))
-
-
-def pods(cluster: ControlPlane, name: str) -> list[dict[str, Any]]:
-    """Pods of a workload that run and aren't on their way out."""
-    listed = cluster.objects.list("v1", "Pod", NAMESPACE, f"falaj.io/component={name}")
-    return [
-        each
-        for each in listed
-        if each["status"].get("phase") == "Running"
-        and not each["metadata"].get("deletionTimestamp")
-    ]
 
 
 def status(cluster: ControlPlane, name: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("components", "engine", "policies", "sandbox", "stacks", "wire", "workloads")
 #: A word that begins what somebody would paste into a shell; `.venv/bin/` may stand before it.
 PROGRAMS = frozenset({
     "make", "falaj", "pulumi", "python", "python3", "pip", "uv", "pytest", "pre-commit", "pyright",

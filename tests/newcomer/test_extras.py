@@ -20,7 +20,6 @@ from falaj.engine.extras import EXTRAS, extras_of, names
 from tests.newcomer.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("components", "engine", "policies", "sandbox", "stacks", "wire", "workloads")
 #: Programs that run elsewhere, with what their own machine has: not imported from here.
 ALONE = (
     "falaj.components.aws.serving", "falaj.components.azure.serving", "falaj.workloads.images",
@@ -164,6 +163,7 @@ def locked(extra: str) -> set[str]:
 #: Imports modules where only some distributions are to be had; prints those that want others.
 PROGRAM = """
 import importlib, json, sys
+from tests.newcomer.documents import PACKAGES
 
 modules, absent = map(json.loads, sys.stdin)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.newcomer import documents
+from tests.newcomer.documents import PACKAGES
 from tests.newcomer.machine import Machine, newcomer
 from tests.newcomer.scenarios import MENTIONED
 
@@ -21,7 +22,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.thorough, pytest.mark.timeout(1_80
 ROOT = Path(__file__).resolve().parents[2]
 UV = Path(sys.prefix) / "bin" / "uv"
 EXTRAS = ("local", "azure")
-PACKAGES = ("components", "engine", "policies", "sandbox", "stacks", "wire", "workloads")
 
 
 @pytest.fixture(scope="module")

@@ -114,3 +114,13 @@ def resource_of(given: Mapping[str, Any]) -> Resource:
         outputs=given.get("outputs") or {},
         id=str(given.get("id", "")),
     )
+
+
+def put(path: str, value: Any, holder: dict[str, Any]) -> dict[str, Any]:
+    """Set what is at a path."""
+    here = holder
+    *before, last = path.split(".")
+    for key in before:
+        here = here.setdefault(key, {})
+    here[last] = value
+    return holder

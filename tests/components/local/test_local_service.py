@@ -10,9 +10,8 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from pulumi.runtime import proto
 from falaj.components.local import machine
 from falaj.components.local.provider.resources import KeyRingHandler
 from tests.ports import free_port
+from tests.waiting import wait_for
 
 
 def workload(*arguments: str) -> Any:
@@ -34,13 +34,6 @@ def workload(*arguments: str) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def wait_for(condition: Callable[[], object], what: str, limit_s: float = 60) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"timed out waiting: {what}"
-        time.sleep(0.05)
 
 
 def tiny_model(factor: float) -> bytes:

@@ -16,17 +16,11 @@ from falaj.components.local import machine, supervision
 from falaj.components.local.machine import LocalError
 from falaj.components.local.provider import launch
 from falaj.components.local.supervision import Program, Supervisord, choose
+from tests.waiting import wait_for
 
 _TRACE = (
     "import sys, time, pathlib; log = pathlib.Path(sys.argv[1]); log.open('a').write('s\\n'); "
 )
-
-
-def wait_for(condition: Callable[[], object], what: str, limit_s: float = 30) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"timed out waiting: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.model_package import served_version
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.wire.values import UNKNOWN, encode
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -149,13 +149,6 @@ def test_a_lost_run_is_done_again(tmp_path: Path) -> None:
 def test_an_unknown_dataset_leaves_the_run_unknown() -> None:
     inputs = {**TrainingRunHandler().check(INPUTS, {}), "datasetDigest": UNKNOWN}
     assert TrainingRunHandler().preview(inputs, None)["path"] is UNKNOWN
-
-
-def wait_for(condition: Any, what: str, limit_s: float = 90) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"timed out waiting: {what}"
-        time.sleep(0.05)
 
 
 @pytest.mark.thorough

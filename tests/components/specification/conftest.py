@@ -8,10 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-PLACED = {
-    "aws": {"region": "me-central-1", "acknowledge_degraded": "2026-04-30"},
-    "azure": {"region": "uaenorth"},
-}
+from tests.components.specification.given import PLACES
 
 
 @pytest.fixture(params=["aws", "azure"])
@@ -26,7 +23,7 @@ def shared() -> Callable[[str], dict[str, Any]]:
 
     def of(cloud: str) -> dict[str, Any]:
         return {
-            **PLACED[cloud],
+            **PLACES[cloud],
             "tenant": "acme",
             "owner": "platform@acme.example",
             "data_class": "restricted",

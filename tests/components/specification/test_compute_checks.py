@@ -9,6 +9,7 @@ import pulumi
 import pytest
 
 from falaj.components.specification import cluster, cpu_inference_tier, cpu_node_pool
+from tests.components.specification.given import PLACES, SHARED
 
 ZONES = ("mec1-az1", "mec1-az2", "mec1-az3")
 DIGEST = "000000000000.dkr.ecr.me-central-1.amazonaws.com/inference@sha256:" + "a" * 64
@@ -17,16 +18,6 @@ VAULT = (
     "Microsoft.KeyVault/vaults/acme/secrets"
 )
 ADMINISTRATOR = "arn:aws:iam::000000000000:role/platform"
-SHARED: dict[str, Any] = {
-    "tenant": "acme",
-    "owner": "ml@acme.example",
-    "cost_center": "ai",
-    "data_class": "internal",
-}
-PLACES: dict[str, dict[str, Any]] = {
-    "aws": {"region": "me-central-1", "acknowledge_degraded": "2026-04-30"},
-    "azure": {"region": "uaenorth"},
-}
 LEAST: dict[ModuleType, dict[str, Any]] = {
     cluster: {
         "network_id": "network",

@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 
 from falaj.components import catalogue
 from falaj.components.specification.gpu_node_pool import GpuNodePoolSpec, check, mig_profiles
+from tests.components.specification.given import PLACES, SHARED
 
-SHARED = {
-    "tenant": "acme",
-    "owner": "ml@acme.example",
-    "cost_center": "ai",
-    "data_class": "internal",
-}
-PLACES: dict[str, dict[str, Any]] = {
-    "aws": {"region": "me-central-1", "acknowledge_degraded": "2026-04-30"},
-    "azure": {"region": "uaenorth"},
-}
 GIVEN: dict[str, Any] = {
     "cluster_id": "cluster",
     "node_subnet_ids": {zone: f"subnet-{zone}" for zone in ("mec1-az1", "mec1-az2", "mec1-az3")},

@@ -31,6 +31,7 @@ from falaj.policies.rules.encryption.tls_versions import AWS_MINIMA as MINIMA
 from falaj.sandbox import schema
 from falaj.sandbox.schema import Tables
 from tests.each import for_each
+from tests.policies.cases import put
 
 ENTRIES = [entry for family in FAMILIES for entry in family.entries]
 
@@ -53,16 +54,6 @@ ARN = "arn:aws:kms:me-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567
 
 def label(entry: Stores) -> str:
     return f"{entry.type} {entry.parts} {entry.keys[0] or entry.enabled or entry.mode}"
-
-
-def put(path: str, value: Any, holder: dict[str, Any]) -> dict[str, Any]:
-    """Set what is at a path."""
-    here = holder
-    *before, last = path.split(".")
-    for name in before:
-        here = here.setdefault(name, {})
-    here[last] = value
-    return holder
 
 
 def block(entry: Stores, **given: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from falaj.policies.rules.encryption.tls_versions import minor
 from falaj.sandbox import schema
 from falaj.sandbox.schema import Tables
 from tests.each import for_each
+from tests.policies.cases import put
 
 ENTRIES = [
     *azure_tables.STORAGE,
@@ -41,16 +42,6 @@ BY_ID = {each.id: each for each in RULES}
 
 def label(entry: Stores) -> str:
     return f"{entry.type} {entry.parts} {entry.keys[0] or entry.mode}"
-
-
-def put(path: str, value: Any, holder: dict[str, Any]) -> dict[str, Any]:
-    """Set what is at a path."""
-    here = holder
-    *before, last = path.split(".")
-    for key in before:
-        here = here.setdefault(key, {})
-    here[last] = value
-    return holder
 
 
 def block(entry: Stores, key: Any) -> dict[str, Any]:

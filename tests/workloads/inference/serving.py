@@ -26,6 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from falaj.workloads.inference import auth
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
+from tests.waiting import alive
 from tests.workloads.inference import models
 
 ISSUER = "falaj:test"
@@ -264,13 +265,6 @@ def row(values: Sequence[float] = (0.5,) * 64, **more: Any) -> dict[str, Any]:
     """Return a request of one row for the small network."""
     tensor = {"name": "input", "datatype": "FP32", "shape": [1, 64], "data": list(values)}
     return {"inputs": [tensor], **more}
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def gone(pids: Sequence[int], seconds: float = 20) -> bool:

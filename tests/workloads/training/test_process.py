@@ -27,6 +27,7 @@ from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.snapshot import Dataset, open_dataset
 from falaj.workloads.training.stopping import StopRequest
+from tests.waiting import alive
 
 COMMAND = [sys.executable, "-m", "falaj.workloads.training"]
 EPOCHS = 60
@@ -97,18 +98,11 @@ def _weights(output: Path) -> bytes:
 def _gone(pids: list[int], seconds: float = 30) -> bool:
     """Return whether all of ``pids`` have ended, waiting for them."""
     deadline = time.monotonic() + seconds
-    while any(_alive(pid) for pid in pids):
+    while any(alive(pid) for pid in pids):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [
