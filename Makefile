@@ -13,12 +13,12 @@ CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
 # What was compiled is kept: each of the processes below would do it anew. Engines and API servers
 # live for seconds here: a fifth of their time would go into collecting what soon goes with them.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE GOGC=300 $(VENV)/bin/python -m pytest
-# Tests run side by side, the tests of a file in one process (some files of the cluster together:
-# tests/cluster/conftest.py): one more than two cores, for many wait for servers and engines.
-WORKERS ?= 3
-# Those of the cluster have a control plane each, some two: no more of them than cores.
+# Tests run side by side, the tests of a file in one process, what takes longest first
+# (tests/scheduling.py): two more than two cores, for engines, servers and real machines wait
+# more than they compute.
+WORKERS ?= 4
+# Those of the cluster alone have a control plane each, some two: no more of them than cores.
 CLUSTER_WORKERS ?= 2
-# In the order of collection, which has what takes longest first: else one worker waits at the end.
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with some of their examples, and with all (tests/conftest.py).
 ALL_EXAMPLES = --hypothesis-profile=thorough
@@ -95,9 +95,9 @@ test: environment-dev ## The tests that take minutes, with their own set-up
 	@$(FALAJ) engine ensure
 	@$(PYTEST) -m "not thorough and not cluster" $(SIDE_BY_SIDE)
 
+# In one run: while real machines wait, the others' tests have the cores.
 test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, every example, the control plane
-	@$(PYTEST) -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
-	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS)
+	@$(PYTEST) -m "thorough or hypothesis or cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
 
 test-cluster: environment-dev ## The tests on a real control plane
 	@$(FALAJ) cluster ensure --crds
@@ -112,11 +112,14 @@ test-alerts: environment-dev ## The platform's alerts, judged by promtool on ser
 test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
 	@$(PYTEST) tests/gpu -o python_files='check_*.py'
 
+# Pyright takes most of the time, and one core.
 lint: environment-dev ## ruff, pyright (strict), import direction
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/pyright
-	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/pyright & types=$$!; trap "kill $$types" INT TERM; status=0; \
+	  $(VENV)/bin/ruff check . || status=$$?; \
+	  $(VENV)/bin/ruff format --check . || status=$$?; \
+	  $(VENV)/bin/lint-imports || status=$$?; \
+	  wait $$types || status=$$?; \
+	  exit $$status
 
 format: environment-dev ## Put the code into its standard form
 	@$(VENV)/bin/ruff check --fix .

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import signal
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 import falaj.workloads
+from tests.scheduling import Schedule, rank, schedule, unit
 
 # Before any test loads ONNX Runtime: the import is what keeps its telemetry off.
 assert falaj.workloads.__doc__
@@ -44,9 +45,17 @@ settings.load_profile("falaj")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of tests that take minutes first, so that workers end at the same time."""
-    ranks: dict[Path, tuple[bool, ...]] = {}
-    for item in items:
-        rank = tuple(item.get_closest_marker(mark) is None for mark in ("engine", "slow"))
-        ranks[item.path] = min(rank, ranks.get(item.path, rank))
-    items.sort(key=lambda item: ranks[item.path])
+    """What takes minutes first, so that workers end at the same time."""
+    ranks: dict[str, tuple[int | bool, ...]] = {}
+    units = {item: unit(item.nodeid.partition("::")[0]) for item in items}
+    for item, name in units.items():
+        marks = (item.get_closest_marker(mark) is None for mark in ("engine", "slow"))
+        own = (rank(name), *marks)
+        ranks[name] = min(own, ranks.get(name, own))
+    items.sort(key=lambda item: ranks[units[item]])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedule | None:
+    """How tests are given to workers."""
+    return schedule(config, log)

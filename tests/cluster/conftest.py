@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes.client.exceptions import ApiException
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from falaj.engine.controlplane import ControlPlane, binaries, start
 from falaj.engine.controlplane.objects import wait_for
@@ -27,28 +25,6 @@ from tests.cluster.residency_cluster import residence
 #: module's last until what the module made is gone; both take minutes on a loaded machine.
 TIMEOUT_SECONDS = 900
 TRAINER = "github.com/kubeflow/trainer/v2"
-
-
-#: Files that share a control plane of their own: one worker runs them.
-TOGETHER = dict.fromkeys(
-    ("test_admission_attacks.py", "test_admission_parity.py", "test_forbidden.py"),
-    "residency_plane",
-)
-
-
-class Together(LoadFileScheduling):
-    """The tests of a file to one worker, and so those of files that belong together."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = Path(super()._split_scope(nodeid))
-        if file.parent.name == "real":  # on the same real machines
-            return "realm"
-        return TOGETHER.get(file.name, str(file))
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
-    """How tests are given to workers."""
-    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

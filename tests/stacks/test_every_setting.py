@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import json
 import re
@@ -177,14 +178,26 @@ def _shape(path: _Path) -> str:
     )
 
 
+def _around(config: dict[str, Any], key: str) -> dict[str, Any]:
+    """The stack that a key is tried in: of workloads, those of its own section.
+
+    Sections of workloads know nothing of each other, and each declares hundreds of objects.
+    """
+    if key not in _NAMED:
+        return config
+    return {each: value for each, value in config.items() if each == key or each not in _NAMED}
+
+
 def outcomes(config: dict[str, Any], blueprint: str, stack: str) -> dict[str, set[str]]:
     """Keys that make something, are ``dropped``, or ``refused`` with every value."""
     found: dict[str, set[str]] = {"makes something": set(), "dropped": set(), "refused": set()}
-    before = _made(config, stack)
+    made = functools.cache(lambda key: _made(_around(config, key), stack))
     for path, node, current in _leaves(_KEYS[blueprint], config, ()):
         name = _shape(path)
         if path[0] in _PLACE or name in JUDGED or name in found["makes something"]:
             continue
+        around = _around(config, path[0])
+        before = made(path[0] if path[0] in _NAMED else "")
         without_effect, tried = 0, {str(current).lower()}
         for value in _values(node, current):
             # `false` and "false" are the same.
@@ -192,7 +205,7 @@ def outcomes(config: dict[str, Any], blueprint: str, stack: str) -> dict[str, se
                 continue
             tried.add(str(value).lower())
             try:
-                after = _made(_with(config, path, value), stack)
+                after = _made(_with(around, path, value), stack)
             except (StackError, InvalidArgumentsError):
                 continue
             if after != before:

@@ -1,0 +1,91 @@
+"""Which worker runs which tests, and in which order, so that no core waits for the last file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+CLUSTER: Final = PurePosixPath("tests/cluster")
+REAL: Final = CLUSTER / "real"
+REALM: Final = "realm"
+"""The tests on real machines: on the same ones, and in the order of their files."""
+TOGETHER: Final[Mapping[str, str]] = dict.fromkeys(
+    ("test_admission_attacks.py", "test_admission_parity.py", "test_forbidden.py"),
+    "residency_plane",
+)
+"""Files that share a control plane of their own: one worker runs them."""
+NEWCOMERS: Final = "tests/newcomer/test_on_a_cluster.py"
+PLANES: Final = 2
+"""Workers with control planes at a time: each keeps one to its end, some tests start another."""
+LONGEST: Final = (
+    REALM,
+    NEWCOMERS,
+    "tests/newcomer/test_one_machine.py",
+    "tests/newcomer/test_in_the_sandbox.py",
+    "tests/newcomer/test_wheel.py",
+    "tests/stacks/test_local_stack.py",
+    "tests/stacks/test_aws_stacks.py",
+    "tests/stacks/test_azure_stacks.py",
+    "tests/newcomer/test_checks_and_evidence.py",
+    "tests/stacks/test_check.py",
+    "tests/stacks/test_phases.py",
+    "tests/stacks/test_every_setting.py",
+)
+"""What takes minutes, the longest first: else one worker has it left when others are done."""
+
+
+def unit(file: str) -> str:
+    """What a file's tests are run with by one worker: its own name, where they are alone."""
+    path = PurePosixPath(file)
+    if path.is_relative_to(REAL):
+        return REALM
+    return TOGETHER.get(path.name, file) if path.is_relative_to(CLUSTER) else file
+
+
+def needs_a_plane(name: str) -> bool:
+    """Whether a unit's tests have a control plane."""
+    return name in (REALM, NEWCOMERS, *TOGETHER.values()) or name.startswith(f"{CLUSTER}/")
+
+
+def rank(name: str) -> int:
+    """The place of a unit among those that take long; the others' are the last."""
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
+class Schedule(LoadFileScheduling):
+    """A file's tests to one worker, and those of the cluster to as many as `PLANES`.
+
+    Workers that may have a control plane take what needs one first: real machines wait most of
+    their time, and the others' tests use the cores meanwhile.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(super()._split_scope(nodeid))
+
+    def _next(self, node: WorkerController) -> str | None:
+        """The unit that a worker runs next, or None where what is left is for others."""
+        with_planes = [
+            each for each, units in self.assigned_work.items() if any(map(needs_a_plane, units))
+        ]
+        if node in with_planes or len(with_planes) < PLANES:
+            return next(filter(needs_a_plane, self.workqueue), next(iter(self.workqueue), None))
+        return next((each for each in self.workqueue if not needs_a_plane(each)), None)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        chosen = self._next(node)
+        if chosen is None:
+            node.shutdown()
+            return
+        self.workqueue.move_to_end(chosen, last=False)
+        super()._assign_work_unit(node)
+
+
+def schedule(config: pytest.Config, log: Producer) -> Schedule | None:
+    """The schedule of a run with ``--dist loadfile``; of others, xdist's own."""
+    return Schedule(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -1,0 +1,95 @@
+"""Units of tests, given to workers that only say they have run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from xdist.remote import Producer
+
+from tests.scheduling import LONGEST, NEWCOMERS, PLANES, REALM, Schedule, needs_a_plane, unit
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = (
+    "tests/cluster/real/test_a.py", "tests/cluster/real/test_b.py", NEWCOMERS,
+    "tests/stacks/test_a.py", "tests/cluster/test_admission_attacks.py", "tests/stacks/test_b.py",
+    "tests/cluster/test_forbidden.py", "tests/cluster/test_c.py", "tests/cluster/test_d.py",
+    "tests/wire/test_a.py", "tests/wire/test_b.py", "tests/wire/test_c.py",
+)  # fmt: skip
+
+
+class Worker:
+    """A worker that keeps what it was given."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.given: list[int] = []
+        self.shutting_down = False
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        assert not self.shutting_down
+        self.given += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def run(count: int, tests: list[str]) -> dict[str, list[str]]:
+    """Run all by workers that take turns; what each ran."""
+    config: Any = SimpleNamespace(
+        getvalue=lambda _name: [f"{count}*popen"], option=SimpleNamespace(loadscopereorder=False)
+    )
+    schedule = Schedule(config, Producer("test", enabled=False))
+    workers = [Worker(f"gw{each}") for each in range(count)]
+    for each in workers:
+        schedule.add_node(cast(Any, each))
+    for each in workers:
+        schedule.add_node_collection(cast(Any, each), tests)
+    schedule.schedule()
+    ran: dict[str, list[str]] = {each.gateway.id: [] for each in workers}
+    while schedule.has_pending:
+        before = sum(map(len, ran.values()))
+        for each in workers:
+            # As xdist's: the last that a worker knows of waits for another, or for the end.
+            done = ran[each.gateway.id]
+            if len(each.given) > len(done) + (not each.shutting_down):
+                index = each.given[len(done)]
+                done.append(tests[index])
+                schedule.mark_test_complete(cast(Any, each), index)
+        assert sum(map(len, ran.values())) > before, "nobody has anything to do"
+    return ran
+
+
+@pytest.mark.parametrize("tests", [1, 2, 3, 7])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 6])
+def test_all_are_run_once_and_few_workers_have_control_planes(workers: int, tests: int) -> None:
+    given = [f"{file}::test_{each}" for file in FILES for each in range(tests)]
+    ran = run(workers, given)
+    assert sorted(each for own in ran.values() for each in own) == sorted(given)
+    units = {name: [unit(each.partition("::")[0]) for each in own] for name, own in ran.items()}
+    for name in {unit(file) for file in FILES}:
+        assert len([own for own in units.values() if name in own]) == 1, name
+    with_planes = [own for own in units.values() if any(map(needs_a_plane, own))]
+    assert len(with_planes) <= PLANES
+    # Those begin with what needs them, and tests of a unit follow each other.
+    for own in with_planes:
+        asked = [needs_a_plane(each) for each in own]
+        assert asked == sorted(asked, reverse=True)
+    for own in ran.values():
+        assert [each for each in given if each in own and "/real/" in each] == [
+            each for each in own if "/real/" in each
+        ]
+
+
+def test_real_machines_are_the_first_and_for_one_worker() -> None:
+    given = [f"{file}::test_{each}" for file in FILES for each in range(3)]
+    ran = run(3, given)
+    (own,) = [each for each in ran.values() if "tests/cluster/real/test_a.py::test_0" in each]
+    assert [unit(each.partition("::")[0]) for each in own[:6]] == [REALM] * 6
+
+
+def test_what_takes_longest_is_there() -> None:
+    assert [each for each in LONGEST if each != REALM and not (ROOT / each).is_file()] == []
+    assert len(set(LONGEST)) == len(LONGEST)
