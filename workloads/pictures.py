@@ -1,12 +1,13 @@
 """A few numbers that say how a picture looks: by them the pictures of two times are compared.
 
 A picture has as many values as pixels, and each alone says little: turned by some degrees it keeps
-its mean, and its ink moves between its parts. So a picture stands for the mean of its values, their
-spread, and the mean of each of nine parts.
+its mean, and its ink moves between its parts. So a picture stands for the mean of its values,
+their spread, and the mean of each of nine parts.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -66,4 +67,4 @@ def _weights(shape: tuple[int, ...]) -> NDArray[np.float32]:
 def _divided(size: int) -> list[slice]:
     count = min(_PARTS, size)
     edges = [size * part // count for part in range(count + 1)]
-    return [slice(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+    return [slice(low, high) for low, high in pairwise(edges)]

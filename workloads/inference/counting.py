@@ -180,7 +180,7 @@ class Counting:
         for name, numbers in self._pictures.items():
             shown = np.concatenate([feed[name] for feed in feeds])
             found = pictures.described(shown)
-            numbers.count(found[:, [f.part for f in numbers.features]], counts)
+            numbers.count(found[:, [f.part or 0 for f in numbers.features]], counts)
         for feature in self._texts:
             values: list[str] = list(chain.from_iterable(
                 feed[feature.source].ravel().tolist() for feed in feeds
@@ -196,9 +196,7 @@ class Counting:
                     places, minlength=len(feature.counts)
                 )
 
-    def _count_categories(
-        self, feature: Feature, values: list[str], counts: NDArray[Any]
-    ) -> None:
+    def _count_categories(self, feature: Feature, values: list[str], counts: NDArray[Any]) -> None:
         places, unlisted = self._places[feature.name], len(feature.categories)
         for value, count in Counter(values).items():
             place = places.get(value, unlisted) if value else -1
@@ -214,9 +212,7 @@ class Counting:
             mix = reference.mix
             if mix is not None:
                 chosen = np.minimum(chosen, len(mix.categories))
-                counts[mix.start + 1 : mix.end] += np.bincount(
-                    chosen, minlength=len(mix.counts)
-                )
+                counts[mix.start + 1 : mix.end] += np.bincount(chosen, minlength=len(mix.counts))
         else:
             level = given[:, 0].astype(np.float64)
         level = level[np.isfinite(level)]

@@ -136,6 +136,7 @@ class RowModel:
         inputs: dict[str, Array],
         outputs: dict[str, Array],
         specs: dict[str, TensorSpec],
+        *,
         head: bytes,
         memory: NDArray[np.uint8],
     ) -> None:
@@ -246,8 +247,8 @@ def bind(
             {spec.name: buffers[spec.name] for spec in inputs},
             {spec.name: buffers[spec.name] for spec in outputs},
             known,
-            head,
-            memory,
+            head=head,
+            memory=memory,
         )
         expected = session.run(None, {spec.name: buffers[spec.name] for spec in inputs})
     except Exception:  # a model that can't be bound is served the general way

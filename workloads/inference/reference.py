@@ -21,6 +21,8 @@ MAX_FEATURES: Final = 512
 MAX_CLASSES: Final = 1_000
 OUTPUTS: Final = "outputs"
 
+_MOST: Final = 1e300
+"""Of a number in a manifest; those of 32 bits end far below."""
 _PARTS_OF_MANIFEST: Final = ("inputs", "outputs", "classes", "statistics")
 
 
@@ -187,24 +189,24 @@ def _of_numbers(
     name: str, source: str, known: Mapping[str, Any], part: int | None = None, *,
     kind: str = "number",
 ) -> Feature | None:  # fmt: skip
-    edges, shares = known.get("edges"), known.get("shares")
-    count, missing = known.get("count"), known.get("missing")
-    if not (_are_numbers(edges) and _are_numbers(shares) and _are_numbers([count, missing])):
+    edges, shares = _numbers(known.get("edges")), _numbers(known.get("shares"))
+    count, missing = _number(known.get("count")), _number(known.get("missing"))
+    if edges is None or shares is None or count is None or missing is None:
         return None
-    if len(shares) != len(edges) + 1 or list(edges) != sorted(set(edges)):
+    if len(shares) != len(edges) + 1 or edges != sorted(set(edges)):
         return None
     counts = np.rint(np.asarray(shares, dtype=np.float64) * count).astype(np.int64)
     return Feature(name, kind, source, part, tuple(edges), (), counts, int(missing))
 
 
 def _of_texts(name: str, known: Mapping[str, Any]) -> Feature | None:
-    categories, others = _object(known.get("categories")), known.get("others")
-    if not categories or not _are_numbers([others, known.get("missing"), *categories.values()]):
+    categories = _object(known.get("categories"))
+    counts = _numbers([*categories.values(), known.get("others")])
+    missing = _number(known.get("missing"))
+    if not categories or counts is None or missing is None:
         return None
-    counts = np.array([*categories.values(), others], dtype=np.int64)
-    return Feature(
-        name, "category", name, None, (), tuple(categories), counts, int(known["missing"])
-    )
+    cells = np.array(counts, dtype=np.int64)
+    return Feature(name, "category", name, None, (), tuple(categories), cells, int(missing))
 
 
 def _answers(manifest: Mapping[str, Any]) -> Answers | None:
@@ -225,13 +227,14 @@ def _of_outputs(
     if answers.prediction is not None:
         return None, _of_numbers(OUTPUTS, answers.prediction, known), known
     counts, confidence = _object(known.get("counts")), _object(known.get("confidence"))
-    if tuple(counts) != answers.classes or not _are_numbers(list(counts.values())):
+    chosen = _numbers(list(counts.values()))
+    if tuple(counts) != answers.classes or chosen is None:
         return None, None, {}
     level = _of_numbers(OUTPUTS, str(answers.probabilities), confidence)
     if level is None:
         return None, None, {}
     # The cell of others stays empty: a model answers with its own classes.
-    cells = np.array([*counts.values(), 0], dtype=np.int64)
+    cells = np.array([*chosen, 0], dtype=np.int64)
     mix = Feature(
         OUTPUTS, "category", str(answers.probabilities), None, (), answers.classes, cells, 0
     )
@@ -240,8 +243,8 @@ def _of_outputs(
 
 def _gap(bins: object) -> float:
     """The mean gap of bins of [stated probability, share of hits, rows]."""
-    rows = [each for each in cast("list[Any]", bins) if _are_numbers(each) and len(each) == 3] if (
-        isinstance(bins, list)) else []  # fmt: skip
+    given = cast("list[Any]", bins) if isinstance(bins, list) else []
+    rows = [found for each in given if (found := _numbers(each)) is not None and len(found) == 3]
     total = sum(each[2] for each in rows)
     return sum(abs(each[0] - each[1]) * each[2] for each in rows) / total if total else 0.0
 
@@ -256,10 +259,13 @@ def _list(value: object) -> list[dict[str, Any]]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if type(value) in (int, float) and np.isfinite(value) else None  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < _MOST else None
 
 
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(
-        type(each) in (int, float) and np.isfinite(each) for each in cast("list[Any]", values)
-    )
+def _numbers(values: object) -> list[float] | None:
+    if not isinstance(values, list):
+        return None
+    found = [_number(each) for each in cast("list[object]", values)]
+    return None if None in found else cast("list[float]", found)

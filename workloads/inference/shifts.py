@@ -34,8 +34,8 @@ _SMOOTHING: Final = 0.5
 def chi_square_quantile(chance: float, freedom: int) -> float:
     """Return what a chi-square value exceeds with ``chance``.
 
-    Of whole degrees of freedom the tail is a finite sum (Abramowitz, Stegun, 26.4.4, 26.4.5), whose
-    inverse is found by halving: exact but for rounding.
+    Of whole degrees of freedom the tail is a finite sum (Abramowitz, Stegun, 26.4.4, 26.4.5),
+    whose inverse is found by halving: exact but for rounding.
 
     Args:
         chance: above 0, below 1.
@@ -115,8 +115,8 @@ def of_categories(reference: Counts, window: Counts, chance: float) -> Shift:
     """Compare the rows of each category; the last cell is of all that aren't listed.
 
     Beside the index decides a chi-square test of the two samples, where Cramér's V says that it is
-    worth telling. V is that of the two samples weighed alike: it doesn't shrink where the reference
-    has many rows.
+    worth telling. V is that of the two samples weighed alike: it doesn't shrink where the
+    reference has many rows.
 
     Args:
         reference: rows by category.
@@ -139,9 +139,7 @@ def of_categories(reference: Counts, window: Counts, chance: float) -> Shift:
     return Shift(psi, psi_limit, is_over=psi > psi_limit or differs)
 
 
-def is_other_share(
-    reference: tuple[int, int], window: tuple[int, int], chance: float
-) -> bool:
+def is_other_share(reference: tuple[int, int], window: tuple[int, int], chance: float) -> bool:
     """Tell whether shares differ, by the normal approximation and by more than `LEAST_MISSING`.
 
     Args:

@@ -1,6 +1,7 @@
 """Whether the mean of a stream has changed, told as soon as it can be.
 
-ADWIN keeps a window of the newest values that shrinks to its newer part where its two parts differ.
+ADWIN keeps a window of the newest values that shrinks to its newer part where its two parts
+differ.
 Bifet, Gavaldà, Learning from Time-Changing Data with Adaptive Windowing, SDM 2007:
 https://doi.org/10.1137/1.9781611972771.42
 
