@@ -46,7 +46,7 @@ def bound(workload: str, option: str) -> WorkloadBound:
     """The bound of an option.
 
     Args:
-        workload: such as ``dataset``, ``training``, ``optimization`` or ``service``.
+        workload: ``dataset``, ``training``, ``optimization``, ``service`` or ``drift``.
         option: its name with ``_``.
 
     Raises:
