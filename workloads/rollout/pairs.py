@@ -53,7 +53,7 @@ class Evidence:
         )
 
     def is_worse(self, alpha: float) -> bool:
-        """Whether the doubted version is worse, wrongly said with a chance of ``alpha`` at most."""
+        """Whether the doubted version is worse: wrong with a chance of ``alpha`` at most."""
         return self.most >= -math.log(alpha)
 
 
