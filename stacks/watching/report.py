@@ -157,7 +157,9 @@ def read_report(data: bytes, model: str) -> Report:
 
 
 def _rows(document: Mapping[str, Any], key: str) -> tuple[Row, ...]:
-    rows = document.get(key) or []
+    rows: object = document.get(key)
+    if rows is None:
+        return ()
     if not isinstance(rows, list) or len(cast("list[Any]", rows)) > _MOST_ROWS:
         raise ReportError(f"{key}: no list of at most {_MOST_ROWS:,}")
     found: list[Row] = []
