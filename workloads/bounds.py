@@ -83,6 +83,14 @@ SERVICE = {
 }
 """Of ``service.json``."""
 
+DRIFT = {
+    "window_rows": Bound(200, 1_000_000),
+    "window_seconds": Bound(1, 604_800, whole=False),
+    "alpha": Bound(1e-9, 0.1, whole=False),
+}
+"""Of ``drift`` in ``service.json``: rows and seconds of a window, and the chance of a false alarm
+in one."""
+
 REPAIR = {
     "sick_minutes": Bound(0, 1_440, whole=False),
     "healthy_minutes": Bound(0, 1_440, whole=False),
@@ -115,6 +123,7 @@ def document() -> str:
         "training": TRAINING,
         "optimization": OPTIMIZATION,
         "service": SERVICE,
+        "drift": DRIFT,
         "repair": REPAIR,
         "rollout": ROLLOUT,
     }

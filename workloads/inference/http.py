@@ -34,6 +34,10 @@ MODEL = "model"
 MODEL_READY = "model_ready"
 INFER = "infer"
 METRICS = "metrics"
+DRIFT = "drift"
+FEEDBACK = "feedback"
+WITH_BODY = frozenset({INFER, FEEDBACK})
+"""Routes whose requests have a body that is read."""
 
 
 class Route(NamedTuple):
@@ -53,6 +57,8 @@ ROUTES = (
     Route(MODEL_READY, _READ, "predict"),
     Route(INFER, (b"POST",), "predict"),
     Route(METRICS, _READ, "observe"),
+    Route(DRIFT, _READ, "observe"),
+    Route(FEEDBACK, (b"POST",), "feedback"),
 )
 
 
@@ -70,7 +76,10 @@ class Router:
             "/metrics": METRICS,
         }
         for base in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
-            paths |= {base: MODEL, f"{base}/ready": MODEL_READY, f"{base}/infer": INFER}
+            paths |= {
+                base: MODEL, f"{base}/ready": MODEL_READY, f"{base}/infer": INFER,
+                f"{base}/drift": DRIFT, f"{base}/feedback": FEEDBACK,
+            }  # fmt: skip
         self._paths = {
             (path + slash).encode(): routes[name]
             for path, name in paths.items()
@@ -329,10 +338,12 @@ _HOST = (
 _AUTHORITY = re.compile(_HOST)
 _ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
+REQUEST_ID = b"x-request-id"
+"""Header that names a request whose body has no id."""
 _WANTED = frozenset(
     {
         b"authorization", b"content-length", b"content-encoding", b"transfer-encoding", b"expect",
-        b"host", b"inference-header-content-length", MARK,
+        b"host", b"inference-header-content-length", REQUEST_ID, MARK,
     }
 )  # fmt: skip
 
@@ -485,7 +496,7 @@ class Reader:
         if exchange.refusal is not None:
             return
         route = exchange.route
-        if route is None or route.name != INFER:
+        if route is None or route.name not in WITH_BODY:
             # Nobody reads it: it is let through, as long as that is quick.
             if exchange.received > SWALLOWED_BODY_BYTES:
                 self.fail(_no_body_wanted())
@@ -557,7 +568,7 @@ class Reader:
         """Check what is said of the body, once the route and the caller are known."""
         headers = exchange.headers
         route = exchange.route
-        if route is None or route.name != INFER:
+        if route is None or route.name not in WITH_BODY:
             if size > SWALLOWED_BODY_BYTES:
                 raise _no_body_wanted()
             return

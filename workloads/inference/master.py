@@ -28,9 +28,11 @@ import orjson
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import fingerprint, make_private_folder, write_json_atomic
-from falaj.workloads.inference import channel, settings
+from falaj.workloads.inference import channel, reference, settings
 from falaj.workloads.inference.channel import Channel
+from falaj.workloads.inference.drift import Drift
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.labels import Memory
 from falaj.workloads.inference.listening import Listener, server_context
 from falaj.workloads.inference.logs import Logs
 from falaj.workloads.inference.metrics import Totals
@@ -159,6 +161,8 @@ class WorkerHandle:
         self.state = "starting"
         self.error: str | None = None
         self.pid = 0
+        self.manifest: dict[str, Any] = {}
+        """What its package says that drift is judged by."""
         self._received = received
         self._ended = ended
         self._channel = Channel(self._message, lambda: None)
@@ -207,6 +211,7 @@ class WorkerHandle:
 
     def _message(self, kind: int, payload: bytes) -> None:
         if kind == channel.READY:
+            self.manifest = orjson.loads(payload)["manifest"]
             self._set("ready")
         elif kind == channel.ACCEPTING:
             self._set("serving")
@@ -241,6 +246,10 @@ class WorkerHandle:
     def send_metrics(self, text: bytes) -> None:
         """Answer a worker that asked for the metrics."""
         self._channel.send(channel.METRICS_TEXT, text)
+
+    def answer(self, number: bytes, payload: bytes) -> None:
+        """Answer a worker's question of this number."""
+        self._channel.send(channel.ANSWERED, number + payload)
 
     async def drain(self, seconds: float, *, leaving: bool) -> None:
         """Let the worker answer what comes for some time, then end it."""
@@ -289,6 +298,8 @@ class Master:
         self.settings = settings.read(path)
         self._state = StateFile(self.settings.state)
         self._totals = Totals(self.settings.model)
+        self._memory = Memory()
+        self._drift: Drift | None = None
         self._logs: Logs | None = None
         self._current: Generation | None = None
         self._draining: list[WorkerHandle] = []
@@ -504,12 +515,23 @@ class Master:
         self._totals.version = generation.version
         self._port = int(generation.listener.getsockname()[1])
         self._status, self._refused, self._broken = "serving", None, None
+        self._watch(generation)
         self._event("serving", model=self.settings.model, version=generation.version)
         old = before.workers if before is not None else []
         self._draining += old
         self._spawn(self._hand_over(generation.workers, old, generation.settings))
         if before is not None and before.listener is not generation.listener:
             before.listener.close()
+
+    def _watch(self, generation: Generation) -> None:
+        """Begin to compare rows with what the package of a new version says."""
+        wanted = generation.settings.drift
+        known = reference.read(generation.workers[0].manifest)
+        self._drift = Drift(
+            generation.settings.model, generation.version, known, wanted,
+            memory=self._memory, event=self._event,
+        ) if wanted.enabled else None  # fmt: skip
+        self._totals.more = self._drift.metrics if self._drift is not None else None
 
     async def _hand_over(
         self, new: list[WorkerHandle], old: list[WorkerHandle], by: Settings
@@ -541,6 +563,22 @@ class Master:
             self._totals.update(worker.pid, worker.version, orjson.loads(payload))
         elif kind == channel.METRICS_REQUEST:
             worker.send_metrics(self._totals.render())
+        elif self._drift is not None:
+            self._of_drift(self._drift, worker, kind, payload)
+
+    @staticmethod
+    def _of_drift(drift: Drift, worker: WorkerHandle, kind: int, payload: bytes) -> None:
+        if kind == channel.DRIFT_REQUEST:
+            worker.answer(payload[:8], orjson.dumps(drift.report()))
+        elif kind == channel.FEEDBACK:
+            joined = drift.labels.join(orjson.loads(payload[8:]))
+            worker.answer(payload[:8], orjson.dumps(joined))
+        elif worker.version != drift.version:
+            return  # of a version that leaves
+        elif kind == channel.ROWS_COUNTED:
+            drift.take(orjson.loads(payload))
+        elif kind == channel.IDS_ANSWERED:
+            drift.labels.remember(payload, time.time())
 
     def _ended(self, worker: WorkerHandle) -> None:
         self._totals.ended(worker.pid)

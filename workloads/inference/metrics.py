@@ -7,7 +7,7 @@ the totals of their version, so that a counter never falls when a version is swi
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -144,6 +144,8 @@ class Totals(Collector):
         self.worker_restarts = 0
         self.failed_versions = 0
         self.dropped_lines = 0
+        self.more: Callable[[], Iterable[Metric]] | None = None
+        """Families of others, for the same text."""
         self._ended: dict[str, dict[str, Any]] = {}
         self._running: dict[int, tuple[str, dict[str, Any]]] = {}
         self._registry = CollectorRegistry(auto_describe=False)
@@ -227,6 +229,8 @@ class Totals(Collector):
                                    labels=("model",))  # fmt: skip
         served.add_metric((self.model,), self.version or 0)
         yield served
+        if self.more is not None:
+            yield from self.more()
 
     def _histogram(
         self, totals: dict[str, dict[str, Any]], key: str, name: str, words: str

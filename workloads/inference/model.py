@@ -14,6 +14,7 @@ refusals. It runs on the event loop only: the buffers belong to the request unde
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import orjson
+from numpy.typing import NDArray
 
 from falaj.workloads.inference.answers import counted
 from falaj.workloads.inference.errors import InferenceError
@@ -103,6 +105,8 @@ _FORMATS = {
 _WHOLE = frozenset({int})
 _NUMBERS = frozenset({int, float})
 _SIZES = frozenset({int})
+_ALIGNMENT = 64
+"""Bytes: of a processor's cache line, and what vector instructions like best."""
 MAX_ELEMENTS = 4096
 """Larger rows gain nothing here, and `struct` would keep a long format for each."""
 
@@ -132,8 +136,16 @@ class RowModel:
         inputs: dict[str, Array],
         outputs: dict[str, Array],
         specs: dict[str, TensorSpec],
+        *,
         head: bytes,
+        memory: NDArray[np.uint8],
     ) -> None:
+        self.memory = memory.data
+        """The bytes of all buffers: a copy of them is a copy of the row and its answer."""
+        self._views = {
+            name: (array.ctypes.data - memory.ctypes.data, array.nbytes, array.dtype, array.shape)
+            for name, array in (*inputs.items(), *outputs.items())
+        }
         name = counted([specs[each] for each in outputs])
         self.counted = None if name is None else outputs[name]
         """Of the outputs the one whose values are counted, of the last run."""
@@ -159,6 +171,14 @@ class RowModel:
             self._parts.append((before + orjson.dumps(tensor)[:-1] + b',"data":', array.ravel()))
             before = b"},"
         self.run_seconds = 0.0
+
+    def rows_of(self, memories: bytes) -> dict[str, Array]:
+        """Return the inputs and outputs of copies of `memory`, one behind the other, as rows."""
+        rows = np.frombuffer(memories, np.uint8).reshape(-1, len(self.memory))
+        return {
+            name: rows[:, start : start + size].copy().view(dtype).reshape(-1, *shape[1:])
+            for name, (start, size, dtype, shape) in self._views.items()
+        }
 
     def answer(self, body: bytes | bytearray) -> bytes | None:
         """Return the answer's body, or None if the request isn't one for here."""
@@ -215,11 +235,11 @@ def bind(
         return None
     if any(-1 in spec.shape[1:] for spec in specs):
         return None
-    buffers = {spec.name: np.zeros((1, *spec.shape[1:]), dtype=spec.dtype) for spec in specs}
-    if any(buffer.size > MAX_ELEMENTS for buffer in buffers.values()):
+    if any(math.prod(spec.shape[1:]) > MAX_ELEMENTS for spec in specs):
         return None
     if len({spec.name for spec in specs}) != len(specs):
         return None
+    memory, buffers = _buffers(specs)
     known: dict[str, Any] = {spec.name: spec for spec in specs}
     try:
         model = RowModel(
@@ -227,13 +247,34 @@ def bind(
             {spec.name: buffers[spec.name] for spec in inputs},
             {spec.name: buffers[spec.name] for spec in outputs},
             known,
-            head,
+            head=head,
+            memory=memory,
         )
         expected = session.run(None, {spec.name: buffers[spec.name] for spec in inputs})
     except Exception:  # a model that can't be bound is served the general way
         return None
     shapes = [np.asarray(result).shape for result in expected]
     return model if shapes == [buffers[spec.name].shape for spec in outputs] else None
+
+
+def _buffers(specs: Sequence[TensorSpec]) -> tuple[NDArray[np.uint8], dict[str, Array]]:
+    """Return memory for one row, and each tensor's part of it."""
+    starts: list[int] = []
+    end = 0
+    for spec in specs:
+        starts.append(end)
+        size = math.prod(spec.shape[1:]) * spec.dtype.itemsize
+        end += -(-size // _ALIGNMENT) * _ALIGNMENT
+    whole = np.zeros(end + _ALIGNMENT, dtype=np.uint8)
+    first = -whole.ctypes.data % _ALIGNMENT
+    memory = whole[first : first + end]
+    buffers = {
+        spec.name: memory[start : start + math.prod(spec.shape[1:]) * spec.dtype.itemsize]
+        .view(spec.dtype)
+        .reshape(1, *spec.shape[1:])
+        for spec, start in zip(specs, starts, strict=True)
+    }
+    return memory, buffers
 
 
 MODEL_FILE = "model.onnx"

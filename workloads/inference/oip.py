@@ -348,11 +348,13 @@ MAX_ID_CHARACTERS = 1024
 class Inference:
     """A checked request: arrays by input name, and what is asked back."""
 
-    __slots__ = ("binary", "binary_default", "feed", "identifier", "outputs", "rows")
+    __slots__ = ("binary", "binary_default", "feed", "identifier", "outputs", "rows", "size")
 
     def __init__(self) -> None:
         self.feed: dict[str, Array] = {}
         self.rows = 1
+        self.size = 0
+        """Bytes of the request that the arrays may keep in memory; 0: their own."""
         self.identifier: str | None = None
         self.outputs: list[str] | None = None
         self.binary: dict[str, bool] = {}

@@ -10,19 +10,22 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import orjson
 
-from falaj.workloads.inference import answers, http
+from falaj.workloads.inference import answers, channel, http, labels
 from falaj.workloads.inference.auth import Authenticator, Identity
+from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.reference import Reference
 from falaj.workloads.inference.remote import MARK, Overflow, RelayedModel, Remote, RemoteError
 from falaj.workloads.inference.settings import Settings
 
@@ -221,6 +224,23 @@ DENIALS_KEPT = 200
 INFERENCE_HEADER = b"Inference-Header-Content-Length: "
 
 
+@dataclass(frozen=True)
+class Watched:
+    """How a worker's rows, answers and labels come to the master.
+
+    Attributes:
+        reference: of the package.
+        counting: of rows.
+        sender: of answers to requests with ids; None where nothing says what an answer is.
+        ask: sends the master a message of a kind, and returns its answer.
+    """
+
+    reference: Reference
+    counting: Counting
+    sender: labels.Sender | None
+    ask: Callable[[int, bytes], Awaitable[bytes]]
+
+
 class Client(Protocol):
     """An open connection, as the service and its worker know it."""
 
@@ -252,8 +272,10 @@ class Service:
         metrics: Callable[[], Awaitable[bytes]],
         upstream: Remote | None = None,
         overflow: Overflow | None = None,
+        watched: Watched | None = None,
     ) -> None:
         self.settings = settings
+        self.watched = watched
         self.limits = settings.limits
         self.model = model
         self.schema = model.schema
@@ -304,6 +326,7 @@ class Service:
             or exchange.route is None
             or exchange.route.name != http.INFER
             or self.draining
+            or http.REQUEST_ID in exchange.headers
             or not exchange.is_plain()
         ):
             return
@@ -371,6 +394,8 @@ class Service:
             return self.infer(exchange)
         if name == http.METRICS:
             return self._metrics_answer()
+        if name in (http.DRIFT, http.FEEDBACK):
+            return self._watched_answer(exchange)
         if name == http.READY:
             ready = self.runtime_ready and not self.leaving
             status = 200 if ready else 503
@@ -394,6 +419,21 @@ class Service:
     async def _metrics_answer(self) -> Answer:
         return Answer(200, await self._metrics(), http.TEXT)
 
+    async def _watched_answer(self, exchange: Exchange) -> Answer:
+        watched = self.watched
+        if watched is None:
+            raise RequestError(
+                404, "drift isn't watched here: drift.enabled is false in the service's settings"
+            )
+        assert exchange.route is not None  # noqa: S101 - admitted requests have a route
+        if exchange.route.name == http.DRIFT:
+            return Answer(200, await watched.ask(channel.DRIFT_REQUEST, b""))
+        given = labels.parse(exchange.content, watched.reference.answers)
+        if watched.sender is not None:
+            # Labels may follow at once.
+            watched.sender.flush()
+        return Answer(200, await watched.ask(channel.FEEDBACK, orjson.dumps(given)))
+
     def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
         """Check the tensors and run the model: here if it is quick, else as `Runs` decides."""
         body = exchange.content
@@ -404,8 +444,11 @@ class Service:
                 self._ran(exchange, 1, row.run_seconds)
                 if row.counted is not None:
                     answers.count(row.counted, self.counters.answers)
+                if self.watched is not None:
+                    self.watched.counting.row(row)
                 return Answer(200, answered)
         inference = self.schema.read(body, exchange.header_length)
+        inference.size = len(body)
         if self.model.is_quick(inference.rows):
             start = time.perf_counter()
             results = self.run(inference)
@@ -430,6 +473,11 @@ class Service:
     def inferred(self, inference: Inference, results: Any, schema: Schema | None = None) -> Answer:
         """Return the answer; ``schema`` is another version's, where that ran the model."""
         body, header_length = (schema or self.schema).write(inference, results)
+        watched = self.watched
+        if watched is not None:
+            watched.counting.add(inference, results if schema is None else None)
+            if inference.identifier is not None and watched.sender is not None and schema is None:
+                watched.sender.add(inference.identifier, inference.outputs, results)
         names = inference.outputs or self.schema.output_names
         if schema is None and self._counted in names:
             values = np.asarray(results[names.index(self._counted)])

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import orjson
 
-from falaj.workloads.bounds import SERVICE
+from falaj.workloads.bounds import DRIFT, SERVICE, Bound
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
@@ -64,9 +64,9 @@ class Section:
             raise self.error(key, value, f"a whole number from {low} to {high}")
         return value
 
-    def bounded(self, key: str, default: float) -> float:
-        """A number whose bound `falaj.workloads.bounds` states."""
-        value, bound = self.take(key, default), SERVICE[key]
+    def bounded(self, key: str, default: float, bounds: Mapping[str, Bound] = SERVICE) -> float:
+        """A number whose bound `falaj.workloads.bounds` states, by default in `SERVICE`."""
+        value, bound = self.take(key, default), bounds[key]
         if not bound.allows(value):
             kind = "a whole number" if bound.whole else "a number"
             raise self.error(key, value, f"{kind} from {bound.description}")
@@ -171,7 +171,7 @@ def overflow_settings(section: Section | None) -> OverflowSettings | None:
 
 
 FORMAT = "falaj.service/1"
-SCOPES = ("predict", "observe", "admin")
+SCOPES = ("predict", "observe", "feedback", "admin")
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,18 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class DriftSettings:
+    """How rows and answers are compared with what the package says of its own."""
+
+    enabled: bool = True
+    window_rows: int = 1_000
+    window_seconds: float = 3_600
+    """After which a window ends that has rows enough to be judged."""
+    alpha: float = 0.001
+    """Chance of a false alarm of a window, shared by all features."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """One service: what it serves, where, and by which rules."""
 
@@ -235,6 +247,7 @@ class Settings:
     """Another server of the protocol that runs the model; None: this one does."""
     overflow: OverflowSettings | None
     """Where requests go that would wait too long here; None: nowhere."""
+    drift: DriftSettings
     logs: Path
     state: Path
     digest: str
@@ -304,6 +317,21 @@ def _limits(section: Section) -> Limits:
     return settings
 
 
+def _drift(section: Section) -> DriftSettings:
+    known = DriftSettings()
+    enabled = section.take("enabled", known.enabled)
+    if not isinstance(enabled, bool):
+        raise section.error("enabled", enabled, "true or false")
+    settings = DriftSettings(
+        enabled=enabled,
+        window_rows=int(section.bounded("window_rows", known.window_rows, DRIFT)),
+        window_seconds=section.bounded("window_seconds", known.window_seconds, DRIFT),
+        alpha=section.bounded("alpha", known.alpha, DRIFT),
+    )
+    section.finish(tuple(DriftSettings.__dataclass_fields__))
+    return settings
+
+
 def read(path: Path) -> Settings:
     """Read and check a service file.
 
@@ -342,6 +370,7 @@ def parse(path: Path, content: bytes) -> Settings:
         limits=_limits(top.section("limits", {})),
         upstream=upstream_settings(top.optional("upstream")),
         overflow=overflow_settings(top.optional("overflow")),
+        drift=_drift(top.section("drift", {})),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
@@ -413,6 +442,21 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-rows", type=int, default=known.max_rows)
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
+    drift = DriftSettings()
+    command.add_argument(
+        "--no-drift", action="store_true", help="compare no rows with what the package says"
+    )
+    command.add_argument(
+        "--drift-window-rows", type=int, default=drift.window_rows, help="default: %(default)s"
+    )
+    command.add_argument(
+        "--drift-window-seconds", type=float, default=drift.window_seconds,
+        help="after which a window is judged that has fewer rows; default: %(default)s",
+    )  # fmt: skip
+    command.add_argument(
+        "--drift-alpha", type=float, default=drift.alpha,
+        help="chance of a false alarm of a window; default: %(default)s",
+    )  # fmt: skip
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
@@ -488,6 +532,12 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "max_rows": options.max_rows,
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
+        },
+        "drift": {
+            "enabled": not options.no_drift,
+            "window_rows": options.drift_window_rows,
+            "window_seconds": options.drift_window_seconds,
+            "alpha": options.drift_alpha,
         },
         "logs": str(options.logs),
         "state": str(options.state),

@@ -28,11 +28,13 @@ import orjson
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import channel, model, settings
+from falaj.workloads.inference import channel, model, reference, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.labels import Sender
 from falaj.workloads.inference.listening import Listener, ServerContext, server_context
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.remote import (
@@ -42,7 +44,7 @@ from falaj.workloads.inference.remote import (
     client_context,
     schema_of,
 )
-from falaj.workloads.inference.service import Service
+from falaj.workloads.inference.service import Service, Watched
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
@@ -144,6 +146,8 @@ FLUSH_SECONDS = 0.5
 SWEEP_SECONDS = 0.25
 METRICS_SECONDS = 2.0
 """Time for the master to answer with everybody's counts."""
+SOON_SECONDS = 0.02
+"""After which an answer with an id can have its label."""
 LOG_BACKLOG_BYTES = 32 * 1024 * 1024
 """Access lines that wait for a stuck master, before they are dropped and counted."""
 CLOCK_STEP_SECONDS = 1.0
@@ -168,6 +172,10 @@ class Worker:
         self._service: Service | None = None
         self._accepting: Listener | None = None
         self._metrics: list[asyncio.Future[bytes]] = []
+        # Questions to the master, by number.
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._questions = 0
+        self._manifest: dict[str, Any] = {}
         self._dropped_lines = 0
         self._clock_offset = time.time() - time.perf_counter()
 
@@ -191,7 +199,8 @@ class Worker:
         # From here the end of the channel tells of the master's death, and requests under way
         # are still answered; while loading, nothing listens to it.
         _die_with_parent(0)
-        self._channel.send(channel.READY, orjson.dumps({"pid": os.getpid()}))
+        ready = {"pid": os.getpid(), "manifest": self._manifest}
+        self._channel.send(channel.READY, orjson.dumps(ready))
         timers = [
             asyncio.ensure_future(_every(FLUSH_SECONDS, self._flush)),
             asyncio.ensure_future(_every(SWEEP_SECONDS, self._sweep)),
@@ -247,12 +256,30 @@ class Worker:
             metrics=self._ask_metrics,
             upstream=backends.upstream,
             overflow=backends.overflow,
+            watched=self._watched(package, backends) if configuration.drift.enabled else None,
         )
         self._service.max_connections = _connection_limit()
         # What has been loaded stays: the collector need not walk over it again.
         gc.collect()
         gc.freeze()
         return context
+
+    def _watched(self, package: Package, backends: Backends) -> Watched:
+        self._manifest = reference.part_of(package.manifest)
+        known = reference.read(self._manifest)
+        names = backends.model.schema.output_names
+        loop = asyncio.get_running_loop()
+        sender = known.answers and Sender(
+            known.answers,
+            names,
+            lambda packed: self._channel.send(channel.IDS_ANSWERED, packed),
+            lambda work: loop.call_later(SOON_SECONDS, work),
+        )
+        counting = Counting(
+            known, lambda found: self._channel.send(channel.ROWS_COUNTED, orjson.dumps(found)),
+            names,
+        )  # fmt: skip
+        return Watched(known, counting, sender, self._ask)
 
     # -- channel -------------------------------------------------------------------------------
 
@@ -262,6 +289,10 @@ class Worker:
             for future in waiting:
                 if not future.done():
                     future.set_result(payload)
+        elif kind == channel.ANSWERED:
+            future = self._asked.pop(int.from_bytes(payload[:8], "little"), None)
+            if future is not None and not future.done():
+                future.set_result(payload[8:])
         else:
             self._messages.put_nowait((kind, payload))
 
@@ -278,6 +309,19 @@ class Worker:
         except TimeoutError as error:
             raise RequestError(503, "the metrics are not to be had now; try again") from error
 
+    async def _ask(self, kind: int, payload: bytes) -> bytes:
+        self._questions += 1
+        number = self._questions
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        self._channel.send(kind, number.to_bytes(8, "little") + payload)
+        try:
+            return await asyncio.wait_for(future, METRICS_SECONDS)
+        except TimeoutError as error:
+            raise RequestError(503, "the server is too busy to answer now; try again") from error
+        finally:
+            self._asked.pop(number, None)
+
     def _send_counters(self) -> None:
         service = self._service
         if service is not None:
@@ -292,6 +336,9 @@ class Worker:
     def _flush(self) -> None:
         """Hand finished access lines, callers and refusals to the master."""
         service = self._service
+        if service is not None and service.watched is not None:
+            counters = service.counters
+            service.watched.counting.flush(sum(counters.latency), counters.latency_seconds)
         if service is None or not (service.lines or service.denials):
             return
         lines, service.lines = service.lines, []

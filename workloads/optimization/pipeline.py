@@ -43,6 +43,7 @@ from falaj.workloads.optimization.export import (
     pick_rows,
     quantise,
 )
+from falaj.workloads.optimization.reference import outputs as outputs_reference
 from falaj.workloads.optimization.worth import ACCEPT, Served, Worth, answers_of, check, judge
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
@@ -95,6 +96,7 @@ class Outcome:
         parity: the largest difference between graph and module, as a share.
         worth: what the chosen model is worth; None while it isn't judged.
         card: what else it does on held-out rows, of `card.figures`.
+        outputs: how its answers on held-out rows are spread, of `reference.outputs`.
     """
 
     key: str
@@ -109,6 +111,7 @@ class Outcome:
     parity: float
     worth: Worth | None = None
     card: dict[str, Any] = field(default_factory=dict[str, Any])
+    outputs: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def served(self) -> Measured:
@@ -133,6 +136,7 @@ class Outcome:
             "parity": self.parity,
             "worth": self.worth.to_json() if self.worth is not None else None,
             "card": self.card,
+            "outputs_reference": self.outputs,
             "runtime": versions(),
             "cpu_flags": relevant_cpu_flags(),
             "code": {"version": code_version()["version"], "digest": code_digest()},
@@ -168,7 +172,9 @@ def manifest_fields(
         "classes": training["classes"],
         "inputs": optimization["inputs"],
         "outputs": optimization["outputs"],
-        "statistics": description["statistics"],
+        "statistics": {
+            **description["statistics"], "outputs": optimization["outputs_reference"],
+        },
         "dataset": {
             **training["dataset"],
             "target": description["target"],
@@ -353,7 +359,8 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     for line in (*worth.refusals, *worth.notes):
         report(line)
     card = figures(answers, held_out.labels, trained.classes)
-    outcome = replace(outcome, worth=worth, card=card)
+    spread = outputs_reference(answers, held_out.labels, trained.classes)
+    outcome = replace(outcome, worth=worth, card=card, outputs=spread)
     models = {MODEL: accepted, FLOAT_MODEL: original}
     record = {
         **outcome.to_json(),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falaj.workloads import bounds
+from falaj.workloads import bounds, pictures
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
@@ -104,6 +104,9 @@ _CATEGORIES = 100
 def of_numbers(values: NDArray[np.floating[Any]]) -> dict[str, Any]:
     """Describe numbers: moments, range, deciles and the share of rows in each decile bin.
 
+    Edges and values are compared as they are served, in 32 bits: a value that is an edge, such as
+    0.7, falls into the same bin then and there.
+
     Args:
         values: the training rows' values, any shape, NaN where missing.
 
@@ -115,8 +118,10 @@ def of_numbers(values: NDArray[np.floating[Any]]) -> dict[str, Any]:
     present = flat[~np.isnan(flat)]
     if len(present) == 0:
         return {"kind": "numeric", "count": 0, "missing": len(flat)}
-    edges = np.unique(np.quantile(present, np.linspace(0, 1, _BINS + 1)[1:-1]))
-    bins = np.searchsorted(edges, present, side="right")
+    deciles = np.quantile(present, np.linspace(0, 1, _BINS + 1)[1:-1])
+    with np.errstate(over="ignore"):
+        edges = np.unique(deciles.astype(np.float32))
+        bins = np.searchsorted(edges, present.astype(np.float32), side="right")
     shares = np.bincount(bins, minlength=len(edges) + 1) / len(present)
     return {
         "kind": "numeric",
@@ -148,6 +153,18 @@ def of_texts(values: NDArray[Any]) -> dict[str, Any]:
         "categories": frequent,
         "others": present - sum(frequent.values()),
     }
+
+
+def lengths(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the characters of each text, NaN where it is missing."""
+    return np.array([len(value) or np.nan for value in values], dtype=np.float64)
+
+
+def _parts(images: NDArray[Any]) -> dict[str, Any]:
+    """Describe pictures by what `pictures` says of each."""
+    columns = pictures.described(images).T
+    names = pictures.names(images.shape[1:])
+    return {name: of_numbers(column) for name, column in zip(names, columns, strict=True)}
 
 
 def of_classes(labels: NDArray[np.int64], classes: list[str]) -> dict[str, Any]:
@@ -371,8 +388,12 @@ def _statistics(
     for name, values in inputs.items():
         if values.dtype != object:
             features[name] = of_numbers(values[:train])
+            if values.ndim == 4:
+                features[name]["parts"] = _parts(values[:train])
             continue
         features[name] = of_texts(values[:train])
+        if kinds[name] != "text":
+            features[name]["lengths"] = of_numbers(lengths(values[:train]))
         if kinds[name] == "words":
             # What somebody wrote stays in the sealed rows.
             features[name] |= {"categories": {}, "others": features[name]["count"]}

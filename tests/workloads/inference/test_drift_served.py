@@ -1,0 +1,303 @@
+"""Drift and labels of a running server: what it counts, answers, refuses and survives."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPSConnection
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.workloads.inference import models, watched
+from tests.workloads.inference.serving import PATIENCE, Server, Site, call
+
+DRIFT = "/v2/models/mlp/drift"
+FEEDBACK = "/v2/models/mlp/feedback"
+INFER = "/v2/models/mlp/infer"
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A linear model of digits with what its package says of its rows."""
+    site = Site(tmp_path_factory.mktemp("drift") / "site")
+    site.write(drift={"window_rows": 200})
+    content, fields = watched.digits_model()
+    site.store.publish("mlp", {"model.onnx": content}, fields, site.keyring)
+    site.store.promote("mlp", 1)
+    server = Server(site)
+    try:
+        yield server.serving(1)
+        assert "Traceback" not in server.errors.read_text()
+    finally:
+        server.kill()
+
+
+class Caller:
+    """A connection with tokens of every scope."""
+
+    def __init__(self, server: Server) -> None:
+        self._connection: HTTPSConnection = server.connect()
+        self._tokens = {
+            scope: server.site.token(scope) for scope in ("predict", "observe", "feedback")
+        }
+
+    def __call__(self, scope: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        return call(self._connection, method, path, token=self._tokens[scope], body=body)
+
+    def head(self, path: str) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {self._tokens['observe']}"}
+        self._connection.request("HEAD", path, headers=headers)
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
+
+    def predict(self, images: Any, identifier: str | None = None) -> Any:
+        tensor = {
+            "name": "image", "datatype": "FP32", "shape": list(images.shape),
+            "data": images.ravel().tolist(),
+        }  # fmt: skip
+        body: dict[str, Any] = {"inputs": [tensor]}
+        if identifier is not None:
+            body["id"] = identifier
+        status, answer = self("predict", "POST", INFER, body)
+        assert status == 200, answer
+        return answer
+
+    def drift(self) -> dict[str, Any]:
+        status, found = self("observe", "GET", DRIFT)
+        assert status == 200, found
+        return found
+
+    def until(self, condition: Callable[[dict[str, Any]], Any], images: Any) -> dict[str, Any]:
+        """Send images until the report is as is wished: a busy server counts a part of them."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            self.predict(images)
+            found = self.drift()
+            if condition(found):
+                return found
+            time.sleep(0.02)
+        raise AssertionError(self.drift())
+
+    def label(self, *labels: tuple[str, Any]) -> tuple[int, Any]:
+        entries = [{"id": identifier, "label": label} for identifier, label in labels]
+        return self("feedback", "POST", FEEDBACK, {"labels": entries})
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def caller(served: Server) -> Iterator[Caller]:
+    caller = Caller(served)
+    yield caller
+    caller.close()
+
+
+def new_id() -> str:
+    return f"request {next(_numbers)}"
+
+
+def test_the_report_has_its_form_and_no_rows_yet(caller: Caller) -> None:
+    found = caller.drift()
+    assert set(found) == {
+        "model", "version", "state", "since", "window", "features", "outputs", "latency",
+        "labels",
+    }  # fmt: skip
+    row = {
+        "name", "kind", "state", "psi", "psi_limit", "ks", "ks_limit", "missing",
+        "missing_reference", "unseen", "over",
+    }  # fmt: skip
+    assert all(set(each) == row for each in (*found["features"], found["outputs"]))
+    assert found["model"] == "mlp"
+    assert found["version"] == "1"
+    assert found["window"].keys() == {"rows", "seconds", "filled", "judged"}
+    assert found["features"][0]["name"] == "image: mean"
+    assert found["labels"]["state"] == "collecting"
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_rows_as_ever_are_ok_and_turned_ones_drift(caller: Caller, served: Server) -> None:
+    _, _, images, _ = watched.digits()
+    found = caller.until(lambda each: each["window"]["judged"] >= 3, images[:250])
+    assert found["state"] == "ok"
+    assert all(each["over"] == 0 for each in found["features"])
+    turned = np.rot90(images, axes=(2, 3))[:250]
+    found = caller.until(lambda each: each["state"] == "drifted", turned)
+    assert found["since"] is not None
+    assert found["outputs"]["state"] == "drifted"
+    assert any(each["state"] == "drifted" for each in found["features"])
+    status, text = caller("observe", "GET", "/metrics")
+    assert status == 200
+    assert b'falaj_drift_state{model="mlp",version="1"} 1.0' in text
+    assert b'falaj_drift_psi{feature="image: mean",model="mlp",version="1"}' in text
+    caller.until(lambda each: each["state"] == "ok", images[:250])
+    lines = (served.site.logs / "audit.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    names = [each["event"] for each in events]
+    assert names.index("drift.found") < names.index("drift.ended")
+
+
+def test_single_rows_of_plain_json_are_counted(caller: Caller) -> None:
+    _, _, images, _ = watched.digits()
+    before = caller.drift()["window"]
+    for image in images[:20]:
+        caller.predict(image[None])
+    end = time.monotonic() + PATIENCE
+    while (now := caller.drift()["window"]) == before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert (now["judged"], now["filled"]) > (before["judged"], before["filled"])
+
+
+def test_labels_are_joined_once_and_only_with_answers_that_were_given(caller: Caller) -> None:
+    _, _, images, labels = watched.digits()
+    first, batch = new_id(), new_id()
+    caller.predict(images[:1], first)
+    caller.predict(images[:3], batch)
+    before = caller.drift()["labels"]
+    status, found = caller.label(
+        (first, str(labels[0])), (batch, [int(each) for each in labels[:3]]), ("nobody's", "3"),
+        (first, "1"),
+    )  # fmt: skip
+    assert (status, found) == (200, {
+        "received": 4, "matched": 2, "unknown": 1, "repeated": 1, "invalid": 0,
+        "other_version": 0,
+    })  # fmt: skip
+    after = caller.drift()["labels"]
+    assert after["matched"] - before["matched"] == 2
+    assert 0 < after["coverage"] <= 1
+    assert after["accuracy"] is not None
+    assert after["log_loss"] is not None
+    assert after["median_delay_seconds"] >= 0
+
+
+def test_labels_that_fit_no_answer_are_counted_and_change_nothing(caller: Caller) -> None:
+    _, _, images, _ = watched.digits()
+    names = [new_id() for _ in range(3)]
+    for name in names:
+        caller.predict(images[:2], name)
+    status, found = caller.label(
+        (names[0], ["1"]), (names[1], ["1", "eleven"]), (names[2], [None, 2**70])
+    )
+    assert status == 200
+    assert (found["matched"], found["invalid"]) == (0, 3)
+    # The right labels are still taken.
+    assert caller.label((names[0], ["1", None]))[1]["matched"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b'"x"', "an object with a list"),
+        ({}, "an object with a list"),
+        ({"labels": {}}, "an object with a list"),
+        ({"labels": []}, "an object with a list"),
+        ({"labels": [1]}, "must be an object"),
+        ({"labels": [{"id": 3, "label": "1"}]}, "id must be a text"),
+        ({"labels": [{"id": "", "label": "1"}]}, "id must be a text"),
+        ({"labels": [{"id": "x" * 1025, "label": "1"}]}, "id must be a text"),
+        ({"labels": [{"id": "x"}]}, "label is missing"),
+        ({"labels": [{"id": "x", "label": {"a": 1}}]}, "a class or a number"),
+        ({"labels": [{"id": "x", "label": [["1"]]}]}, "a class or a number"),
+        ({"labels": [{"id": "x", "label": "1"}] * 10_001}, "send several"),
+        ({"labels": [{"id": "x", "label": [1] * 100_001}]}, "more than 100000 rows"),
+        (b'{"labels":' + b"[" * 5000 + b"]" * 5000 + b"}", "not JSON"),
+    ],
+)
+def test_feedback_of_another_form_is_refused_with_the_reason(
+    caller: Caller, body: object, words: str
+) -> None:
+    status, found = caller("feedback", "POST", FEEDBACK, body)
+    assert status == 400, found
+    assert words in found["error"]
+
+
+def test_ten_thousand_labels_at_once_are_answered_by_counts(caller: Caller) -> None:
+    names = [(f"unknown {number}", number) for number in range(10_000)]
+    assert caller.label(*names)[1]["unknown"] == 10_000
+
+
+def test_scopes_methods_and_paths_are_those_that_are_stated(caller: Caller) -> None:
+    assert caller("predict", "GET", DRIFT)[0] == 403
+    assert caller("feedback", "GET", DRIFT)[0] == 403
+    assert caller("observe", "POST", FEEDBACK, {"labels": []})[0] == 403
+    assert caller("predict", "POST", FEEDBACK, {"labels": []})[0] == 403
+    assert caller("observe", "POST", DRIFT, {})[0] == 405
+    assert caller("feedback", "GET", FEEDBACK)[0] == 405
+    assert caller.head(DRIFT) == (200, b"")
+    assert caller("observe", "GET", "/v2/models/mlp/versions/1/drift")[0] == 200
+    assert caller("observe", "GET", "/v2/models/mlp/versions/2/drift")[0] == 404
+    assert caller("observe", "GET", "/v2/models/other/drift")[0] == 404
+
+
+def test_a_feedback_body_over_the_limit_is_refused(served: Server) -> None:
+    caller = Caller(served)
+    body = json.dumps({"labels": [{"id": "x" * 1000, "label": 1}] * 9000}).encode()
+    assert len(body) > 8 * 1024 * 1024
+    # The server may end the connection while the body is still sent.
+    with contextlib.suppress(ConnectionError):
+        assert caller("feedback", "POST", FEEDBACK, body)[0] == 413
+    caller.close()
+
+
+def test_a_worker_that_is_killed_takes_no_window_along(served: Server, caller: Caller) -> None:
+    _, _, images, _ = watched.digits()
+    judged = caller.until(lambda each: each["window"]["filled"] > 0, images[:50])["window"]
+    (worker,) = served.workers()
+    os.kill(worker, signal.SIGKILL)
+    served.wait(
+        lambda state: any(
+            each["pid"] != worker and each["state"] == "serving" for each in state["workers"]
+        ),
+        "no new worker",
+    )
+    again = Caller(served)
+    now = again.drift()["window"]
+    assert (now["judged"], now["filled"]) >= (judged["judged"], judged["filled"])
+    again.close()
+
+
+def test_another_version_begins_anew_and_old_ids_are_of_the_old_one(
+    site: Site, start: Callable[..., Server]
+) -> None:
+    site.write(drift={"window_rows": 200})
+    content, fields = watched.digits_model()
+    site.store.publish("mlp", {"model.onnx": content}, fields, site.keyring)
+    site.store.promote("mlp", 1)
+    server = start(site).serving(1)
+    caller = Caller(server)
+    _, _, images, _ = watched.digits()
+    caller.until(lambda each: each["window"]["judged"] >= 1, images[:250])
+    identifier = new_id()
+    caller.predict(images[:1], identifier)
+    assert caller.label(("x", 1))[0] == 200  # the id is with the master now
+    bare = {key: fields[key] for key in ("dataset", "lineage", "inputs", "outputs")}
+    site.store.publish("mlp", {"model.onnx": content}, bare, site.keyring)
+    site.store.promote("mlp", 2)
+    server.serving(2)
+    caller.close()
+    caller = Caller(server)
+    found = caller.drift()
+    assert (found["version"], found["state"], found["features"]) == ("2", "no reference", [])
+    assert found["window"]["judged"] == 0
+    assert caller.label((identifier, 1))[1]["other_version"] == 1
+    caller.close()
+
+
+def test_a_service_may_do_without(site: Site, start: Callable[..., Server]) -> None:
+    site.write(drift={"enabled": False})
+    version = site.publish(models.mlp())
+    caller = Caller(start(site).serving(version))
+    status, found = caller("observe", "GET", DRIFT)
+    assert status == 404
+    assert "drift.enabled" in found["error"]
+    caller.close()

@@ -1,0 +1,260 @@
+"""A worker's counts of what it is asked and what it answers: the rows' cells, for the master.
+
+Answered rows are kept as they came and counted together, every `ROWS` of them or by the worker's
+clock, because NumPy takes as long for one row as for hundreds. What is kept is bounded in rows and
+in bytes. Counting takes a hundredth of the time at most: after each count the next rows go by
+uncounted for as long as that asks, so that a busy server watches a part of its rows.
+
+Counted is what the model was given, before anything replaces what is missing. Warm-ups and health
+checks aren't requests and never come here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falaj.workloads import pictures
+from falaj.workloads.inference.model import RowModel
+from falaj.workloads.inference.oip import Array, Inference
+from falaj.workloads.inference.reference import Feature, Reference
+
+ROWS: Final = 256
+KEPT_BYTES: Final = 1024 * 1024
+SHARE: Final = 0.01
+"""Of the time that counting may take."""
+_MOST_ROWS: Final = 4_096
+"""Of a request: of more, every so manieth is counted, which takes milliseconds."""
+
+
+class Counting:
+    """The rows of one worker since the last count.
+
+    Args:
+        reference: the cells.
+        send: takes the counts, as the master reads them: ``rows``, ``counts`` by the layout,
+            ``level`` (rows, sum and sum of squares of probabilities of chosen classes or of
+            predicted numbers) and ``busy`` (requests and their seconds).
+        output_names: of the model, in the order of its results.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        send: Callable[[dict[str, Any]], None],
+        output_names: Sequence[str],
+    ) -> None:
+        self._reference = reference
+        self._send = send
+        self._outputs = list(output_names)
+        answers = reference.answers
+        self._answer = answers and (answers.probabilities or answers.prediction)
+        features = reference.features
+        self._columns = _Columns([f for f in features if f.part is None and f.kind == "number"])
+        self._texts = [f for f in features if f.kind != "number"]
+        self._pictures: dict[str, _Columns] = {
+            name: _Columns([f for f in features if f.part is not None and f.source == name])
+            for name in {f.source for f in features if f.part is not None}
+        }
+        self._places = {
+            f.name: {text: place for place, text in enumerate(f.categories)}
+            for f in self._texts
+            if f.kind == "category"
+        }
+        self._sources = sorted({f.source for f in features})
+        self._feeds: list[Mapping[str, Array]] = []
+        self._answers: list[Array] = []
+        self._rows = 0
+        self._bytes = 0
+        self._resting_until = 0.0
+        self._row: RowModel | None = None
+        self._ring = memoryview(b"")
+        self._ring_rows = 0
+        self._ring_size = 0
+        self._ring_used = 0
+        self._told = (0, 0.0)
+
+    # -- taking ----------------------------------------------------------------------------
+
+    def row(self, row: RowModel) -> None:
+        """Take the row that a `RowModel` has just answered."""
+        used = self._ring_used
+        if used == self._ring_rows:
+            if not self._makes_room(row):
+                return
+            used = self._ring_used
+        size = self._ring_size
+        self._ring[used * size : (used + 1) * size] = row.memory
+        self._ring_used = used + 1
+
+    def _makes_room(self, row: RowModel) -> bool:
+        """Count a full ring and begin a new one; False while counting rests."""
+        if self._row is not row:
+            size = len(row.memory)
+            self._row, self._ring_size = row, size
+            self._ring_rows = max(1, min(ROWS, KEPT_BYTES // size))
+            self._ring = memoryview(bytearray(self._ring_rows * size))
+            self._ring_used = 0
+            return True
+        if self._ring_used and time.perf_counter() < self._resting_until:
+            return False
+        self.fold()
+        return True
+
+    def add(self, inference: Inference, results: Sequence[Any] | None) -> None:
+        """Take an answered request.
+
+        Args:
+            inference: the request.
+            results: its outputs; None where another version answered.
+        """
+        if self._rows >= ROWS or self._bytes >= KEPT_BYTES:
+            if time.perf_counter() < self._resting_until:
+                return
+            self.fold()
+        feed, every = inference.feed, 1
+        if inference.rows > _MOST_ROWS:
+            every = -(-inference.rows // _MOST_ROWS)
+            feed = {name: values[::every] for name, values in feed.items()}
+        self._feeds.append(feed)
+        self._rows += min(inference.rows, _MOST_ROWS)
+        self._bytes += inference.size or sum(each.nbytes for each in inference.feed.values())
+        if results is None or self._answer is None:
+            return
+        names = inference.outputs or self._outputs
+        if self._answer in names:
+            self._answers.append(np.asarray(results[names.index(self._answer)])[::every])
+
+    # -- counting --------------------------------------------------------------------------
+
+    def flush(self, requests: int, seconds: float) -> None:
+        """Count what is there, by the worker's clock.
+
+        Args:
+            requests: answered since the start.
+            seconds: that their answers took.
+        """
+        more, longer = requests - self._told[0], seconds - self._told[1]
+        if not more or time.perf_counter() < self._resting_until:
+            return
+        self._told = requests, seconds
+        self.fold((more, longer))
+
+    def fold(self, busy: tuple[int, float] = (0, 0.0)) -> None:
+        """Count what is there and send it."""
+        began = time.thread_time()
+        feeds, answers = self._feeds, self._answers
+        self._feeds, self._answers, self._rows, self._bytes = [], [], 0, 0
+        if self._ring_used and self._row is not None:
+            given = self._row.rows_of(bytes(self._ring[: self._ring_used * self._ring_size]))
+            self._ring_used = 0
+            feeds.append(given)
+            if self._answer is not None and self._answer in given:
+                answers.append(given[self._answer])
+        reference = self._reference
+        counts = np.zeros(reference.size, dtype=np.int64)
+        rows = sum(_rows_of(feed) for feed in feeds)
+        if feeds and self._sources:
+            self._count_inputs(feeds, counts)
+        document: dict[str, Any] = {"rows": rows, "busy": busy}
+        if answers and reference.answers is not None:
+            document["level"] = self._count_answers(answers, counts)
+        document["counts"] = counts.tolist()
+        if rows or busy[0]:
+            self._send(document)
+        spent = time.thread_time() - began
+        self._resting_until = time.perf_counter() + spent * (1 / SHARE - 1)
+
+    def _count_inputs(self, feeds: Sequence[Mapping[str, Array]], counts: NDArray[Any]) -> None:
+        columns = self._columns
+        if columns.features:
+            columns.count(
+                np.column_stack([_joined(feeds, f.source) for f in columns.features]), counts
+            )
+        for name, numbers in self._pictures.items():
+            shown = np.concatenate([feed[name] for feed in feeds])
+            found = pictures.described(shown)
+            numbers.count(found[:, [f.part or 0 for f in numbers.features]], counts)
+        for feature in self._texts:
+            values: list[str] = list(chain.from_iterable(
+                feed[feature.source].ravel().tolist() for feed in feeds
+            ))  # fmt: skip
+            if feature.kind == "category":
+                self._count_categories(feature, values, counts)
+            else:
+                lengths = np.fromiter((len(each) for each in values), np.float64, len(values))
+                present = lengths[lengths > 0]
+                counts[feature.start] += len(values) - len(present)
+                places = np.searchsorted(np.asarray(feature.edges), present, side="right")
+                counts[feature.start + 1 : feature.end] += np.bincount(
+                    places, minlength=len(feature.counts)
+                )
+
+    def _count_categories(self, feature: Feature, values: list[str], counts: NDArray[Any]) -> None:
+        places, unlisted = self._places[feature.name], len(feature.categories)
+        for value, count in Counter(values).items():
+            place = places.get(value, unlisted) if value else -1
+            counts[feature.start + 1 + place] += count
+
+    def _count_answers(
+        self, answers: Sequence[Array], counts: NDArray[Any]
+    ) -> tuple[int, float, float]:
+        reference = self._reference
+        given = np.concatenate([each.reshape(len(each), -1) for each in answers])
+        if reference.answers is not None and reference.answers.probabilities is not None:
+            chosen, level = given.argmax(axis=1), given.max(axis=1).astype(np.float64)
+            mix = reference.mix
+            if mix is not None:
+                chosen = np.minimum(chosen, len(mix.categories))
+                counts[mix.start + 1 : mix.end] += np.bincount(chosen, minlength=len(mix.counts))
+        else:
+            level = given[:, 0].astype(np.float64)
+        level = level[np.isfinite(level)]
+        if reference.level is not None:
+            _Columns([reference.level]).count(level[:, None], counts)
+        return len(level), float(level.sum()), float((level**2).sum())
+
+
+class _Columns:
+    """Features of numbers, counted together."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.features = list(features)
+        most = max((len(f.edges) for f in features), default=0)
+        # An edge that isn't there is above every value: infinity is never served.
+        self._edges = np.full((len(self.features), most), np.inf)
+        for index, feature in enumerate(self.features):
+            # As they are compared in 32 bits, so that a value on an edge stays there.
+            with np.errstate(over="ignore"):
+                narrow = np.asarray(feature.edges, dtype=np.float32)
+            self._edges[index, : len(feature.edges)] = narrow
+
+    def count(self, values: NDArray[Any], counts: NDArray[Any]) -> None:
+        """Add the rows of values (rows, features), NaN where missing, to the list of counts."""
+        rows = len(values)
+        missing = np.isnan(values).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            # By feature and edge: how many values are at or above it.
+            above = (values[:, :, None] >= self._edges).sum(axis=0)
+        for index, feature in enumerate(self.features):
+            edges = len(feature.edges)
+            reached = np.concatenate([[rows - missing[index]], above[index, :edges], [0]])
+            counts[feature.start] += missing[index]
+            counts[feature.start + 1 : feature.end] += reached[:-1] - reached[1:]
+
+
+def _joined(feeds: Sequence[Mapping[str, Array]], name: str) -> NDArray[Any]:
+    """One column of all feeds, flat."""
+    return np.concatenate([feed[name].ravel() for feed in feeds])
+
+
+def _rows_of(feed: Mapping[str, Array]) -> int:
+    for array in feed.values():
+        return len(array) if array.ndim else 1
+    return 0
