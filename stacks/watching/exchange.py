@@ -47,19 +47,27 @@ class Peer:
             plain = socket.create_connection((self.address, self.port), self.seconds)
         except OSError as error:
             raise ExchangeError(f"it can't be reached: {error.strerror or error}") from None
+        try:
+            secured = self.context.wrap_socket(
+                plain, server_hostname=self.name, do_handshake_on_connect=False
+            )
+        except (OSError, ValueError) as error:
+            plain.close()
+            raise ExchangeError(_reason(error)) from None
         # A timeout of a socket is for each packet: who sends a byte now and then would never end.
         late = threading.Event()
-        timer = threading.Timer(self.seconds, _end, (plain, late))
+        timer = threading.Timer(self.seconds, _end, (secured, late))
         timer.daemon = True
         timer.start()
         connection = http.client.HTTPConnection(self.address, self.port)
+        connection.sock = secured
         try:
-            secured = self.context.wrap_socket(plain, server_hostname=self.name)
-            connection.sock = secured
+            secured.do_handshake()
             connection.request(method, path, body, dict(headers))
-            answer = connection.getresponse()
-            data = answer.read(self.most_bytes + 1)
-            whole = answer.isclosed()
+            with connection.getresponse() as answer:
+                data = answer.read(self.most_bytes + 1)
+                # A body that is shorter than was promised is an end, and no error, with a limit.
+                whole = answer.isclosed() or not answer.length
         except (OSError, http.client.HTTPException, ValueError) as error:
             if late.is_set():
                 raise ExchangeError(f"no whole answer within {self.seconds:g} s") from None
@@ -67,7 +75,7 @@ class Peer:
         finally:
             timer.cancel()
             connection.close()
-            plain.close()
+            secured.close()
         if late.is_set():
             raise ExchangeError(f"no whole answer within {self.seconds:g} s")
         if len(data) > self.most_bytes:
@@ -77,10 +85,11 @@ class Peer:
         return answer.status, data, answer.headers.get("Location", "")
 
 
-def _end(plain: socket.socket, late: threading.Event) -> None:
+def _end(secured: socket.socket, late: threading.Event) -> None:
     late.set()
     with contextlib.suppress(OSError):
-        plain.shutdown(socket.SHUT_RDWR)
+        # Of the socket itself: to end TLS in order would be to wait for the other side.
+        socket.socket.shutdown(secured, socket.SHUT_RDWR)
 
 
 def _reason(error: Exception) -> str:

@@ -68,7 +68,7 @@ class Report:
         outputs: rows of the outputs.
         latency: state of the time that answers take.
         labels: state of the labels that came back.
-        outcomes: requests of this version whose label came back, and wrong answers among them;
+        outcomes: answered rows of this version whose label came back, and wrong ones among them;
             None where there are no classes, or no labels.
     """
 
@@ -160,6 +160,8 @@ def _rows(document: Mapping[str, Any], key: str) -> tuple[Row, ...]:
     rows: object = document.get(key)
     if rows is None:
         return ()
+    if is_mapping(rows):
+        rows = [rows]
     if not isinstance(rows, list) or len(cast("list[Any]", rows)) > _MOST_ROWS:
         raise ReportError(f"{key}: no list of at most {_MOST_ROWS:,}")
     found: list[Row] = []
@@ -186,13 +188,13 @@ def _finite(value: float) -> bool:
 
 
 def _outcomes(labels: Mapping[str, Any]) -> Outcomes | None:
-    accuracy = _number(labels, "accuracy")
-    count = _count(labels, "matched")
-    if accuracy is None or not count:
+    """Labelled rows since the version began to serve; regression has no right and wrong."""
+    if labels.get("wrong") is None:
         return None
-    if not 0 <= accuracy <= 1:
-        raise ReportError(f"labels.accuracy: given {accuracy}; known: 0 to 1")
-    return Outcomes(count, round(count * (1 - accuracy)))
+    scored, wrong = _count(labels, "scored"), _count(labels, "wrong")
+    if wrong > scored:
+        raise ReportError(f"labels.wrong: given {wrong}, of {scored}")
+    return Outcomes(scored, wrong) if scored else None
 
 
 def _object(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ def report(state: str = "ok", version: int = 1, **parts: Any) -> dict[str, Any]:
         "since": 1_000.0 if drifted else None,
         "window": {"rows": 1000, "seconds": 3600, "filled": 412, "judged": 12},
         "features": [row("age", state), row("city")],
-        "outputs": [row("label")],
+        "outputs": row("outputs"),
         "latency": {"state": "ok", "mean_seconds": 0.001},
         "labels": {
             "state": "collecting", "received": 0, "matched": 0, "coverage": 0.0,
@@ -35,6 +35,7 @@ def report(state: str = "ok", version: int = 1, **parts: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def labels(matched: int, accuracy: float, state: str = "ok") -> dict[str, Any]:
+def labels(scored: int, accuracy: float, state: str = "ok") -> dict[str, Any]:
     """Labels that came back."""
-    return {"state": state, "received": matched, "matched": matched, "accuracy": accuracy}
+    wrong = round(scored * (1 - accuracy))
+    return {"state": state, "matched": scored, "scored": scored, "wrong": wrong}

@@ -457,9 +457,10 @@ def test_ledgers_take_any_counts(looks: list[tuple[int, int, float, int]]) -> No
                 ("model", "other"), ("model", 3), ("version", "one"), ("version", 1),
                 ("version", "9" * 40), ("state", "fine"), ("state", []), ("since", "now"),
                 ("since", float("nan")), ("window", []), ("window", {"filled": -1}),
-                ("window", {"filled": 1.5}), ("features", {}), ("features", [3]),
+                ("window", {"filled": 1.5}), ("features", {}), ("features", [3]), ("features", 3),
                 ("features", [{"name": 3}]), ("features", [row("x")] * 20_001),
-                ("labels", labels(3, 1.5)), ("labels", labels(3, float("inf"))),
+                ("labels", labels(3, 1.5)), ("labels", labels(3, -1)),
+                ("labels", {"scored": 2.5, "wrong": 1}), ("outputs", {"state": "ok"}),
             )
         ),
     ],
