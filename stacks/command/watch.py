@@ -174,8 +174,10 @@ def seen(stack: StackFile) -> tuple[str, str, str] | None:
         return ("watch", "unknown", f"{path} can't be read")
     runs = isinstance(process, int) and _is_watch(process)
     text = f"last look {_ago(looked)}" if isinstance(looked, int | float) else "no look yet"
+    if isinstance(told := found.get("told"), dict):
+        text += f"; drifted: {', '.join(map(str, told.get('names') or ()))}"
     if isinstance(last, dict):
-        text += f"; last step {_ago(last.get('time', 0))}: {last.get('outcome')}"
+        text += f"; last {last.get('step')} {_ago(last.get('time', 0))}: {last.get('outcome')}"
     return ("watch", f"process {process}" if runs else "not running", text)
 
 

@@ -57,7 +57,7 @@ class Pending(_Part):
 
 
 class Last(_Part):
-    """The last step."""
+    """The last rollback or retraining."""
 
     time: float
     step: str
@@ -167,6 +167,7 @@ class Memory(_Part):
         """Note that a step is begun, before anything of it is."""
         self.pending = pending
         self.acted = pending.time
+        self.last = Last(time=pending.time, step=pending.step, outcome="begun")
         if pending.step == "retrain":
             self.retrainings = [
                 *(each for each in self.retrainings if each > pending.time - WEEK), pending.time
@@ -190,7 +191,7 @@ class Memory(_Part):
         """Take back a step that wasn't begun after all; ``acted`` is as it was before."""
         if self.pending is not None and self.pending.step == "retrain":
             self.retrainings = self.retrainings[:-1]
-        self.acted, self.pending = acted, None
+        self.acted, self.pending, self.last = acted, None, None
 
     def ledger(self, kind: Kind) -> Ledger:
         """The outcomes of a kind."""

@@ -418,8 +418,6 @@ class Watch:
         """Say it, write it into the audit log, and have it sent where it is news."""
         self.tell(event, text, figures)
         self.audit.event(event, by=self.by, stack=self.stack, text=text, **figures)
-        if event not in ("waits", "silent", "answers", "version"):
-            self.memory.last = Last(time=self.clock(), step=event, outcome=text)
         if not posted or not self._webhook:
             return
         delivery = str(uuid.uuid4())
