@@ -44,14 +44,22 @@ class InferenceServiceArgs(TypedDict):
     threads: NotRequired[pulumi.Input[int]]
     """Threads of each worker's runtime. Default: 1."""
     clients: NotRequired[dict[str, list[str]]]
-    """What each client certificate may do: scopes (predict, observe, admin) by common name.
-    Default: certificates grant nothing, tokens are needed."""
+    """What each client certificate may do: scopes (predict, observe, feedback, admin) by common
+    name. Default: certificates grant nothing, tokens are needed."""
     max_body_bytes: NotRequired[pulumi.Input[int]]
     """Largest request body. Default: 8 MiB."""
     max_rows: NotRequired[pulumi.Input[int]]
     """Most rows in a request. Default: 1,024."""
     drain_seconds: NotRequired[pulumi.Input[int]]
     """How long an old version may finish its requests. Default: 10."""
+    drift: NotRequired[pulumi.Input[bool]]
+    """Whether rows and answers are compared with what the package says. Default: true."""
+    drift_window_rows: NotRequired[pulumi.Input[int]]
+    """Rows that are judged together. Default: 1,000."""
+    drift_window_seconds: NotRequired[pulumi.Input[int]]
+    """After how long fewer rows are judged, if there are 200. Default: 3,600."""
+    drift_alpha: NotRequired[pulumi.Input[float]]
+    """Chance of a false alarm in a window. Default: 0.001."""
     supervisor: NotRequired[pulumi.Input[str]]
     """``auto``, ``systemd`` or ``supervisord``. Default: ``auto``, systemd where the user has it.
 """

@@ -32,7 +32,7 @@ def bound(workload: str, option: str) -> WorkloadBound:
     """The bound of an option.
 
     Args:
-        workload: ``dataset``, ``training``, ``optimization`` or ``service``.
+        workload: ``dataset``, ``training``, ``optimization``, ``service`` or ``drift``.
         option: its name with ``_``.
 
     Raises:

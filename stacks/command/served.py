@@ -45,7 +45,7 @@ def demo(stack: str | None, project: Path | None) -> int:
     "--scope",
     "scopes",
     multiple=True,
-    type=click.Choice(["predict", "observe", "admin"]),
+    type=click.Choice(["predict", "observe", "feedback", "admin"]),
     help="May be given more than once (default: predict).",
 )
 @click.option(

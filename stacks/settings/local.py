@@ -70,6 +70,20 @@ class OptimizationSettings(Section):
     of the RMSE."""
 
 
+class DriftSettings(Section):
+    """How the server compares what it is asked and answers with the rows that the model was made
+    from."""
+
+    enabled: bool = True
+    """Whether it does."""
+    window_rows: Annotated[int, bound("drift", "window_rows")] = 1_000
+    """Rows that are judged together."""
+    window_seconds: Annotated[int, bound("drift", "window_seconds")] = 3_600
+    """After how long fewer rows are judged, if there are 200."""
+    alpha: Annotated[float, bound("drift", "alpha")] = 0.001
+    """Chance of a false alarm in a window; drift is what two of three windows find."""
+
+
 class ServiceSettings(Section):
     """The server of the model."""
 
@@ -91,6 +105,8 @@ class ServiceSettings(Section):
     """Largest request, in bytes."""
     drain_seconds: Annotated[int, bound("service", "drain_seconds")] = 10
     """How long an old version may finish its requests, in seconds."""
+    drift: DriftSettings = DriftSettings()
+    """What is watched of rows and answers."""
 
 
 class KeySettings(Section):

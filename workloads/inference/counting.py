@@ -28,7 +28,11 @@ from falaj.workloads.inference.reference import Feature, Reference
 ROWS: Final = 256
 KEPT_BYTES: Final = 1024 * 1024
 SHARE: Final = 0.01
-"""Of the time that counting may take."""
+"""Of the worker's processor time that counting may take."""
+_SHARE_OF_CLOCK: Final = 0.001
+"""Likewise of the clock's: a worker that has little to do counts all the same."""
+_LOOKS: Final = 32
+"""Requests between two looks at the processor's clock, which is a call of the system."""
 _MOST_ROWS: Final = 4_096
 """Of a request: of more, every so manieth is counted, which takes milliseconds."""
 
@@ -72,7 +76,10 @@ class Counting:
         self._answers: list[Array] = []
         self._rows = 0
         self._bytes = 0
-        self._resting_until = 0.0
+        # When the next count may be, by the clock and by the processor time of this thread.
+        self._next = 0.0
+        self._next_of_processor = 0.0
+        self._passed_by = 0
         self._row: RowModel | None = None
         self._ring = memoryview(b"")
         self._ring_rows = 0
@@ -102,7 +109,7 @@ class Counting:
             self._ring = memoryview(bytearray(self._ring_rows * size))
             self._ring_used = 0
             return True
-        if self._ring_used and time.perf_counter() < self._resting_until:
+        if self._is_resting():
             return False
         self.fold()
         return True
@@ -115,7 +122,7 @@ class Counting:
             results: its outputs; None where another version answered.
         """
         if self._rows >= ROWS or self._bytes >= KEPT_BYTES:
-            if time.perf_counter() < self._resting_until:
+            if self._is_resting():
                 return
             self.fold()
         feed, every = inference.feed, 1
@@ -131,6 +138,12 @@ class Counting:
         if self._answer in names:
             self._answers.append(np.asarray(results[names.index(self._answer)])[::every])
 
+    def _is_resting(self) -> bool:
+        if time.perf_counter() >= self._next:
+            return False
+        self._passed_by += 1
+        return bool(self._passed_by % _LOOKS) or time.thread_time() < self._next_of_processor
+
     # -- counting --------------------------------------------------------------------------
 
     def flush(self, requests: int, seconds: float) -> None:
@@ -141,7 +154,7 @@ class Counting:
             seconds: that their answers took.
         """
         more, longer = requests - self._told[0], seconds - self._told[1]
-        if not more or time.perf_counter() < self._resting_until:
+        if not more or self._is_resting():
             return
         self._told = requests, seconds
         self.fold((more, longer))
@@ -168,8 +181,9 @@ class Counting:
         document["counts"] = counts.tolist()
         if rows or busy[0]:
             self._send(document)
-        spent = time.thread_time() - began
-        self._resting_until = time.perf_counter() + spent * (1 / SHARE - 1)
+        ended = time.thread_time()
+        self._next = time.perf_counter() + (ended - began) / _SHARE_OF_CLOCK
+        self._next_of_processor = ended + (ended - began) / SHARE
 
     def _count_inputs(self, feeds: Sequence[Mapping[str, Array]], counts: NDArray[Any]) -> None:
         columns = self._columns

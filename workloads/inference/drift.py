@@ -39,6 +39,8 @@ _LEAST_LEVEL: Final = 0.25
 _LEAST_SLOWER: Final = math.log(1.5)
 _RECENT: Final = 0.1
 """Weight of the newest value in a moving mean."""
+_SETTLES: Final = 30
+"""Values until such a mean is of new values alone."""
 
 COLLECTING, OK, DRIFTED, NO_REFERENCE = "collecting", "ok", "drifted", "no reference"
 
@@ -95,8 +97,8 @@ class _Latency:
     def __init__(self) -> None:
         self._stream = PageHinkley()
         self._recent: float | None = None
-        self._ends: float | None = None
-        self._values = 0
+        self._usual: float | None = None  # before the alarm; None without one
+        self._values = self._since = 0
 
     def take(self, requests: int, seconds: float) -> None:
         """Take requests and the sum of their seconds."""
@@ -107,16 +109,25 @@ class _Latency:
         recent = value if self._recent is None else self._recent
         self._recent = recent + _RECENT * (value - recent)
         usual = self._stream.mean
-        if self._stream.update(value) and self._recent - usual > _LEAST_SLOWER:
-            self._ends = (usual + self._recent) / 2
-        elif self._ends is not None and self._recent < self._ends:
-            self._ends = None
+        self._since += 1
+        if self._stream.update(value):
+            if self._usual is None or not self._is_slower:
+                self._usual = usual
+            self._since = 0
+        elif self._since > _SETTLES and not self._is_slower:
+            self._usual = None
+
+    @property
+    def _is_slower(self) -> bool:
+        """Whether it is so much slower than before the alarm that it is worth telling."""
+        usual, recent = self._usual, self._recent
+        return usual is not None and recent is not None and recent - usual > _LEAST_SLOWER
 
     def report(self) -> dict[str, Any]:
         """Return state and mean."""
-        state = COLLECTING if self._values <= 30 else OK
+        state = COLLECTING if self._values <= _SETTLES else OK
         return {
-            "state": DRIFTED if self._ends is not None else state,
+            "state": DRIFTED if self._is_slower else state,
             "mean_seconds": math.exp(self._recent) if self._recent is not None else None,
         }
 

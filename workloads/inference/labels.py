@@ -257,6 +257,7 @@ class Labels:
         self._alarm: float | None = None  # loss below which it ends
         self.seen = 0
         self.wrong = 0
+        self._calibrated: tuple[int, dict[str, float] | None, bool] = (-1, None, False)
 
     def remember(self, packed: bytes, now: float) -> None:
         """Take a worker's answers to requests with ids."""
@@ -327,7 +328,14 @@ class Labels:
 
     # -- figures ---------------------------------------------------------------------------
 
+    @property
     def calibration(self) -> tuple[dict[str, float] | None, bool]:
+        """As `_calibration`, computed once for the same labels."""
+        if self._calibrated[0] != self.seen:
+            self._calibrated = (self.seen, *self._calibration())
+        return self._calibrated[1:]
+
+    def _calibration(self) -> tuple[dict[str, float] | None, bool]:
         """Return the bin whose hits are furthest from what was stated, and if it is too far.
 
         Ten bins of as many rows each; a sum of hits has the variance of the sum of p (1 - p)
@@ -358,7 +366,7 @@ class Labels:
         """``collecting``, ``ok`` or ``drifted``."""
         if self.seen < LEAST_LABELS:
             return "collecting"
-        return "drifted" if self._alarm is not None or self.calibration()[1] else "ok"
+        return "drifted" if self._alarm is not None or self.calibration[1] else "ok"
 
     def report(self) -> dict[str, Any]:
         """Return the figures; None where there are none."""
@@ -382,7 +390,7 @@ class Labels:
             "reference_log_loss": self._reference.log_loss,
             "rmse": error if regression else None,
             "reference_rmse": self._reference.rmse,
-            "calibration": self.calibration()[0],
+            "calibration": self.calibration[0],
             "median_delay_seconds": float(median(self._delays)) if self._delays else None,
             **{name: self.counts[name] for name in OUTCOMES if name != "matched"},
             "forgotten": self._memory.forgotten,

@@ -573,6 +573,7 @@ class Master:
         elif kind == channel.FEEDBACK:
             joined = drift.labels.join(orjson.loads(payload[8:]))
             worker.answer(payload[:8], orjson.dumps(joined))
+            drift.tick(time.time())
         elif worker.version != drift.version:
             return  # of a version that leaves
         elif kind == channel.ROWS_COUNTED:

@@ -14,7 +14,7 @@ from falaj.components.local import machine
 from falaj.components.local.machine import LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.daemons import daemons
-from falaj.components.local.provider.fields import text, texts, whole
+from falaj.components.local.provider.fields import flag, number, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
 from falaj.wire.values import Values
@@ -299,6 +299,9 @@ def configuration(
         "max-body-bytes": whole(inputs, "maxBodyBytes"),
         "max-rows": whole(inputs, "maxRows"),
         "drain-seconds": whole(inputs, "drainSeconds"),
+        "drift-window-rows": whole(inputs, "driftWindowRows"),
+        "drift-window-seconds": whole(inputs, "driftWindowSeconds"),
+        "drift-alpha": number(inputs, "driftAlpha"),
         "logs": service.logs,
         "state": service.state,
     }
@@ -307,6 +310,7 @@ def configuration(
     # In one word each: a text that starts with a "-" is no option.
     arguments = [f"--{name}={value}" for name, value in options.items()]
     arguments += [f"--client={name}={','.join(texts(granted, name))}" for name in granted]
+    arguments += [] if flag(inputs, "drift") else ["--no-drift"]
     command = ["configure", *arguments, "--json"]
     return workloads.run(context, _INFERENCE, command, what="the service's configuration")
 

@@ -30,8 +30,12 @@ def digits() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
 def digits_model() -> tuple[bytes, dict[str, Any]]:
     """A linear model of digits: its graph, and its manifest's fields."""
     images, labels, others, truth = digits()
-    fitted = LogisticRegression(max_iter=1000, C=0.01).fit(images.reshape(len(images), -1), labels)
-    weights = {"w": fitted.coef_.T.astype(np.float32), "b": fitted.intercept_.astype(np.float32)}
+    flat, others_flat = (each.reshape(len(each), -1) / 16 for each in (images, others))
+    fitted = LogisticRegression(max_iter=500).fit(flat, labels)
+    weights = {
+        "w": (fitted.coef_.T / 16).astype(np.float32),
+        "b": fitted.intercept_.astype(np.float32),
+    }
     nodes = [
         helper.make_node("Flatten", ["image"], ["flat"]),
         helper.make_node("Gemm", ["flat", "w", "b"], ["scores"]),
@@ -50,7 +54,7 @@ def digits_model() -> tuple[bytes, dict[str, Any]]:
     )
     opset = [helper.make_opsetid("", 17)]
     content = helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
-    stated = fitted.predict_proba(others.reshape(len(others), -1)).astype(np.float32)
+    stated = fitted.predict_proba(others_flat).astype(np.float32)
     found = models.fields(content)
     found["outputs"][0]["role"], found["outputs"][1]["role"] = "probabilities", "label"
     classes = [str(digit) for digit in range(10)]

@@ -58,7 +58,7 @@ class InferenceServiceHandler(Handler):
         "audience": Field("text", "Audience of access tokens.", required=True),
         "clients": Field(
             "lists", "What each client certificate may do: scopes by common name.", default={},
-            choices=("predict", "observe", "admin"),
+            choices=("predict", "observe", "feedback", "admin"),
         ),
         "maxBodyBytes": bounded(
             "service", "max_body_bytes", "Largest request body.", default=8 << 20
@@ -67,6 +67,20 @@ class InferenceServiceHandler(Handler):
         "drainSeconds": bounded(
             "service", "drain_seconds", "How long an old version may finish its requests.",
             default=10, whole=True,
+        ),
+        "drift": Field(
+            "flag", "Whether rows and answers are compared with what the package says.",
+            default=True,
+        ),
+        "driftWindowRows": bounded(
+            "drift", "window_rows", "Rows that are judged together.", default=1_000
+        ),
+        "driftWindowSeconds": bounded(
+            "drift", "window_seconds", "After how long fewer rows are judged, if there are 200.",
+            default=3_600, whole=True,
+        ),
+        "driftAlpha": bounded(
+            "drift", "alpha", "Chance of a false alarm in a window.", default=0.001
         ),
         "supervisor": Field(
             "text", "Who keeps it running; auto takes systemd where the user has it.",

@@ -1,0 +1,199 @@
+"""Windows on real rows: what is found after how many, and that chance alone isn't."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from falaj.workloads.inference import reference
+from falaj.workloads.inference.counting import Counting
+from falaj.workloads.inference.drift import Drift
+from falaj.workloads.inference.labels import Memory
+from falaj.workloads.inference.model import load
+from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.reference import Reference
+from falaj.workloads.inference.settings import DriftSettings
+from tests.workloads.inference import models, watched
+from tests.workloads.inference.oip import LIMITS
+
+Rows = dict[str, NDArray[Any]]
+
+
+class Watch:
+    """A model, a worker's counts and the master's verdict in one process."""
+
+    def __init__(self, content: bytes, fields: dict[str, Any], **settings: Any) -> None:
+        self.reference: Reference = reference.read(reference.part_of(fields))
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.model = load(
+            content, name="m", version="1", manifest=fields, threads=1, limits=LIMITS
+        )
+        self.drift = Drift(
+            "m", 1, self.reference, DriftSettings(**settings), memory=Memory(),
+            event=lambda name, **fields: self.events.append((name, fields)),
+        )  # fmt: skip
+        self._counting = Counting(self.reference, self.drift.take, self.model.schema.output_names)
+
+    def serve(self, rows: Rows, size: int = 250) -> None:
+        """Answer rows in requests of ``size``."""
+        count = len(next(iter(rows.values())))
+        for start in range(0, count, size):
+            inference = Inference()
+            inference.feed = {name: each[start : start + size] for name, each in rows.items()}
+            inference.rows = min(size, count - start)
+            self._counting.add(inference, self.model.run(inference))
+            self._counting.fold()
+
+    def feature(self, name: str) -> dict[str, Any]:
+        return next(each for each in self.drift.report()["features"] if each["name"] == name)
+
+
+def digits(seed: int, count: int, angle: float = 0) -> Rows:
+    _, _, images, _ = watched.digits()
+    chosen = images[np.random.default_rng(seed).integers(0, len(images), count)]
+    if angle:
+        chosen = ndimage.rotate(chosen, angle, axes=(2, 3), reshape=False, order=1)
+    return {"image": chosen.astype(np.float32)}
+
+
+def test_thirty_windows_of_rows_as_ever_raise_no_alarm() -> None:
+    watch = Watch(*watched.digits_model())
+    # Drawn from all digits: the held-out ones alone differ a little, as a few hundred do.
+    train, _, others, _ = watched.digits()
+    every = np.concatenate([train, others])
+    drawn = np.random.default_rng(1).integers(0, len(every), 30_000)
+    watch.serve({"image": every[drawn]}, size=1_000)
+    table = Watch(models.table(), watched.table_fields(models.table()))
+    table.serve(watched.customers(30_000, seed=2), size=1_000)
+    for each in (watch, table):
+        found = each.drift.report()
+        assert found["window"]["judged"] == 30
+        assert (found["state"], each.events) == ("ok", [])
+        assert all(row["over"] == 0 for row in (*found["features"], found["outputs"]))
+
+
+@pytest.mark.parametrize(("angle", "rows"), [(5, 2_000), (15, 2_000), (45, 2_000)])
+def test_digits_that_are_turned_step_by_step_are_found(angle: float, rows: int) -> None:
+    watch = Watch(*watched.digits_model())
+    watch.serve(digits(3, 3_000))
+    assert watch.drift.state == "ok"
+    served = 0
+    while watch.drift.state != "drifted":
+        watch.serve(digits(4 + served, 250, angle))
+        served += 250
+        assert served <= rows
+    found = watch.drift.report()
+    assert found["outputs"]["ks"] > 0.2
+    assert watch.events[0][0] == "drift.found"
+    assert watch.events[0][1]["features"]
+    # And its end, once turned digits no longer come.
+    watch.serve(digits(5, 2_000))
+    assert [name for name, _ in watch.events] == ["drift.found", "drift.ended"]
+
+
+def test_a_column_that_shifts_is_named_and_the_others_are_not() -> None:
+    watch = Watch(models.table(), watched.table_fields(models.table()))
+    rows = watched.customers(2_000, seed=5)
+    rows["age"] = rows["age"] + np.float32(5)  # half a standard deviation
+    watch.serve(rows)
+    assert watch.feature("age")["state"] == "drifted"
+    assert watch.feature("age")["psi"] > watch.feature("age")["psi_limit"]
+    assert watch.feature("city")["state"] == "ok"
+    assert watch.events[0][1]["features"] == ["age"]
+
+
+def test_values_that_go_missing_and_categories_that_are_new_are_found() -> None:
+    watch = Watch(models.table(), watched.table_fields(models.table()))
+    rows = watched.customers(2_000, seed=6)
+    rows["age"][::5] = np.nan
+    rows["city"][::10] = "Al Ain"
+    watch.serve(rows)
+    age, city = watch.feature("age"), watch.feature("city")
+    assert (age["state"], city["state"]) == ("drifted", "drifted")
+    assert age["missing"] == pytest.approx(0.28, abs=0.03)
+    assert age["missing_reference"] == pytest.approx(0.1, abs=0.03)
+    assert city["unseen"] == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_column_that_is_all_missing_drifts_without_a_figure() -> None:
+    watch = Watch(models.table(), watched.table_fields(models.table()))
+    rows = watched.customers(2_000, seed=7)
+    rows["age"][:] = np.nan
+    watch.serve(rows)
+    age = watch.feature("age")
+    assert (age["state"], age["psi"], age["missing"]) == ("drifted", None, 1.0)
+    assert b"NaN" not in orjson.dumps(watch.drift.report())
+
+
+def test_one_odd_window_is_no_drift() -> None:
+    watch = Watch(models.table(), watched.table_fields(models.table()))
+    odd = watched.customers(1_000, seed=8)
+    odd["age"] += np.float32(30)
+    for rows in (
+        watched.customers(1_000, seed=9),
+        odd,
+        *(watched.customers(1_000, seed=s) for s in (10, 11, 12)),
+    ):
+        watch.serve(rows)
+        assert watch.drift.state == "ok"
+    assert watch.events == []
+
+
+def test_a_slow_services_window_ends_by_time_if_it_has_rows_enough() -> None:
+    watch = Watch(models.table(), watched.table_fields(models.table()), window_seconds=60)
+    watch.serve(watched.customers(199, seed=13))
+    began = watch.drift._began
+    watch.drift.tick(began + 61)
+    assert watch.drift.report()["window"]["judged"] == 0
+    watch.serve(watched.customers(1, seed=14))
+    watch.drift.tick(began + 61)
+    found = watch.drift.report()["window"]
+    assert (found["judged"], found["filled"], found["rows"], found["seconds"]) == (1, 0, 1000, 60)
+
+
+def test_counts_of_another_layout_are_left() -> None:
+    watch = Watch(models.table(), watched.table_fields(models.table()))
+    watch.drift.take({"rows": 5, "counts": [1, 2], "busy": (0, 0.0)})
+    assert watch.drift.report()["window"]["filled"] == 0
+
+
+def test_answers_that_take_longer_are_told_and_are_no_drift_of_the_model() -> None:
+    watch = Watch(models.table(), watched.table_fields(models.table()))
+    random = np.random.default_rng(15)
+
+    def pass_by(seconds: float, count: int) -> None:
+        for wobble in random.lognormal(0, 0.1, count):
+            watch.drift.take({"rows": 0, "counts": [], "busy": (10, 10 * seconds * wobble)})
+
+    assert watch.drift.report()["latency"] == {"state": "collecting", "mean_seconds": None}
+    pass_by(0.001, 200)
+    assert watch.drift.report()["latency"]["state"] == "ok"
+    pass_by(0.003, 100)
+    found = watch.drift.report()
+    assert found["latency"]["state"] == "drifted"
+    assert found["latency"]["mean_seconds"] == pytest.approx(0.003, rel=0.2)
+    assert found["state"] == "collecting"
+    pass_by(0.001, 100)
+    assert watch.drift.report()["latency"]["state"] == "ok"
+
+
+def test_the_series_of_metrics_are_bounded_and_stand_once() -> None:
+    fields = watched.table_fields(models.table())
+    column = fields["statistics"]["features"]["age"]
+    names = ["outputs", *(f"column {number}" for number in range(300))]
+    fields["inputs"] = [{"name": name, "datatype": "FP32", "shape": [-1, 1]} for name in names]
+    fields["statistics"]["features"] = dict.fromkeys(names, column)
+    layout = reference.read(reference.part_of(fields))
+    drift = Drift("m", 1, layout, DriftSettings(), memory=Memory(), event=lambda *_, **__: None)
+    random = np.random.default_rng(16)
+    drift.take(
+        {"rows": 1_000, "counts": random.integers(0, 9, layout.size).tolist(), "busy": (0, 0)}
+    )
+    families = {each.name: each for each in drift.metrics()}
+    shown = [each.labels["feature"] for each in families["falaj_drift_psi"].samples]
+    assert len(shown) == len(set(shown)) == 100
