@@ -5,6 +5,7 @@ from falaj.components.local.certificate_authority import (
     CertificateAuthority,
     CertificateAuthorityArgs,
 )
+from falaj.components.local.daemon import Daemon, DaemonArgs
 from falaj.components.local.dataset import Dataset, DatasetArgs
 from falaj.components.local.inference_service import InferenceService, InferenceServiceArgs
 from falaj.components.local.key_ring import KeyRing, KeyRingArgs
@@ -18,6 +19,8 @@ __all__ = [
     "CertificateArgs",
     "CertificateAuthority",
     "CertificateAuthorityArgs",
+    "Daemon",
+    "DaemonArgs",
     "Dataset",
     "DatasetArgs",
     "InferenceService",

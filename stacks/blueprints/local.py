@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pulumi
@@ -9,6 +10,7 @@ import pulumi
 from falaj.components.local import (
     Certificate,
     CertificateAuthority,
+    Daemon,
     Dataset,
     InferenceService,
     KeyRing,
@@ -21,6 +23,8 @@ from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
 
 _CLIENT = "operator"
+_WATCH_STOPS_S = 120
+"""A retraining that the watch has begun ends with a checkpoint."""
 
 
 def declare_local(settings: LocalSettings, root: Path) -> None:
@@ -167,6 +171,21 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         },
         options,
     )
+    if settings.watch is not None:
+        Daemon(
+            "watch",
+            {
+                "site": workspace.path,
+                "name": "watch",
+                # The settings are read from the stack's file: changed ones need no new start.
+                "command": [
+                    sys.executable, "-P", "-m", "falaj.stacks.command", "watch",
+                    "--stack", stack, "--project", str(root), "--json",
+                ],
+                "stop_seconds": _WATCH_STOPS_S,
+            },
+            pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=[service])),
+        )  # fmt: skip
     exports: dict[str, pulumi.Input[object]] = {
         "endpoint": pulumi.Output.format(
             "{0}/v2/models/{1}/infer", service.endpoint, package.model

@@ -6,14 +6,14 @@ import json
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import psutil
 
-from falaj.stacks.command import project
+from falaj.stacks.command import project, watch
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.documents import sequence
@@ -41,6 +41,8 @@ def status(stack: StackFile) -> int:
         rows.append((name, worker["state"], f"process {worker['pid']}"))
     certificate = Path(config["tls"]["certificate"])
     rows.append(("certificate", _expiry(certificate), str(certificate)))
+    if (watched := watch.seen(stack)) is not None:
+        rows.append(watched)
     rows.append(("logs", _size(Path(config["logs"])), str(config["logs"])))
     rows.append(("disk", _size(stack.site), str(stack.site)))
     say(table(rows))
@@ -80,14 +82,19 @@ def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
 def rollback(stack: StackFile) -> int:
     """Point the model's alias at its previous version; the server follows without a pause."""
     config = require_config(stack)
-    status_code = _workload(
-        ["falaj.workloads.registry", "rollback", "--registry", str(config["registry"]),
-         "--model", str(config["model"]), "--alias", str(config["alias"]),
-         "--keyring", str(config["keyring"])]
-    )  # fmt: skip
+    status_code = _workload(rollback_arguments(config))
     if status_code == 0:
         say(f"the server follows within about a second; see: {project.command('status', stack)}")
     return status_code
+
+
+def rollback_arguments(config: Mapping[str, Any]) -> list[str]:
+    """The workload, and its arguments, that let a server's alias stand for the version before."""
+    return [
+        "falaj.workloads.registry", "rollback", "--registry", str(config["registry"]),
+        "--model", str(config["model"]), "--alias", str(config["alias"]),
+        "--keyring", str(config["keyring"]),
+    ]  # fmt: skip
 
 
 def logs(stack: StackFile, lines: int) -> int:

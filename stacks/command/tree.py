@@ -82,6 +82,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.served:rollback",
             "serve the model's previous version again",
         ),
+        "watch": Entry(
+            "stacks.command.watch:watch",
+            "look at the served model's drift, and tell, roll back or retrain",
+        ),
         "publish": Entry(
             "stacks.command.publish:publish",
             "send the served version to a registry of the country, for a cluster to serve",

@@ -14,6 +14,7 @@ from falaj.components.specification.workload_bounds import bound, choice
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
+from falaj.stacks.settings.watching import WatchSettings, check_watch
 from falaj.workloads.bounds import MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
@@ -147,6 +148,8 @@ class LocalSettings(Section):
     optimization: OptimizationSettings = OptimizationSettings()
     service: ServiceSettings = ServiceSettings()
     keys: KeySettings = KeySettings()
+    watch: WatchSettings | None = None
+    """The watch over the served model's drift. Default: nobody acts on drift."""
 
     @property
     def model_name(self) -> str:
@@ -171,6 +174,10 @@ _SHOWN: Final = 12
 
 def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     """Keys that contradict each other, a dataset that is not there, a column it doesn't have."""
+    return [*check_watch(settings), *_check_dataset(settings, root)]
+
+
+def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
     if settings.dataset == DIGITS:
         return _digits(settings)
     source = Path(settings.dataset_source(root))

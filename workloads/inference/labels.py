@@ -256,6 +256,7 @@ class Labels:
         self._stream = Adwin()
         self._alarm: float | None = None  # loss below which it ends
         self.seen = 0
+        self.wrong = 0
         self._calibrated: tuple[int, dict[str, float] | None, bool] = (-1, None, False)
 
     def remember(self, packed: bytes, now: float) -> None:
@@ -310,6 +311,7 @@ class Labels:
             chosen, stated = int(row[0]), float(row[1])
             of_truth = stated if chosen == value else math.nan
         hit = float(chosen == value)
+        self.wrong += chosen != value
         loss = (
             -math.log(max(of_truth, _LEAST_PROBABILITY)) if not math.isnan(of_truth) else math.nan
         )
@@ -380,6 +382,9 @@ class Labels:
             "received": self.received,
             "matched": self.counts["matched"],
             "coverage": self.counts["matched"] / self.answered if self.answered else None,
+            # Of all labelled rows, not the newest alone: whoever compares versions needs counts.
+            "scored": self.seen,
+            "wrong": self.wrong if not regression else None,
             "accuracy": float(rows[:, 1].mean()) if some and not regression else None,
             "log_loss": log_loss if not regression else None,
             "reference_log_loss": self._reference.log_loss,

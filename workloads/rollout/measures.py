@@ -117,6 +117,15 @@ def read(text: str) -> dict[_Series, float]:
     return found
 
 
+def answered_by_status(counters: Mapping[_Series, float], version: int) -> dict[str, int]:
+    """How many of a version's requests were answered with which status, of one look."""
+    return {
+        part: round(value)
+        for (whose, name, part), value in counters.items()
+        if (whose, name) == (str(version), _RESPONSES)
+    }
+
+
 class Tally:
     """Adds up what servers count, by who they are."""
 

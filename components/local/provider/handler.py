@@ -60,6 +60,11 @@ class Site:
         """Inference services, one folder for each name."""
         return self.path / "service"
 
+    @property
+    def daemons(self) -> Path:
+        """Programs that are kept running beside the services, one folder for each name."""
+        return self.path / "daemons"
+
 
 Report = Callable[[str, bool], None]
 """Shows a message beside the resource: the text, and whether it is only a passing status."""

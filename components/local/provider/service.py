@@ -13,6 +13,7 @@ from typing import Any, Final
 from falaj.components.local import machine
 from falaj.components.local.machine import LocalError
 from falaj.components.local.provider import workloads
+from falaj.components.local.provider.daemons import daemons
 from falaj.components.local.provider.fields import flag, number, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
@@ -317,14 +318,14 @@ def configuration(
 
 
 def end_leftovers(site: Site) -> None:
-    """End every service and every workload process of a site that is still there.
+    """End every daemon, service and workload process of a site that is still there.
 
     Raises:
         LocalError: one doesn't end.
     """
-    for service in services(site):
+    for each in (*daemons(site), *services(site)):
         for make in KINDS.values():
-            make().remove(service.program())
+            make().remove(each.program())
     # The separator keeps a site whose name only begins like this one's out of it.
     words = ("workloads.", f"{site.path}/")
     for pid in machine.find_processes(words):

@@ -25,6 +25,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "Dataset": {"site": "/s", "source": "digits", "target": None},
     "TrainingRun": {"site": "/s", "dataset": "/d", "dataset_digest": "x", "batch_size": 8},
     "ModelPackage": {"site": "/s", "model": "m", "run": "/r", "dataset": "/d", "keep_versions": 3},
+    "Daemon": {"site": "/s", "name": "watch", "command": ["/bin/true"]},
     "InferenceService": {
         "site": "/s",
         "name": "m",

@@ -30,6 +30,7 @@ REPLACES: dict[str, set[str]] = {
     },
     "ModelPackage": {"site", "model"},
     "InferenceService": {"site", "name"},
+    "Daemon": {"site", "name"},
 }  # fmt: skip
 
 

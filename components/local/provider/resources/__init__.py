@@ -9,6 +9,7 @@ from falaj.components.local.provider.resources.certificates import (
     CertificateAuthorityHandler,
     CertificateHandler,
 )
+from falaj.components.local.provider.resources.daemon import DaemonHandler
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
 from falaj.components.local.provider.resources.key_ring import KeyRingHandler
@@ -25,4 +26,5 @@ HANDLERS: Final[tuple[Handler, ...]] = (
     TrainingRunHandler(),
     ModelPackageHandler(),
     InferenceServiceHandler(),
+    DaemonHandler(),
 )

@@ -1,0 +1,127 @@
+"""Daemon: a program of the stack's own, kept running by a supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from falaj.components.local import machine, supervision
+from falaj.components.local.machine import InvalidInput, InvalidInputsError
+from falaj.components.local.provider.daemons import DaemonFiles
+from falaj.components.local.provider.fields import (
+    NAME_HINT,
+    NAME_PATTERN,
+    SITE,
+    Field,
+    Table,
+    text,
+    whole,
+)
+from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.supervision import AUTO, KINDS, Supervisor, choose
+from falaj.wire.values import UNKNOWN, Values
+
+
+class DaemonHandler(Handler):
+    """Starts a program and keeps it; another command is another start."""
+
+    type_name: ClassVar[str] = "Daemon"
+    summary: ClassVar[str] = "A program of the stack's own that a supervisor keeps running."
+    table: ClassVar[Table] = {
+        "site": SITE,
+        "name": Field(
+            "text", "Name of the program.", required=True, replaces=True, pattern=NAME_PATTERN,
+            pattern_hint=NAME_HINT,
+        ),
+        "command": Field("texts", "Absolute executable and arguments.", required=True),
+        "stopSeconds": Field(
+            "whole", "How long it may take to leave after SIGTERM, in seconds.", default=30,
+            minimum=1, maximum=3_600,
+        ),
+        "supervisor": Field(
+            "text", "Who keeps it running; auto takes systemd where the user has it.",
+            default=AUTO, choices=(AUTO, *KINDS),
+        ),
+    }  # fmt: skip
+    outputs: ClassVar[Mapping[str, str]] = {
+        "status": "running or stopped.",
+        "pid": "Process id.",
+        "keptBy": "systemd or supervisord.",
+        "log": "File of what it prints.",
+    }
+
+    def check(self, given: Values, old: Values) -> Values:
+        """The program has to be named by its whole path, for nobody searches it."""
+        checked = super().check(given, old)
+        command = checked.get("command")
+        if isinstance(command, list):
+            first = command[0] if command else ""
+            if isinstance(first, str) and not first.startswith("/"):
+                reason = f"given {first!r} to run; allowed: an absolute path, then arguments"
+                raise InvalidInputsError([InvalidInput("command", reason)])
+        return checked
+
+    def drift(self, state: Values) -> dict[str, Change]:
+        """A program that doesn't run (a reboot, a killed supervisor) is started again."""
+        running = self._observed(state, KINDS[text(state, "keptBy")]())["status"] == "running"
+        return {} if running else {"status": Change(is_input=False)}
+
+    def preview(self, inputs: Values, state: Values | None) -> Values:
+        """What it does is known once it runs."""
+        del state
+        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        if isinstance(inputs.get("site"), str):
+            expected["log"] = str(self._files(inputs).log)
+        return expected
+
+    def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
+        """Start it, in the place of one that an interrupted deployment has started."""
+        return text(inputs, "name"), self._start(context, inputs)
+
+    def read(self, resource_id: str, state: Values) -> Values | None:
+        """Gone when what is to run isn't noted any more; else what it really does."""
+        del resource_id
+        if not self._files(state).record.is_file():
+            return None
+        return {**state, **self._observed(state, KINDS[text(state, "keptBy")]())}
+
+    def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
+        """Start it anew where its command is another one."""
+        del resource_id
+        wanted = choose(text(inputs, "supervisor"))
+        if text(state, "keptBy") != wanted.kind or inputs["command"] != state.get("command"):
+            # By what is noted now: a new command would not find the old process.
+            KINDS[text(state, "keptBy")]().remove(self._files(state).program())
+        return self._start(context, inputs)
+
+    def delete(self, context: Context, resource_id: str, state: Values) -> None:
+        """Stop it; returns when its processes are gone and nothing is left."""
+        del resource_id
+        files = self._files(state)
+        context.status("stopping")
+        KINDS[text(state, "keptBy")]().remove(files.program())
+        machine.remove_tree(files.folder)
+
+    def _start(self, context: Context, inputs: Values) -> Values:
+        files = self._files(inputs)
+        command = inputs["command"]
+        parts = tuple(str(each) for each in command) if isinstance(command, list) else ()
+        files.write(parts, whole(inputs, "stopSeconds"))
+        supervisor = choose(text(inputs, "supervisor"))
+        context.status("starting")
+        supervisor.start(files.program())
+        if supervisor.kind == "systemd" and not supervision.survives_logout():
+            context.say("it ends when you log out; `loginctl enable-linger` keeps it running")
+        return {
+            **inputs,
+            **self._observed(inputs, supervisor),
+            "keptBy": supervisor.kind,
+            "log": str(files.log),
+        }
+
+    def _observed(self, values: Values, supervisor: Supervisor) -> Values:
+        found = supervisor.status(self._files(values).program())
+        return {"status": "running" if found.running else "stopped", "pid": found.pid}
+
+    def _files(self, values: Values) -> DaemonFiles:
+        return DaemonFiles(self.site_of(values).daemons / text(values, "name"))

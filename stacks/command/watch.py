@@ -1,0 +1,195 @@
+"""``falaj watch``: acts on drift of a served model, from outside of the server."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import psutil
+
+from falaj.stacks.command.console import say
+from falaj.stacks.command.options import stack_option, the_stack
+from falaj.stacks.command.project import StackFile, falaj
+from falaj.stacks.errors import StackError
+
+if TYPE_CHECKING:
+    from falaj.stacks.watching.watch import Watch, World
+
+Tell = Callable[[str, str, Mapping[str, Any]], None]
+_DRIFTED: Final = 3
+_STATUS: Final = {"fine": 0, "drifted": _DRIFTED, "unknown": 1}
+LOCK: Final = "lock"
+
+
+@click.command()
+@stack_option
+@click.option("--once", is_flag=True, help="Look once, do what is to be done, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each event as one JSON line.")
+def watch(*, stack: str | None, project: Path | None, once: bool, as_json: bool) -> int:
+    """Look at the served model's drift again and again, and act on it as the stack says.
+
+    What may be done is falaj:watch in the stack's file: tell, roll back, retrain. Its file is
+    read again before each look. Each step is written into an audit log of the watch's own. SIGTERM
+    and Ctrl-C end it in order, a retraining included.
+
+    With --once the exit status is 0: nothing drifted; 3: something did; 1: nobody knows, as the
+    server doesn't say. 2 is a refusal, as everywhere.
+    """
+    found = the_stack(stack, project)
+    with _alone(found) as folder:
+        return run(found, folder, once=once, as_json=as_json)
+
+
+def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
+    """Watch a stack; returns the exit status.
+
+    Raises:
+        StackError: its file asks for no watch, or can't be used.
+    """
+    # The settings' models and the server's libraries: not for `--help`.
+    from falaj.stacks.watching.machine import Machine  # noqa: PLC0415
+    from falaj.stacks.watching.watch import Watch  # noqa: PLC0415
+    from falaj.workloads.inference.logs import Logs  # noqa: PLC0415
+
+    stop = threading.Event()
+    world = Machine(stack, folder, stop)
+    settings = world.settings()
+    if settings is None:
+        raise StackError(
+            f"stack {stack.name} asks for no watch; give it one, such as:\n"
+            f"  {falaj('config set falaj:watch.steps ' + repr('[tell]'), stack)}"
+        )
+
+    def tell(event: str, text: str, figures: Mapping[str, Any]) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        if as_json:
+            line = {"time": now, "event": event, "stack": stack.name, "text": text, **figures}
+            say(json.dumps(line, ensure_ascii=False))
+        else:
+            say(f"{now} {text}")
+
+    logs = Logs(folder / "logs")
+    with _signals(stop):
+        try:
+            by = f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
+            watching = Watch(stack.name, folder, world, logs, tell, by)
+            watching.begin(os.getpid())
+            if once:
+                return _STATUS[watching.look()]
+            every = f"every {settings.interval_seconds} s"
+            tell("begins", f"watching stack {stack.name} {every}: {', '.join(settings.steps)}", {})
+            _repeat(watching, world, stop, tell)
+            tell("ends", "the watch ends, as it was asked to", {})
+            return 0
+        finally:
+            logs.close()
+
+
+def _repeat(watching: Watch, world: World, stop: threading.Event, tell: Tell) -> None:
+    """Look until asked to stop; a file that is wrong for a while ends nothing."""
+    said = ""
+    while not stop.is_set():
+        pause = 60
+        try:
+            watching.look()
+            settings = world.settings()
+            pause = settings.interval_seconds if settings else pause
+            said = ""
+        except StackError as error:
+            if str(error) != said:
+                said = str(error)
+                tell("refused", said, {})
+        stop.wait(pause)
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Generator[None]:
+    def ask(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop.set()
+
+    before = {each: signal.signal(each, ask) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def _alone(stack: StackFile) -> Generator[Path]:
+    """The watch's own folder, with the one lock that lets a stack have one watch.
+
+    Raises:
+        StackError: the stack isn't there, or another watch is.
+    """
+    if not stack.site.is_dir():
+        raise StackError(
+            f"stack {stack.name} isn't up: there is no {stack.site}\n"
+            f"  bring it up with: {falaj('up', stack)}"
+        )
+    folder = stack.site / "watch"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
+            raise StackError(
+                f"another watch looks after stack {stack.name}"
+                + (f" (process {holder})" if holder else "")
+                + "; what it saw and did: "
+                + falaj("status", stack)
+            ) from None
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def seen(stack: StackFile) -> tuple[str, str, str] | None:
+    """The line on a stack's watch for ``falaj status``; None where it never had one."""
+    path = stack.site / "watch" / "memory.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        last, looked, process = found.get("last"), found.get("looked"), found.get("process")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, AttributeError):
+        return ("watch", "unknown", f"{path} can't be read")
+    runs = isinstance(process, int) and _is_watch(process)
+    text = f"last look {_ago(looked)}" if isinstance(looked, int | float) else "no look yet"
+    if isinstance(told := found.get("told"), dict):
+        text += f"; drifted: {', '.join(map(str, told.get('names') or ()))}"
+    if isinstance(last, dict):
+        text += f"; last {last.get('step')} {_ago(last.get('time', 0))}: {last.get('outcome')}"
+    return ("watch", f"process {process}" if runs else "not running", text)
+
+
+def _is_watch(process: int) -> bool:
+    with suppress(psutil.Error):
+        return "watch" in psutil.Process(process).cmdline()
+    return False
+
+
+def _ago(moment: float) -> str:
+    passed = max(0.0, time.time() - moment)
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if passed >= 2 * seconds:
+            return f"{passed / seconds:.0f} {unit} ago"
+    return f"{passed:.0f} s ago"

@@ -1,0 +1,129 @@
+"""Settings of the watch over a served model's drift, and their check against the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from falaj.components.specification.limits import Between, TextRule
+from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
+from falaj.stacks.settings.section import Section
+
+if TYPE_CHECKING:
+    from falaj.stacks.settings.local import LocalSettings
+
+RETRAIN: Final = "retrain"
+ROLL_BACK: Final = "rollBack"
+TELL: Final = "tell"
+_URL: Final = TextRule(
+    r"^https://[A-Za-z0-9\[][^\s@#]{0,1999}$",
+    "an address that starts with https://, without a name or password in it",
+    "https://hooks.example.ae/falaj",
+)
+_HOST: Final = TextRule(
+    r"^(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
+    "a host's name without port, or '*.' and a domain",
+    "hooks.example.ae",
+)
+_Path = Annotated[str, TextRule(r"^.*\S.*$", "text that is not empty", "data/labelled")]
+
+
+class WatchSettings(Section):
+    """What is done about drift of the served model, by a program of its own beside the server."""
+
+    steps: list[Literal["tell", "rollBack", "retrain"]] = Field(default_factory=lambda: ["tell"])
+    """What may be done, always in this order: ``tell`` says what drifted; ``rollBack`` serves the
+    previous version where outcomes say that the serving one is worse; ``retrain`` brings the stack
+    up with new data."""
+    interval_seconds: Annotated[int, Between(1, 86_400)] = 60
+    """Between two looks at the server's report, in seconds."""
+    webhook: Annotated[str, _URL] | None = None
+    """Address that what was seen and done is sent to, as signed JSON. Default: nowhere."""
+    webhook_authority: _Path | None = None
+    """PEM file of the authority that the webhook's certificate is of, from the project's folder.
+    Default: those that the machine trusts."""
+    allowed_hosts: list[Annotated[str, _HOST]] = Field(default_factory=list)
+    """Hosts in the country that the webhook may have. One's own networks need not be named."""
+    cool_down_hours: Annotated[float, Between(0, 720)] = 24.0
+    """How long after a rollback or a retraining none is begun, in hours."""
+    most_retrainings_per_week: Annotated[int, Between(1, 100)] = 2
+    """Most retrainings begun within seven days, whatever became of them."""
+    data: _Path | None = None
+    """Folder of tables to learn from, from the project's folder: the last by its name is the
+    newest, and holds all rows. Default: the stack's ``dataset``, once that file has changed."""
+    alpha: Annotated[float, Between(1e-6, 0.1)] = 0.01
+    """How seldom a version may be called worse than the one before it where it isn't, however
+    often it is looked."""
+
+
+def check_watch(settings: LocalSettings) -> list[Finding]:
+    """Steps that can't be, a webhook abroad, data that never change."""
+    watch = settings.watch
+    if watch is None:
+        return []
+    found = [*_steps(settings, watch), *_webhook(watch)]
+    if watch.webhook is None and watch.webhook_authority is not None:
+        message = "given without webhook, whose certificate it is for"
+        path = ("watch", "webhookAuthority")
+        found.append(Finding(path, message, (Drop(path),)))
+    return found
+
+
+def _steps(settings: LocalSettings, watch: WatchSettings) -> list[Finding]:
+    path = ("watch", "steps")
+    steps = list(dict.fromkeys(watch.steps))
+    if TELL not in steps:
+        message = f"given {', '.join(watch.steps) or 'none'}; what is done is always told as well"
+        return [Finding(path, message, (Put(path, [TELL, *steps]),))]
+    if RETRAIN in steps and settings.dataset == "digits":
+        message = "retrain is for a table: the dataset digits never changes"
+        return [Finding(path, message, (Put(path, [each for each in steps if each != RETRAIN]),))]
+    if watch.data is not None and settings.model is None:
+        message = "missing; with data of the watch it can't be made from the dataset's name"
+        return [Finding(("model",), message, (Put(("model",), settings.model_name),))]
+    return []
+
+
+def _webhook(watch: WatchSettings) -> list[Finding]:
+    if watch.webhook is None:
+        return []
+    path = ("watch", "webhook")
+    try:
+        parts = urlsplit(watch.webhook)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        return [Finding(path, f"given {format_value(watch.webhook)}: {error}")]
+    reason = refused_host(host, watch.allowed_hosts)
+    if reason is None:
+        return []
+    hosts = ("watch", "allowedHosts")
+    # What is known to be abroad isn't made better by naming it.
+    mend = (Drop(path),) if "abroad" in reason else (Put(hosts, [*watch.allowed_hosts, host]),)
+    return [Finding(path, reason, mend)]
+
+
+def refused_host(host: str, allowed: list[str]) -> str | None:
+    """Why nothing may be sent to a host; None where it may.
+
+    As the policy packs judge receivers: hosts of one's own networks, of the country's regions, and
+    those that are named as being in the country.
+
+    Args:
+        host: its name or address, without a port.
+        allowed: names, and ``*.`` with domains.
+    """
+    # The packs take a while to load, and few stacks have a webhook.
+    from falaj.policies.model import Settings  # noqa: PLC0415
+    from falaj.policies.reading.hosts import foreign_service, may_talk_to  # noqa: PLC0415
+
+    name = host.lower().rstrip(".")
+    if service := foreign_service(name):
+        return f"given the host {host}, which is {service}: it keeps what it gets abroad"
+    if may_talk_to(name, Settings(allowed_hosts=tuple(allowed))):
+        return None
+    return (
+        f"given the host {host}; allowed: hosts of one's own networks, of the country's regions, "
+        "and those in allowedHosts, if they stand in the country"
+    )

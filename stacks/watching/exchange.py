@@ -1,0 +1,102 @@
+"""One request over TLS, bounded in bytes and in time whatever the other side does."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class ExchangeError(Exception):
+    """There was no whole answer; the message says why."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Whom to ask.
+
+    Attributes:
+        address: name or IP address to connect to.
+        port: likewise.
+        name: what its certificate has to be for.
+        context: whom to trust, and which versions of TLS.
+        seconds: the most that all of it may take.
+        most_bytes: the most that its answer may have.
+    """
+
+    address: str
+    port: int
+    name: str
+    context: ssl.SSLContext
+    seconds: float
+    most_bytes: int
+
+    def ask(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> tuple[int, bytes, str]:
+        """Send a request; returns the status, the body and the header ``Location``.
+
+        Raises:
+            ExchangeError: it can't be reached or trusted, or takes too long, or says too much.
+        """
+        try:
+            plain = socket.create_connection((self.address, self.port), self.seconds)
+        except OSError as error:
+            raise ExchangeError(f"it can't be reached: {error.strerror or error}") from None
+        try:
+            secured = self.context.wrap_socket(
+                plain, server_hostname=self.name, do_handshake_on_connect=False
+            )
+        except (OSError, ValueError) as error:
+            plain.close()
+            raise ExchangeError(_reason(error)) from None
+        # A timeout of a socket is for each packet: who sends a byte now and then would never end.
+        late = threading.Event()
+        timer = threading.Timer(self.seconds, _end, (secured, late))
+        timer.daemon = True
+        timer.start()
+        connection = http.client.HTTPConnection(self.address, self.port)
+        connection.sock = secured
+        try:
+            secured.do_handshake()
+            connection.request(method, path, body, dict(headers))
+            with connection.getresponse() as answer:
+                data = answer.read(self.most_bytes + 1)
+                # A body that is shorter than was promised is an end, and no error, with a limit.
+                whole = answer.isclosed() or not answer.length
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if late.is_set():
+                raise ExchangeError(f"no whole answer within {self.seconds:g} s") from None
+            raise ExchangeError(_reason(error)) from None
+        finally:
+            timer.cancel()
+            connection.close()
+            secured.close()
+        if late.is_set():
+            raise ExchangeError(f"no whole answer within {self.seconds:g} s")
+        if len(data) > self.most_bytes:
+            raise ExchangeError(f"its answer has more than {self.most_bytes:,} bytes")
+        if not whole:
+            raise ExchangeError("its answer broke off")
+        return answer.status, data, answer.headers.get("Location", "")
+
+
+def _end(secured: socket.socket, late: threading.Event) -> None:
+    late.set()
+    with contextlib.suppress(OSError):
+        # Of the socket itself: to end TLS in order would be to wait for the other side.
+        socket.socket.shutdown(secured, socket.SHUT_RDWR)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate isn't trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}"
+    if isinstance(error, OSError):
+        return f"the connection broke: {error.strerror or error or type(error).__name__}"
+    return f"its answer isn't HTTP: {str(error)[:100] or type(error).__name__}"

@@ -1,0 +1,242 @@
+"""The world of a watch on one machine: a stack's file, its server, its registry, and its `up`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.engine.commands import INTERRUPTED
+from falaj.engine.errors import EngineError
+from falaj.engine.guard import guarded
+from falaj.stacks.command import service
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.documents import mapping
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings import LocalSettings
+from falaj.stacks.settings.local import DIGITS
+from falaj.stacks.settings.watching import WatchSettings
+from falaj.stacks.watching.data import NoDataError, Table, newest
+from falaj.stacks.watching.report import Report
+from falaj.stacks.watching.server import NoAnswerError, Server
+from falaj.stacks.watching.watch import Updated
+from falaj.stacks.watching.webhook import Webhook, WebhookError
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.registry.alias_list import read_list
+from falaj.workloads.rollout.pairs import Outcomes
+
+_DATASET: Final = "falaj:dataset"
+_FOLLOWS_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 600.0
+_ROLL_BACK_SECONDS: Final = 120.0
+#: What `up` says of a model that isn't worth serving, and of another run on the stack.
+_NOT_WORTH: Final = "the model isn't worth serving"
+_BUSY: Final = "another run is working on stack"
+_LONGEST: Final = 2_000
+
+
+@dataclass
+class Machine:
+    """What a watch looks at and acts on, of a stack of the platform ``local``.
+
+    Attributes:
+        stack: its file.
+        folder: the watch's own.
+        stop: set when the watch is to end.
+    """
+
+    stack: StackFile
+    folder: Path
+    stop: threading.Event = field(default_factory=threading.Event)
+    _settings: LocalSettings | None = None
+
+    def settings(self) -> WatchSettings | None:
+        """What the stack's file asks of the watch now.
+
+        Raises:
+            StackError: the file can't be used, or is a stack's in a cloud.
+        """
+        found = self.stack.settings()
+        if not isinstance(found, LocalSettings):
+            raise StackError(
+                f"stack {self.stack.name} is in a cloud; allowed: a stack of the platform local"
+            )
+        self._settings = found
+        return found.watch
+
+    def _known(self) -> LocalSettings:
+        if self._settings is None:
+            self.settings()
+        assert self._settings is not None  # noqa: S101 - read above
+        return self._settings
+
+    def _config(self) -> dict[str, Any]:
+        try:
+            return service.require_config(self.stack)
+        except StackError as error:
+            raise NoAnswerError(str(error)) from None
+
+    def report(self) -> Report:
+        """The server's report on drift."""
+        return Server(self._config()).report()
+
+    def failures(self, version: int) -> Outcomes:
+        """Requests of a version, and those that the server failed."""
+        return Server(self._config()).failures(version)
+
+    def previous(self) -> int | None:
+        """The version that a rollback would go to."""
+        with contextlib.suppress(WorkloadError, NoAnswerError, OSError):
+            config = self._config()
+            folder = Path(str(config["registry"])) / str(config["model"])
+            alias = read_list(folder).aliases.get(str(config["alias"]))
+            versions = folder / "versions"
+            back = (
+                alias.rolled_back(lambda each: (versions / str(each)).is_dir()) if alias else None
+            )
+            return back.version if back else None
+        return None
+
+    def served(self) -> int | None:
+        """The version that the server says it serves."""
+        with contextlib.suppress(StackError, NoAnswerError):
+            version = service.read_account(Path(str(self._config()["state"]))).get("version")
+            return int(version) if isinstance(version, int | str) else None
+        return None
+
+    def roll_back(self) -> str:
+        """Serve the previous version, and wait until the server does; why not, or nothing."""
+        try:
+            command = service.rollback_arguments(self._config())
+        except NoAnswerError as error:
+            return str(error)
+        before = self.served()
+        try:
+            done = subprocess.run(
+                guarded([sys.executable, "-P", "-m", *command]), stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, errors="replace", check=False,
+                timeout=_ROLL_BACK_SECONDS, start_new_session=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"the registry took more than {_ROLL_BACK_SECONDS:.0f} s"
+        if done.returncode != 0:
+            return _last_words(done.stderr) or f"the registry ended with {done.returncode}"
+        deadline = time.monotonic() + _FOLLOWS_SECONDS
+        while self.served() == before and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if self.served() == before:
+            return f"the server didn't follow within {_FOLLOWS_SECONDS:.0f} s"
+        return ""
+
+    def table(self, now: float) -> Table:
+        """What could be learned from."""
+        settings = self._known()
+        if settings.dataset == DIGITS:
+            raise NoDataError("the dataset digits never changes")
+        root = self.stack.project.root
+        folder = settings.watch.data if settings.watch else None
+        return newest(root, Path(settings.dataset_source(root)), folder, now)
+
+    def learned(self) -> str:
+        """Digest of the file that the stack learned from, as its state has it."""
+        from falaj.stacks.command.pulumi import Pulumi  # noqa: PLC0415 - the engine, when needed
+
+        try:
+            pulumi = Pulumi(self.stack, plugins=False)
+            if not pulumi.exists():
+                raise NoDataError(
+                    f"the backend {pulumi.environment.get('PULUMI_BACKEND_URL')} knows no stack "
+                    f"{self.stack.name}; bring it up with the same PULUMI_BACKEND_URL"
+                )
+            resources = pulumi.resources()
+        except (StackError, EngineError) as error:
+            raise NoDataError(f"the stack's state can't be read: {error}") from None
+        for each in resources:
+            if str(each.get("type", "")).endswith(":index:Dataset"):
+                return str(mapping(each.get("inputs")).get("sourceSha256"))
+        raise NoDataError(f"stack {self.stack.name} has no dataset yet")
+
+    def dataset(self) -> str | None:
+        """What the stack's file says of its dataset."""
+        from falaj.stacks.settings import edit  # noqa: PLC0415
+
+        with contextlib.suppress(StackError):
+            return str(edit.value_of(self.stack.path, self.stack.project.root, _DATASET))
+        return None
+
+    def set_dataset(self, given: str) -> None:
+        """Have the stack's file say another dataset; its comments stay."""
+        from falaj.stacks.settings import edit  # noqa: PLC0415
+
+        edit.set_values(self.stack.path, self.stack.project.root, {_DATASET: given})
+
+    def up(self) -> Updated:
+        """Bring the stack up in a process of its own, as a person does; its output is kept."""
+        command = [
+            sys.executable, "-P", "-m", "falaj.stacks.command", "up",
+            "--stack", self.stack.name, "--project", str(self.stack.project.root),
+        ]  # fmt: skip
+        path = self.folder / "up.log"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as log:
+            process = subprocess.Popen(
+                guarded(command), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                cwd=self.stack.project.root, start_new_session=True,
+            )  # fmt: skip
+            status = self._follow(process)
+        return _judged(status, path.read_text(encoding="utf-8", errors="replace"), path)
+
+    def _follow(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for its end; asked to end, have it stop in order."""
+        asked = None
+        while True:
+            try:
+                return process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                if asked is None and self.stop.is_set():
+                    asked = time.monotonic()
+                    process.terminate()
+                elif asked is not None and time.monotonic() - asked > _STOP_SECONDS:
+                    process.kill()
+
+    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
+        """Send to the webhook, if there is one."""
+        watch = self._known().watch
+        if watch is None or watch.webhook is None:
+            raise WebhookError("there is no webhook any more", for_good=True)
+        authority = watch.webhook_authority
+        root = self.stack.project.root
+        Webhook(
+            watch.webhook,
+            watch.allowed_hosts,
+            (root / Path(authority).expanduser()).resolve() if authority else None,
+            self.folder / "webhook.key",
+        ).send(message, delivery, now)
+
+
+def _judged(status: int, printed: str, log: Path) -> Updated:
+    """What an `up` came to."""
+    if status == 0:
+        return Updated("done")
+    if _BUSY in printed:
+        return Updated("busy", "another run is working on the stack")
+    if status in (INTERRUPTED, -15, 128 + 15):
+        return Updated("stopped", "it was asked to end")
+    if _NOT_WORTH in printed:
+        reason = printed.partition(_NOT_WORTH)[2].partition("a difference counts")[0]
+        text = " ".join(reason.partition("published:")[2].split())
+        return Updated("refused", (text or _NOT_WORTH)[:_LONGEST])
+    return Updated("failed", f"{_last_words(printed)} (exit {status}; all of it: {log})")
+
+
+def _last_words(printed: str) -> str:
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return " ".join((errors or lines)[-3:])[:_LONGEST]

@@ -1,0 +1,494 @@
+"""One look after the other: what the server reports, what is decided, what is done about it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from falaj.engine.files import replace_file
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings.watching import RETRAIN, ROLL_BACK, WatchSettings
+from falaj.stacks.watching.data import NoDataError, Table
+from falaj.stacks.watching.memory import WEEK, Kind, Last, Memory, Message, Pending, Told
+from falaj.stacks.watching.report import Report, digest_of
+from falaj.stacks.watching.server import NoAnswerError
+from falaj.stacks.watching.webhook import WebhookError
+from falaj.workloads.rollout.pairs import Outcomes
+
+Seen = Literal["fine", "drifted", "unknown"]
+_MOST_TRIES: Final = 12
+"""Of one message: with pauses that double from half a minute to an hour, some five hours."""
+_HOUR: Final = 3_600
+MEMORY: Final = "memory.json"
+SIGNAL: Final = "signal.json"
+_STEPS: Final = {"rollBack": "rollback", "retrain": "retraining"}
+_KINDS: Final[Mapping[Kind, str]] = {
+    "labels": "answers whose label came back were wrong",
+    "answers": "requests failed",
+}
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What became of bringing the stack up.
+
+    Attributes:
+        outcome: ``done``; ``busy``: somebody else works on the stack, nothing was begun;
+            ``refused``: the new model isn't worth serving; ``stopped``; ``failed``.
+        detail: why, in a line; empty where it is done.
+    """
+
+    outcome: Literal["done", "busy", "refused", "stopped", "failed"]
+    detail: str = ""
+
+
+class World(Protocol):
+    """What a watch looks at and acts on."""
+
+    def settings(self) -> WatchSettings | None:
+        """What the stack's file asks of the watch now; None: it asks for none.
+
+        Raises:
+            StackError: the file can't be used.
+        """
+        ...
+
+    def report(self) -> Report:
+        """The server's report. Raises NoAnswerError."""
+        ...
+
+    def failures(self, version: int) -> Outcomes:
+        """Requests of a version, and those that the server failed. Raises NoAnswerError."""
+        ...
+
+    def previous(self) -> int | None:
+        """The version that a rollback would go to."""
+        ...
+
+    def served(self) -> int | None:
+        """The version that the server serves now."""
+        ...
+
+    def roll_back(self) -> str:
+        """Serve the previous version again; returns why it couldn't be, or nothing."""
+        ...
+
+    def table(self, now: float) -> Table:
+        """What could be learned from. Raises NoDataError."""
+        ...
+
+    def learned(self) -> str:
+        """Digest of the file that the stack learned from last. Raises NoDataError."""
+        ...
+
+    def dataset(self) -> str | None:
+        """What the stack's file says of its dataset."""
+        ...
+
+    def set_dataset(self, given: str) -> None:
+        """Have the stack's file say another dataset. Raises StackError."""
+        ...
+
+    def up(self) -> Updated:
+        """Bring the stack up."""
+        ...
+
+    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
+        """Send to the webhook. Raises WebhookError."""
+        ...
+
+
+class Audit(Protocol):
+    """A log that can't be changed unseen."""
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Append a record."""
+        ...
+
+
+@dataclass
+class Watch:
+    """The watch of one stack.
+
+    Attributes:
+        stack: its name.
+        folder: where what is remembered and signalled lies; it exists.
+        world: what is looked at and acted on.
+        audit: where each step is written down.
+        tell: called with an event's name, a sentence and its figures.
+        by: who acts, for the audit log.
+        clock: Unix time in seconds. Default: the machine's.
+    """
+
+    stack: str
+    folder: Path
+    world: World
+    audit: Audit
+    tell: Callable[[str, str, Mapping[str, Any]], None]
+    by: str
+    clock: Callable[[], float] = time.time
+    memory: Memory = field(init=False)
+    _path: Path = field(init=False)
+    _webhook: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        """Read what is remembered. Raises StackError: it can't be."""
+        self._path = self.folder / MEMORY
+        self.memory = Memory.read(self._path)
+
+    def begin(self, process: int) -> None:
+        """Take over from a watch that ended, and say what it left undone."""
+        self.memory.process = process
+        self._webhook = self._has_webhook()
+        if self.memory.pending is not None:
+            self._settle(self.memory.pending)
+        self._keep()
+
+    def look(self) -> Seen:
+        """Look once, and do what is to be done.
+
+        Raises:
+            StackError: the stack's file or the watch's own can't be used.
+        """
+        settings = self.world.settings()
+        if settings is None:
+            self.tell("idle", "the stack's file asks for no watch (falaj:watch)", {})
+            return "unknown"
+        self._webhook = settings.webhook is not None
+        seen = self._look(settings)
+        self.memory.looked = self.clock()
+        self._deliver()
+        self._keep()
+        return seen
+
+    def _look(self, settings: WatchSettings) -> Seen:
+        memory = self.memory
+        try:
+            report = self.world.report()
+        except NoAnswerError as error:
+            if memory.silent != str(error):
+                memory.silent = str(error)
+                self._note("silent", str(error), posted=False)
+            return "unknown"
+        if memory.silent:
+            memory.silent = ""
+            self._note("answers", "the server's report on drift is there again", posted=False)
+        if memory.served != report.version:
+            if memory.served is not None:
+                text = f"version {report.version} serves, where version {memory.served} did"
+                self._note("version", text, version=report.version, posted=False)
+            memory.served, memory.waiting = report.version, {}
+        self._count(report)
+        self._tell_drift(report)
+        worse = self._worse(report, settings)
+        if worse is not None and ROLL_BACK in settings.steps:
+            self._roll_back(report, worse, settings)
+        elif report.state == "drifted" and RETRAIN in settings.steps:
+            self._retrain(report, settings)
+        elif worse is not None:
+            self._wait("rollBack", f"{worse}; rollBack isn't among the steps")
+        if report.state == "drifted" or worse is not None:
+            return "drifted"
+        return "unknown" if report.state == "no reference" else "fine"
+
+    # What is told.
+
+    def _tell_drift(self, report: Report) -> None:
+        told = self.memory.told
+        if report.state != "drifted":
+            if told is not None:
+                self.memory.told = None
+                self.memory.waiting.pop("retrain", None)
+                text = f"{report.model} version {report.version} is as it was trained again"
+                if report.state != "ok":
+                    text = f"version {report.version} of {report.model} is judged anew"
+                self._note("ended", text, episode=told.episode)
+            if report.state == "no reference":
+                self._wait(
+                    "reference",
+                    f"the package of {report.model} version {report.version} says nothing that "
+                    "drift could be judged by: train it anew with this release",
+                )
+            return
+        names = list(report.drifted)
+        if told is not None and told.episode == report.episode:
+            if set(names) <= set(told.names):
+                return
+            names = sorted({*told.names, *names})
+        self.memory.told = Told(episode=report.episode, names=names)
+        text = f"{report.model} version {report.version} drifted: {report.why}"
+        self._note("drift", text, **_figures(report))
+        self._signal(report, "")
+
+    def _signal(self, report: Report, data: str) -> str:
+        """Write what was seen into a file that other programs can read; returns its digest."""
+        document = {**_figures(report), "stack": self.stack, "data": data}
+        digest = digest_of(document)
+        self._write(SIGNAL, {"signal": digest, "time": _stamp(self.clock()), **document})
+        return digest
+
+    def _write(self, name: str, document: Mapping[str, Any]) -> None:
+        try:
+            text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+            replace_file(self.folder / name, text, 0o600)
+        except OSError as error:
+            raise StackError(f"{self.folder / name} can't be written: {error}") from None
+
+    # What is done.
+
+    def _count(self, report: Report) -> None:
+        previous = self.world.previous()
+        if report.outcomes is not None:
+            self.memory.ledger("labels").take(report.version, report.outcomes, previous)
+        try:
+            failures = self.world.failures(report.version)
+        except NoAnswerError as error:
+            self._wait("metrics", str(error))
+            return
+        self.memory.ledger("answers").take(report.version, failures, previous)
+
+    def _worse(self, report: Report, settings: WatchSettings) -> str | None:
+        """Why the version that serves is worse than the one before it; None: nobody knows that.
+
+        Where inputs drifted, both versions would see them, and outcomes of other weeks say
+        nothing of the versions.
+        """
+        if report.inputs_drifted or report.version in self.memory.withdrawn:
+            return None
+        for kind, what in _KINDS.items():
+            compared = self.memory.ledger(kind).compared
+            if compared is None or compared.version != report.version:
+                continue
+            evidence = compared.now().evidence
+            if evidence.is_worse(settings.alpha):
+                return (
+                    f"version {report.version} is worse than version {compared.other}: of "
+                    f"{evidence.pairs:,} pairs {evidence.mine:,} {what}, and "
+                    f"{evidence.other:,} of the other's"
+                )
+        return None
+
+    def _roll_back(self, report: Report, why: str, settings: WatchSettings) -> None:
+        now, memory = self.clock(), self.memory
+        if (cooling := self._cooling(settings, now)) is not None:
+            self._wait("rollBack", f"{why}; {cooling}")
+            return
+        memory.begin(Pending(step="rollBack", time=now, version=report.version, why=why))
+        self._keep()
+        self._note("rollBack", f"rolling back: {why}", posted=False, version=report.version)
+        refused = self.world.roll_back()
+        served = self.world.served()
+        outcome = f"not rolled back: {refused}" if refused else f"version {served} serves again"
+        memory.end(outcome, self.clock())
+        self._note("rolledBack", f"{outcome}; {why}", version=report.version, serves=served)
+        self._keep()
+
+    def _retrain(self, report: Report, settings: WatchSettings) -> None:
+        now, memory = self.clock(), self.memory
+        held = self._cooling(settings, now) or self._spent(settings, now)
+        if held is not None:
+            self._wait("retrain", held)
+            return
+        try:
+            table = self.world.table(now)
+            learned = self.world.learned()
+        except NoDataError as error:
+            self._wait("retrain", f"not retrained: {error}")
+            return
+        if table.digest == learned:
+            self._wait("retrain", f"not retrained: {table.path} is what the model learned from")
+            return
+        if (before := memory.tried.get(table.digest)) is not None:
+            self._wait("retrain", f"not retrained: {table.path} was tried already, and {before}")
+            return
+        self._learn(report, table, now)
+
+    def _learn(self, report: Report, table: Table, now: float) -> None:
+        memory, acted = self.memory, self.memory.acted
+        signal = self._signal(report, table.digest)
+        memory.begin(
+            Pending(
+                step="retrain", time=now, version=report.version, why=report.why,
+                data=table.digest, dataset=self.world.dataset(), given=table.given,
+            )
+        )  # fmt: skip
+        self._keep()
+        self._note(
+            "retrain", f"retraining with {table.path}: {report.why}", posted=False,
+            version=report.version, signal=signal, data=table.digest,
+        )  # fmt: skip
+        done = self._up(table)
+        served = self.world.served()
+        if done.outcome != "done":
+            self._put_back()
+        if done.outcome in ("busy", "stopped"):
+            if done.outcome == "busy":
+                memory.put_off(acted)
+            else:
+                self._stopped()
+            self._wait("retrain", f"not retrained: {done.detail}")
+            self._keep()
+            return
+        outcome = _became(done, served, report.version)
+        # What failed for another reason than the data may be tried with them once more.
+        memory.end(outcome, self.clock(), tried=done.outcome != "failed")
+        memory.waiting = {}
+        self._note(
+            "retrained", f"retrained: {outcome}", version=report.version, serves=served,
+            signal=signal, data=table.digest,
+        )  # fmt: skip
+        self._keep()
+
+    def _up(self, table: Table) -> Updated:
+        try:
+            if table.given is not None:
+                self.world.set_dataset(table.given)
+            return self.world.up()
+        except StackError as error:
+            return Updated("failed", " ".join(str(error).split()))
+
+    def _stopped(self) -> None:
+        """It was asked to end: the same data may be tried again once it has cooled down."""
+        pending = self.memory.pending
+        if pending is not None:
+            self.memory.last = Last(time=self.clock(), step=pending.step, outcome="stopped")
+            self.memory.pending = None
+
+    def _put_back(self) -> None:
+        """Have the stack's file say what it said before, unless somebody changed it since."""
+        pending = self.memory.pending
+        if pending is None or pending.given is None or pending.dataset is None:
+            return
+        if self.world.dataset() == pending.given:
+            self.world.set_dataset(pending.dataset)
+
+    def _settle(self, pending: Pending) -> None:
+        """Find out what became of a step in whose midst a watch ended."""
+        served = self.world.served()
+        if pending.version is not None and served not in (None, pending.version):
+            outcome = f"version {served} serves"
+            self.memory.end(outcome, self.clock())
+            text = f"the {_STEPS[pending.step]} that a watch was ended in did its work: {outcome}"
+        else:
+            self._put_back()
+            self._stopped()
+            text = (
+                f"a watch was ended in the midst of a {_STEPS[pending.step]}, which counts as "
+                "one; the stack is as it was, and its next `up` goes on from what is there"
+            )
+        self._note("settled", text, since=_stamp(pending.time), reason=pending.why)
+
+    # What keeps from doing anything.
+
+    def _cooling(self, settings: WatchSettings, now: float) -> str | None:
+        acted = self.memory.acted
+        # A clock that was put back would cool for ever.
+        if acted is None or acted > now:
+            return None
+        until = acted + settings.cool_down_hours * _HOUR
+        if now >= until:
+            return None
+        return f"nothing is begun before {_stamp(until)}: the last step cools down"
+
+    def _spent(self, settings: WatchSettings, now: float) -> str | None:
+        lately = [each for each in self.memory.retrainings if now - WEEK < each <= now]
+        if len(lately) < settings.most_retrainings_per_week:
+            return None
+        return (
+            f"not retrained: {len(lately)} retrainings were begun within seven days, which is the "
+            f"most (falaj:watch.mostRetrainingsPerWeek); the next may begin "
+            f"{_stamp(min(lately) + WEEK)}"
+        )
+
+    def _wait(self, topic: str, text: str) -> None:
+        """Say why nothing is done, once for as long as it stays so."""
+        if self.memory.waiting.get(topic) != text:
+            self.memory.waiting[topic] = text
+            self._note("waits", text, posted=False)
+
+    # Where it is written down.
+
+    def _note(self, event: str, text: str, *, posted: bool = True, **figures: Any) -> None:
+        """Say it, write it into the audit log, and have it sent where it is news."""
+        self.tell(event, text, figures)
+        self.audit.event(event, by=self.by, stack=self.stack, text=text, **figures)
+        if not posted or not self._webhook:
+            return
+        delivery = str(uuid.uuid4())
+        body = {
+            "event": event, "stack": self.stack, "text": text, "time": _stamp(self.clock()),
+            "delivery": delivery, **figures,
+        }  # fmt: skip
+        if self.memory.post(delivery, body):
+            self.audit.event("dropped", by=self.by, stack=self.stack, text="the oldest message")
+
+    def _has_webhook(self) -> bool:
+        settings = self.world.settings()
+        return settings is not None and settings.webhook is not None
+
+    def _deliver(self) -> None:
+        """Send what is due; what isn't taken stays, for hours."""
+        now = self.clock()
+        for message in list(self.memory.outbox):
+            if message.due > now:
+                continue
+            try:
+                self.world.send(message.body, message.delivery, now)
+            except WebhookError as error:
+                self._undelivered(message, error, now)
+                if not error.for_good:
+                    # Who doesn't answer one won't answer the next.
+                    return
+            else:
+                self.memory.outbox.remove(message)
+                self.audit.event("sent", by=self.by, stack=self.stack, delivery=message.delivery)
+
+    def _undelivered(self, message: Message, error: WebhookError, now: float) -> None:
+        if error.for_good or message.tries + 1 >= _MOST_TRIES:
+            self.memory.outbox.remove(message)
+            text = f"{error}; the message {message.body.get('event')} is given up"
+            self._note("unsent", text, posted=False, delivery=message.delivery)
+            return
+        pause = self.memory.try_later(message, now)
+        for each in self.memory.outbox:
+            each.due = max(each.due, message.due)
+        text = f"{error}; it is tried again in {pause:.0f} s"
+        self.tell("unsent", text, {})
+        if message.tries == 1:
+            self.audit.event("unsent", by=self.by, stack=self.stack, text=text)
+
+    def _keep(self) -> None:
+        self.memory.write(self._path)
+
+
+def _became(done: Updated, served: int | None, before: int) -> str:
+    if done.outcome == "refused":
+        return f"version {served} goes on to serve, as the new one isn't worth it: {done.detail}"
+    if done.outcome == "failed":
+        return f"version {served} goes on to serve, as the stack didn't come up: {done.detail}"
+    if served == before:
+        return f"the stack came up without a new version; version {served} serves"
+    return f"version {served} serves, in the place of version {before}"
+
+
+def _figures(report: Report) -> dict[str, Any]:
+    rows = [*report.features, *report.outputs]
+    return {
+        "model": report.model,
+        "version": report.version,
+        "episode": report.episode,
+        "since": report.since,
+        "rows": report.filled,
+        "drifted": list(report.drifted),
+        "figures": {each.name: dict(each.figures) for each in rows if each.state == "drifted"},
+    }
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

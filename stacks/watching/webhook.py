@@ -1,0 +1,165 @@
+"""Sends what was seen and done to one address: signed, to nobody abroad, never followed on.
+
+The body is signed as ``Falaj-Signature: t=SECONDS,v1=HEX``, where HEX is HMAC-SHA256 of SECONDS, a
+dot and the body (RFC 2104), under the key in the watch's file ``webhook.key``: whoever gets it can
+tell that it is ours, and by the time that it is no repetition of somebody's.
+``Falaj-Delivery`` is the same for each try of one message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import secrets
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from falaj.engine.files import replace_file
+from falaj.policies.reading.hosts import is_private
+from falaj.stacks.settings.watching import refused_host
+from falaj.stacks.watching.exchange import ExchangeError, Peer
+
+_SECONDS: Final = 15.0
+_MOST_BYTES: Final = 64 << 10
+#: Of those that a later try may change (RFC 9110, 15.5.9; RFC 6585, 4).
+_AGAIN: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+
+
+class WebhookError(Exception):
+    """A message that wasn't taken.
+
+    Attributes:
+        for_good: whether another try of the same can't help.
+    """
+
+    def __init__(self, message: str, *, for_good: bool) -> None:
+        super().__init__(message)
+        self.for_good = for_good
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Where messages go.
+
+    Attributes:
+        url: the address.
+        hosts: hosts in the country that it may have; see `refused_host`.
+        authority: PEM file of whom to trust; None: whom the machine trusts.
+        key: file of the key that signs, which is made where it is missing.
+    """
+
+    url: str
+    hosts: Sequence[str]
+    authority: Path | None
+    key: Path
+
+    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
+        """Send a message; returns once it was taken.
+
+        Args:
+            message: plain JSON.
+            delivery: names it, over all tries.
+            now: Unix time in seconds.
+
+        Raises:
+            WebhookError: it wasn't taken.
+        """
+        parts = urlsplit(self.url)
+        host, port = parts.hostname or "", parts.port or 443
+        if reason := refused_host(host, list(self.hosts)):
+            raise WebhookError(f"nothing is sent to {host}: {reason}", for_good=True)
+        peer = Peer(self._address(host, port), port, host, self._context(), _SECONDS, _MOST_BYTES)
+        body = json.dumps(message, ensure_ascii=False, sort_keys=True).encode()
+        stamp = str(int(now))
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        headers = {
+            "Host": parts.netloc,
+            "Content-Type": "application/json",
+            "Falaj-Delivery": delivery,
+            "Falaj-Signature": f"t={stamp},v1={signature(self._key(), stamp, body)}",
+        }
+        try:
+            status, _, onward = peer.ask("POST", path, headers, body)
+        except ExchangeError as error:
+            raise WebhookError(f"the webhook {self.shown}: {error}", for_good=False) from None
+        if 200 <= status < 300:
+            return
+        if 300 <= status < 400:
+            there = urlsplit(onward).hostname or "another place"
+            raise WebhookError(
+                f"the webhook {self.shown} sends on to {there}, which nobody has judged: give the "
+                "address that takes messages itself",
+                for_good=True,
+            )
+        raise WebhookError(
+            f"the webhook {self.shown} answers with status {status}",
+            for_good=status < 500 and status not in _AGAIN,
+        )
+
+    @property
+    def shown(self) -> str:
+        """The address for people: paths and queries of webhooks are often as good as passwords."""
+        return urlsplit(self.url).netloc
+
+    def _address(self, host: str, port: int) -> str:
+        """The address that is connected to: judged, so that no other answer of DNS counts."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise WebhookError(
+                f"the webhook {self.shown}: its host has no address: {error}", for_good=False
+            ) from None
+        address = str(found[0][4][0])
+        if is_private(host) and not _is_own(address):
+            # The name says that it is one's own network, and what it leads to isn't.
+            raise WebhookError(
+                f"nothing is sent to {host}: it is a name of one's own networks that stands for "
+                f"{address}, which isn't of them",
+                for_good=True,
+            )
+        return address
+
+    def _context(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(
+                cafile=str(self.authority) if self.authority else None
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise WebhookError(
+                f"falaj:watch.webhookAuthority: {self.authority} can't be read: {error}",
+                for_good=False,
+            ) from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    def _key(self) -> bytes:
+        return signing_key(self.key)
+
+
+def signing_key(path: Path) -> bytes:
+    """The key that signs messages, 256 random bits in hexadecimal; made where it is missing.
+
+    Raises:
+        OSError: it can't be read or written.
+    """
+    if not path.is_file():
+        replace_file(path, secrets.token_hex(32) + "\n", 0o600)
+    return path.read_bytes().strip()
+
+
+def signature(key: bytes, stamp: str, body: bytes) -> str:
+    """HMAC-SHA256 of a body that was sent at a time, in hexadecimal."""
+    return hmac.new(key, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def _is_own(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return found.is_private or found.is_loopback or found.is_link_local

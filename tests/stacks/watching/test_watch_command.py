@@ -1,0 +1,238 @@
+"""``falaj watch`` as people and supervisors call it, before a server that tests make up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.command.watch import seen
+from falaj.stacks.settings.problems import RefusedSettingsError
+from falaj.stacks.watching.machine import _judged
+from tests.stacks.watching.peers import certificate, peer, saying
+from tests.stacks.watching.reports import report
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.timeout(120)
+
+
+class Place:
+    """A project with a stack that is up, as far as a watch can see."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.home = folder / "project", folder / "home"
+        self.root.mkdir()
+        self.site = self.home / "projects" / "shop" / "main"
+        (self.site / "service" / "shop").mkdir(parents=True)
+        (self.root / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
+        key = Ed25519PrivateKey.generate()
+        (folder / "tokens.pem").write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        )
+        self.authority = certificate(folder)
+        self.serve(1)
+        self.configure(steps=["tell"])
+
+    def serve(self, port: int) -> None:
+        """Say where the server is."""
+        (self.site / "service" / "shop" / "service.json").write_text(
+            json.dumps(
+                {
+                    "host": "127.0.0.1", "port": port, "model": "shop", "alias": "production",
+                    "keyring": str(self.authority.parent), "registry": str(self.site / "registry"),
+                    "state": str(self.site / "state.json"), "logs": str(self.site / "logs"),
+                    "tls": {"client_ca": str(self.authority), "certificate": str(self.authority)},
+                    "auth": {"issuer": "us", "audience": "them"},
+                }
+            )
+        )  # fmt: skip
+
+    def configure(self, **watch: Any) -> None:
+        """Write the stack's file."""
+        config = {"falaj:platform": "local", "falaj:watch": watch} if watch else {}
+        document = {"config": {"falaj:platform": "local", **config}}
+        (self.root / "Pulumi.main.yaml").write_text(yaml.safe_dump(document))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start the command."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "falaj.stacks.command", "watch", *arguments],
+            cwd=self.root, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "FALAJ_HOME": str(self.home), "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """Run the command to its end."""
+        process = self.start(*arguments)
+        printed = process.communicate(timeout=60)[0]
+        assert "Traceback" not in printed, printed
+        return process.returncode, printed
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def answering(place: Place, document: Any) -> Any:
+    """A server whose report it is."""
+    report_of, nothing = saying("200 OK", json.dumps(document).encode()), saying("200 OK")
+
+    def answer(connection: ssl.SSLSocket, request: bytes) -> None:
+        """Metrics of a server that nobody has called."""
+        (nothing if request.startswith(b"GET /metrics") else report_of)(connection, request)
+
+    return peer(place.authority, answer)
+
+
+def test_looking_once_says_by_its_status_what_is_seen(place: Place) -> None:
+    with answering(place, report()) as other:
+        place.serve(other.port)
+        assert place.run("--once") == (0, "")
+    with answering(place, report("drifted")) as other:
+        place.serve(other.port)
+        status, printed = place.run("--once", "--json")
+    assert status == 3
+    (line,) = [json.loads(each) for each in printed.splitlines()]
+    assert (line["event"], line["drifted"]) == ("drift", ["input age"])
+    status, printed = place.run("--once")
+    assert status == 1
+    assert "doesn't answer: it can't be reached: Connection refused" in printed
+
+
+def test_what_is_refused(place: Place, tmp_path: Path) -> None:
+    place.configure()
+    status, printed = place.run("--once")
+    assert status == 2
+    assert "asks for no watch" in printed
+    assert "falaj config set falaj:watch.steps" in printed
+    place.configure(steps=["tell"], webhook="https://hooks.example.com/x")
+    status, printed = place.run("--once")
+    assert status == 2
+    assert "allowed: hosts of one's own networks" in printed
+    place.configure(steps=["tell"])
+    (place.site / "watch" / "memory.json").write_text("{")
+    assert "move the file away" in place.run("--once")[1]
+    place.site.rename(tmp_path / "gone")
+    status, printed = place.run("--once")
+    assert status == 2
+    assert "stack main isn't up" in printed
+
+
+def test_one_stack_has_one_watch_and_sigterm_ends_it(place: Place) -> None:
+    with answering(place, report("drifted")) as other:
+        place.serve(other.port)
+        place.configure(steps=["tell"], intervalSeconds=1)
+        process = place.start("--json")
+        assert process.stdout is not None
+        events = [json.loads(process.stdout.readline())["event"] for _ in range(2)]
+        assert events == ["begins", "drift"]
+        status, printed = place.run("--once")
+        assert status == 2
+        assert f"another watch looks after stack main (process {process.pid})" in printed
+        # A file that is wrong for a while ends nothing.
+        place.configure(steps=["tell"], intervalSeconds="often")
+        assert json.loads(process.stdout.readline())["event"] == "refused"
+        line = seen_from(place)
+        assert line[1] == f"process {process.pid}"
+        assert "drifted: input age" in line[2]
+        process.send_signal(signal.SIGTERM)
+        rest = process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+    assert json.loads(rest.splitlines()[-1])["event"] == "ends"
+    assert seen_from(place)[1] == "not running"
+
+
+def seen_from(place: Place) -> tuple[str, str, str]:
+    """The line of ``falaj status``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FALAJ_HOME", str(place.home))
+        found = seen(StackFile("main", Project.find(place.root)))
+    assert found is not None
+    return found
+
+
+def test_a_webhook_gets_what_is_seen(place: Place) -> None:
+    with answering(place, report("drifted")) as other, taking(place) as hook:
+        place.serve(other.port)
+        place.configure(
+            steps=["tell"], webhook=f"https://localhost:{hook.port}/in",
+            webhookAuthority=str(place.authority),
+        )  # fmt: skip
+        assert place.run("--once")[0] == 3
+        assert place.run("--once")[0] == 3
+    (asked,) = hook.asked
+    assert json.loads(asked.partition(b"\r\n\r\n")[2])["event"] == "drift"
+    logs = (place.site / "watch" / "logs" / "audit.jsonl").read_text()
+    assert [json.loads(each)["event"] for each in logs.splitlines()] == ["drift", "sent"]
+
+
+def taking(place: Place) -> Any:
+    """A webhook that takes everything."""
+    return peer(place.authority, saying("204 No Content"))
+
+
+@pytest.mark.parametrize(
+    ("watch", "words"),
+    [
+        ({"steps": []}, "what is done is always told as well"),
+        ({"steps": ["retrain"]}, "what is done is always told as well"),
+        ({"steps": ["tell", "retrain"]}, "the dataset digits never changes"),
+        ({"steps": ["tell", "shadow"]}, "given 'shadow'"),
+        ({"intervalSeconds": 0}, "from 1 to 86400"),
+        ({"webhook": "http://localhost/x"}, "starts with https://"),
+        ({"webhook": "https://u:p@localhost/x"}, "without a name or password"),
+        ({"webhook": "https://hooks.slack.com/x"}, "which is Slack: it keeps what it gets abroad"),
+        ({"webhook": "https://8.8.8.8/x"}, "allowed: hosts of one's own networks"),
+        ({"webhook": "https://localhost:99999/x"}, "Port out of range"),
+        ({"webhookAuthority": "a.pem"}, "given without webhook"),
+        ({"mostRetrainingsPerWeek": 0}, "from 1 to 100"),
+        ({"coolDownHours": True}, "given True|given true"),
+        ({"data": "in"}, "falaj:model: missing"),
+    ],
+)
+def test_settings_that_cant_be(place: Place, watch: dict[str, Any], words: str) -> None:
+    place.configure(**watch)
+    with pytest.raises(RefusedSettingsError, match=words):
+        StackFile("main", Project.find(place.root)).settings()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://localhost:8080/x", "https://10.1.2.3/x", "https://hooks.corp.internal/x",
+     "https://sqs.me-central-1.amazonaws.com/x", "https://hooks.example.ae/x"],
+)  # fmt: skip
+def test_webhooks_that_may_be(place: Place, url: str) -> None:
+    place.configure(webhook=url, allowedHosts=["hooks.example.ae"])
+    StackFile("main", Project.find(place.root)).settings()
+
+
+@pytest.mark.parametrize(
+    ("status", "printed", "outcome"),
+    [
+        (0, "whatever", "done"),
+        (2, "error: another run is working on stack main (process 3)", "busy"),
+        (130, "stopped; 1 created, which is kept", "stopped"),
+        (1, "error: the model isn't worth serving; it is not published:\n  accuracy 0.5\n"
+            "a difference counts where", "refused"),
+        (1, "error: no space left while writing x\nnot finished (exit 1)", "failed"),
+        (1, "", "failed"),
+    ],
+)  # fmt: skip
+def test_what_an_up_came_to(status: int, printed: str, outcome: str) -> None:
+    found = _judged(status, printed, Path("up.log"))
+    assert found.outcome == outcome
+    assert bool(found.detail) == (outcome != "done")
+    if outcome == "refused":
+        assert found.detail == "accuracy 0.5"

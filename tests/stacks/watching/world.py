@@ -1,0 +1,150 @@
+"""A world that a watch looks at, without a server, a registry or an engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from falaj.stacks.errors import StackError
+from falaj.stacks.settings.watching import WatchSettings
+from falaj.stacks.watching.data import NoDataError, Table
+from falaj.stacks.watching.report import Report, read_report
+from falaj.stacks.watching.server import NoAnswerError
+from falaj.stacks.watching.watch import Updated, Watch
+from falaj.stacks.watching.webhook import WebhookError
+from falaj.workloads.rollout.pairs import Outcomes
+from tests.stacks.watching.reports import report
+
+
+class Crash(BaseException):
+    """The process ends here, whatever it was doing."""
+
+
+@dataclass
+class FakeWorld:
+    """What tests say is true; and what was done to it."""
+
+    asked: dict[str, Any] = field(default_factory=dict[str, Any])
+    says: dict[str, Any] | str = field(default_factory=report)
+    counted: Outcomes | str = field(default_factory=Outcomes)
+    before: int | None = None
+    serving: int | None = 1
+    data: Table | str = field(default_factory=lambda: Table(Path("/data/shop.csv"), "new"))
+    learned_from: str | None = "old"
+    said: str | None = "shop.csv"
+    becomes: Updated = field(default_factory=lambda: Updated("done"))
+    refuses: str = ""
+    hook: WebhookError | None = None
+    crashes_in: str = ""
+    done: list[str] = field(default_factory=list[str])
+    sent: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+    def settings(self) -> WatchSettings | None:
+        return None if self.asked.get("none") else WatchSettings.model_validate(self.asked)
+
+    def report(self) -> Report:
+        if isinstance(self.says, str):
+            raise NoAnswerError(self.says)
+        return read_report(json.dumps(self.says).encode(), "shop")
+
+    def failures(self, version: int) -> Outcomes:
+        del version
+        if isinstance(self.counted, str):
+            raise NoAnswerError(self.counted)
+        return self.counted
+
+    def previous(self) -> int | None:
+        return self.before
+
+    def served(self) -> int | None:
+        return self.serving
+
+    def roll_back(self) -> str:
+        self._do("rollBack")
+        if not self.refuses:
+            self.serving, self.before = self.before, None
+        return self.refuses
+
+    def table(self, now: float) -> Table:
+        del now
+        if isinstance(self.data, str):
+            raise NoDataError(self.data)
+        return self.data
+
+    def learned(self) -> str:
+        if self.learned_from is None:
+            raise NoDataError("the stack's state can't be read")
+        return self.learned_from
+
+    def dataset(self) -> str | None:
+        return self.said
+
+    def set_dataset(self, given: str) -> None:
+        if given == "bad.csv":
+            raise StackError("falaj:dataset: given 'bad.csv'")
+        self._do(f"dataset {given}")
+        self.said = given
+
+    def up(self) -> Updated:
+        self._do("up")
+        if self.becomes.outcome == "done" and isinstance(self.data, Table):
+            self.learned_from = self.data.digest
+            self.serving = (self.serving or 0) + 1
+        return self.becomes
+
+    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
+        del now
+        if self.hook is not None:
+            raise self.hook
+        self.sent.append({**message, "delivery": delivery})
+
+    def _do(self, what: str) -> None:
+        self.done.append(what)
+        if self.crashes_in == what:
+            raise Crash
+
+
+@dataclass
+class Kept:
+    """An audit log in memory."""
+
+    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def event(self, name: str, **fields: Any) -> None:
+        self.events.append({"event": name, **fields})
+
+
+@dataclass
+class Scene:
+    """A watch in a world, with a clock that tests turn."""
+
+    folder: Path
+    world: FakeWorld = field(default_factory=FakeWorld)
+    audit: Kept = field(default_factory=Kept)
+    said: list[str] = field(default_factory=list[str])
+    now: float = 2_000_000_000.0
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """A new process of the watch."""
+        self.watch = Watch(
+            "shop", self.folder, self.world, self.audit,
+            lambda event, text, figures: self.said.append(f"{event}: {text}"),
+            "tester", lambda: self.now,
+        )  # fmt: skip
+        self.watch.begin(1)
+
+    def look(self, hours: float = 0.0) -> str:
+        """Let time pass, and look."""
+        self.now += hours * 3_600
+        return self.watch.look()
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """Records of the audit log of these names."""
+        return [each for each in self.audit.events if each["event"] in names]
