@@ -6,12 +6,13 @@ makes the form a better one. A package without it has a form as well.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, Literal
+
+import orjson
 
 from falaj.stacks.documents import mapping, sequence
 from falaj.workloads.training.dates import DateForm
@@ -24,6 +25,8 @@ MOST_FIELDS: Final = 400
 """Of a model with more inputs the row is pasted: nobody fills in so many fields."""
 MOST_SHOWN: Final = 20
 """Classes that an answer lists, the likeliest first; and values of an output without a meaning."""
+MOST_SENT: Final = 4_000
+"""Characters of a request that are shown."""
 _MOST_PIXELS: Final = 32 * 32
 _EXACT: Final = 1e15
 """Below it whole numbers are exact, and are written out."""
@@ -360,12 +363,18 @@ def _plain(value: float) -> str:
 
 def _pasted(text: str) -> dict[str, Any]:
     try:
-        found: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found: Any = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
         raise RowError({PASTED: f"this is no JSON: {error}"}) from None
     if not isinstance(found, dict) or not isinstance(found.get("inputs"), list):
         raise RowError({PASTED: 'give an object with "inputs", a list of tensors'})
     return {"inputs": found["inputs"]}
+
+
+def written(row: Mapping[str, Any]) -> str:
+    """A request as it is sent, cut where it is long."""
+    text = orjson.dumps(row).decode()
+    return text if len(text) <= MOST_SENT else f"{text[:MOST_SENT]}… ({len(text):,} characters)"
 
 
 def _short(text: str) -> str:
