@@ -130,6 +130,12 @@ class Account:
         """
         return KeyRing.open(self.settings.keyring)
 
+    @property
+    def port(self) -> int:
+        """The port on which the server listens."""
+        said = self.state.get("port")
+        return self.settings.port or (said if isinstance(said, int) else 0)
+
     # -- the server's own account -------------------------------------------------------------
 
     @cached_property
@@ -231,7 +237,7 @@ class Account:
         """The certificates beside the server's."""
         server = self.settings.tls.certificate
         found = sorted({server, *self.pki.glob("*.crt")})
-        return [_certificate(each) for each in found]
+        return [certificate_of(each) for each in found]
 
     def caller(self, *scopes: str) -> str | None:
         """The name of a client certificate on this machine that has scopes; None: there is none."""
@@ -312,7 +318,8 @@ def _card(manifest: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         return ()
 
 
-def _certificate(path: Path) -> Certificate:
+def certificate_of(path: Path) -> Certificate:
+    """A certificate in a PEM file, and the days that are left of it."""
     try:
         found = x509.load_pem_x509_certificate(path.read_bytes())
         subject = found.subject.rfc4514_string()

@@ -273,7 +273,7 @@ class Page:
 
     def _calls(self, account: Account, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         """How to call the server, to be pasted into a shell."""
-        endpoint = service.endpoint(account.settings.host, account.settings.port, account.model)
+        endpoint = service.endpoint(account.settings.host, account.port, account.model)
         base = endpoint.removesuffix("/infer")
         authority = str(account.settings.tls.client_ca or "")
         example = forms.form_of(manifest).example()
@@ -363,8 +363,9 @@ class Page:
     async def _live(self, request: web.Request) -> web.StreamResponse:
         account = await self._account()
         running = await self._running(account)
-        return _html("live.html", **running, shown_version=request.query.get("version", ""),
-                     served_now=account.served)  # fmt: skip
+        return _html(
+            "live.html", **{**running, "shown_version": request.query.get("version", "")}
+        )
 
     async def _running(self, account: Account) -> dict[str, Any]:
         """What the server does now, by its metrics and its own account."""

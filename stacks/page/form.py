@@ -30,6 +30,8 @@ MOST_SENT: Final = 4_000
 _MOST_PIXELS: Final = 32 * 32
 _EXACT: Final = 1e15
 """Below it whole numbers are exact, and are written out."""
+_LONG: Final = 1e4
+"""From it on two decimals are as many as anybody reads."""
 _LARGEST_FLOAT32: Final = 3.4028235e38
 _WHOLE: Final = {
     f"{sign}INT{bits}": (0 if sign else -(2 ** (bits - 1)), 2 ** (bits - (0 if sign else 1)) - 1)
@@ -249,6 +251,9 @@ def form_of(manifest: Mapping[str, Any]) -> Form:
         if "name" in each
     }
     statistics = mapping(mapping(manifest.get("statistics")).get("features"))
+    # In the order of the table's columns, as who wrote the rows knows them.
+    places = {name: place for place, name in enumerate(described)}
+    inputs.sort(key=lambda each: places.get(str(each.get("name", "")), len(places)))
     fields: list[Field] = []
     for place, tensor in enumerate(inputs):
         name = str(tensor.get("name", ""))
@@ -311,10 +316,20 @@ def _text(
     if kind == "date":
         form = _date_form(mapping(described.get("form")))
         return Field(**made, kind="date", form=form)
-    choices = [str(each) for each in mapping(statistics.get("categories"))]
+    choices = _most_frequent(mapping(statistics.get("categories")))
     if choices and kind != "words":
         return Field(**made, kind="choice", choices=tuple(choices))
     return Field(**made, kind="words" if kind == "words" else "text")
+
+
+def _most_frequent(counts: Mapping[str, Any]) -> list[str]:
+    """Texts, the most frequent first: a manifest has them by the alphabet."""
+
+    def place(text: str) -> tuple[float, str]:
+        count = counts[text]
+        return (-count if _is_number(count) else 0.0, text)
+
+    return sorted(map(str, counts), key=place)
 
 
 def _date_form(said: Mapping[str, Any]) -> DateForm | None:
@@ -352,8 +367,11 @@ def figure(value: Any) -> str:
     """A number as people read it; a text where it is none."""
     if not _is_number(value):
         return "not a number"
-    whole = abs(value) < _EXACT and float(value).is_integer()
-    return f"{value:,.0f}" if whole else f"{value:.6g}"
+    if abs(value) >= _EXACT:
+        return f"{value:.6g}"
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:,.2f}" if abs(value) >= _LONG else f"{value:.6g}"
 
 
 def _plain(value: float) -> str:
@@ -424,10 +442,11 @@ def answer_of(document: object, manifest: Mapping[str, Any]) -> Answer | None:
     for each in map(mapping, found["outputs"]):
         outputs[str(each.get("name", ""))] = sequence(each.get("data"))
     classes = [str(each) for each in sequence(manifest.get("classes"))]
+    roles = _roles(manifest)
     value, shares, more = "", (), 0
-    stated = outputs.get("probabilities", [])
+    stated = outputs.get(roles["probabilities"], [])
     if stated and all(map(_is_number, stated)):
-        del outputs["probabilities"]
+        del outputs[roles["probabilities"]]
         names = classes if len(classes) == len(stated) else [str(n) for n in range(len(stated))]
         order = sorted(zip(names, stated, strict=True), key=lambda each: -each[1])
         shares = tuple(
@@ -435,14 +454,23 @@ def answer_of(document: object, manifest: Mapping[str, Any]) -> Answer | None:
             for name, p in order[:MOST_SHOWN]
         )
         more, value = max(0, len(order) - MOST_SHOWN), order[0][0]
-    for name in ("label", "prediction"):
-        said = outputs.get(name, [])
+    for role in ("label", "prediction"):
+        said = outputs.get(roles[role], [])
         if len(said) == 1:
-            del outputs[name]
+            del outputs[roles[role]]
             value = said[0] if isinstance(said[0], str) else figure(said[0])
             break
     others = tuple((name, _values(data)) for name, data in outputs.items())
     return Answer(str(found.get("model_version", "")), value, shares, more, others)
+
+
+def _roles(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Which output is what: a model whose columns have the usual names calls its outputs others."""
+    roles = {each: each for each in ("probabilities", "label", "prediction")}
+    for each in map(mapping, sequence(manifest.get("outputs"))):
+        if each.get("role") in roles:
+            roles[str(each["role"])] = str(each.get("name", ""))
+    return roles
 
 
 def _values(data: list[Any]) -> str:

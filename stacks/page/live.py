@@ -96,7 +96,12 @@ class Meter:
             now = self._clock()
             if self._looks and now - self._looks[-1][0] < _SOONEST:
                 return
-            self.take(read(await metrics()))
+            text = await metrics()
+            try:
+                self.take(read(text))
+            except (ArithmeticError, LookupError, ValueError) as error:
+                self._looks.clear()
+                raise ValueError(f"a sample or a label is missing or none: {error}") from error
 
     def take(self, counters: _Counters) -> None:
         """Take what a server has counted until now."""
@@ -156,7 +161,8 @@ class Meter:
                 continue
             across = WIDTH * max(0.0, 1 - (now - point.when) / SPAN)
             down = HEIGHT - 2 - (HEIGHT - 4) * (value / most if most else 0.0)
-            parts.append(f"{pen}{across:.1f} {down:.1f}")
+            # One point by itself is a dot.
+            parts.append(f"{pen}{across:.1f} {down:.1f}{'h0' if pen == 'M' else ''}")
             pen = "L"
         last = values[-1] if values else None
         return Chart(

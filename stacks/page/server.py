@@ -12,7 +12,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from falaj.stacks.page.account import Account
+from falaj.stacks.page.account import Account, certificate_of
 from falaj.workloads.demo import reached_at
 from falaj.workloads.files import fingerprint
 
@@ -83,7 +83,7 @@ class Server:
             UnreachableError: it doesn't answer, isn't who it should be, or answers too much.
         """
         host = reached_at(account.settings.host)
-        port = account.state.get("port") if not account.settings.port else account.settings.port
+        port = account.port
         shown = f"[{host}]" if ":" in host else host
         url = f"https://{shown}:{port}{path}"
         session = await self._session(account)
@@ -131,6 +131,11 @@ class Server:
                 f"have it made: {self._up}",
             )
         certificate, key = account.pki / f"{name}.crt", account.pki / f"{name}.key"
+        if certificate_of(certificate).state == "expired":
+            # Said here: a server that refuses it may be gone before its reason is read.
+            raise UnreachableError(
+                "this machine's client certificate has expired", f"renew it: {self._up}"
+            )
         files = tuple((each, fingerprint(each)) for each in (tls.client_ca, certificate, key))
         if self._open is None or self._open.files != files:
             await self.close()
@@ -173,10 +178,6 @@ class Server:
             case asyncio.TimeoutError():
                 return UnreachableError(
                     f"{address} didn't answer in time", f"see its logs, or start it: {self._up}"
-                )
-            case _ if "CERTIFICATE_EXPIRED" in str(error).upper().replace(" ", "_"):
-                return UnreachableError(
-                    "this machine's client certificate has expired", f"renew it: {self._up}"
                 )
             case aiohttp.ClientConnectorError():
                 return UnreachableError(
