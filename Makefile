@@ -24,7 +24,7 @@ SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ALL_EXAMPLES = --hypothesis-profile=thorough
 # Simulated machines beside real ones are asked for: a platform's controllers have to run on real ones.
 NODES ?= $(if $(REAL),,h200=4,l4=4,cpu=4)
-.PHONY: help up preview draw refresh down status check report demo shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu test-alerts lint format docs bench lock clean
+.PHONY: help up preview draw refresh down status check report demo open shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu test-alerts lint format docs bench lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -55,6 +55,9 @@ report: environment ## Write the evidence of such a check: evidence.html
 
 demo: environment ## Send held-out samples to the served model
 	@$(FALAJ) demo --stack $(STACK)
+
+open: environment ## A page in the browser: try the served model, its versions, live figures
+	@$(FALAJ) open --stack $(STACK)
 
 shell: environment ## A shell in which plain `pulumi` commands work
 	@$(FALAJ) shell --stack $(STACK) $(SANDBOX_OPTION)

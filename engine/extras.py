@@ -33,6 +33,7 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.stacks.command.models": frozenset({"local"}),
     "falaj.stacks.command.pods": frozenset({"kubernetes"}),
     "falaj.stacks.models": frozenset({"local"}),
+    "falaj.stacks.page": frozenset({"local"}),
     "falaj.stacks.preflight.aws": frozenset({"aws"}),
     "falaj.stacks.preflight.azure": frozenset({"azure"}),
 }

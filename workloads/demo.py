@@ -74,14 +74,21 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
         _show_classification(outputs["label"], rows, described, draw, show)
 
 
+def reached_at(host: str) -> str:
+    """The address of a server on this machine; one that listens on every address has loopback's.
+
+    >>> reached_at("0.0.0.0")
+    '127.0.0.1'
+    """
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+
+
 class Client:
     """A small client of the inference protocol: TLS 1.3, the stack's own CA, a fresh token."""
 
     def __init__(self, config: Mapping[str, Any], token_key: Path) -> None:
         """Connect lazily; ``token_key`` is the private key that signs the token."""
-        host = str(config["host"])
-        # A server that listens on every address is reached through the loopback.
-        self.host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+        self.host = reached_at(str(config["host"]))
         self.port = int(config["port"])
         self.model = str(config["model"])
         self.protocol = "TLS 1.3"

@@ -32,7 +32,11 @@ def status(stack: StackFile) -> int:
     rows: list[tuple[str, ...]] = [
         ("what", "state", "where"),
         ("stack", stack.name, str(stack.site)),
-        ("endpoint", "open" if served else "closed", _endpoint(config)),
+        (
+            "endpoint",
+            "open" if served else "closed",
+            endpoint(config["host"], config["port"], config["model"]),
+        ),
         ("model", f"{config['model']} version {state.get('version')}", str(config["registry"])),
         ("server", state.get("status", "unknown") if running else "stopped", _process(state)),
     ]
@@ -58,7 +62,7 @@ def demo(stack: StackFile) -> int:
     config = require_config(stack)
     dataset = _dataset(stack)
     return _workload(
-        ["falaj.workloads.demo", "--config", str(_config_path(stack)), "--dataset", str(dataset),
+        ["falaj.workloads.demo", "--config", str(config_path(stack)), "--dataset", str(dataset),
          "--keyring", str(config["keyring"])]
     )  # fmt: skip
 
@@ -81,11 +85,25 @@ def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
 
 def rollback(stack: StackFile) -> int:
     """Point the model's alias at its previous version; the server follows without a pause."""
-    config = require_config(stack)
-    status_code = _workload(rollback_arguments(config))
-    if status_code == 0:
+    done = roll_back(stack)
+    if done.returncode == 0:
+        say(done.stdout.rstrip())
         say(f"the server follows within about a second; see: {project.command('status', stack)}")
-    return status_code
+    else:
+        sys.stderr.write(done.stderr)
+    return done.returncode
+
+
+def roll_back(stack: StackFile) -> subprocess.CompletedProcess[str]:
+    """Point the model's alias at its previous version; what it prints is handed back.
+
+    Raises:
+        StackError: the stack serves nothing.
+    """
+    arguments = rollback_arguments(require_config(stack))
+    return subprocess.run(
+        [sys.executable, "-P", "-m", *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def rollback_arguments(config: Mapping[str, Any]) -> list[str]:
@@ -118,12 +136,13 @@ def refuse_workload(workload: str | None) -> None:
         )
 
 
-def _config_path(stack: StackFile) -> Path:
+def config_path(stack: StackFile) -> Path:
+    """Where what the stack's server was told stands; there is no such file if it serves nothing."""
     return next(iter(sorted(stack.site.glob("service/*/service.json"))), stack.site / "service")
 
 
 def _config(stack: StackFile) -> dict[str, Any] | None:
-    path = _config_path(stack)
+    path = config_path(stack)
     return read_account(path) if path.is_file() else None
 
 
@@ -186,8 +205,9 @@ def _process(state: dict[str, Any]) -> str:
     return f"process {pid}, {memory / 2**20:.0f} MiB with its workers"
 
 
-def _endpoint(config: dict[str, Any]) -> str:
-    return f"https://{config['host']}:{config['port']}/v2/models/{config['model']}/infer"
+def endpoint(host: str, port: int, model: str) -> str:
+    """The address at which a server predicts."""
+    return f"https://{host}:{port}/v2/models/{model}/infer"
 
 
 def _expiry(path: Path) -> str:

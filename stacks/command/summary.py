@@ -109,14 +109,27 @@ def _example(outputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _curl(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> str:
+    token = project.command("token", stack, quiet=True)
+    return f"  {curl(token, outputs['caCertificate'], outputs['endpoint'], request)}"
+
+
+def curl(
+    token: str, authority: str, address: str, request: Mapping[str, Any] | None = None
+) -> str:
+    """A call of the server by curl, to be pasted into a shell.
+
+    Args:
+        token: the command that prints the token's header.
+        authority: the certificate file of the stack's authority.
+        address: what to ask for.
+        request: what to send, as JSON. Default: nothing, it is a GET.
+    """
     # The token goes through a pipe: a command line can be read by other users of the machine.
+    call = f"{token} | curl -sS --cacert {shlex.quote(authority)} -H @- \\\n    {address}"
+    if request is None:
+        return call
     body = json.dumps(request, separators=(",", ":"), ensure_ascii=False)
-    return (
-        f"  {project.command('token', stack, quiet=True)} | "
-        f"curl -sS --cacert {shlex.quote(outputs['caCertificate'])} -H @- \\\n"
-        f"    {outputs['endpoint']} \\\n"
-        f"    -d {shlex.quote(body)}"
-    )
+    return f"{call} \\\n    -d {shlex.quote(body)}"
 
 
 def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> str:

@@ -74,6 +74,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.served:demo",
             "send held-out samples to the served model",
         ),
+        "open": Entry(
+            "stacks.command.page:open_page",
+            "open a page in the browser: try the served model, its versions, live figures",
+        ),
         "token": Entry(
             "stacks.command.served:token",
             "print an authorisation header for the served model",

@@ -76,9 +76,17 @@ class Browser:
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900) -> None:
         """Show a file in a window of this size, in CSS pixels."""
+        self.visit(path.as_uri(), width=width, height=height)
+
+    def visit(self, url: str, *, width: int = 1280, height: int = 900) -> None:
+        """Show what is at an address in a window of this size, in CSS pixels."""
         self.size(width, height)
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=url)
+        self.loaded()
+
+    def loaded(self) -> None:
+        """Wait until the page that was asked for is there."""
         end = time.monotonic() + 60
         while not any(each.get("method") == "Page.loadEventFired" for each in self.events):
             self.events.append(self._read(end))
@@ -95,9 +103,31 @@ class Browser:
         feature = {"name": "prefers-color-scheme", "value": name}
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
+    def before(self, script: str) -> None:
+        """Run a script in each page before its own."""
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+
+    def mouse(self, kind: str, x: float, y: float, *, buttons: int = 1) -> None:
+        """Press, move or release the mouse: ``mousePressed``, ``mouseMoved``, ``mouseReleased``."""
+        self.call(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=buttons,
+            clickCount=1,
+        )  # fmt: skip
+
+    def key(self, key: str, code: int, text: str = "") -> None:
+        """Press a key and let it go; ``code`` is its virtual key code."""
+        more = {"text": text} if text else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                windowsVirtualKeyCode=code, **(more if kind == "keyDown" else {}),
+            )  # fmt: skip
+
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of a JavaScript expression in the page; a promise's when it is there."""
+        found = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 

@@ -1,0 +1,529 @@
+"""The page's own small server: who may see it, and what each address answers.
+
+It listens on loopback alone. A browser gets in by a token that is worth one visit and that the
+command prints; from then on by a cookie. Other pages in the same browser can't use it: the names
+it answers to are two, what changes something needs its own origin, and nothing may embed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from aiohttp import web
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from falaj.policies.reports.wording import shown
+from falaj.stacks.command import project, service, summary
+from falaj.stacks.command.project import StackFile
+from falaj.stacks.documents import mapping
+from falaj.stacks.errors import StackError
+from falaj.stacks.page import form as forms
+from falaj.stacks.page import live
+from falaj.stacks.page.account import Account, data_of
+from falaj.stacks.page.drift import drift_of
+from falaj.stacks.page.server import Server, UnreachableError
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference.http import INFER
+
+HOSTS: Final = ("127.0.0.1", "localhost")
+"""By which names the page is asked for; by any other one it isn't, as a name of somebody else's
+may be made to lead here (DNS rebinding)."""
+MOST_BYTES: Final = 1024 * 1024
+"""Of what a browser may send."""
+MOST_NAME: Final = 120
+"""Characters of a name that are shown; the rest is counted."""
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+#: A card brings its own style, and nothing of it may run or call.
+_POLICY_OF_CARDS: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; sandbox"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    # Without any referrer a browser would not say the origin of what a form sends, either.
+    "Referrer-Policy": "same-origin",
+    "Server": "falaj",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_STATIC: Final = {
+    "page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml",
+}  # fmt: skip
+#: What a part of the page is asked for with; other sites can't send it without being asked back.
+PART: Final = "X-Part"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Door:
+    """Who may see the page: a token for one visit, then a cookie.
+
+    Args:
+        port: the page's, by which cookies of several pages differ.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.token: str | None = secrets.token_urlsafe(32)
+        self._session = secrets.token_urlsafe(32)
+
+    @property
+    def cookie(self) -> str:
+        """The cookie's name; cookies of loopback don't differ by port."""
+        return f"falaj-{self.port}"
+
+    @property
+    def address(self) -> str:
+        """The page's address, without the token."""
+        return f"http://{HOSTS[0]}:{self.port}/"
+
+    @property
+    def link(self) -> str:
+        """The address that opens the page once."""
+        return f"{self.address}enter?token={self.token}"
+
+    def enters(self, given: str) -> bool:
+        """Whether a token is the one for this visit; afterwards it is worth nothing."""
+        if self.token is None or not hmac.compare_digest(given.encode(), self.token.encode()):
+            return False
+        self.token = None
+        return True
+
+    def knows(self, request: web.Request) -> bool:
+        """Whether a request has the cookie."""
+        given = request.cookies.get(self.cookie, "")
+        return hmac.compare_digest(given.encode(), self._session.encode())
+
+    def admit(self, answer: web.Response) -> web.Response:
+        """Give the cookie with an answer."""
+        answer.set_cookie(
+            self.cookie, self._session, httponly=True, samesite="Strict", path="/"
+        )
+        return answer
+
+    def is_called(self, request: web.Request) -> bool:
+        """Whether a request was meant for this page, by its Host."""
+        return request.headers.get("Host", "") in {f"{each}:{self.port}" for each in HOSTS}
+
+    def is_own(self, request: web.Request) -> bool:
+        """Whether a request comes from this page, by its Origin."""
+        own = f"http://{request.headers.get('Host', '')}"
+        from_here = request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin"
+        return request.headers.get("Origin") == own and from_here
+
+
+class Page:
+    """The page of one stack.
+
+    Args:
+        stack: the stack, one machine's.
+        door: who may see it.
+    """
+
+    def __init__(self, stack: StackFile, door: Door) -> None:
+        self.stack = stack
+        self.door = door
+        self.up = project.command("up", stack)
+        self.server = Server(self.up)
+        self.meter = live.Meter()
+        self._rolling = asyncio.Lock()
+
+    def application(self) -> web.Application:
+        """The page as an application of aiohttp."""
+        made = web.Application(middlewares=[self._guard], client_max_size=MOST_BYTES)
+        made.router.add_get("/enter", self._enter, allow_head=False)
+        made.router.add_get("/", self._whole)
+        made.router.add_post("/predict", self._predict)
+        made.router.add_get("/rollback", self._confirm)
+        made.router.add_post("/rollback", self._roll_back)
+        made.router.add_get("/live", self._live)
+        made.router.add_get("/metrics", self._metrics)
+        made.router.add_get(r"/card/{version:[1-9][0-9]{0,8}}", self._card)
+        made.router.add_get("/static/{name}", _static)
+        made.on_response_prepare.append(_add_headers)
+        made.on_cleanup.append(self._close)
+        return made
+
+    async def _close(self, application: web.Application) -> None:
+        del application
+        await self.server.close()
+
+    # -- who may see it -----------------------------------------------------------------------
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._admit(request)
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return _plain(error.status, error.reason, error.text or "")
+        except (StackError, WorkloadError) as error:
+            return _plain(503, "There is nothing to show", f"{error}")
+
+    def _admit(self, request: web.Request) -> None:
+        if not self.door.is_called(request):
+            raise web.HTTPMisdirectedRequest(
+                text=f"This is the page at {self.door.address}, and answers to that name alone."
+            )
+        if request.path == "/enter" or request.path.startswith("/static/"):
+            return
+        if not self.door.knows(request):
+            again = project.falaj("open", self.stack)
+            raise web.HTTPForbidden(
+                text="This browser hasn't been let in. Use the link that the command printed; it "
+                f"works once. Get another one with: {again}\n"
+                "If you came from elsewhere and were in already, reload."
+            )
+        if request.method not in ("GET", "HEAD") and not self.door.is_own(request):
+            raise web.HTTPForbidden(text="This was sent from another page, and is refused.")
+
+    async def _enter(self, request: web.Request) -> web.StreamResponse:
+        if "prefetch" in request.headers.get("Sec-Purpose", ""):
+            raise web.HTTPServiceUnavailable(text="Come with a visit: the link works once.")
+        if not self.door.enters(request.query.get("token", "")):
+            if self.door.knows(request):
+                raise web.HTTPSeeOther("/")
+            again = project.falaj("open", self.stack)
+            raise web.HTTPForbidden(
+                text=f"This link was used, or isn't whole. Get another one with: {again}"
+            )
+        if request.headers.get("Sec-Fetch-Site", "none") == "none":
+            return self.door.admit(web.Response(status=303, headers={"Location": "/"}))
+        # Who comes from a file or another page has no cookie along a redirect, only from here on.
+        return self.door.admit(_html("entered.html"))
+
+    # -- what is shown ------------------------------------------------------------------------
+
+    async def _account(self) -> Account:
+        config = service.config_path(self.stack)
+        if not config.is_file():
+            raise StackError(
+                f"stack {self.stack.name} serves nothing now; start it with: {self.up}"
+            )
+        return await asyncio.to_thread(Account, config)
+
+    async def _whole(self, request: web.Request) -> web.StreamResponse:
+        account = await self._account()
+        return await self._page(account, everything=request.query.get("logs") == "all")
+
+    async def _page(
+        self, account: Account, *, everything: bool = False, status: int = 200, **given: Any
+    ) -> web.Response:
+        shown_now = await asyncio.to_thread(self._known, account, everything)
+        return _html(
+            "page.html", status,
+            **{**self._predicting(shown_now["served"]), **shown_now,
+               **await self._running(account), "drift": await self._drift(account), **given},
+        )  # fmt: skip
+
+    def _known(self, account: Account, everything: bool) -> dict[str, Any]:
+        """All that the disk says; it takes the disk's time."""
+        versions = account.versions()
+        served = next((each for each in versions if each.number == account.served), None)
+        manifest = served.manifest if served else {}
+        try:
+            keys, keys_error = account.keys(), ""
+        except WorkloadError as error:
+            keys, keys_error = [], str(error)
+        return {
+            "stack": self.stack.name,
+            "model": account.model,
+            "served": served,
+            "versions": versions,
+            "older": len(account.numbers) - len(versions),
+            "alias": account.settings.alias,
+            "list_error": account.list_error,
+            "before": account.before,
+            "certificates": account.certificates(),
+            "keys": keys,
+            "keys_error": keys_error,
+            "findings": account.findings(everything=everything),
+            "data": data_of(manifest),
+            "calls": self._calls(account, manifest),
+            "commands": {
+                each: project.command(each, self.stack) for each in ("up", "status", "logs")
+            },
+        }
+
+    def _predicting(self, served: Any) -> dict[str, Any]:
+        made = forms.form_of(served.manifest if served else {})
+        return {
+            "form": made, "given": made.typical(), "errors": {}, "answer": None, "refused": "",
+            "names": _names(made), "todo": "", "sent": "",
+        }  # fmt: skip
+
+    def _calls(self, account: Account, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """How to call the server, to be pasted into a shell."""
+        endpoint = service.endpoint(account.settings.host, account.port, account.model)
+        base = endpoint.removesuffix("/infer")
+        authority = str(account.settings.tls.client_ca or "")
+        example = forms.form_of(manifest).example()
+        token = project.command("token", self.stack, quiet=True)
+        observing = project.falaj("token --scope observe", self.stack)
+        metrics = base.partition("/v2/")[0] + "/metrics"
+        found = [
+            ("What the model takes and gives", summary.curl(token, authority, base)),
+            ("Metrics", summary.curl(observing, authority, metrics)),
+        ]
+        if example is not None:
+            found.insert(
+                0, ("Predict a row", summary.curl(token, authority, endpoint, example))
+            )
+        return found
+
+    async def _predict(self, request: web.Request) -> web.StreamResponse:
+        given = await _posted(request)
+        account = await self._account()
+        number = account.served
+        version = await asyncio.to_thread(account.version, number) if number else None
+        made = forms.form_of(version.manifest if version else {})
+        found: dict[str, Any] = {
+            "form": made, "given": {**made.typical(), **given}, "errors": {}, "answer": None,
+            "names": _names(made), "refused": "", "todo": "", "sent": "",
+        }  # fmt: skip
+        status = 200
+        try:
+            row = made.read(given)
+            found["sent"] = forms.written(row)
+            path = f"/v2/models/{quote(account.model, safe='')}/{INFER}"
+            reply = await self.server.ask(account, path, row)
+        except forms.RowError as error:
+            status, found["errors"] = 400, error.errors
+        except UnreachableError as error:
+            status, found["refused"], found["todo"] = 503, str(error), error.todo
+        else:
+            document = reply.document()
+            answer = await self._answered(account, document, version) if reply.status == 200 else None
+            if answer is None:
+                status = reply.status if 400 <= reply.status < 600 else 502
+                found["refused"] = _refusal(reply.status, document)
+            found["answer"] = answer
+        if request.headers.get(PART):
+            return _html("answer.html", status, **found)
+        return await self._page(account, status=status, **found)
+
+    async def _answered(self, account: Account, document: Any, version: Any) -> Any:
+        """The answer, by the manifest of the version that gave it."""
+        said = mapping(document).get("model_version")
+        manifest = version.manifest if version else {}
+        if version is None or said != str(version.number):
+            number = int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else 0
+            other = await asyncio.to_thread(account.version, number) if number else None
+            manifest = other.manifest if other else {}
+        return forms.answer_of(document, manifest)
+
+    # -- going back ---------------------------------------------------------------------------
+
+    async def _confirm(self, request: web.Request) -> web.StreamResponse:
+        del request
+        account = await self._account()
+        if account.before is None:
+            return _plain(409, "There is nothing to go back to", account.list_error or
+                          "No earlier version is in the registry.")  # fmt: skip
+        current = account.aliases[account.settings.alias].version
+        return _html("rollback.html", model=account.model, current=current, before=account.before,
+                     stack=self.stack.name)  # fmt: skip
+
+    async def _roll_back(self, request: web.Request) -> web.StreamResponse:
+        """What `falaj rollback` does, if what was shown still is so."""
+        posted = await _posted(request)
+        async with self._rolling:
+            account = await self._account()
+            alias = account.aliases.get(account.settings.alias)
+            if alias is None or posted.get("current") != str(alias.version):
+                return _plain(409, "Nothing was changed", account.list_error or
+                              "Another version is served by now than the one you saw.")  # fmt: skip
+            done = await asyncio.to_thread(service.roll_back, self.stack)
+        if done.returncode != 0:
+            said = done.stderr.strip().removeprefix("error: ")
+            return _plain(409, "Nothing was changed", said)
+        raise web.HTTPSeeOther("/#versions")
+
+    # -- what the server says -----------------------------------------------------------------
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        account = await self._account()
+        running = await self._running(account)
+        return _html(
+            "live.html", **{**running, "shown_version": request.query.get("version", "")}
+        )
+
+    async def _running(self, account: Account) -> dict[str, Any]:
+        """What the server does now, by its metrics and its own account."""
+
+        async def metrics() -> str:
+            reply = await self.server.ask(account, "/metrics")
+            if reply.status != 200:
+                raise UnreachableError(
+                    f"the server refused its metrics: {_refusal(reply.status, reply.document())}",
+                    f"have its certificates made anew: {self.up}",
+                )
+            return reply.body.decode("utf-8", "replace")
+
+        down, todo = "", ""
+        try:
+            await self.meter.look(metrics)
+        except UnreachableError as error:
+            down, todo = str(error), error.todo
+        except ValueError as error:
+            down, todo = f"the server's metrics can't be read: {error}", f"start it anew: {self.up}"
+        state = account.state
+        return {
+            "down": down, "todo": todo if down else "",
+            "state": str(state.get("status", "unknown")) if not down else "down",
+            "state_error": str(state.get("error") or ""),
+            "figures": self.meter.figures, "charts": self.meter.charts(),
+            "shown_version": "", "served_now": account.served,
+        }  # fmt: skip
+
+    async def _drift(self, account: Account) -> dict[str, Any]:
+        path = f"/v2/models/{quote(account.model, safe='')}/drift"
+        try:
+            reply = await self.server.ask(account, path)
+        except UnreachableError as error:
+            return {"found": None, "why": str(error)}
+        if reply.status == 404:
+            return {"found": None, "why": "This server doesn't watch for drift: an earlier "
+                    f"version of the software runs it. Start it anew with: {self.up}"}  # fmt: skip
+        found = drift_of(reply.document()) if reply.status == 200 else None
+        why = "" if found else _refusal(reply.status, reply.document())
+        return {"found": found, "why": why}
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        del request
+        try:
+            reply = await self.server.ask(await self._account(), "/metrics")
+        except UnreachableError as error:
+            return _plain(503, "The server doesn't answer", f"{error}; {error.todo}")
+        return web.Response(
+            body=reply.body, status=reply.status, content_type="text/plain", charset="utf-8"
+        )
+
+    async def _card(self, request: web.Request) -> web.StreamResponse:
+        account = await self._account()
+        number = int(request.match_info["version"])
+        try:
+            body = await asyncio.to_thread(account.page_of, number)
+        except WorkloadError as error:
+            return _plain(404, "There is no such card", str(error))
+        return web.Response(
+            body=body, content_type="text/html", charset="utf-8",
+            headers={"Content-Security-Policy": _POLICY_OF_CARDS},
+        )  # fmt: skip
+
+
+async def _posted(request: web.Request) -> dict[str, str]:
+    """The fields of a form."""
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise web.HTTPUnsupportedMediaType(text="Only what the page's own forms send is taken.")
+    try:
+        posted = await request.post()
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"The form can't be read: {error}") from None
+    return {key: value for key, value in posted.items() if isinstance(value, str)}
+
+
+async def _static(request: web.Request) -> web.StreamResponse:
+    name = request.match_info["name"]
+    if name not in _STATIC:
+        raise web.HTTPNotFound(text="There is nothing here.")
+    return web.Response(text=_file(f"static/{name}"), content_type=_STATIC[name], charset="utf-8")
+
+
+async def _add_headers(request: web.Request, answer: web.StreamResponse) -> None:
+    del request
+    for name, value in _HEADERS.items():
+        if name not in answer.headers or name == "Server":
+            answer.headers[name] = value
+
+
+def _names(made: forms.Form) -> dict[str, str]:
+    """What the fields are called, by their keys."""
+    return {each.key: each.name for each in made.fields}
+
+
+def _refusal(status: int, document: object) -> str:
+    """What the server said, in its own words where it has any."""
+    said = mapping(document).get("error")
+    return said if isinstance(said, str) and said else f"the server answered with status {status}"
+
+
+def _plain(status: int, title: str, text: str) -> web.Response:
+    """A page with one sentence, and the way back."""
+    return _html("message.html", status, title=title, text=text)
+
+
+def _html(name: str, status: int = 200, **given: Any) -> web.Response:
+    text = _environment().get_template(name).render(given)
+    return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FunctionLoader(lambda name: _file(f"templates/{name}")),
+        autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    found.filters["short"] = _short
+    found.filters["moment"] = _moment
+    found.filters["exact"] = lambda text: Markup(escape(text))  # noqa: S704 - escaped, unchanged
+    found.filters["duration"] = live.duration
+    found.filters["rate"] = live.rate
+    found.globals.update(  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
+        {"other": forms.OTHER, "pasted": forms.PASTED, "every": live.EVERY, "width": live.WIDTH,
+         "height": live.HEIGHT, "minutes": round(live.SPAN / 60)}  # pyright: ignore
+    )
+    return found
+
+
+def _visible(value: object) -> object:
+    """Signs that don't show, or turn what follows, are written as their number."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _moment(text: str) -> str:
+    """A moment of ISO 8601 as people read it; other texts as they are."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return _short(text, 40)
+
+
+def _short(text: object, most: int = MOST_NAME) -> str:
+    said = str(text)
+    return said if len(said) <= most else f"{said[:most]}… ({len(said):,} characters)"
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files(__package__ or "").joinpath(name).read_text("utf-8")
+
+
+def opened(folder: Path, door: Door) -> Path:
+    """Write a private file that leads a browser in: command lines are read by others."""
+    path = folder / "open.html"
+    path.touch(0o600)
+    path.write_text(
+        _environment().get_template("open.html").render(link=door.link), encoding="utf-8"
+    )
+    return path
