@@ -83,6 +83,9 @@ SERVICE = {
 }
 """Of ``service.json``."""
 
+BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}
+"""Of ``python -m falaj.workloads.batch``."""
+
 REPAIR = {
     "sick_minutes": Bound(0, 1_440, whole=False),
     "healthy_minutes": Bound(0, 1_440, whole=False),
@@ -115,6 +118,7 @@ def document() -> str:
         "training": TRAINING,
         "optimization": OPTIMIZATION,
         "service": SERVICE,
+        "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,
     }
