@@ -20,9 +20,9 @@ from falaj.workloads.batch.prediction import Batch, Request, StoppedError
 from falaj.workloads.bounds import BATCH
 from falaj.workloads.errors import REFUSED, STOPPED, WorkloadError
 from falaj.workloads.files import replacing
-from falaj.workloads.registry.store import PRODUCTION
 from falaj.workloads.registry.keyring import KeyRing, read_public_key
 from falaj.workloads.registry.sealed import SUFFIX as SEALED
+from falaj.workloads.registry.store import PRODUCTION
 from falaj.workloads.training.stopping import StopRequest
 
 DONE: Final = 0

@@ -261,10 +261,16 @@ def test_the_local_key_ring_encrypts_what_is_kept() -> None:
     keys = resource(f"{LOCAL}KeyRing", "keys")
     kept = [
         made_from(resource(f"{LOCAL}{kind}", kind, keyring="/k"), keyring=[keys])
-        for kind in ("Dataset", "TrainingRun", "ModelPackage", "InferenceService")
+        for kind in (
+            "Dataset",
+            "TrainingRun",
+            "ModelPackage",
+            "BatchInference",
+            "InferenceService",
+        )  # fmt: skip
     ]
     encrypted = {target for _, target, _ in labels(of(keys, *kept), "encrypts")}
-    assert encrypted == {"Dataset", "TrainingRun", "ModelPackage"}
+    assert encrypted == {"Dataset", "TrainingRun", "ModelPackage", "BatchInference"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +42,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Site:
         site.publish(model)
     site.document["model"] = "table"
     site.publish(models.table())
+    site.write()
     return site
 
 
@@ -60,8 +60,8 @@ def batch(published: Site, capsys: pytest.CaptureFixture[str]) -> Iterator[Batch
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def run(*words: object, model: str = "table", name: str = "run") -> Ran:
-        more = options(published, model) + ["--json"] if name == "run" else []
-        status = command.main([name, *map(str, words), *more])
+        more = [*options(published, model), "--json"] if name == "run" else []
+        status = command.main([name, *more, *map(str, words)])
         captured = capsys.readouterr()
         return Ran(status, captured.out, captured.err)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from tests.workloads.batch.conftest import Batch
+from tests.workloads.inference.serving import Site
 
 ROWS = [("1", "21.5", "Dubai"), ("2", "", "Sharjah"), ("3", "٣٠", "=1+1")]
 
@@ -39,15 +39,16 @@ def test_rows_of_a_csv_are_answered_in_order(tmp_path: Path, batch: Batch) -> No
     assert oct((tmp_path / "out.csv").stat().st_mode)[-3:] == "600"
 
 
-def test_without_being_asked_predictions_are_sealed(tmp_path: Path, batch: Batch) -> None:
+def test_without_being_asked_predictions_are_sealed(
+    tmp_path: Path, batch: Batch, published: Site
+) -> None:
+    ring = published.root / "keyring"
     table = write_csv(tmp_path / "in.csv")
     done = batch(table, "--output", tmp_path / "out.jsonl")
     sealed = tmp_path / "out.jsonl.sealed"
     assert done.answer["path"] == str(sealed)
     assert b"Dubai" not in sealed.read_bytes()
-    opened = batch(
-        sealed, "--output", tmp_path / "plain.jsonl", "--keyring", _keyring(done), name="open"
-    )
+    opened = batch(sealed, "--output", tmp_path / "plain.jsonl", "--keyring", ring, name="open")
     assert opened.status == 0, opened.err
     rows = [json.loads(line) for line in (tmp_path / "plain.jsonl").read_text().splitlines()]
     assert rows == [
@@ -58,25 +59,12 @@ def test_without_being_asked_predictions_are_sealed(tmp_path: Path, batch: Batch
     changed = bytearray(sealed.read_bytes())
     changed[-1] ^= 1
     sealed.write_bytes(changed)
-    refused = batch(sealed, "--output", tmp_path / "no", "--keyring", _keyring(done), name="open")
+    refused = batch(sealed, "--output", tmp_path / "no", "--keyring", ring, name="open")
     assert refused.status == 2
     assert not (tmp_path / "no").exists()
     # Run again it is made anew, as what is there isn't what was written.
     assert batch(table, "--output", tmp_path / "out.jsonl").status == 2
     assert batch(table, "--output", tmp_path / "out.jsonl", "--overwrite").status == 0
-
-
-def _keyring(done: object) -> Path:
-    del done
-    return KEYRING[0]
-
-
-KEYRING: list[Path] = []
-
-
-@pytest.fixture(autouse=True)
-def ring(published: object) -> None:
-    KEYRING[:] = [published.root / "keyring"]  # type: ignore[attr-defined]
 
 
 def test_all_formats_say_the_same(tmp_path: Path, batch: Batch) -> None:
@@ -128,10 +116,10 @@ def test_the_same_again_does_nothing(tmp_path: Path, batch: Batch) -> None:
     table = write_csv(tmp_path / "in.csv")
     words = (table, "--output", tmp_path / "out.csv", "--plain")
     assert batch(*words).answer["already"] is False
-    before = (tmp_path / "out.csv").stat()
+    before = (tmp_path / "out.csv").stat().st_ino
     again = batch(*words)
     assert again.answer["already"] is True
-    assert (tmp_path / "out.csv").stat() == before
+    assert (tmp_path / "out.csv").stat().st_ino == before
     write_csv(table, ROWS[:1])
     refused = batch(*words)
     assert refused.status == 2
