@@ -555,6 +555,7 @@ _RUNS: Final[Mapping[str, tuple[str, str, str]]] = {
     "trainingJobs": ("training_jobs", "training job", "job"),
     "sweeps": ("sweeps", "sweep", "sweep"),
     "federatedTrainings": ("federated_trainings", "federated training", "federation"),
+    "batchInferences": ("batch_inferences", "batch inference", "batch"),
 }
 
 

@@ -41,7 +41,7 @@ _NUMBERS = (3, 30, 90, 365, 100, 1000, 1, 0, 64, 7, 4, 2, 8, 0.5)
 #: Sections whose keys are names that people give.
 _NAMED = {
     "falaj:trainingJobs", "falaj:sweeps", "falaj:federatedTrainings", "falaj:inferenceServices",
-    "falaj:workspaces",
+    "falaj:workspaces", "falaj:batchInferences",
 }  # fmt: skip
 #: Values without an effect, after which a key has none.
 _ENOUGH = 8
@@ -271,6 +271,14 @@ def _rich_workloads() -> dict[str, Any]:
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     config["falaj:federatedTrainings"] = {
         "leader": {**COORDINATOR, "keySecret": "acme/training-keys"}, "claims": SITE,
+    }  # fmt: skip
+    config["falaj:batchInferences"] = {
+        "scores": {
+            "flavor": "cpu-x86-64", "inputs": ["rows"], "data": "rows", "results": "scores",
+            "model": "churn", "version": 7, "packageDigest": "sha256:" + "1" * 64,
+            "keysDigest": "sha256:" + "2" * 64, "keySecret": "acme/batch-keys", "shares": 5,
+            "keep": ["id"], "encoding": "utf-8", "decimal": "point",
+        },
     }  # fmt: skip
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
     config["falaj:workspaces"] = {"alice": {**WORKSPACE, "packageMirror": mirror}}

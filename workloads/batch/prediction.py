@@ -25,7 +25,13 @@ from falaj.workloads.batch.reading import (
 )
 from falaj.workloads.batch.results import Encoder, Layout, Writes, format_of, layout_of
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import read_json, replacing, write_json_atomic
+from falaj.workloads.files import (
+    make_missing_folders,
+    read_json,
+    replacing,
+    storage_errors,
+    write_json_atomic,
+)
 from falaj.workloads.inference import model as inference_model
 from falaj.workloads.inference.model import MODEL_FILE, Model
 from falaj.workloads.inference.oip import Inference
@@ -314,6 +320,8 @@ class Batch:
                 f"{self.path} is there already, of another input, model or options: give "
                 "--overwrite, or another --output"
             )
+        with storage_errors(request.output.parent):
+            make_missing_folders(request.output.parent)
         with parts.opened(anew=request.restart):
             before = sum(each.rows + each.bad for each in parts.done)
             self._predict(parts, tell, stop)
@@ -531,7 +539,7 @@ def _existing(request: Request, identity: str) -> dict[str, Any] | None:
 def _check_output(request: Request) -> None:
     output = request.output
     parent = output.parent
-    if not parent.is_dir():
+    if not parent.is_dir() and not parent.parent.is_dir():
         raise WorkloadError(f"there is no folder {parent} for the output: make it first")
     if output.is_dir():
         raise WorkloadError(f"the output {output} is a folder: give the name of a file")

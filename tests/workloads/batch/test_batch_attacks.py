@@ -194,7 +194,7 @@ def test_outputs_go_where_they_were_meant_to(tmp_path: Path, batch: Batch) -> No
         tmp_path / "in" / ".." / "in" / "out.csv": "would be read as input",
         tmp_path / "link.csv": "symbolic link",
         tmp_path / "partial.csv": "symbolic link",
-        tmp_path / "none" / "out.csv": "there is no folder",
+        tmp_path / "none" / "none" / "out.csv": "there is no folder",
         tmp_path / "in": "extension",
         tmp_path / "out.exe": "extension",
         tmp_path / "out": "extension",
