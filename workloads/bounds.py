@@ -128,6 +128,9 @@ DRIFT = {
 """Of ``drift`` in ``service.json``: rows and seconds of a window, and the chance of a false alarm
 in one."""
 
+BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}
+"""Of ``python -m falaj.workloads.batch``."""
+
 REPAIR = {
     "sick_minutes": Bound(0, 1_440, whole=False),
     "healthy_minutes": Bound(0, 1_440, whole=False),
@@ -188,6 +191,7 @@ def document() -> str:
         "optimization": OPTIMIZATION,
         "service": SERVICE,
         "drift": DRIFT,
+        "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,
     }

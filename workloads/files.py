@@ -17,7 +17,7 @@ import stat
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from falaj.workloads.errors import StorageFullError, WorkloadError
 
@@ -72,13 +72,25 @@ def write_atomic(path: Path, data: bytes | bytearray | memoryview, mode: int = 0
         StorageFullError: no space; the old content is untouched and nothing is left behind.
         WorkloadError: the folder is missing or can't be written.
     """
+    with replacing(path, mode) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = PRIVATE_FILE) -> Generator[BinaryIO, None, None]:
+    """As :func:`write_atomic`, for content that is written piece by piece in the block.
+
+    Raises:
+        StorageFullError: no space; the old content is untouched and nothing is left behind.
+        WorkloadError: the folder is missing or can't be written.
+    """
     with storage_errors(path):
         descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=path.parent)
         temporary = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 os.fchmod(file.fileno(), mode)
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)

@@ -1,6 +1,7 @@
 """Components of a Kubernetes cluster: its platform, its tenants, and the workloads they run."""
 
 from falaj.components.kubernetes._placed import InClusterArgs
+from falaj.components.kubernetes.batch_inference import BatchInference, BatchInferenceArgs
 from falaj.components.kubernetes.federated_training import FederatedTraining, FederatedTrainingArgs
 from falaj.components.kubernetes.gateway import Gateway, GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueues, GpuQueuesArgs
@@ -15,6 +16,8 @@ from falaj.components.kubernetes.training_job import TrainingJob, TrainingJobArg
 from falaj.components.kubernetes.workspace import Workspace, WorkspaceArgs
 
 __all__ = [
+    "BatchInference",
+    "BatchInferenceArgs",
     "ClusterProvider",
     "ClusterProviderArgs",
     "FederatedTraining",

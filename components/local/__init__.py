@@ -1,5 +1,6 @@
 """Falaj on one machine: components over a resource provider that does the work."""
 
+from falaj.components.local.batch_inference import BatchInference, BatchInferenceArgs
 from falaj.components.local.certificate import Certificate, CertificateArgs
 from falaj.components.local.certificate_authority import (
     CertificateAuthority,
@@ -15,6 +16,8 @@ from falaj.components.local.training_run import TrainingRun, TrainingRunArgs
 from falaj.components.local.workspace import Workspace, WorkspaceArgs
 
 __all__ = [
+    "BatchInference",
+    "BatchInferenceArgs",
     "Certificate",
     "CertificateArgs",
     "CertificateAuthority",

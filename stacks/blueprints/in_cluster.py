@@ -240,7 +240,8 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
     return given
 
 
-# A team's workloads: training jobs, sweeps, federated training, inference services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, batch inference, inference
+# services, workspaces.
 
 
 def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> None:
@@ -252,6 +253,10 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
         components.Sweep(name, parts.args(sweep, images=True), options)
     for name, part in settings.federated_trainings.items():
         components.FederatedTraining(name, parts.args(part, images=True), options)
+    batches = {
+        name: components.BatchInference(name, parts.args(section, images=True), options)
+        for name, section in settings.batch_inferences.items()
+    }
     services = {
         name: components.InferenceService(name, parts.args(section, images=True), options)
         for name, section in settings.inference_services.items()
@@ -264,6 +269,7 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
     parts.export("trainingJobs", sorted(settings.training_jobs))
     parts.export("sweeps", sorted(settings.sweeps))
     parts.export("federatedTrainings", sorted(settings.federated_trainings))
+    parts.export("batchInferences", {name: made.results_folder for name, made in batches.items()})
     parts.export(
         "workspaces",
         {name: {"command": made.command, "url": made.url} for name, made in workspaces.items()},

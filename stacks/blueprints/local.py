@@ -8,6 +8,7 @@ from pathlib import Path
 import pulumi
 
 from falaj.components.local import (
+    BatchInference,
     Certificate,
     CertificateAuthority,
     Daemon,
@@ -21,6 +22,7 @@ from falaj.components.local import (
 )
 from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
+from falaj.stacks.settings.local import resolved
 
 _CLIENT = "operator"
 _WATCH_STOPS_S = 120
@@ -186,6 +188,30 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             },
             pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=[service])),
         )  # fmt: skip
+    batches = {
+        each: BatchInference(
+            f"batch-{each}",
+            {
+                "site": workspace.path,
+                "name": each,
+                "inputs": [str(resolved(path, root)) for path in section.inputs],
+                "model": package.model,
+                "version": package.version,
+                "package_digest": package.digest,
+                "keyring": keys.path,
+                "format": section.format,
+                "keep": section.keep,
+                "encoding": section.encoding,
+                "decimal": section.decimal,
+                "skip_bad_rows": section.skip_bad_rows,
+                "plain": section.plain,
+                "threads": section.threads,
+                "retain": settings.retain,
+            },
+            options,
+        )
+        for each, section in settings.batches.items()
+    }
     exports: dict[str, pulumi.Input[object]] = {
         "endpoint": pulumi.Output.format(
             "{0}/v2/models/{1}/infer", service.endpoint, package.model
@@ -217,6 +243,10 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         "keyring": keys.path,
         "registry": package.registry,
         "site": workspace.path,
+        "batches": {
+            each: {"path": made.path, "rows": made.rows, "digest": made.digest}
+            for each, made in batches.items()
+        },
     }
     for key, value in exports.items():
         pulumi.export(key, value)

@@ -61,8 +61,8 @@ from falaj.workloads.errors import IntegrityError, WorkloadError
 _PRECIOUS = (
     "KeyRing", "Key", "Vault", "Dataset", "Bucket", "BucketV2", "StorageAccount", "FileSystem",
     "LustreFileSystem", "Volume", "PersistentVolumeClaim", "TrainingRun", "ModelPackage",
-    "Repository", "Registry", "Cluster", "ManagedCluster", "Trail", "Database", "Instance",
-    "Namespace",
+    "BatchInference", "Repository", "Registry", "Cluster", "ManagedCluster", "Trail", "Database",
+    "Instance", "Namespace",
 )  # fmt: skip
 _MOST_NAMED = 12
 

@@ -84,6 +84,7 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
         ("training job", settings.training_jobs),
         ("sweep", settings.sweeps),
         ("federated training", settings.federated_trainings),
+        ("batch inference", settings.batch_inferences),
     )
     return (
         *(

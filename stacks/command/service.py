@@ -61,7 +61,7 @@ def demo(stack: StackFile) -> int:
     """Send held-out samples to the endpoint and print predictions beside the truth."""
     config = require_config(stack)
     dataset = _dataset(stack)
-    return _workload(
+    return run_workload(
         ["falaj.workloads.demo", "--config", str(config_path(stack)), "--dataset", str(dataset),
          "--keyring", str(config["keyring"])]
     )  # fmt: skip
@@ -80,7 +80,7 @@ def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
     ]  # fmt: skip
     for scope in scopes or ["predict"]:
         arguments += ["--scope", scope]
-    return _workload(arguments)
+    return run_workload(arguments)
 
 
 def rollback(stack: StackFile) -> int:
@@ -172,7 +172,8 @@ def _dataset(stack: StackFile) -> Path:
     return Path(outputs["dataset"])
 
 
-def _workload(arguments: Sequence[str]) -> int:
+def run_workload(arguments: Sequence[str]) -> int:
+    """Run a workload's command line with what is seen here; returns its exit status."""
     return subprocess.run([sys.executable, "-P", "-m", *arguments], check=False).returncode
 
 

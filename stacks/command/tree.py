@@ -78,6 +78,14 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.page:open_page",
             "open a page in the browser: try the served model, its versions, live figures",
         ),
+        "predict": Entry(
+            "stacks.command.predict:predict",
+            "predict the rows of files by the stack's model, sealed and resumable",
+        ),
+        "unseal": Entry(
+            "stacks.command.predict:unseal",
+            "write sealed predictions out in plain",
+        ),
         "token": Entry(
             "stacks.command.served:token",
             "print an authorisation header for the served model",

@@ -253,12 +253,14 @@ _KINDS: Final[Mapping[str, Kind]] = {
     f"{_PREFIX}Dataset": "store",
     f"{_PREFIX}TrainingRun": "store",
     f"{_PREFIX}ModelPackage": "store",
+    f"{_PREFIX}BatchInference": "store",
 }
 _DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
     f"{_PREFIX}CertificateAuthority": ("commonName",),
     f"{_PREFIX}Certificate": ("usage", "commonName"),
     f"{_PREFIX}Dataset": ("source",),
     f"{_PREFIX}ModelPackage": ("model", "dataClass"),
+    f"{_PREFIX}BatchInference": ("model",),
     _SERVICE: ("model",),
 }
 #: Properties that a thing's data comes in by.

@@ -146,7 +146,7 @@ _COMMON: Final = (
 #: The smallest image: for Horovod's launcher in pods of a team's own, the repair of nodes,
 #: rehearsals of restores, judges of canaries, and for holding other images on nodes.
 _SERVING: Final = (*_COMMON, "inference", "rollout", "horovod", "repair", "restoring", "prefetch")
-_TRAINING: Final = (*_SERVING, "federation", "optimization", "training")
+_TRAINING: Final = (*_SERVING, "batch", "federation", "optimization", "training")
 RECIPES: Final[Mapping[str, Recipe]] = {
     each.name: each
     for each in (

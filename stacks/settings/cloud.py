@@ -547,6 +547,7 @@ _RUNS: Final[Mapping[str, tuple[str, str, str]]] = {
     "trainingJobs": ("training_jobs", "training job", "job"),
     "sweeps": ("sweeps", "sweep", "sweep"),
     "federatedTrainings": ("federated_trainings", "federated training", "federation"),
+    "batchInferences": ("batch_inferences", "batch inference", "batch"),
 }
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, create_model
 
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import Addon
+from falaj.components.kubernetes.batch_inference import BatchInferenceArgs
 from falaj.components.kubernetes.federated_training import FederatedTrainingArgs
 from falaj.components.kubernetes.gateway import GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
@@ -93,14 +94,16 @@ class PlatformSettings(InClusterSettings):
     """Arguments of `Tenant`, by the tenants' names."""
 
 
-# A team's workloads: training jobs, sweeps, federated training, inference services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, batch inference, inference
+# services, workspaces.
 
 WorkloadName = Annotated[str, WORKLOAD]
 
 if TYPE_CHECKING:
-    FederatedSection = InferenceSection = SweepSection = Section
+    BatchSection = FederatedSection = InferenceSection = SweepSection = Section
     TrainingSection = WorkspaceSection = Section
 else:
+    BatchSection = component_section(BatchInferenceArgs, "batchInferences")
     FederatedSection = component_section(FederatedTrainingArgs, "federatedTrainings")
     InferenceSection = component_section(InferenceServiceArgs, "inferenceServices")
     SweepSection = component_section(SweepArgs, "sweeps")
@@ -119,6 +122,8 @@ class WorkloadsSettings(InClusterSettings):
     """Arguments of `Sweep`, by name."""
     federated_trainings: dict[WorkloadName, FederatedSection] = Field(default_factory=dict)
     """Arguments of `FederatedTraining`, by name: the coordinator or a site of a federation."""
+    batch_inferences: dict[WorkloadName, BatchSection] = Field(default_factory=dict)
+    """Arguments of `BatchInference`, by name."""
     inference_services: dict[WorkloadName, InferenceSection] = Field(default_factory=dict)
     """Arguments of `InferenceService`, by name."""
     workspaces: dict[WorkloadName, WorkspaceSection] = Field(default_factory=dict)

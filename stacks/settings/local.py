@@ -116,6 +116,22 @@ class ServiceSettings(Section):
     """What is watched of rows and answers."""
 
 
+class BatchSettings(Section):
+    """Predictions of the stack's model for files; a new model or a changed file makes them
+    anew."""
+
+    described_by: ClassVar = "falaj.components.local.batch_inference.BatchInferenceArgs"
+    inputs: Annotated[list[Named], Field(min_length=1)]
+    """Paths of .csv, .jsonl and .parquet files, or folders of them, from the project's folder."""
+    format: Literal["csv", "jsonl", "parquet"] = "csv"
+    keep: list[Named] = Field(default_factory=list)
+    encoding: Named | None = None
+    decimal: Literal["point", "comma"] | None = None
+    skip_bad_rows: bool = False
+    plain: bool = False
+    threads: Annotated[int, bound("batch", "threads")] | None = None
+
+
 class KeySettings(Section):
     """The keys that encrypt and sign what the stack keeps."""
 
@@ -147,6 +163,8 @@ class LocalSettings(Section):
     training: TrainingSettings = TrainingSettings()
     optimization: OptimizationSettings = OptimizationSettings()
     service: ServiceSettings = ServiceSettings()
+    batches: dict[Annotated[str, MODEL], BatchSettings] = Field(default_factory=dict)
+    """Predictions for files, by name. Default: none."""
     keys: KeySettings = KeySettings()
     watch: WatchSettings | None = None
     """The watch over the served model's drift. Default: nobody acts on drift."""
@@ -163,13 +181,37 @@ class LocalSettings(Section):
         """``digits``, or the file's absolute path; ``root`` is the project's folder."""
         if self.dataset == DIGITS:
             return self.dataset
-        return str((root / Path(self.dataset).expanduser()).resolve())
+        return str(resolved(self.dataset, root))
 
 
 # Checks of what the stack says of its data against the file that is there.
 
 #: Most columns that a message names.
 _SHOWN: Final = 12
+
+
+def check_batches(settings: LocalSettings, root: Path) -> list[Finding]:
+    """Inputs of predictions that are not there, or can't lie plain."""
+    found: list[Finding] = []
+    for name, batch in settings.batches.items():
+        for index, path in enumerate(batch.inputs):
+            place = resolved(path, root)
+            if not place.exists():
+                message = (
+                    f"there is no file or folder {place}; a relative path starts at the project's "
+                    "folder"
+                )
+                found.append(Finding(("batches", name, "inputs", index), message))
+        if batch.plain and settings.data_class == "restricted":
+            key = ("batches", name, "plain")
+            message = "given true, but predictions of restricted data are sealed"
+            found.append(Finding(key, message, (Drop(key),)))
+    return found
+
+
+def resolved(path: str, root: Path) -> Path:
+    """A path of the stack's file, absolute; ``root`` is the project's folder."""
+    return (root / Path(path).expanduser()).resolve()
 
 
 def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
@@ -239,4 +281,4 @@ def _other_files(settings: LocalSettings, root: Path) -> tuple[Action, ...]:
     return (Put(("dataset",), DIGITS),)
 
 
-CHECKS: Final = (check_combinations,)
+CHECKS: Final = (check_combinations, check_batches)

@@ -36,13 +36,13 @@ _TEXTS = (
     "00000000-1111-2222-3333-444444444444", "1.35", "registry.example.ae/other", "Asia/Kolkata",
     "falaj/other@sha256:" + "4" * 64, "none", "gpu", "claim", "horovod", "o-0123456789", "2", "3",
     "hyperband", "falaj-normal", "2026-12", "never", "10.9.0.9", "4" * 64,
-    "network", "any",
+    "network", "any", "comma", "csv",
 )  # fmt: skip
 _NUMBERS = (3, 30, 90, 365, 100, 1000, 1, 0, 64, 7, 4, 2, 8, 0.5)
 #: Sections whose keys are names that people give.
 _NAMED = {
     "falaj:trainingJobs", "falaj:sweeps", "falaj:federatedTrainings", "falaj:inferenceServices",
-    "falaj:workspaces",
+    "falaj:workspaces", "falaj:batchInferences",
 }  # fmt: skip
 #: Values without an effect, after which a key has none.
 _ENOUGH = 8
@@ -284,6 +284,14 @@ def _rich_workloads() -> dict[str, Any]:
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     config["falaj:federatedTrainings"] = {
         "leader": {**COORDINATOR, "keySecret": "acme/training-keys"}, "claims": SITE,
+    }  # fmt: skip
+    config["falaj:batchInferences"] = {
+        "scores": {
+            "flavor": "cpu-x86-64", "inputs": ["rows"], "data": "rows", "results": "scores",
+            "model": "churn", "version": 7, "packageDigest": "sha256:" + "1" * 64,
+            "keysDigest": "sha256:" + "2" * 64, "keySecret": "acme/batch-keys", "shares": 5,
+            "keep": ["id"], "encoding": "utf-8", "decimal": "point",
+        },
     }  # fmt: skip
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
     config["falaj:workspaces"] = {"alice": {**WORKSPACE, "packageMirror": mirror}}

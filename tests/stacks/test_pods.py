@@ -20,6 +20,7 @@ from falaj.stacks.command.pods import Cluster, Workload
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.in_cluster import WorkloadsSettings
 from tests.components.kubernetes import (
+    test_batch_inference,
     test_canary,
     test_federated_training,
     test_sweep,
@@ -33,6 +34,7 @@ FOUND = {
     "federated_trainings": (
         "claims", lambda: test_federated_training.rendered(**test_federated_training.SITE),
     ),
+    "batch_inferences": ("scores", test_batch_inference.rendered),
     "inference_services": ("credit-risk", test_canary.tried),
     "workspaces": ("alice", workspaces.rendered),
 }  # fmt: skip

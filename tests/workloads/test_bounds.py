@@ -10,6 +10,7 @@ import pytest
 
 from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.fields import Table, check
+from falaj.components.local.provider.resources.batch_inference import BatchInferenceHandler
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
 from falaj.components.local.provider.resources.model_package import ModelPackageHandler
@@ -18,6 +19,7 @@ from falaj.components.specification import workload_bounds
 from falaj.components.specification.limits import DATA_CLASS, Between, OneOf
 from falaj.components.specification.property_names import camel
 from falaj.stacks.settings.local import (
+    BatchSettings,
     OptimizationSettings,
     ServiceSettings,
     SplitSettings,
@@ -35,6 +37,7 @@ PLACES: list[tuple[str, dict[str, Bound], Table, type[Section]]] = [
     ("training", bounds.TRAINING, TrainingRunHandler.table, TrainingSettings),
     ("optimization", bounds.OPTIMIZATION, ModelPackageHandler.table, OptimizationSettings),
     ("service", bounds.SERVICE, InferenceServiceHandler.table, ServiceSettings),
+    ("batch", {"threads": bounds.BATCH["threads"]}, BatchInferenceHandler.table, BatchSettings),
 ]
 
 

@@ -16,12 +16,14 @@ re-wrap a file without knowing what it holds, and a wrapped key of another file 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -29,7 +31,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import read_bytes, shred, write_atomic
+from falaj.workloads.files import read_bytes, replacing, shred, write_atomic
 from falaj.workloads.registry.keyring import KEY_BYTES, KeyRing, KeyService, WrappedKey
 
 CHUNK_BYTES = 1 << 20
@@ -207,6 +209,101 @@ def seal(
     with keys.steady():
         wrapped = keys.wrap(key, _WRAP_CONTEXT + header.encode())
         write_atomic(path, _front(wrapped) + stream)
+
+
+@contextlib.contextmanager
+def sealing(
+    path: Path, keys: KeyService, context: bytes, *, chunk_bytes: int = CHUNK_BYTES
+) -> Generator[Sealing, None, None]:
+    """As :func:`seal`, for data that are written piece by piece in the block: one chunk is held.
+
+    A rotation waits until the block has ended.
+
+    Raises:
+        StorageFullError: no space; an older file is untouched.
+        WorkloadError: more than 2^32 chunks.
+    """
+    header = StreamHeader.new(chunk_bytes)
+    key = new_data_key()
+    with keys.steady(), replacing(path) as file:
+        file.write(_front(keys.wrap(key, _WRAP_CONTEXT + header.encode())))
+        stream = Sealing(file, key, header, context)
+        yield stream
+        stream.end()
+
+
+class Sealing:
+    """A stream of sealed chunks that grows; see :func:`sealing`, which ends it."""
+
+    def __init__(self, file: BinaryIO, key: bytes, header: StreamHeader, context: bytes) -> None:
+        self._file = file
+        self._cipher = _cipher(key, header)
+        self._header = header
+        self._associated = header.encode() + context
+        self._held = bytearray()
+        self._index = 0
+        file.write(header.encode())
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Take more data; what makes a whole chunk is sealed and written."""
+        self._held += data
+        size = self._header.chunk_bytes
+        # The last chunk is marked as such, so one is always held back.
+        while len(self._held) > size:
+            self._put(bytes(self._held[:size]), last=False)
+            del self._held[:size]
+        return len(data)
+
+    def end(self) -> None:
+        """Write the last chunk."""
+        self._put(bytes(self._held), last=True)
+        self._held.clear()
+
+    def _put(self, part: bytes, *, last: bool) -> None:
+        if self._index >= 1 << 32:
+            raise WorkloadError("there are more chunks than the 2^32 allowed; use bigger chunks")
+        nonce = _nonce(self._header, self._index, last=last)
+        self._file.write(self._cipher.encrypt(nonce, part, self._associated))
+        self._index += 1
+
+
+def unsealed_chunks(path: Path, keys: KeyService, context: bytes) -> Iterator[bytes]:
+    """Yield the data of a sealed file chunk by chunk, each authentic; one is in memory.
+
+    That the file ends where it did is known with the last chunk only: whoever uses chunks before
+    has to take that back where the end raises.
+
+    Raises:
+        IntegrityError: see :func:`unseal`.
+        WorkloadError: it is missing, or its key was retired.
+    """
+    what = str(path)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        reason = error.strerror or error
+        raise WorkloadError(f"can't read the sealed file {path}: {reason}") from error
+    with file:
+        with keys.steady():
+            front = file.read(_FRONT.size + _MAX_WRAPPED_BYTES + HEADER_BYTES)
+            wrapped, stream = _split(memoryview(front), what)
+            encoded = bytes(stream[:HEADER_BYTES])
+            key = keys.unwrap(wrapped, _WRAP_CONTEXT + encoded)
+        header = StreamHeader.decode(encoded, what)
+        cipher = _cipher(key, header)
+        file.seek(len(front) - len(stream) + HEADER_BYTES)
+        step = header.chunk_bytes + TAG_BYTES
+        part, index, last = file.read(step), 0, False
+        while not last:
+            following = file.read(step)
+            last = not following
+            try:
+                nonce = _nonce(header, index, last=last)
+                yield cipher.decrypt(nonce, part, encoded + context)
+            except (InvalidTag, ValueError, OverflowError) as error:
+                message = f"chunk {index + 1} of {what} isn't what was written"
+                raise IntegrityError(f"{message}: changed, moved, cut short or swapped") from error
+            part, index = following, index + 1
 
 
 def unseal(path: Path, keys: KeyService, context: bytes) -> bytes:

@@ -19,8 +19,8 @@ _BYTE_ORDER_MARKS: Final = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-#: A thousand names of columns are shorter.
-_BEGINNING_BYTES: Final = 1 << 20
+BEGINNING_BYTES: Final = 1 << 20
+"""A thousand names of columns are shorter."""
 
 
 def read_header(path: Path, encoding: str | None = None) -> list[str]:
@@ -37,8 +37,8 @@ def read_header(path: Path, encoding: str | None = None) -> list[str]:
     if path.suffix.lower() == ".parquet":
         return _parquet_names(path)
     with path.open("rb") as file:
-        data = file.read(_BEGINNING_BYTES)
-    whole = len(data) < _BEGINNING_BYTES
+        data = file.read(BEGINNING_BYTES)
+    whole = len(data) < BEGINNING_BYTES
     text = decode(data, path, encoding, whole=whole)
     if not text.strip():
         raise WorkloadError(f"{path} holds no text: it needs a header line and rows")
@@ -91,17 +91,11 @@ def not_parquet(path: Path, error: Exception) -> WorkloadError:
     return WorkloadError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}")
 
 
-def decode(data: bytes, path: Path, encoding: str | None, *, whole: bool = True) -> str:
-    """The text of a CSV file, without its byte order mark, its lines ended by line feeds.
-
-    Args:
-        data: the file's bytes.
-        path: the file, for messages.
-        encoding: None means UTF-8, or what the byte order mark says.
-        whole: whether these are all bytes; else the last letter may be cut off.
+def encoding_of(data: bytes, encoding: str | None) -> str:
+    """The encoding that is named, else what the byte order mark before ``data`` says, else UTF-8.
 
     Raises:
-        WorkloadError: the encoding is unknown, or isn't the file's.
+        WorkloadError: there is no such encoding.
     """
     chosen = encoding
     if chosen is None:
@@ -114,6 +108,22 @@ def decode(data: bytes, path: Path, encoding: str | None, *, whole: bool = True)
         raise WorkloadError(
             f"unknown encoding {chosen!r}: use for instance utf-8, windows-1256 or latin-1"
         ) from None
+    return chosen
+
+
+def decode(data: bytes, path: Path, encoding: str | None, *, whole: bool = True) -> str:
+    """The text of a CSV file, without its byte order mark, its lines ended by line feeds.
+
+    Args:
+        data: the file's bytes.
+        path: the file, for messages.
+        encoding: None means UTF-8, or what the byte order mark says.
+        whole: whether these are all bytes; else the last letter may be cut off.
+
+    Raises:
+        WorkloadError: the encoding is unknown, or isn't the file's.
+    """
+    chosen = encoding_of(data, encoding)
     try:
         if whole:
             text = data.decode(chosen)

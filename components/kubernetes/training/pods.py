@@ -145,12 +145,21 @@ def tensorflow(role: str, cluster: Mapping[str, list[str]]) -> list[dict[str, An
     """
     task = '{"type": ' + json.dumps(role) + ', "index": $(NODE_RANK)}'
     text = '{"cluster": ' + json.dumps(cluster) + ', "task": ' + task + "}"
-    return [_field("NODE_RANK", _INDEX), *_plain({"TF_CONFIG": text})]
+    return [*index_variable(), *_plain({"TF_CONFIG": text})]
+
+
+INDEX: Final = "NODE_RANK"
+"""Variable with a pod's index in its job."""
+
+
+def index_variable() -> list[dict[str, Any]]:
+    """What tells a pod its index, as `INDEX`."""
+    return [_field(INDEX, _INDEX)]
 
 
 def horovod() -> list[dict[str, Any]]:
     """What the launcher is told: which pod this is, of which attempt."""
-    return [_field("NODE_RANK", _INDEX), _field("RESTART_ATTEMPT", _ATTEMPT)]
+    return [*index_variable(), _field("RESTART_ATTEMPT", _ATTEMPT)]
 
 
 def given(run: Run) -> list[dict[str, Any]]:
@@ -175,8 +184,8 @@ _DISRUPTED: Final = [{"type": "DisruptionTarget", "status": "True"}]
 _REASON: Final = "PodFailurePolicy"
 
 
-def _exit_codes(*values: int) -> dict[str, Any]:
-    return {"containerName": CONTAINER, **_of_any(*values)}
+def _exit_codes(*values: int, container: str | None = None) -> dict[str, Any]:
+    return {"containerName": container or CONTAINER, **_of_any(*values)}
 
 
 def _of_any(*values: int) -> dict[str, Any]:
@@ -240,13 +249,19 @@ def elastic_pods() -> dict[str, Any]:
     }
 
 
-def trial_pods() -> dict[str, Any]:
-    """A job's rules where each index is a trial: it fails alone."""
+def trial_pods(container: str | None = None) -> dict[str, Any]:
+    """A job's rules where each index is a work of its own: it fails alone.
+
+    Args:
+        container: which decides. Default: the one that trains.
+    """
+    stopped = _exit_codes(*STOPPED, container=container)
+    final = _exit_codes(*FINAL, container=container)
     return {
         "rules": [
             {"action": "Ignore", "onPodConditions": _DISRUPTED},
-            {"action": "Ignore", "onExitCodes": _exit_codes(*STOPPED)},
-            {"action": "FailIndex", "onExitCodes": _exit_codes(*FINAL)},
+            {"action": "Ignore", "onExitCodes": stopped},
+            {"action": "FailIndex", "onExitCodes": final},
         ]
     }
 

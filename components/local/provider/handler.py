@@ -56,6 +56,11 @@ class Site:
         return self.path / "registry"
 
     @property
+    def batches(self) -> Path:
+        """Predictions of files, one folder for each digest."""
+        return self.path / "batches"
+
+    @property
     def services(self) -> Path:
         """Inference services, one folder for each name."""
         return self.path / "service"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from falaj.components.local.provider.handler import Handler
+from falaj.components.local.provider.resources.batch_inference import BatchInferenceHandler
 from falaj.components.local.provider.resources.certificates import (
     CertificateAuthorityHandler,
     CertificateHandler,
@@ -27,4 +28,5 @@ HANDLERS: Final[tuple[Handler, ...]] = (
     ModelPackageHandler(),
     InferenceServiceHandler(),
     DaemonHandler(),
+    BatchInferenceHandler(),
 )

@@ -89,7 +89,7 @@ class KeyRingHandler(Handler):
             return {**inputs, **_outputs(site, _keyring(context, "create", site))}
         if whole(inputs, "rotation") == whole(state, "rotation"):
             return {**inputs, **_outputs(site, _keyring(context, "show", site))}
-        folders = [site.datasets, site.runs, site.registry]
+        folders = [site.datasets, site.runs, site.registry, site.batches]
         rewrap = [part for f in folders if f.is_dir() for part in ("--rewrap", str(f))]
         context.status("wrapping everything with a new key")
         shown = _keyring(context, "rotate", site, *rewrap)
@@ -122,7 +122,7 @@ def _key_files(folder: Path) -> list[Path]:
 def _require_nothing_sealed(site: Site) -> None:
     sealed = [
         file
-        for folder in (site.datasets, site.runs, site.registry)
+        for folder in (site.datasets, site.runs, site.registry, site.batches)
         for pattern in ("*.sealed", "keys.json")
         for file in folder.rglob(pattern)
     ]

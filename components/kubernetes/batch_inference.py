@@ -1,0 +1,319 @@
+"""Batch inference: a packaged model's predictions for files of a claim, in shares side by side."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired
+
+import pulumi
+
+from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
+from falaj.components.kubernetes._key_ring import BASE, KEY_RING, KEYS
+from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes._validation import RELATIVE_PATH, object_name
+from falaj.components.kubernetes.training.arguments import KeyRing, Run, SizedArgs
+from falaj.components.kubernetes.training.jobs import (
+    add_key_ring,
+    indexed_job,
+    network_policy,
+    ring_secret,
+)
+from falaj.components.kubernetes.training.placement import is_gpu_flavor
+from falaj.components.kubernetes.training.pods import (
+    DATA,
+    INDEX,
+    RUNS,
+    first,
+    index_variable,
+    template,
+    trial_pods,
+)
+from falaj.components.kubernetes.training_job import checked_ring, checked_run
+from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import DIGEST
+from falaj.components.specification.workload_bounds import bound
+
+FORMATS: Final = ("csv", "jsonl", "parquet")
+DECIMALS: Final = ("point", "comma")
+CONTAINER: Final = "predict"
+_MOST_PARALLEL: Final = 128
+#: A repository's last part: https://github.com/opencontainers/distribution-spec
+_MODEL: Final = re.compile(r"^[a-z0-9]+([._-][a-z0-9]+)*$")
+_MOST_MODEL: Final = 64
+_ENCODING: Final = re.compile(r"^[A-Za-z0-9_-]{1,32}$")
+_PACKAGE: Final = "/package"
+_PACKAGE_KEYS: Final = "/package-keys"
+_WORK: Final = f"{BASE}/work"
+_REGISTRY: Final = f"{_WORK}/registry"
+_ROOM_MIB: Final = 256
+
+
+@described
+class BatchInferenceArgs(SizedArgs):
+    """Arguments of `BatchInference`."""
+
+    inputs: list[str]
+    """What is predicted: .csv, .jsonl and .parquet files, folders of them and dataset snapshots,
+    below the claim of ``data``."""
+    data: str
+    """Name of the volume claim with the input, mounted read-only at ``/data``."""
+    results: NotRequired[str]
+    """Name of the volume claim that predictions are kept in, sealed: a file system that many pods
+    write to (`StorageClasses` has ``falaj-files``). Default: that of ``data``."""
+    model: str
+    """Name of the model, whose versions are ``models/<name>`` below ``registry``. Small letters
+    and digits, with single ``.``, ``_`` or ``-`` between them."""
+    version: int
+    """Version of the model."""
+    package_digest: str
+    """Digest of the version's image, which ``falaj models push`` prints: a tag could be moved."""
+    keys_digest: NotRequired[str]
+    """Digest of the image with the version's wrapped keys. Default: the package's own holds
+    them."""
+    key_secret: str
+    """Entry of the secret store that holds a key ring, named after the tenant
+    (``<tenant>/batch-keys``; on AKS ``<tenant>--batch-keys``): the text that ``python -m
+    falaj.workloads.registry keyring pack`` writes. It opens package and sealed input, and seals
+    the predictions."""
+    secret_store: NotRequired[str]
+    """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
+    format: NotRequired[str]
+    """``csv``, ``jsonl`` or ``parquet``. Default: ``parquet``."""
+    keep: NotRequired[list[str]]
+    """Columns of the input that go along with the predictions; ``*`` is all of them. Default:
+    none, and rows are told apart by their number."""
+    encoding: NotRequired[str]
+    """Encoding of CSV files. Default: UTF-8, or what the byte order mark says."""
+    decimal: NotRequired[str]
+    """What stands before decimals: ``point`` or ``comma``. Default: what each column tells."""
+    skip_bad_rows: NotRequired[bool]
+    """Whether rows that can't be predicted go to a file beside, with the reasons. Default: they
+    are refused, and nothing is written."""
+    shares: NotRequired[int]
+    """Equal shares of the rows, each a pod and a file. Default: 1."""
+    parallel: NotRequired[int]
+    """Pods at a time, where the quota has room; fewer where it hasn't. Default: 4."""
+    retries: NotRequired[int]
+    """How often a pod is started again after faults of its machine; it goes on behind what was
+    done. Default: 3."""
+    model_mib: NotRequired[int]
+    """Size of the package at most, in MiB: bounds the volume that holds it, sealed. Default:
+    1,024."""
+    queue: NotRequired[str]
+    """Kueue's queue in the namespace. A change of it replaces the job. Default: ``default``."""
+    priority: NotRequired[str]
+    """``falaj-low``, ``falaj-normal``, ``falaj-high`` or ``falaj-urgent``. Default:
+    ``falaj-normal``."""
+    namespace: NotRequired[str]
+    """Namespace of the pods. Default: ``<tenant>-training``."""
+    service_account: NotRequired[str]
+    """Service account of the pods. Default: ``trainer``."""
+
+
+@dataclass(frozen=True)
+class BatchInferenceSpec:
+    """The arguments of `BatchInference`, checked."""
+
+    run: Run
+    ring: KeyRing
+    inputs: tuple[str, ...]
+    model: str
+    version: int
+    package_digest: str
+    keys_digest: str
+    """Empty where the package's image holds them."""
+    options: tuple[str, ...]
+    """Of the command, by the arguments that it takes as they are."""
+    format: str
+    shares: int
+    parallel: int
+    retries: int
+    model_mib: int
+
+
+def check(name: str, args: BatchInferenceArgs) -> BatchInferenceSpec:
+    """Check the arguments of a `BatchInference`.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    errors = ArgumentErrors(f"BatchInference {name!r}")
+    given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
+    errors.names(given, BatchInferenceArgs)
+    run = _run(name, given, errors)
+    errors.text(given, "key_secret")
+    ring = checked_ring(given, run, errors)
+    inputs = errors.texts("inputs", given["inputs"]) if "inputs" in given else ()
+    if not inputs:
+        errors.say("inputs", "missing; name at least one file or folder below the claim of data")
+    for each in inputs:
+        if not RELATIVE_PATH.match(each):
+            errors.add("inputs", each, "a path below the claim of data, without '..'")
+    model = errors.text(given, "model")
+    if model and (not _MODEL.match(model) or len(model) > _MOST_MODEL):
+        errors.add("model", model, "at most 64 of a-z and 0-9, single '.', '_' or '-' between")
+    version = errors.whole("version", given.get("version"), 1, 999_999_999)
+    for argument in ("package_digest", "keys_digest"):
+        digest = given.get(argument)
+        if (digest is not None or argument == "package_digest") and not DIGEST.allows(digest):
+            errors.add(
+                argument, digest, "sha256: and 64 of 0-9 and a-f",
+                "it is the digest of an image in the registry, as a tag could be moved",
+            )  # fmt: skip
+    chosen = given.get("format", "parquet")
+    errors.choice("format", chosen, FORMATS)
+    most = bound("batch", "shards")
+    shares = errors.whole("shares", given.get("shares", 1), int(most.low), int(most.high))
+    parallel = errors.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
+    retries = errors.whole("retries", given.get("retries", 3), 0, 20)
+    mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
+    options = _options(given, errors)
+    errors.raise_if_any()
+    if run is None or ring is None:
+        raise AssertionError("what can't be used was refused")
+    return BatchInferenceSpec(
+        run, ring, inputs, model, version, str(given["package_digest"]),
+        str(given.get("keys_digest", "")), options, str(chosen), shares, min(parallel, shares),
+        retries, mib,
+    )  # fmt: skip
+
+
+def _run(name: str, given: Mapping[str, Any], errors: ArgumentErrors) -> Run | None:
+    """What its pods have in common with those that train."""
+    flavor = str(given.get("flavor", ""))
+    if is_gpu_flavor(flavor):
+        errors.add("flavor", flavor, "nodes without GPUs, such as cpu-x86-64")
+        return None
+    data = object_name("data", given.get("data"), errors)
+    results = object_name("results", given.get("results", data), errors) if data else ""
+    if not results:
+        return None
+    # Predictions are kept where runs are, and nobody asks a pod for figures.
+    taken = {**given, "data": data, "checkpoints": results, "telemetry": False}
+    return checked_run(name, taken, errors, needs_dataset=False)
+
+
+def _options(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
+    found: list[str] = []
+    for column in errors.texts("keep", given["keep"]) if "keep" in given else ():
+        found += ["--keep", column]
+    encoding = given.get("encoding")
+    if encoding is not None:
+        if not (isinstance(encoding, str) and _ENCODING.match(encoding)):
+            errors.add("encoding", encoding, "the name of an encoding, such as windows-1256")
+        found += ["--encoding", str(encoding)]
+    decimal = given.get("decimal")
+    if decimal is not None:
+        errors.choice("decimal", decimal, DECIMALS)
+        found += ["--decimal", str(decimal)]
+    if errors.flag("skip_bad_rows", given.get("skip_bad_rows", False)):
+        found.append("--skip-bad-rows")
+    return tuple(found)
+
+
+def manifests(spec: BatchInferenceSpec) -> list[Manifest]:
+    """An indexed Job, a share for each index, its key ring, and who may reach it: nobody."""
+    run = spec.run
+    counts = {
+        "completions": spec.shares,
+        "parallelism": spec.parallel,
+        "backoffLimitPerIndex": spec.retries,
+        "maxFailedIndexes": spec.shares,
+    }
+    # Shares don't need each other: with little room left, some go before others.
+    partial = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+    return [
+        network_policy(run, peers=False),
+        ring_secret(run, spec.ring),
+        indexed_job(run, partial, counts, trial_pods(CONTAINER), pod(spec)),
+    ]
+
+
+def pod(spec: BatchInferenceSpec) -> dict[str, Any]:
+    """The template of a share's pod."""
+    run = spec.run
+    found = template(run, command(spec), index_variable(), {})
+    add_key_ring(found, run, spec.ring)
+    body = found["spec"]
+    (container,) = body["containers"]
+    container["name"] = CONTAINER
+    container["volumeMounts"].append({"name": "work", "mountPath": _WORK})
+    mounts: list[dict[str, Any]] = [
+        {"name": "package", "mountPath": _PACKAGE, "readOnly": True},
+        {"name": "keys", "mountPath": KEYS},
+        {"name": "work", "mountPath": _WORK},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+    ]
+    body["volumes"] += [
+        {"name": "work", "emptyDir": {"sizeLimit": f"{_ROOM_MIB + spec.model_mib}Mi"}},
+        {"name": "package", **_image(spec, spec.package_digest)},
+    ]
+    if spec.keys_digest:
+        mounts.append({"name": "package-keys", "mountPath": _PACKAGE_KEYS, "readOnly": True})
+        body["volumes"].append({"name": "package-keys", **_image(spec, spec.keys_digest)})
+    taking = first("package", spec.ring.image, package_command(spec), mounts)
+    # Twice the package: its sealed bytes and, to be checked, the open ones.
+    size = {
+        "cpu": "1",
+        "memory": f"{_ROOM_MIB + 2 * spec.model_mib}Mi",
+        "ephemeral-storage": f"{_ROOM_MIB + spec.model_mib}Mi",
+    }
+    taking["resources"] = {"requests": dict(size), "limits": dict(size)}
+    body["initContainers"].append(taking)
+    return found
+
+
+def _image(spec: BatchInferenceSpec, digest: str) -> dict[str, Any]:
+    """A volume of an image among the model's versions."""
+    repository = f"{MODEL_REPOSITORIES}/{spec.model}"
+    reference = spec.run.placed.image(f"{repository}@{digest}")
+    return {"image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
+
+
+def package_command(spec: BatchInferenceSpec) -> list[str]:
+    """Take the sealed package over, once every byte of it is what was signed."""
+    return [
+        "python", "-m", "falaj.workloads.registry", "import", "--registry", _REGISTRY,
+        "--model", spec.model, "--version", str(spec.version), "--from", _PACKAGE,
+        "--keyring", KEY_RING,
+        *(["--keys", f"{_PACKAGE_KEYS}/keys.json"] if spec.keys_digest else []),
+    ]  # fmt: skip
+
+
+def command(spec: BatchInferenceSpec) -> list[str]:
+    """Predict a share; its number is the pod's index, which Kubernetes tells it."""
+    return [
+        "python", "-m", "falaj.workloads.batch", "run",
+        "--registry", _REGISTRY, "--model", spec.model, "--version", str(spec.version),
+        "--keyring", KEY_RING,
+        "--output", f"{RUNS}/{spec.run.name}/share-$({INDEX}).{spec.format}",
+        "--shard", f"$({INDEX})/{spec.shares}",
+        *spec.options,
+        "--progress", "json", "--json",
+        # What is there of the same input is taken as it is; of another one it is replaced.
+        "--overwrite", "--", *(f"{DATA}/{each}" for each in spec.inputs),
+    ]  # fmt: skip
+
+
+class BatchInference(pulumi.ComponentResource):
+    """Predicts rows of files by a signed, encrypted package; the predictions are sealed.
+
+    Rows are divided into equal shares, of which each is a pod of an indexed Job and a file. A pod
+    that was evicted or killed goes on behind what it has done.
+    """
+
+    results_folder: pulumi.Output[str]
+    """Folder of the predictions in the claim of results."""
+
+    def __init__(
+        self, name: str, args: BatchInferenceArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check(name, args)
+        super().__init__(token("BatchInference"), name, None, opts)
+        objects = manifests(spec)
+        jobs = [each for each in objects if each["kind"] == "Job"]
+        declare(self, name, [each for each in objects if each["kind"] != "Job"])
+        declare(self, name, jobs, replace_on_changes=["spec"], delete_before_replace=True)
+        self.results_folder = pulumi.Output.from_input(spec.run.name)
+        self.register_outputs({"results_folder": self.results_folder})

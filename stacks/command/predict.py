@@ -1,0 +1,153 @@
+"""``falaj predict`` and ``falaj unseal``: files of rows, by the model of a local stack."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from falaj.stacks.command import service
+from falaj.stacks.command.options import stack_option, the_stack
+from falaj.stacks.errors import StackError
+
+_MODULE: Final = "falaj.workloads.batch"
+_FORMATS: Final = ("csv", "jsonl", "parquet")
+#: As packages are referred to elsewhere: a name with an alias, or with a version.
+_REFERENCE: Final = re.compile(r"([^@:]+)(?:@([^@:]+)|:([1-9][0-9]{0,8}))?")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Which model: ``credit@production``, ``credit:7`` or ``credit``."""
+
+    model: str
+    alias: str
+    version: str
+
+    @classmethod
+    def of(cls, text: str) -> Reference:
+        """Read a reference. Raises StackError: it isn't one."""
+        found = _REFERENCE.fullmatch(text)
+        if found is None:
+            raise StackError(
+                f"--model: given {text!r}; allowed: a name, with @ and an alias or : and a "
+                "version behind it, such as credit@production or credit:7"
+            )
+        return cls(found[1], found[2] or "", found[3] or "")
+
+    def options(self, alias: str) -> list[str]:
+        """Options of the workload; ``alias`` is taken where none is said."""
+        which = ["--version", self.version] if self.version else ["--alias", self.alias or alias]
+        return ["--model", self.model, *which]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@stack_option
+@click.option(
+    "--model",
+    "reference",
+    metavar="REF",
+    help="A name, with @ALIAS or :VERSION behind it (default: what the stack serves).",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="A .csv, .jsonl or .parquet file (default: named as the first file, in the stack's "
+    "folder of predictions; with --plain in the working folder).",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(_FORMATS),
+    help="Of the output where its name isn't given (default: csv).",
+)
+@click.option(
+    "--keep", multiple=True, metavar="COLUMN", help="Goes along; may be given again, '*' is all."
+)
+@click.option(
+    "--encoding", help="Of CSV files (default: UTF-8, or what the byte order mark says)."
+)
+@click.option(
+    "--decimal", type=click.Choice(["point", "comma"]), help="Default: what each column tells."
+)
+@click.option("--plain", is_flag=True, help="Don't seal the output.")
+@click.option(
+    "--skip-bad-rows", is_flag=True, help="Write rows that can't be predicted to a file beside."
+)
+@click.option(
+    "--raw-text", is_flag=True, help="Leave text that a spreadsheet would take for a formula."
+)
+@click.option("--restart", is_flag=True, help="Throw away what an earlier run has done.")
+@click.option("--overwrite", is_flag=True, help="Replace an output that is there.")
+@click.option("--dry-run", is_flag=True, help="Check model and rows; write nothing.")
+def predict(
+    *,
+    files: tuple[Path, ...],
+    stack: str | None,
+    project: Path | None,
+    reference: str | None,
+    output: Path | None,
+    kind: str | None,
+    keep: tuple[str, ...],
+    encoding: str | None,
+    decimal: str | None,
+    plain: bool,
+    skip_bad_rows: bool,
+    raw_text: bool,
+    restart: bool,
+    overwrite: bool,
+    dry_run: bool,
+) -> int:
+    """Predict the rows of files by the model of a stack on this machine.
+
+    FILES are .csv, .jsonl and .parquet files, folders of them, and dataset snapshots. The output
+    is sealed with the stack's key ring; `falaj unseal` writes it out. A run that was ended goes
+    on where it was.
+    """
+    found = the_stack(stack, project)
+    config = service.require_config(found)
+    chosen = Reference.of(reference or str(config["model"]))
+    if output is not None and kind is not None:
+        raise StackError("--format: is told by the name of --output; leave one of both away")
+    target = output
+    if target is None:
+        stem = files[0].resolve().stem or "predictions"
+        name = f"{stem}.predictions.{kind or 'csv'}"
+        target = Path.cwd() / name if plain else found.site / "batches" / name
+    values = {"--encoding": encoding, "--decimal": decimal}
+    flags = {
+        "--plain": plain, "--skip-bad-rows": skip_bad_rows, "--raw-text": raw_text,
+        "--restart": restart, "--overwrite": overwrite, "--dry-run": dry_run,
+    }  # fmt: skip
+    return _run(
+        "run", "--registry", str(config["registry"]), *chosen.options(str(config["alias"])),
+        "--keyring", str(config["keyring"]), "--output", str(target),
+        *(part for column in keep for part in ("--keep", column)),
+        *(part for name, value in values.items() if value for part in (name, value)),
+        *(name for name, given in flags.items() if given),
+        "--", *map(str, files),
+    )  # fmt: skip
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@stack_option
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Default: what is printed, the rows alone."
+)
+def unseal(*, file: Path, stack: str | None, project: Path | None, output: Path | None) -> int:
+    """Write sealed predictions out in plain, or the bad rows beside them.
+
+    FILE is the .sealed file; its record lies beside it.
+    """
+    config = service.require_config(the_stack(stack, project))
+    where = ["--output", str(output)] if output is not None else []
+    return _run("open", "--keyring", str(config["keyring"]), *where, "--", str(file))
+
+
+def _run(*arguments: str) -> int:
+    return service.run_workload([_MODULE, *arguments])

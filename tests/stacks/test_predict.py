@@ -1,0 +1,71 @@
+"""``falaj predict`` and ``falaj unseal``, for a stack that serves a model on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from falaj.engine.files import stack_home
+from falaj.stacks.command.__main__ import main
+from falaj.stacks.command.predict import Reference
+from falaj.stacks.errors import StackError
+from tests.workloads.inference import models
+from tests.workloads.inference.serving import Site
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a stack that serves a table's model, and a file of rows."""
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "project"
+    (folder / "stacks").mkdir(parents=True)
+    (folder / "Pulumi.yaml").write_text("name: falaj\nmain: stacks\nstackConfigDir: stacks\n")
+    own = {"config": {"falaj:platform": "local"}}
+    (folder / "stacks/Pulumi.local.yaml").write_text(yaml.safe_dump(own))
+    site = Site(stack_home("falaj", "local"))
+    site.document["model"] = "table"
+    site.publish(models.table())
+    told = site.root / "service" / "table"
+    told.mkdir(parents=True)
+    (told / "service.json").write_text(json.dumps({**site.document, "alias": "production"}))
+    (folder / "rows.csv").write_text("id,age,city\n1,5,x\n2,,y\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_predictions_are_sealed_in_the_site_and_opened(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "rows.csv", "--stack", "local", "--keep", "id"]) == 0
+    sealed = stack_home("falaj", "local") / "batches" / "rows.predictions.csv.sealed"
+    assert str(sealed) in capfd.readouterr().out
+    assert main(["unseal", str(sealed), "--stack", "local"]) == 0
+    assert capfd.readouterr().out == "row,id,score,label\n1,1,5.0,x\n2,2,40.0,y\n"
+    words = ["--stack", "local", "--plain", "--model", "table:1", "--format", "jsonl"]
+    assert main(["predict", "rows.csv", *words]) == 0
+    assert len((project / "rows.predictions.jsonl").read_text().splitlines()) == 2
+    assert main(["predict", "rows.csv", "--model", "table@candidate", "--dry-run"]) == 2
+    assert "no alias 'candidate'" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_what_contradicts_itself_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "rows.csv", "--output", "o.csv", "--format", "csv"]) == 2
+    assert "--format: is told by the name of --output" in capfd.readouterr().err
+    assert main(["predict", "rows.csv", "--stack", "local", "--model", "a@b:c"]) == 2
+    assert "credit@production or credit:7" in capfd.readouterr().err
+
+
+def test_references() -> None:
+    assert Reference.of("credit").options("production") == [
+        "--model", "credit", "--alias", "production",
+    ]  # fmt: skip
+    assert Reference.of("credit@candidate").options("production")[2:] == ["--alias", "candidate"]
+    assert Reference.of("credit:7").options("production")[2:] == ["--version", "7"]
+    for text in ("", "a:0", "a:x", "a@", "a@b@c", ":7"):
+        with pytest.raises(StackError):
+            Reference.of(text)

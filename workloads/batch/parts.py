@@ -1,0 +1,163 @@
+"""What a run has done, kept beside its output until it is whole: one file a part.
+
+::
+
+    OUTPUT.partial/
+        job.json          what the parts are of
+        000000.part       header (JSON, after its length) | bad rows (JSON lines) | results
+
+A part is written at once or not at all, sealed where the output is, each under a key of its own.
+The parts that are there from the first one on without a gap are what was done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
+from falaj.workloads.training.snapshot import digest
+
+FORMAT: Final = "falaj.batch/1"
+SUFFIX: Final = ".partial"
+_JOB: Final = "job.json"
+_LENGTHS: Final = struct.Struct(">II")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one part has: chunks up to ``chunks`` (counted over all files), and how many rows."""
+
+    chunks: int
+    rows: int
+    bad: int
+    escaped: int
+
+
+class Parts:
+    """The parts of one job.
+
+    Args:
+        output: the file that they will become.
+        job: what decides the results; another one's parts are refused.
+        keyring: seals them; None leaves them plain.
+    """
+
+    def __init__(self, output: Path, job: Mapping[str, Any], keyring: KeyRing | None) -> None:
+        self.folder = output.with_name(output.name + SUFFIX)
+        self._job = dict(job)
+        self.identity = digest({"format": FORMAT, **self._job})
+        self._keyring = keyring
+        self.done: list[Done] = []
+
+    @contextlib.contextmanager
+    def opened(self, *, anew: bool) -> Generator[None, None, None]:
+        """Hold the folder, made where it is missing, and learn what was done.
+
+        Args:
+            anew: begin from the first row, whatever was done.
+
+        Raises:
+            WorkloadError: another run holds it, or it is of another job.
+        """
+        if self.folder.is_symlink():
+            raise WorkloadError(f"{self.folder} is a symbolic link: remove it")
+        make_private_folder(self.folder)
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise WorkloadError(
+                    f"another run writes the same output ({self.folder}): wait for its end, or "
+                    "give another --output"
+                ) from None
+            if anew:
+                self._clear()
+            self._learn()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _learn(self) -> None:
+        path = self.folder / _JOB
+        if not path.exists():
+            write_json_atomic(path, {"format": FORMAT, **self._job})
+            return
+        kept = read_json(path, "the job of the kept parts")
+        if kept != {"format": FORMAT, **self._job}:
+            different = [key for key in self._job if kept.get(key) != self._job[key]]
+            raise WorkloadError(
+                f"{self.folder} holds parts of another job: {', '.join(different) or 'format'} "
+                "changed since. Give --restart to begin anew, or another --output to keep both"
+            )
+        while artifact_path(self._path(len(self.done)), self._keyring).exists():
+            self.done.append(self.read(len(self.done))[0])
+
+    def add(self, done: Done, bad: bytes, results: bytes) -> None:
+        """Keep a part for good.
+
+        Raises:
+            StorageFullError: no space; what was kept before stays.
+        """
+        about = json.dumps(asdict(done)).encode()
+        data = _LENGTHS.pack(len(about), len(bad)) + about + bad + results
+        number = len(self.done)
+        write_artifact(self._path(number), data, self._keyring, self._context(number))
+        self.done.append(done)
+
+    def read(self, number: int) -> tuple[Done, bytes, bytes]:
+        """A part: what it has, its bad rows, its results.
+
+        Raises:
+            IntegrityError: it isn't what was written.
+        """
+        data = read_artifact(self._path(number), self._keyring, self._context(number))
+        try:
+            about, bad = _LENGTHS.unpack_from(data)
+            start = _LENGTHS.size
+            done = Done(**json.loads(data[start : start + about]))
+        except (struct.error, ValueError, TypeError) as error:
+            raise IntegrityError(
+                f"{self._path(number)} isn't what was written: give --restart to begin anew"
+            ) from error
+        return done, data[start + about : start + about + bad], data[start + about + bad :]
+
+    def results(self) -> Iterator[bytes]:
+        """The results of all parts, in order."""
+        for number in range(len(self.done)):
+            yield self.read(number)[2]
+
+    def bad_rows(self) -> Iterator[bytes]:
+        """The bad rows of all parts, in order."""
+        for number in range(len(self.done)):
+            yield self.read(number)[1]
+
+    def discard(self) -> None:
+        """Remove all parts, and their folder."""
+        self._clear()
+        with storage_errors(self.folder):
+            self.folder.rmdir()
+
+    def _clear(self) -> None:
+        self.done.clear()
+        with storage_errors(self.folder):
+            # The job goes last: parts without it would be of nothing.
+            for each in sorted(self.folder.iterdir(), key=lambda path: path.name == _JOB):
+                each.unlink()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.part"
+
+    def _context(self, number: int) -> bytes:
+        return f"batch:{self.identity}:part:{number}".encode()
