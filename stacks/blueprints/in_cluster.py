@@ -240,7 +240,8 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
     return given
 
 
-# A team's workloads: training jobs, sweeps, federated training, inference services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, pipelines, inference services,
+# workspaces.
 
 
 def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> None:
@@ -252,6 +253,8 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
         components.Sweep(name, parts.args(sweep, images=True), options)
     for name, part in settings.federated_trainings.items():
         components.FederatedTraining(name, parts.args(part, images=True), options)
+    for name, pipeline in settings.pipelines.items():
+        components.Pipeline(name, parts.args(pipeline, images=True), options)
     services = {
         name: components.InferenceService(name, parts.args(section, images=True), options)
         for name, section in settings.inference_services.items()
@@ -264,6 +267,7 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
     parts.export("trainingJobs", sorted(settings.training_jobs))
     parts.export("sweeps", sorted(settings.sweeps))
     parts.export("federatedTrainings", sorted(settings.federated_trainings))
+    parts.export("pipelines", sorted(settings.pipelines))
     parts.export(
         "workspaces",
         {name: {"command": made.command, "url": made.url} for name, made in workspaces.items()},

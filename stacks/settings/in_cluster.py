@@ -12,6 +12,7 @@ from falaj.components.kubernetes.federated_training import FederatedTrainingArgs
 from falaj.components.kubernetes.gateway import GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs
+from falaj.components.kubernetes.pipeline import PipelineArgs
 from falaj.components.kubernetes.platform import PlatformArgs
 from falaj.components.kubernetes.residency import ResidencyArgs
 from falaj.components.kubernetes.storage_classes import StorageClassesArgs
@@ -93,16 +94,18 @@ class PlatformSettings(InClusterSettings):
     """Arguments of `Tenant`, by the tenants' names."""
 
 
-# A team's workloads: training jobs, sweeps, federated training, inference services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, pipelines, inference services,
+# workspaces.
 
 WorkloadName = Annotated[str, WORKLOAD]
 
 if TYPE_CHECKING:
-    FederatedSection = InferenceSection = SweepSection = Section
+    FederatedSection = InferenceSection = PipelineSection = SweepSection = Section
     TrainingSection = WorkspaceSection = Section
 else:
     FederatedSection = component_section(FederatedTrainingArgs, "federatedTrainings")
     InferenceSection = component_section(InferenceServiceArgs, "inferenceServices")
+    PipelineSection = component_section(PipelineArgs, "pipelines")
     SweepSection = component_section(SweepArgs, "sweeps")
     TrainingSection = component_section(TrainingJobArgs, "trainingJobs")
     WorkspaceSection = component_section(WorkspaceArgs, "workspaces")
@@ -119,6 +122,9 @@ class WorkloadsSettings(InClusterSettings):
     """Arguments of `Sweep`, by name."""
     federated_trainings: dict[WorkloadName, FederatedSection] = Field(default_factory=dict)
     """Arguments of `FederatedTraining`, by name: the coordinator or a site of a federation."""
+    pipelines: dict[WorkloadName, PipelineSection] = Field(default_factory=dict)
+    """Arguments of `Pipeline`, by name: a training that is started by the clock, new data, or by
+    hand, and what becomes of its model."""
     inference_services: dict[WorkloadName, InferenceSection] = Field(default_factory=dict)
     """Arguments of `InferenceService`, by name."""
     workspaces: dict[WorkloadName, WorkspaceSection] = Field(default_factory=dict)

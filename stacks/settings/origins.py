@@ -50,6 +50,7 @@ SECTIONS: Final[Mapping[str, Path]] = {
     "TrainingJob": ("trainingJobs", NAME),
     "Sweep": ("sweeps", NAME),
     "FederatedTraining": ("federatedTrainings", NAME),
+    "Pipeline": ("pipelines", NAME),
     "InferenceService": ("inferenceServices", NAME),
     "Workspace": ("workspaces", NAME),
 }

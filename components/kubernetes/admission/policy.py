@@ -206,6 +206,16 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """Objects of a namespace that others there are compared with."""
+
+    api_version: str
+    kind: str
+    label: str
+    """Which all of them have, with the value ``true``."""
+
+
+@dataclass(frozen=True)
 class Policy:
     """One ValidatingAdmissionPolicy with its binding."""
 
@@ -219,6 +229,9 @@ class Policy:
     """What must hold, besides the targets, for the policy to look at an object."""
     exempt: frozenset[str] = frozenset()
     """Namespaces that it doesn't hold in."""
+    compared: Compared | None = None
+    """What objects are compared with: each of it, of the same namespace, in its turn as
+    ``params``. Where there is none, everything is refused."""
 
     def __post_init__(self) -> None:
         rules = [each.rule for each in self.checks]
@@ -257,6 +270,11 @@ def manifests(
             "spec": _spec(each),
         }
         binding: dict[str, Any] = {"policyName": name, "validationActions": actions}
+        if each.compared is not None:
+            binding["paramRef"] = {
+                "selector": {"matchLabels": {each.compared.label: "true"}},
+                "parameterNotFoundAction": "Deny",
+            }
         if each.exempt:
             binding["matchResources"] = {
                 "namespaceSelector": {
@@ -306,8 +324,11 @@ def _spec(policy: Policy) -> dict[str, Any]:
             annotations.append({
                 "key": check.rule, "valueExpression": f'variables.{wrong}.join("; ")',
             })  # fmt: skip
+    compared = policy.compared
+    kind = {"apiVersion": compared.api_version, "kind": compared.kind} if compared else {}
     return {
         "failurePolicy": "Fail",
+        **({"paramKind": kind} if kind else {}),
         "matchConstraints": {
             "matchPolicy": "Equivalent",
             "resourceRules": [
