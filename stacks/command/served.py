@@ -79,8 +79,8 @@ def logs(
 ) -> int:
     """Show the last lines of the server's logs; of a stack in a cluster, of its pods'.
 
-    WORKLOAD is the name of one training job, sweep, federated training, service or workspace of
-    the stack; all by default. Logs are read by your own rights in the cluster, and what keeps a
+    WORKLOAD is the name of one training job, sweep, federated training, pipeline, service or
+    workspace of the stack; all by default. Logs are read by your own rights in the cluster, and what keeps a
     pod from writing any is said in their place.
     """
     found = the_stack(stack, project)

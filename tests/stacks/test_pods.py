@@ -22,6 +22,7 @@ from falaj.stacks.settings.in_cluster import WorkloadsSettings
 from tests.components.kubernetes import (
     test_canary,
     test_federated_training,
+    test_pipeline,
     test_sweep,
     test_training_publication,
     workspaces,
@@ -33,6 +34,7 @@ FOUND = {
     "federated_trainings": (
         "claims", lambda: test_federated_training.rendered(**test_federated_training.SITE),
     ),
+    "pipelines": ("credit", test_pipeline.rendered),
     "inference_services": ("credit-risk", test_canary.tried),
     "workspaces": ("alice", workspaces.rendered),
 }  # fmt: skip

@@ -45,30 +45,56 @@ _SNAPSHOT = "^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 def policies(_: ClusterScope) -> tuple[Policy, ...]:
     """Runs of pipelines, by the accounts that start them."""
     own = {"own": _OWN, "new": "dyn(object)", "old": "dyn(params)"}
+    targets = (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),)
+    of_starters = {
+        "of-a-starter": f"{_USER}.startsWith({text(ACCOUNTS)}) && "
+        f"{_USER}.endsWith({text(ACCOUNT_ENDING)})"
+    }
     return (
         Policy(
+            "pipeline-starters",
+            targets,
+            (
+                Check(
+                    "cluster-pipeline-starter",
+                    joined((_elsewhere(), _unmarked())),
+                    "the account of a pipeline makes what isn't a run",
+                    f"JobSets of its namespace with the label {LABEL}",
+                    "look who uses the account",
+                ),
+            ),
+            conditions=of_starters,
+        ),
+        Policy(
             "pipeline-runs",
-            (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),),
+            targets,
             (
                 Check(
                     "cluster-pipeline-run",
-                    joined((
-                        _elsewhere(),
-                        *(f"(variables.own ? {each} : [])" for each in (
-                            _names(), _labels(), _notes(), _spec(), _jobs()
-                        )),
-                    )),
+                    joined(
+                        f"(variables.own ? {each} : [])"
+                        for each in (_names(), _labels(), _notes(), _spec(), _jobs())
+                    ),
                     "the account of a pipeline makes something else than a run of it",
                     "its template under another number, for a snapshot that the template names",
                     "look who uses the account",
                 ),
             ),
             own,
-            {"of-a-starter": f"{_USER}.startsWith({text(ACCOUNTS)}) && "
-                             f"{_USER}.endsWith({text(ACCOUNT_ENDING)})"},
-            compared=Compared("jobset.x-k8s.io/v1alpha2", "JobSet", TEMPLATE_LABEL),
+            of_starters,
+            # By the label, which starters' objects need to have.
+            compared=Compared("jobset.x-k8s.io/v1alpha2", "JobSet", TEMPLATE_LABEL, LABEL),
         ),
-    )  # fmt: skip
+    )
+
+
+def _unmarked() -> str:
+    """Without the label nothing is compared, and neither is a template."""
+    labels = "object.metadata.?labels.orValue({})"
+    return joined((
+        when(f"!({text(LABEL)} in {labels})", text(f"without {LABEL}")),
+        when(f"{text(TEMPLATE_LABEL)} in {labels}", text(TEMPLATE_LABEL)),
+    ))  # fmt: skip
 
 
 def _elsewhere() -> str:
@@ -103,7 +129,6 @@ def _labels() -> str:
         f"{new}.filter(k, !(k in {marks}) && !(k in {old} && {old}[k] == {new}[k]))",
         f"{old}.filter(k, !(k in {marks}) && !(k in {new}))",
         when(f"{new}[?{text(QUEUE_LABEL)}].orValue(\"\") != {queue}", text(QUEUE_LABEL)),
-        when(f"{text(TEMPLATE_LABEL)} in {new}", text(TEMPLATE_LABEL)),
         when(f"{new}[?{text(LABEL)}].orValue(\"\") != params.metadata.name", text(LABEL)),
     ))  # fmt: skip
 

@@ -207,12 +207,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Compared:
-    """Objects of a namespace that others there are compared with."""
+    """Objects of a namespace that others there are compared with.
+
+    The API server looks for them before it asks the policy's conditions: only of whom it looks
+    decides for whom they may not be missing.
+    """
 
     api_version: str
     kind: str
     label: str
     """Which all of them have, with the value ``true``."""
+    of: str
+    """Label of the objects that are compared with them."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +237,7 @@ class Policy:
     """Namespaces that it doesn't hold in."""
     compared: Compared | None = None
     """What objects are compared with: each of it, of the same namespace, in its turn as
-    ``params``. Where there is none, everything is refused."""
+    ``params``. Where there is none, they are refused."""
 
     def __post_init__(self) -> None:
         rules = [each.rule for each in self.checks]
@@ -270,19 +276,26 @@ def manifests(
             "spec": _spec(each),
         }
         binding: dict[str, Any] = {"policyName": name, "validationActions": actions}
+        matches: dict[str, Any] = {}
         if each.compared is not None:
             binding["paramRef"] = {
                 "selector": {"matchLabels": {each.compared.label: "true"}},
                 "parameterNotFoundAction": "Deny",
             }
-        if each.exempt:
-            binding["matchResources"] = {
-                "namespaceSelector": {
-                    "matchExpressions": [
-                        {"key": _NAMESPACE, "operator": "NotIn", "values": sorted(each.exempt)}
-                    ]
-                }
+            matches["objectSelector"] = {
+                "matchExpressions": [
+                    {"key": each.compared.of, "operator": "Exists"},
+                    {"key": each.compared.label, "operator": "DoesNotExist"},
+                ]
             }
+        if each.exempt:
+            matches["namespaceSelector"] = {
+                "matchExpressions": [
+                    {"key": _NAMESPACE, "operator": "NotIn", "values": sorted(each.exempt)}
+                ]
+            }
+        if matches:
+            binding["matchResources"] = matches
         yield {
             "apiVersion": API,
             "kind": "ValidatingAdmissionPolicyBinding",

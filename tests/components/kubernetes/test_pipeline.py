@@ -258,7 +258,7 @@ def test_a_program_of_a_teams_own_has_no_dataset_to_look_at() -> None:
     objects = rendered(**PROGRAM)
     [pod] = pods(the("JobSet", objects))
     assert marks.DATASET_NOTE not in pod["metadata"]["annotations"]
-    assert [each["name"] for each in pod["spec"]["containers"][0]["env"]][0] == "FALAJ_RUN"
+    assert pod["spec"]["containers"][0]["env"][0]["name"] == "FALAJ_RUN"
     for spec in starters(objects):
         assert spec["template"]["spec"]["volumes"] == []
         assert "--data" not in spec["template"]["spec"]["containers"][0]["command"]
