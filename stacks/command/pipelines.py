@@ -1,7 +1,7 @@
 """``falaj pipelines``: what starts a team's runs, what they came to, and a start by hand.
 
-All of it by the rights of whoever calls. A start by hand is a Job of the pipeline's own CronJob, as
-``kubectl create job --from`` makes one, so that it is held to the template as every other.
+All of it by the rights of whoever calls. A start by hand is a Job of the pipeline's own CronJob,
+as ``kubectl create job --from`` makes one, so that it is held to the template as every other.
 """
 
 from __future__ import annotations
