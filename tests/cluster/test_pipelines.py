@@ -21,6 +21,9 @@ from falaj.components.kubernetes.admission.policy import ClusterScope
 from falaj.components.kubernetes.admission.policy import manifests as policy_manifests
 from falaj.engine.controlplane import ControlPlane
 from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.stacks.command.pipelines import job_of
+from falaj.stacks.command.pods import Cluster, client_of_file
+from falaj.stacks.errors import StackError
 from falaj.workloads.pipelines.starting import LABEL, TEMPLATE_LABEL, Snapshot, run_of
 from tests.cluster.tenancy import (
     FORBIDDEN,
@@ -358,6 +361,31 @@ def test_runs_are_started_one_at_a_time_and_for_new_data(
     # An update of the stack takes nothing of that away.
     cluster.apply(rendered("credit"))
     assert cluster.objects.get("v1", "ConfigMap", ACCOUNT, NAMESPACE) == state
+
+
+def test_people_start_runs_by_their_own_rights(cluster: ControlPlane) -> None:
+    """What `falaj pipelines` asks, as somebody of each duty."""
+
+    def of(duty: str) -> Cluster:
+        user = cluster.user_kubeconfig(f"{duty}@acme.example", [f"acme:{duty}"])
+        return Cluster(client_of_file(str(user), None))
+
+    for duty in ("trainers", "auditors"):
+        found = of(duty).job_sets(NAMESPACE, f"{LABEL}=credit")
+        assert "credit" in [each["metadata"]["name"] for each in found]
+    job = job_of(of("trainers").cron_job(NAMESPACE, ACCOUNT), "drift")
+    with pytest.raises(StackError, match="who logs in here has no right to it"):
+        of("auditors").start_job(NAMESPACE, job)
+    name = of("trainers").start_job(NAMESPACE, job)
+    made = cluster.objects.get("batch/v1", "Job", name, NAMESPACE)
+    assert made
+    assert name.startswith(f"{ACCOUNT}-hand-")
+    pod = made["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == ACCOUNT
+    assert pod["containers"][0]["command"][-3:] == ["drift", "--data", "/data"]
+    # Kueue has it wait for its quota as every job.
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
+    cluster.objects.delete("batch/v1", "Job", name, NAMESPACE)
 
 
 def test_without_its_template_the_account_makes_nothing(
