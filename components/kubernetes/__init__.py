@@ -6,6 +6,7 @@ from falaj.components.kubernetes.federated_training import FederatedTraining, Fe
 from falaj.components.kubernetes.gateway import Gateway, GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueues, GpuQueuesArgs
 from falaj.components.kubernetes.inference_service import InferenceService, InferenceServiceArgs
+from falaj.components.kubernetes.pipeline import Pipeline, PipelineArgs
 from falaj.components.kubernetes.platform import Platform, PlatformArgs
 from falaj.components.kubernetes.provider import ClusterProvider, ClusterProviderArgs
 from falaj.components.kubernetes.residency import Residency, ResidencyArgs
@@ -29,6 +30,8 @@ __all__ = [
     "InClusterArgs",
     "InferenceService",
     "InferenceServiceArgs",
+    "Pipeline",
+    "PipelineArgs",
     "Platform",
     "PlatformArgs",
     "Residency",

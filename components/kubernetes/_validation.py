@@ -20,7 +20,10 @@ OBJECT: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
 RELATIVE_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
 """A path below a claim, without ``..``."""
 #: Numbers, lists, ranges, steps, and names of months and days.
-_CRON: Final = re.compile(r"[\dA-Za-z*/,?-]+( +[\dA-Za-z*/,?-]+){4}")
+CRON: Final = re.compile(r"[\dA-Za-z*/,?-]+( +[\dA-Za-z*/,?-]+){4}")
+"""Five fields of cron."""
+TIME_ZONE: Final = re.compile(r"^[A-Za-z]+(/[A-Za-z0-9_+-]+)*$")
+"""The form of names in the IANA's list of time zones."""
 #: RFC 1918, RFC 6598 (carriers' and pods' addresses) and RFC 4193.
 PRIVATE: Final = tuple(
     ipaddress.ip_network(each)
@@ -196,7 +199,7 @@ class OptionsChecker:
         The fields are those of https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/
         """
         text = self.text(option)
-        if text and not _CRON.fullmatch(text):
+        if text and not CRON.fullmatch(text):
             self.say(option, f"given {text!r}; allowed: five fields, as 0 22 * * *")
 
     def names(self, option: str, most: int) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from falaj.components.kubernetes.admission import (
     image_prefetch,
     network,
     node_repair,
+    pipelines,
     placement,
     secrets,
     storage,
@@ -156,7 +157,7 @@ def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
     """Every policy of a cluster."""
     topics = (
         workloads, image_prefetch, secrets, placement, storage, network, destinations, access,
-        tenancy, node_repair,
+        tenancy, node_repair, pipelines,
     )  # fmt: skip
     return tuple(policy for topic in topics for policy in topic.policies(spec.scope))
 
@@ -191,7 +192,8 @@ class Residency(pulumi.ComponentResource):
     denied with a message that says what to do, and is written to the audit log under the rule's
     id. Values are written into the policies, not read from a map: what is allowed can't be
     changed without changing the policy, the API server checks the whole expression when it is
-    made, and there is no map that could be missing.
+    made, and there is no map that could be missing. What accounts of pipelines start is compared
+    with the template that is there, and refused where there is none.
 
     Namespaces of the system and of the platform's add-ons are exempt by name, from what they need
     only; where pods are and what images they run is judged everywhere, but that images in

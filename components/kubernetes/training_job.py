@@ -271,6 +271,23 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     errors = ArgumentErrors(f"TrainingJob {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
     errors.names(given, TrainingJobArgs)
+    found = checked_job(name, given, errors)
+    errors.raise_if_any()
+    if found is None:
+        raise AssertionError("what can't be used was refused")
+    return found
+
+
+def checked_job(
+    name: str, given: Mapping[str, Any], errors: ArgumentErrors
+) -> TrainingJobSpec | None:
+    """The arguments of `TrainingJobArgs`, whose names were checked; None where one was refused.
+
+    Args:
+        name: the job's.
+        given: its arguments.
+        errors: gets what is wrong.
+    """
     framework = str(given.get("framework", "pytorch"))
     errors.choice("framework", framework, FRAMEWORKS)
     program = words("program", given, errors)
@@ -299,9 +316,8 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
         errors,
         peers=most > 1 or framework == "parameter-server",
     )
-    errors.raise_if_any()
     if run is None:
-        raise AssertionError("what can't be used was refused")
+        return None
     return TrainingJobSpec(
         run, program, framework, nodes, servers, elastic, restarts, ttl, between, launcher, ring,
         published,

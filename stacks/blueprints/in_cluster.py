@@ -240,8 +240,8 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
     return given
 
 
-# A team's workloads: training jobs, sweeps, federated training, batch inference, inference
-# services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, batch inference, pipelines,
+# inference services, workspaces.
 
 
 def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> None:
@@ -257,6 +257,8 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
         name: components.BatchInference(name, parts.args(section, images=True), options)
         for name, section in settings.batch_inferences.items()
     }
+    for name, pipeline in settings.pipelines.items():
+        components.Pipeline(name, parts.args(pipeline, images=True), options)
     services = {
         name: components.InferenceService(name, parts.args(section, images=True), options)
         for name, section in settings.inference_services.items()
@@ -270,6 +272,7 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
     parts.export("sweeps", sorted(settings.sweeps))
     parts.export("federatedTrainings", sorted(settings.federated_trainings))
     parts.export("batchInferences", {name: made.results_folder for name, made in batches.items()})
+    parts.export("pipelines", sorted(settings.pipelines))
     parts.export(
         "workspaces",
         {name: {"command": made.command, "url": made.url} for name, made in workspaces.items()},

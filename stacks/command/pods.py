@@ -5,19 +5,27 @@ from __future__ import annotations
 import contextlib
 import http
 import json
+import re
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import urllib3
 import yaml
-from kubernetes.client import ApiClient, Configuration, CoreV1Api, CustomObjectsApi
+from kubernetes.client import (
+    ApiClient,
+    BatchV1Api,
+    Configuration,
+    CoreV1Api,
+    CustomObjectsApi,
+)
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, load_kube_config, load_kube_config_from_dict
 
 from falaj.components.catalogue.clusters import SERVING_ENDING, TENANT_LABEL, TRAINING_ENDING
+from falaj.components.catalogue.pipelines import ACCOUNT_ENDING
 from falaj.components.kubernetes._placed import COMPONENT_LABEL
 from falaj.components.kubernetes.gpu_queues.queues import API as KUEUE
 from falaj.components.kubernetes.training import publication
@@ -31,6 +39,7 @@ from falaj.stacks.settings.in_cluster import WorkloadsSettings
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+_JOB_SETS: Final = "jobset.x-k8s.io/v1alpha2"
 _SECONDS: Final = 30.0
 """An API server that is there answers at once; one behind a dead tunnel never does."""
 
@@ -50,7 +59,8 @@ class Workload:
     labels: Mapping[str, Sequence[str]]
     """Of its pods alone: allowed values by key."""
     queued: str = ""
-    """What Kueue admits for it: an object of this name. Empty where nothing waits for quota."""
+    """What Kueue admits for it: objects of names of this form. Empty where nothing waits for
+    quota."""
 
     @property
     def selector(self) -> str:
@@ -86,12 +96,17 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
         ("federated training", settings.federated_trainings),
         ("batch inference", settings.batch_inferences),
     )
+    of_pipelines = in_training(
+        "pipeline", settings.pipelines, ("", publication.ENDING, ACCOUNT_ENDING), queued=True
+    )
     return (
         *(
             each
             for kind, sections in gangs
             for each in in_training(kind, sections, ("", publication.ENDING), queued=True)
         ),
+        # What waits are its runs; its template, of its name, always does.
+        *(replace(each, queued=rf"{each.name}-[0-9]+") for each in of_pipelines),
         *(
             Workload(
                 "inference service", name, f"{settings.tenant}{SERVING_ENDING}",
@@ -185,6 +200,7 @@ class Cluster:
     """What is asked of a cluster; all of it raises StackError where the cluster refuses it."""
 
     def __init__(self, client: ApiClient) -> None:
+        self._batch = BatchV1Api(client)
         self._core = CoreV1Api(client)
         self._custom = CustomObjectsApi(client)
         self._host = str(client.configuration.host)
@@ -219,11 +235,37 @@ class Cluster:
             )
         for each in sequence(mapping(answer).get("items")):
             owners = sequence(each["metadata"].get("ownerReferences"))
-            if any(owner["name"] == workload.queued for owner in owners):
+            if any(re.fullmatch(workload.queued, owner["name"]) for owner in owners):
                 for condition in sequence(mapping(each.get("status")).get("conditions")):
                     if (condition["type"], condition["status"]) == ("QuotaReserved", "False"):
                         return str(condition.get("message", ""))
         return ""
+
+    def job_sets(self, namespace: str, labels: str) -> list[dict[str, Any]]:
+        """JobSets that a selector finds."""
+        group, _, version = _JOB_SETS.partition("/")
+        with self._explained(f"the JobSets in {namespace}"):
+            answer: Any = self._custom.list_namespaced_custom_object(
+                group, version, namespace, "jobsets", label_selector=labels,
+                _request_timeout=_SECONDS,
+            )  # fmt: skip
+        return sequence(mapping(answer).get("items"))
+
+    def cron_job(self, namespace: str, name: str) -> dict[str, Any]:
+        """A CronJob, as it is in the cluster."""
+        with self._explained(f"the CronJob {name} in {namespace}"):
+            answer: Any = self._batch.read_namespaced_cron_job(
+                name, namespace, _preload_content=False, _request_timeout=_SECONDS
+            )
+        return json.loads(answer.data)
+
+    def start_job(self, namespace: str, job: Mapping[str, Any]) -> str:
+        """Make a Job; its name."""
+        with self._explained(f"a Job in {namespace}"):
+            answer: Any = self._batch.create_namespaced_job(
+                namespace, job, _preload_content=False, _request_timeout=_SECONDS
+            )
+        return str(json.loads(answer.data)["metadata"]["name"])
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Generator[None]:

@@ -79,9 +79,9 @@ def logs(
 ) -> int:
     """Show the last lines of the server's logs; of a stack in a cluster, of its pods'.
 
-    WORKLOAD is the name of one training job, sweep, federated training, batch inference, service
-    or workspace of the stack; all by default. Logs are read by your own rights in the cluster,
-    and what keeps a pod from writing any is said in their place.
+    WORKLOAD is the name of one training job, sweep, federated training, batch inference, pipeline,
+    service or workspace of the stack; all by default. Logs are read by your own rights in the
+    cluster, and what keeps a pod from writing any is said in their place.
     """
     found = the_stack(stack, project)
     if not found.is_in_cloud:

@@ -148,6 +148,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.images:images",
             "list, pin, mirror and build what clusters run",
         ),
+        "pipelines": Entry(
+            "stacks.command.pipelines:pipelines",
+            "see what trains a model again and again in a cluster, and start a run of it",
+        ),
         "models": Entry(
             "stacks.command.models:models",
             "send sealed packages to registries, copy them between two, verify and fetch them",

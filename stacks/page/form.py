@@ -474,5 +474,7 @@ def _roles(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _values(data: list[Any]) -> str:
-    shown = ", ".join(each if isinstance(each, str) else figure(each) for each in data[:MOST_SHOWN])
+    shown = ", ".join(
+        each if isinstance(each, str) else figure(each) for each in data[:MOST_SHOWN]
+    )
     return f"{shown}, … ({len(data):,} values)" if len(data) > MOST_SHOWN else shown

@@ -70,7 +70,9 @@ class Chart:
     def said(self) -> str:
         """The drawing in words."""
         minutes = SPAN / 60
-        return f"{self.title} over the last {minutes:.0f} minutes: now {self.now}, most {self.most}"
+        return (
+            f"{self.title} over the last {minutes:.0f} minutes: now {self.now}, most {self.most}"
+        )
 
 
 class Meter:

@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from falaj.components import catalogue
 from falaj.components.catalogue import PLACES, REGIONS
+from falaj.components.catalogue.pipelines import ACCOUNT_ENDING as PIPELINE_ENDING
 from falaj.components.catalogue.region_names import place_named
 from falaj.components.specification import (
     audit_trail,
@@ -548,7 +549,13 @@ _RUNS: Final[Mapping[str, tuple[str, str, str]]] = {
     "sweeps": ("sweeps", "sweep", "sweep"),
     "federatedTrainings": ("federated_trainings", "federated training", "federation"),
     "batchInferences": ("batch_inferences", "batch inference", "batch"),
+    "pipelines": ("pipelines", "pipeline", "again"),
 }
+#: Sections whose objects are called as their keys with an ending.
+_OWNERS: Final = (
+    ("workspaces", "workspace", WORKSPACE_ENDING),
+    ("pipelines", "pipeline", PIPELINE_ENDING),
+)
 
 
 def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
@@ -567,14 +574,17 @@ def check_names(settings: CloudSettings, root: Path) -> list[Finding]:
                 )
                 found.append(Finding(path, message, (Rename(path, other),), at_key=True))
         named[section] = (what, names)
-    workspaces: Mapping[str, object] = getattr(settings, "workspaces", {})
-    taken = {f"{each}{WORKSPACE_ENDING}": each for each in workspaces}
+    taken = {
+        f"{each}{ending}": f"{kind} {format_value(each)}"
+        for attribute, kind, ending in _OWNERS
+        for each in getattr(settings, attribute, {})
+    }
     for section, (_, names) in named.items():
         for name in taken.keys() & names.keys():
             path, other = (section, name), f"{name}-job"
             message = (
-                f"given {format_value(name)}, as which the objects of workspace "
-                f"{format_value(taken[name])} are called: choose another name, such as {other}"
+                f"given {format_value(name)}, as which the objects of {taken[name]} are called: "
+                f"choose another name, such as {other}"
             )
             found.append(Finding(path, message, (Rename(path, other),), at_key=True))
     return found

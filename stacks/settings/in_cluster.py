@@ -13,6 +13,7 @@ from falaj.components.kubernetes.federated_training import FederatedTrainingArgs
 from falaj.components.kubernetes.gateway import GatewayArgs
 from falaj.components.kubernetes.gpu_queues import GpuQueuesArgs
 from falaj.components.kubernetes.inference_service import InferenceServiceArgs
+from falaj.components.kubernetes.pipeline import PipelineArgs
 from falaj.components.kubernetes.platform import PlatformArgs
 from falaj.components.kubernetes.residency import ResidencyArgs
 from falaj.components.kubernetes.storage_classes import StorageClassesArgs
@@ -94,18 +95,19 @@ class PlatformSettings(InClusterSettings):
     """Arguments of `Tenant`, by the tenants' names."""
 
 
-# A team's workloads: training jobs, sweeps, federated training, batch inference, inference
-# services, workspaces.
+# A team's workloads: training jobs, sweeps, federated training, batch inference, pipelines,
+# inference services, workspaces.
 
 WorkloadName = Annotated[str, WORKLOAD]
 
 if TYPE_CHECKING:
-    BatchSection = FederatedSection = InferenceSection = SweepSection = Section
-    TrainingSection = WorkspaceSection = Section
+    BatchSection = FederatedSection = InferenceSection = PipelineSection = Section
+    SweepSection = TrainingSection = WorkspaceSection = Section
 else:
     BatchSection = component_section(BatchInferenceArgs, "batchInferences")
     FederatedSection = component_section(FederatedTrainingArgs, "federatedTrainings")
     InferenceSection = component_section(InferenceServiceArgs, "inferenceServices")
+    PipelineSection = component_section(PipelineArgs, "pipelines")
     SweepSection = component_section(SweepArgs, "sweeps")
     TrainingSection = component_section(TrainingJobArgs, "trainingJobs")
     WorkspaceSection = component_section(WorkspaceArgs, "workspaces")
@@ -124,6 +126,9 @@ class WorkloadsSettings(InClusterSettings):
     """Arguments of `FederatedTraining`, by name: the coordinator or a site of a federation."""
     batch_inferences: dict[WorkloadName, BatchSection] = Field(default_factory=dict)
     """Arguments of `BatchInference`, by name."""
+    pipelines: dict[WorkloadName, PipelineSection] = Field(default_factory=dict)
+    """Arguments of `Pipeline`, by name: a training that is started by the clock, new data, or by
+    hand, and what becomes of its model."""
     inference_services: dict[WorkloadName, InferenceSection] = Field(default_factory=dict)
     """Arguments of `InferenceService`, by name."""
     workspaces: dict[WorkloadName, WorkspaceSection] = Field(default_factory=dict)

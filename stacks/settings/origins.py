@@ -51,6 +51,7 @@ SECTIONS: Final[Mapping[str, Path]] = {
     "Sweep": ("sweeps", NAME),
     "FederatedTraining": ("federatedTrainings", NAME),
     "BatchInference": ("batchInferences", NAME),
+    "Pipeline": ("pipelines", NAME),
     "InferenceService": ("inferenceServices", NAME),
     "Workspace": ("workspaces", NAME),
 }

@@ -64,6 +64,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         ("falaj status", "falaj logs", "falaj logs rates", "falaj logs credit", "falaj shell"),
         "tests/cluster/real/test_platform_usage.py runs it",
     ),
+    **dict.fromkeys(
+        ("falaj pipelines list", "falaj pipelines status credit", "falaj pipelines run credit"),
+        "tests/stacks/test_pipelines_command.py runs it",
+    ),
     "kubectl port-forward": "tests/cluster/real/test_machines.py forwards a port",
     "falaj refresh": "what `make refresh` runs",
     "falaj sandbox add": "the block of the scenario sandbox has it with a zone of names",

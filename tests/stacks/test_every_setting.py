@@ -20,7 +20,13 @@ import pytest
 from falaj.components.specification.argument_errors import InvalidArgumentsError
 from falaj.stacks.errors import StackError
 from tests.stacks.in_mocks import ROOT, declare, shipped
-from tests.stacks.test_in_cluster_settings import COORDINATOR, SITE, SWEEP, WORKSPACE
+from tests.stacks.test_in_cluster_settings import (
+    COORDINATOR,
+    PIPELINE,
+    SITE,
+    SWEEP,
+    WORKSPACE,
+)
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -42,7 +48,7 @@ _NUMBERS = (3, 30, 90, 365, 100, 1000, 1, 0, 64, 7, 4, 2, 8, 0.5)
 #: Sections whose keys are names that people give.
 _NAMED = {
     "falaj:trainingJobs", "falaj:sweeps", "falaj:federatedTrainings", "falaj:inferenceServices",
-    "falaj:workspaces", "falaj:batchInferences",
+    "falaj:pipelines", "falaj:workspaces", "falaj:batchInferences",
 }  # fmt: skip
 #: Values without an effect, after which a key has none.
 _ENOUGH = 8
@@ -293,6 +299,11 @@ def _rich_workloads() -> dict[str, Any]:
             "keep": ["id"], "encoding": "utf-8", "decimal": "point",
         },
     }  # fmt: skip
+    again = {"controlPlaneCidrs": ["10.60.0.0/24"], "schedule": "0 4 * * *"}
+    config["falaj:pipelines"] = {
+        "team": {**jobs["own"], **again, "starterFlavor": "cpu-x86-64"},
+        "nightly": {**PIPELINE, **again, "publish": jobs["published"]["publish"]},
+    }
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
     config["falaj:workspaces"] = {"alice": {**WORKSPACE, "packageMirror": mirror}}
     return config
@@ -316,6 +327,10 @@ REFUSED_OF_WORKLOADS = {
     "falaj:inferenceServices.NAME.tier": "decides over flavor and overflow",
     "falaj:inferenceServices.NAME.tokenKeys": "public keys, as JSON",
     "falaj:inferenceServices.NAME.versions.weight": "weights add up to 100",
+    "falaj:pipelines.NAME.machine": "of EFA, which AWS has",
+    "falaj:pipelines.NAME.parameterServers": "of a framework",
+    "falaj:pipelines.NAME.plainTraffic": "of restricted data",
+    "falaj:pipelines.NAME.processesPerNode": "follows GPUs",
     "falaj:sweeps.NAME.gpusPerNode": "the sweep's trials use none",
     "falaj:trainingJobs.NAME.machine": "of EFA, which AWS has",
     "falaj:trainingJobs.NAME.parameterServers": "of a framework",

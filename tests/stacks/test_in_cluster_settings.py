@@ -26,6 +26,13 @@ SWEEP: dict[str, Any] = {
     "dataset": "credit-2026-10", "flavor": "cpu-x86-64", "checkpoints": "falaj-files",
     "search": {"learning_rate": "1e-4..1e-1:log", "width": "8|16|32"},
 }  # fmt: skip
+PIPELINE: dict[str, Any] = {
+    "dataset": "credit-*", "flavor": "cpu-x86-64", "checkpoints": "falaj-files", "nodes": 2,
+    "keySecret": "acme/training-keys", "controlPlaneCidrs": ["10.60.0.0/24"], "newData": {},
+    "publish": {
+        "model": "credit", "keySecret": "acme/publishing-keys", "registryCidrs": ["10.20.0.5/32"],
+    },
+}  # fmt: skip
 
 SITE: dict[str, Any] = {
     "role": "site", "dataset": "claims-2026-10", "flavor": "cpu-x86-64",
@@ -116,6 +123,16 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
         ),
         (
             "onprem-workloads",
+            {"falaj:pipelines": {"credit": PIPELINE}},
+            "falaj:pipelines.credit: given 'credit', which is the name of a training job, too",
+        ),
+        (
+            "onprem-workloads",
+            {"falaj:sweeps": {"a-pipeline": SWEEP}, "falaj:pipelines": {"a": PIPELINE}},
+            "falaj:sweeps.a-pipeline: given 'a-pipeline', as which the objects of pipeline 'a'",
+        ),
+        (
+            "onprem-workloads",
             {"falaj:workspaces": {"alice": {**WORKSPACE, "idleMinute": 5}}},
             "falaj:workspaces.alice.idleMinute: unknown key; did you mean idleMinutes?",
         ),
@@ -176,6 +193,12 @@ def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], s
             "falaj:workspaces.alice.tokenSecret: given 'globex/alice'; allowed: entries of the",
         ),
         (
+            "onprem-workloads",
+            ["falaj:pipelines"],
+            {"again": {**PIPELINE, "newData": {"everyMinutes": 1}}},
+            "falaj:pipelines.again.newData.everyMinutes: given 1; allowed: a whole number from 5",
+        ),
+        (
             "aws-platform",
             ["falaj:acknowledgeDegraded"],
             None,
@@ -206,6 +229,25 @@ def test_a_sweep_is_declared() -> None:
     assert job["metadata"]["name"] == "rates"
     [container] = job["spec"]["template"]["spec"]["containers"]
     assert "learning_rate=1e-4..1e-1:log" in container["command"]
+
+
+def test_a_pipeline_is_declared() -> None:
+    config = {**shipped("onprem-workloads"), "falaj:pipelines": {"again": PIPELINE}}
+    check(config)
+    made = declare(config)
+    named = {
+        f"{each.inputs['kind']}/{each.inputs['metadata']['name']}": each.inputs
+        for each in made.resources
+        if "kind" in each.inputs
+    }
+    template = named["JobSet/again"]
+    assert template["spec"]["managedBy"] == "falaj.io/pipeline-template"
+    [container] = named["CronJob/again-pipeline-data"]["spec"]["jobTemplate"]["spec"]["template"][
+        "spec"
+    ]["containers"]
+    assert container["command"][2] == "falaj.workloads.pipelines"
+    assert named["CronJob/again-pipeline"]["spec"]["suspend"] is True
+    assert "RoleBinding/again-pipeline" in named
 
 
 @pytest.mark.parametrize("role", [SITE, COORDINATOR], ids=lambda each: each["role"])

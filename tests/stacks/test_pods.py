@@ -23,6 +23,7 @@ from tests.components.kubernetes import (
     test_batch_inference,
     test_canary,
     test_federated_training,
+    test_pipeline,
     test_sweep,
     test_training_publication,
     workspaces,
@@ -35,6 +36,7 @@ FOUND = {
         "claims", lambda: test_federated_training.rendered(**test_federated_training.SITE),
     ),
     "batch_inferences": ("scores", test_batch_inference.rendered),
+    "pipelines": ("credit", test_pipeline.rendered),
     "inference_services": ("credit-risk", test_canary.tried),
     "workspaces": ("alice", workspaces.rendered),
 }  # fmt: skip

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import FOLDER, Account, ApiError, address
 from falaj.workloads.errors import LOST, REFUSED, WorkloadError
-from falaj.workloads.restoring.api_server import ApiServer
 from falaj.workloads.restoring.plan import read
 from falaj.workloads.restoring.rehearsal import Rehearsal
 
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     try:
         plan = read(options.plan)
         account = Account(options.authority, options.token)
-        api = ApiServer(options.server or address(), account)
+        api = ApiServer(options.server or address(), account, "falaj-restoring")
         rehearsal = Rehearsal(api, plan, stop.is_set)
         report = rehearsal.run()
         print(report.document(), flush=True)

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import ApiError
-from falaj.workloads.restoring.api_server import ApiServer
 from falaj.workloads.restoring.plan import Kind, Plan
 
 _API: Final = "velero.io/v1"

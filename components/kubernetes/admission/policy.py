@@ -205,6 +205,22 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """Objects of a namespace that others there are compared with.
+
+    The API server looks for them before it asks the policy's conditions: only of whom it looks
+    decides for whom they may not be missing.
+    """
+
+    api_version: str
+    kind: str
+    label: str
+    """Which all of them have, with the value ``true``."""
+    of: str
+    """Label of the objects that are compared with them."""
+
+
+@dataclass(frozen=True)
 class Policy:
     """One ValidatingAdmissionPolicy with its binding."""
 
@@ -218,6 +234,9 @@ class Policy:
     """What must hold, besides the targets, for the policy to look at an object."""
     exempt: frozenset[str] = frozenset()
     """Namespaces that it doesn't hold in."""
+    compared: Compared | None = None
+    """What objects are compared with: each of it, of the same namespace, in its turn as
+    ``params``. Where there is none, they are refused."""
 
     def __post_init__(self) -> None:
         rules = [each.rule for each in self.checks]
@@ -256,14 +275,26 @@ def manifests(
             "spec": _spec(each),
         }
         binding: dict[str, Any] = {"policyName": name, "validationActions": actions}
-        if each.exempt:
-            binding["matchResources"] = {
-                "namespaceSelector": {
-                    "matchExpressions": [
-                        {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted(each.exempt)}
-                    ]
-                }
+        matches: dict[str, Any] = {}
+        if each.compared is not None:
+            binding["paramRef"] = {
+                "selector": {"matchLabels": {each.compared.label: "true"}},
+                "parameterNotFoundAction": "Deny",
             }
+            matches["objectSelector"] = {
+                "matchExpressions": [
+                    {"key": each.compared.of, "operator": "Exists"},
+                    {"key": each.compared.label, "operator": "DoesNotExist"},
+                ]
+            }
+        if each.exempt:
+            matches["namespaceSelector"] = {
+                "matchExpressions": [
+                    {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted(each.exempt)}
+                ]
+            }
+        if matches:
+            binding["matchResources"] = matches
         yield {
             "apiVersion": API,
             "kind": "ValidatingAdmissionPolicyBinding",
@@ -305,8 +336,11 @@ def _spec(policy: Policy) -> dict[str, Any]:
             annotations.append({
                 "key": check.rule, "valueExpression": f'variables.{wrong}.join("; ")',
             })  # fmt: skip
+    compared = policy.compared
+    kind = {"apiVersion": compared.api_version, "kind": compared.kind} if compared else {}
     return {
         "failurePolicy": "Fail",
+        **({"paramKind": kind} if kind else {}),
         "matchConstraints": {
             "matchPolicy": "Equivalent",
             "resourceRules": [

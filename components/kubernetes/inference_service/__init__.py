@@ -11,7 +11,13 @@ from falaj.components.catalogue.clusters import GPU, TIME_SLICE
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE
-from falaj.components.kubernetes._validation import OBJECT, RELATIVE_PATH, number, options
+from falaj.components.kubernetes._validation import (
+    OBJECT,
+    RELATIVE_PATH,
+    TIME_ZONE,
+    number,
+    options,
+)
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -286,7 +292,6 @@ def _keys(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
 
 _CRON_FIELD: Final = r"(\*|[0-9A-Za-z,/*-]+)"
 _CRON: Final = re.compile(rf"^{_CRON_FIELD}( {_CRON_FIELD}){{4}}$")
-_ZONE: Final = re.compile(r"^[A-Za-z]+(/[A-Za-z0-9_+-]+)*$")
 _URL: Final = re.compile(r"^https?://[a-z0-9.-]+(:\d{1,5})?(/[\w./-]*)?$")
 _SERVICE: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 
@@ -330,7 +335,7 @@ def _hours(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str] |
             errors.add(
                 f"hours.{key}", hours.get(key), "five fields of cron, such as '0 7 * * 1-5'"
             )
-    if not _ZONE.match(found["timezone"]):
+    if not TIME_ZONE.match(found["timezone"]):
         errors.add("hours.timezone", hours.get("timezone"), "a time zone such as Asia/Dubai")
     return found
 

@@ -107,10 +107,10 @@ def local_queue(
 
 
 _SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
-#: Kinds that a namespace has none of, by what it is for. A serving one's Jobs judge canaries: none
-#: of the tenant's duties makes any there.
+#: Kinds that a namespace has none of, by what it is for. A training one's CronJobs start runs of
+#: pipelines, a serving one's Jobs judge canaries: none of the tenant's duties makes any there.
 _NONE: Final[Mapping[str, Sequence[str]]] = {
-    "training": ("count/cronjobs.batch", "count/ingresses.networking.k8s.io"),
+    "training": ("count/ingresses.networking.k8s.io",),
     "serving": (
         "count/cronjobs.batch", "count/ingresses.networking.k8s.io",
         "count/jobsets.jobset.x-k8s.io", "count/trainjobs.trainer.kubeflow.org",
@@ -182,7 +182,7 @@ def quotas(
     }
     counted = (
         "configmaps", "persistentvolumeclaims", "secrets", "services", "count/deployments.apps",
-        "count/jobs.batch", "count/jobsets.jobset.x-k8s.io",
+        "count/cronjobs.batch", "count/jobs.batch", "count/jobsets.jobset.x-k8s.io",
     )  # fmt: skip
     objects = {
         **dict.fromkeys(counted, str(quota.objects)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
 from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
@@ -150,8 +150,8 @@ class KeyedRunArgs(RunArgs):
 
 
 @described
-class TrainingJobArgs(KeyedRunArgs):
-    """Arguments of `TrainingJob`."""
+class GangArgs(KeyedRunArgs):
+    """Arguments of gangs of pods that train, and of what becomes of their models."""
 
     telemetry: NotRequired[bool]
     """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
@@ -172,8 +172,6 @@ class TrainingJobArgs(KeyedRunArgs):
     """Processes of each pod. Default: one for each GPU, and 1 without."""
     parameter_servers: NotRequired[int]
     """Pods that hold parameters (``parameter-server``). Default: 1."""
-    elastic: NotRequired[ElasticArgs]
-    """Let the job go on with fewer or more pods. Default: a gang of a fixed size."""
     topology: NotRequired[TopologyArgs]
     """How close together its pods must be. Default: anywhere."""
     fabric: NotRequired[str]
@@ -200,9 +198,23 @@ class TrainingJobArgs(KeyedRunArgs):
     that no other pod has, and sends it to the registry, where an alias stands for it. Needs
     ``key_secret``; for Falaj's own training in a gang. Default: the model stays in its run's
     folder."""
+
+
+@described
+class TrainingJobArgs(GangArgs):
+    """Arguments of `TrainingJob`."""
+
+    elastic: NotRequired[ElasticArgs]
+    """Let the job go on with fewer or more pods. Default: a gang of a fixed size."""
     ttl_hours: NotRequired[int]
     """Hours after which a job that ended is removed. Only for Falaj's own training, which, made
     once more, sees that it is done. Default: kept."""
+
+
+RUN_VARIABLE: Final = "FALAJ_RUN"
+"""Tells pods of a repeated job what it is called; entries after it may refer to it."""
+DATASET_VARIABLE: Final = "FALAJ_DATASET"
+"""Tells them of which snapshot it is."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +264,19 @@ class Run:
     env: Mapping[str, str]
     telemetry: bool
     monitoring_namespace: str
+    repeated: bool = False
+    """Whether jobs are made of it again and again, each under a name of its own and on a snapshot
+    of its own, which their pods are told."""
+
+    @property
+    def job(self) -> str:
+        """Name of the job, and of its folder in the claim of checkpoints."""
+        return f"$({RUN_VARIABLE})" if self.repeated else self.name
+
+    @property
+    def snapshot(self) -> str:
+        """Folder of the dataset's snapshot below ``/data``."""
+        return f"$({DATASET_VARIABLE})" if self.repeated else self.dataset
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,8 @@ def job_set(spec: TrainingJobSpec) -> Manifest:
         # Names resolve before pods are ready: they have to meet to become so.
         "network": {
             "enableDNSHostnames": True,
-            "subdomain": run.name,
+            # Without it each set has a domain of its own name.
+            **({} if run.repeated else {"subdomain": run.name}),
             "publishNotReadyAddresses": True,
         },
         "failurePolicy": gang(spec.max_restarts),
@@ -311,7 +312,7 @@ def roles(spec: TrainingJobSpec) -> dict[str, int]:
 
 def host(spec: TrainingJobSpec, role: str = NODE, index: int = 0) -> str:
     """DNS name of a pod: JobSet's ``<set>-<role>-<job>-<pod>.<subdomain>``."""
-    return f"{spec.run.name}-{role}-0-{index}.{spec.run.name}"
+    return f"{spec.run.job}-{role}-0-{index}.{spec.run.job}"
 
 
 def _job(spec: TrainingJobSpec, role: str, count: int) -> dict[str, Any]:

@@ -16,9 +16,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from falaj.components.catalogue.pipelines import DATASET_NOTE
 from falaj.components.kubernetes._key_ring import KEYS, SECRET, VARIABLE, unpack_command
 from falaj.components.kubernetes._pods import USER, USER_NAME, unprivileged, unprivileged_pod
-from falaj.components.kubernetes.training.arguments import Run, TrainingJobSpec
+from falaj.components.kubernetes.training.arguments import (
+    DATASET_VARIABLE,
+    RUN_VARIABLE,
+    Run,
+    TrainingJobSpec,
+)
 from falaj.components.kubernetes.training.placement import pod_placement
 from falaj.components.specification.node_pools import PREFIX
 from falaj.components.specification.workload_bounds import gang_number
@@ -28,7 +34,7 @@ RESERVED: Final = frozenset(
     {
         "POD_IP", "POD_NAME", "HOME", "TMPDIR", "NODE_RANK", "RESTART_ATTEMPT", "TF_CONFIG",
         "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "FALAJ_GRACE_SECONDS",
-        "USER", "LOGNAME", "FALAJ_FABRIC", VARIABLE,
+        "USER", "LOGNAME", "FALAJ_FABRIC", VARIABLE, RUN_VARIABLE, DATASET_VARIABLE,
         # The launcher's (workloads/horovod/world.py); others of Horovod's are the user's to set.
         "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
         "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_CONTROLLER",
@@ -48,6 +54,8 @@ _ELASTIC_RESTARTS: Final = 100
 _INDEX: Final = "metadata.labels['batch.kubernetes.io/job-completion-index']"
 #: JobSet writes it on every pod: workers of an attempt never meet those of the one before.
 _ATTEMPT: Final = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
+#: And the name of the set that the pod is of.
+_SET: Final = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 
 #: What stays on in production, by docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and
 #: PyTorch's docs/source/torch_nccl_environment_variables.md: an end to hangs, and their trace.
@@ -74,6 +82,7 @@ _FABRIC: Final[Mapping[str, Mapping[str, str]]] = {
 def base(run: Run) -> list[dict[str, Any]]:
     """What every pod has: its address, its folders, NCCL's settings where it has GPUs."""
     entries = [
+        *(_repeated(run) if run.repeated else ()),
         _field("POD_IP", "status.podIP"),
         _field("POD_NAME", "metadata.name"),
         *_plain(
@@ -101,6 +110,14 @@ def base(run: Run) -> list[dict[str, Any]]:
     return entries
 
 
+def _repeated(run: Run) -> list[dict[str, Any]]:
+    """What tells pods which of its jobs they are of."""
+    found = [_field(RUN_VARIABLE, _SET)]
+    if run.dataset:
+        found.append(_field(DATASET_VARIABLE, f"metadata.annotations['{DATASET_NOTE}']"))
+    return found
+
+
 def torch(spec: TrainingJobSpec, host: str) -> list[dict[str, Any]]:
     """Variables by which pods meet, those of torchrun: see workloads/training/distributed.py.
 
@@ -117,7 +134,7 @@ def torch(spec: TrainingJobSpec, host: str) -> list[dict[str, Any]]:
     elastic = spec.elastic
     nodes = f"{elastic.least}:{elastic.most}" if elastic else str(spec.nodes)
     entries = [_field("PET_NODE_RANK", _INDEX)]
-    identity = spec.run.name
+    identity = spec.run.job
     if elastic is None:
         entries.append(_field("RESTART_ATTEMPT", _ATTEMPT))
         identity = f"{identity}-$(RESTART_ATTEMPT)"
@@ -361,7 +378,10 @@ def template(
     }
     about: dict[str, Any] = {"labels": {**run.placed.labels(run.name), **labels}}
     users = {_users_annotation(file): content for file, content in _USERS.items()}
-    about["annotations"] = {**run.placed.annotations(), **users, **(annotations or {})}
+    of_data = {DATASET_NOTE: run.dataset} if run.repeated and run.dataset else {}
+    about["annotations"] = {
+        **run.placed.annotations(), **users, **of_data, **(annotations or {}),
+    }  # fmt: skip
     return {"metadata": about, "spec": spec}
 
 
@@ -411,8 +431,8 @@ def training_command(run: Run, *more: str) -> list[str]:
     """Falaj's training, as `falaj up` starts it on one machine."""
     command = [
         "python", "-m", "falaj.workloads.training", "run",
-        "--dataset", f"{DATA}/{run.dataset}",
-        "--output", f"{RUNS}/{run.name}",
+        "--dataset", f"{DATA}/{run.snapshot}",
+        "--output", f"{RUNS}/{run.job}",
         "--processes", str(run.size.processes),
         "--device", "cuda" if run.size.gpus else "cpu",
         "--progress", "json",

@@ -193,8 +193,8 @@ def _optimise_command(run: Run, publication: Publication) -> list[str]:
     ]
     return [
         "python", "-m", "falaj.workloads.optimization",
-        "--run", f"{RUNS}/{run.name}",
-        "--dataset", f"{DATA}/{run.dataset}",
+        "--run", f"{RUNS}/{run.job}",
+        "--dataset", f"{DATA}/{run.snapshot}",
         "--output", _OPTIMISED,
         "--keyring", KEY_RING,
         "--data-class", run.placed.data_class,

@@ -203,9 +203,7 @@ PATHS = ["/", "/live", "/metrics", "/rollback", "/card/1", "/nothing"]
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("cookie", ["", "falaj-{port}=x", "falaj-{port}=", "other={port}"])
-def test_nobody_sees_anything_without_the_cookie(
-    running: Running, path: str, cookie: str
-) -> None:
+def test_nobody_sees_anything_without_the_cookie(running: Running, path: str, cookie: str) -> None:
     stranger = Visitor(running, enter=False)
     stranger.cookie = cookie.format(port=running.door.port)
     answer = stranger.get(path)
@@ -331,7 +329,9 @@ def test_keys_and_tokens_stay_where_they_are(
         *(path.read_text(errors="replace") for path in keyring.rglob("*.pem")),
         *(path.read_text(errors="replace") for path in place[1].pki.folder.glob("*.key")),
     ]
-    lines = {line for each in secrets for line in each.splitlines() if "-----" not in line and line}
+    lines = {
+        line for each in secrets for line in each.splitlines() if "-----" not in line and line
+    }
     public = set((keyring / "signing.pub.pem").read_text().splitlines())
     for path in ("/", "/live", "/metrics", "/rollback"):
         text = visitor.get(path).text

@@ -107,9 +107,7 @@ def test_a_number_that_has_to_be_there() -> None:
     assert "needs a number" in refused(manifest(tensor("age")), "")
 
 
-@pytest.mark.parametrize(
-    ("datatype", "low", "high"), [("INT8", -128, 127), ("UINT16", 0, 65535)]
-)
+@pytest.mark.parametrize(("datatype", "low", "high"), [("INT8", -128, 127), ("UINT16", 0, 65535)])
 def test_whole_numbers_have_their_bounds(datatype: str, low: int, high: int) -> None:
     whole = manifest(tensor("n", datatype))
     assert read(whole, str(low)) == [low]
@@ -128,7 +126,9 @@ def test_one_of_few_or_another() -> None:
         refused(city, wrong)
 
 
-@pytest.mark.parametrize("written_as", ["31.12.2025", "2025-12-31", "12/31/2025", "31.12.2025 10:30"])
+@pytest.mark.parametrize(
+    "written_as", ["31.12.2025", "2025-12-31", "12/31/2025", "31.12.2025 10:30"]
+)
 def test_dates_are_sent_as_the_column_writes_them(written_as: str) -> None:
     """The training's own reading is the judge."""
     form = dates_of([written_as])
@@ -192,8 +192,9 @@ KEYS = ["inputs", "dataset", "statistics", "classes", "outputs", "name", "dataty
         "data", "features", "form", "kind", "categories", "edges", "role"]  # fmt: skip
 documents = st.recursive(
     anything,
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+    ),
     max_leaves=30,
 )
 

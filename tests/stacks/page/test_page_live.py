@@ -37,7 +37,9 @@ class Source:
 
     def text(self) -> str:
         snapshot = {**self.counters.snapshot(), "open_connections": 0}
-        self._totals.update(1, 1, {k: list(v) if isinstance(v, list) else v for k, v in snapshot.items()})
+        self._totals.update(
+            1, 1, {k: list(v) if isinstance(v, list) else v for k, v in snapshot.items()}
+        )
         return self._totals.render().decode()
 
 

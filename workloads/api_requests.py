@@ -28,12 +28,13 @@ _ONE_NAME: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1
 class ApiServer:
     """Requests of one account."""
 
-    def __init__(self, address: str, account: Account) -> None:
+    def __init__(self, address: str, account: Account, agent: str) -> None:
         """Open nothing yet.
 
         Args:
             address: ``https://host:port``.
             account: whose requests these are.
+            agent: what the program is called in the API server's logs.
 
         Raises:
             WorkloadError: an address without TLS, or files that can't be read.
@@ -45,6 +46,7 @@ class ApiServer:
             )
         self._host, self._port = parts.hostname, parts.port or 443
         self._account = account
+        self._agent = agent
         self._tls = account.context()
 
     def get(self, path: str) -> dict[str, Any]:
@@ -104,7 +106,7 @@ class ApiServer:
         accept: str = JSON,
         kind: str = JSON,
     ) -> dict[str, Any]:
-        headers = self._account.headers("falaj-restoring", Accept=accept)
+        headers = self._account.headers(self._agent, Accept=accept)
         if body is not None:
             headers["Content-Type"] = kind
         connection = http.client.HTTPSConnection(

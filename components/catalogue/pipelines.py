@@ -1,0 +1,17 @@
+"""Marks of pipelines' objects, by which starters, admission and people find them."""
+
+from typing import Final
+
+LABEL: Final = "falaj.io/pipeline"
+"""Of a pipeline's template and of its runs: its name."""
+TEMPLATE_LABEL: Final = "falaj.io/pipeline-template"
+"""Of the template alone: ``true``."""
+ACCOUNT_ENDING: Final = "-pipeline"
+"""Of the starter's account, behind the pipeline's name."""
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+QUEUE_NOTE: Final = "falaj.io/queue"
+"""Annotation of the template: the queue of its runs."""
+DATASET_NOTE: Final = "falaj.io/dataset"
+"""Annotation of pods: the snapshot that they train on; of the template's, which they may."""
+RUN_NOTES: Final = ("falaj.io/data-digest", "falaj.io/reason")
+"""Annotations that a run has beside the template's: of which data, and why."""

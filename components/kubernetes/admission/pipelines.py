@@ -1,0 +1,185 @@
+"""What starts runs of a pipeline starts what its template says, and nothing else.
+
+The starter's account may make JobSets, and so could have any program run by any account of its
+namespace. The template is there as an object: a JobSet that nobody runs. What the account makes is
+compared with it as the API server would store both, so that defaults of the API server and of the
+controllers don't differ. The packs judge the template where it is declared.
+
+The API server compares with each template of the namespace in its turn, of which the account's is
+one: `Pipeline` gives the account its rights after its template, and takes them before.
+"""
+
+from falaj.components.catalogue.pipelines import (
+    ACCOUNT_ENDING,
+    DATASET_NOTE,
+    LABEL,
+    QUEUE_LABEL,
+    QUEUE_NOTE,
+    RUN_NOTES,
+    TEMPLATE_LABEL,
+)
+from falaj.components.kubernetes.admission.policy import (
+    ACCOUNTS,
+    Check,
+    ClusterScope,
+    Compared,
+    Policy,
+    Target,
+    joined,
+    text,
+    texts,
+    when,
+)
+
+_USER = "request.userInfo.username"
+_OWN = (
+    f'{_USER} == {text(ACCOUNTS)} + request.namespace + ":" + params.metadata.name + '
+    f"{text(ACCOUNT_ENDING)}"
+)
+#: What controllers decide of a JobSet, not who makes it.
+_OTHERS = ("suspend", "managedBy")
+_JOBS = "replicatedJobs"
+_SNAPSHOT = "^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
+
+
+def policies(_: ClusterScope) -> tuple[Policy, ...]:
+    """Runs of pipelines, by the accounts that start them."""
+    own = {"own": _OWN, "new": "dyn(object)", "old": "dyn(params)"}
+    targets = (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),)
+    of_starters = {
+        "of-a-starter": f"{_USER}.startsWith({text(ACCOUNTS)}) && "
+        f"{_USER}.endsWith({text(ACCOUNT_ENDING)})"
+    }
+    return (
+        Policy(
+            "pipeline-starters",
+            targets,
+            (
+                Check(
+                    "cluster-pipeline-starter",
+                    joined((_elsewhere(), _unmarked())),
+                    "the account of a pipeline makes what isn't a run",
+                    f"JobSets of its namespace with the label {LABEL}",
+                    "look who uses the account",
+                ),
+            ),
+            conditions=of_starters,
+        ),
+        Policy(
+            "pipeline-runs",
+            targets,
+            (
+                Check(
+                    "cluster-pipeline-run",
+                    joined(
+                        f"(variables.own ? {each} : [])"
+                        for each in (_names(), _labels(), _notes(), _spec(), _jobs())
+                    ),
+                    "the account of a pipeline makes something else than a run of it",
+                    "its template under another number, for a snapshot that the template names",
+                    "look who uses the account",
+                ),
+            ),
+            own,
+            of_starters,
+            # By the label, which starters' objects need to have.
+            compared=Compared("jobset.x-k8s.io/v1alpha2", "JobSet", TEMPLATE_LABEL, LABEL),
+        ),
+    )
+
+
+def _unmarked() -> str:
+    """Without the label nothing is compared, and neither is a template."""
+    labels = "object.metadata.?labels.orValue({})"
+    return joined((
+        when(f"!({text(LABEL)} in {labels})", text(f"without {LABEL}")),
+        when(f"{text(TEMPLATE_LABEL)} in {labels}", text(TEMPLATE_LABEL)),
+    ))  # fmt: skip
+
+
+def _elsewhere() -> str:
+    here = f'{_USER}.startsWith({text(ACCOUNTS)} + request.namespace + ":")'
+    return when(f"!({here})", text("in another namespace"))
+
+
+def _names() -> str:
+    """A run's name is the template's and its number; nobody owns it or keeps it."""
+    name, of = "object.metadata.name", "params.metadata.name"
+    numbered = (
+        f'{name}.startsWith({of} + "-") && '
+        f'{name}.substring(size({of}) + 1).matches("^[1-9][0-9]{{0,6}}$")'
+    )
+    kept = " || ".join(
+        f"size(object.metadata.?{each}.orValue([])) > 0"
+        for each in ("finalizers", "ownerReferences")
+    )
+    wrong = (
+        when(f"!({numbered})", text("its name")),
+        when(kept, text("its owners or finalizers")),
+        when('request.operation != "CREATE"', text("a run that is there")),
+    )
+    return joined(wrong)
+
+
+def _labels() -> str:
+    new, old = (f"variables.{each}.metadata.?labels.orValue({{}})" for each in ("new", "old"))
+    queue = f'params.metadata.?annotations.orValue({{}})[?{text(QUEUE_NOTE)}].orValue("")'
+    marks = texts((QUEUE_LABEL, TEMPLATE_LABEL))
+    return joined((
+        f"{new}.filter(k, !(k in {marks}) && !(k in {old} && {old}[k] == {new}[k]))",
+        f"{old}.filter(k, !(k in {marks}) && !(k in {new}))",
+        when(f"{new}[?{text(QUEUE_LABEL)}].orValue(\"\") != {queue}", text(QUEUE_LABEL)),
+        when(f"{new}[?{text(LABEL)}].orValue(\"\") != params.metadata.name", text(LABEL)),
+    ))  # fmt: skip
+
+
+def _notes() -> str:
+    new, old = (f"variables.{each}.metadata.?annotations.orValue({{}})" for each in ("new", "old"))
+    return f"{new}.filter(k, !(k in {texts(RUN_NOTES)}) && !(k in {old} && {old}[k] == {new}[k]))"
+
+
+def _differing(new: str, old: str, but: tuple[str, ...]) -> str:
+    """Keys of two maps that only one has, or that differ, as a list of texts."""
+    left = texts(but)
+    return (
+        f"({new}.filter(k, !(k in {left}) && !(k in {old} && {old}[k] == {new}[k])) + "
+        f"{old}.filter(k, !(k in {left}) && !(k in {new})))"
+    )
+
+
+def _spec() -> str:
+    return _differing("variables.new.spec", "variables.old.spec", (*_OTHERS, _JOBS))
+
+
+def _jobs() -> str:
+    """Its jobs: each is one of the template's, but for the snapshot that its pods train on."""
+    pod = "template.spec.template"
+    same = (
+        f"size({_differing('r', 't', ('template',))}) == 0",
+        f"size({_differing('r.template', 't.template', ('spec',))}) == 0",
+        f"size({_differing('r.template.spec', 't.template.spec', ('template',))}) == 0",
+        f"size({_differing(f'r.{pod}', f't.{pod}', ('metadata',))}) == 0",
+        f"size({_differing(f'r.{pod}.metadata', f't.{pod}.metadata', ('annotations',))}) == 0",
+        f"size({_differing(_notes_of('r'), _notes_of('t'), (DATASET_NOTE,))}) == 0",
+        _snapshot(),
+    )
+    jobs = {each: f"variables.{each}.spec.{_JOBS}" for each in ("new", "old")}
+    known = f"{jobs['old']}.exists(t, t.name == r.name && {' && '.join(same)})"
+    return joined((
+        f"{jobs['new']}.filter(r, !({known})).map(r, string(r.name))",
+        when(f"size({jobs['new']}) != size({jobs['old']})", text("the number of its jobs")),
+    ))  # fmt: skip
+
+
+def _notes_of(job: str) -> str:
+    return f"{job}.template.spec.template.metadata.?annotations.orValue({{}})"
+
+
+def _snapshot() -> str:
+    """The template's own, or one whose name begins as it says, with ``*`` at its end."""
+    new, old = (f'{_notes_of(each)}[?{text(DATASET_NOTE)}].orValue("")' for each in ("r", "t"))
+    begins = (
+        f'{old}.endsWith("*") && {new}.startsWith({old}.substring(0, size({old}) - 1)) && '
+        f"{new}.matches({text(_SNAPSHOT)})"
+    )
+    return f"({new} == {old} || ({begins}))"

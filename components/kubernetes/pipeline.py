@@ -1,0 +1,464 @@
+"""A pipeline: a training that is started again and again, by the clock, new data, or by hand.
+
+What a run is stands in the cluster as an object of its own kind: a JobSet that no controller runs,
+the template (`TEMPLATE_LABEL`, ``managedBy``). Its queue isn't there, so that Kueue never gives it
+quota. A starter, the pod of a CronJob, copies the template under the next number. Whoever may make
+JobSets may have any image run by any account of the namespace, and RBAC knows neither. So a policy
+of the cluster (`falaj.components.kubernetes.admission.pipelines`, of `Residency`) holds the
+starter's account to its template: the API server compares both as it stores them, with its and the
+controllers' own defaults.
+
+Two starters never make the same run: its name is its number, and the second one is refused.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final, NotRequired, TypedDict
+
+import pulumi
+
+from falaj.components.catalogue.pipelines import (
+    ACCOUNT_ENDING,
+    LABEL,
+    QUEUE_LABEL,
+    QUEUE_NOTE,
+    TEMPLATE_LABEL,
+)
+from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
+from falaj.components.kubernetes._peers import API_SERVER_PORTS, resolver_egress
+from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
+from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._validation import CRON, TIME_ZONE, options, private_ranges
+from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
+from falaj.components.kubernetes.training.arguments import (
+    GangArgs,
+    Placement,
+    Run,
+    TrainingJobSpec,
+)
+from falaj.components.kubernetes.training.jobs import queue_labels
+from falaj.components.kubernetes.training.placement import is_gpu_flavor, pod_placement
+from falaj.components.kubernetes.training.pods import DATA, publishing_pods
+from falaj.components.kubernetes.training_job import checked_flavor, checked_job
+from falaj.components.kubernetes.training_job import manifests as job_manifests
+from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.described import described
+from falaj.components.specification.node_pools import PREFIX, label_value
+
+__all__ = ["NewDataArgs", "Pipeline", "PipelineArgs", "check", "manifests"]
+
+#: With a run's number, and what Kubernetes adds to names of pods, at most 63 characters.
+_NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$")
+_IMAGE: Final = "falaj-inference"
+"""The smallest of Falaj's images."""
+_MANAGER: Final = f"{PREFIX}pipeline-template"
+"""Names in ``managedBy`` who runs the template: nobody does."""
+_NO_QUEUE: Final = "pipeline-templates"
+"""A queue that isn't there: Kueue gives nothing to what is in it."""
+#: A starter that can't begin within so many seconds of its time is left out; the next one comes.
+_LATE_SECONDS: Final = 600
+#: Starters do what takes a second, but wait for their quota as every job of the namespace does.
+_STARTER_SECONDS: Final = 1800
+_LEAST_MINUTES: Final = 5
+_MOST_MINUTES: Final = 30
+_MOST_DAYS: Final = 365
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+class NewDataArgs(TypedDict):
+    """How often is looked for a new snapshot."""
+
+    every_minutes: NotRequired[int]
+    """Minutes between two looks, 5 to 30. Default: 15."""
+
+
+@described
+class PipelineArgs(GangArgs):
+    """Arguments of `Pipeline`: those of the training that each run is, and when there is one.
+
+    ``dataset`` may end in ``*``: each run then trains on the newest snapshot whose folder's name
+    begins so.
+    """
+
+    schedule: NotRequired[str]
+    """When a run is started, as a cron expression: ``0 3 * * *`` is daily at three. Default: not
+    by the clock."""
+    timezone: NotRequired[str]
+    """Of ``schedule``, by its name in the IANA's list. Default: ``Asia/Dubai``."""
+    new_data: NotRequired[NewDataArgs]
+    """Start a run when there is a snapshot that the last run didn't have; needs a ``dataset`` that
+    ends in ``*``. Default: new data alone start nothing."""
+    on_up: NotRequired[bool]
+    """Whether ``falaj up`` starts a run where it makes the pipeline, or changes it. Default:
+    true."""
+    keep_days: NotRequired[int]
+    """Days after which a run that ended is removed, 1 to 365; its folder and its model stay.
+    Default: 14."""
+    control_plane_cidrs: list[str]
+    """Private ranges that the API server is in, as pods see it: those of the platform's
+    ``installation.controlPlaneCidrs``. There alone the starter gets."""
+    starter_flavor: NotRequired[str]
+    """Which nodes, without GPUs, the starter is on. Default: those of ``publish``, else the
+    training's; needed where these have GPUs."""
+
+
+_OWN: Final = tuple(PipelineArgs.__annotations__.keys() - GangArgs.__annotations__.keys())
+
+
+@dataclass(frozen=True)
+class PipelineSpec:
+    """The arguments of `Pipeline`, checked."""
+
+    job: TrainingJobSpec
+    schedule: str
+    """Empty: not by the clock."""
+    timezone: str
+    every_minutes: int
+    """0: new data start nothing."""
+    on_up: bool
+    control_plane: tuple[str, ...]
+    flavor: str
+    """Of the starter's nodes."""
+    image: str
+    """The starter's."""
+
+    @property
+    def run(self) -> Run:
+        """What every run is."""
+        return self.job.run
+
+    @property
+    def starter(self) -> str:
+        """Name of the starter's account, and of what is around it."""
+        return f"{self.run.name}{ACCOUNT_ENDING}"
+
+
+def check(name: str, args: PipelineArgs) -> PipelineSpec:
+    """Check the arguments of a `Pipeline`.
+
+    Raises:
+        pulumi.InputPropertiesError: with every argument that was refused, and why.
+    """
+    errors = ArgumentErrors(f"Pipeline {name!r}")
+    given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
+    errors.names(given, PipelineArgs)
+    if not _NAME.match(name) or name.endswith(ACCOUNT_ENDING):
+        errors.add(
+            "name", name,
+            "1 to 28 of a-z, 0-9 and '-', first a letter, last no '-', and not ending in "
+            f"{ACCOUNT_ENDING}",
+        )  # fmt: skip
+    pattern = str(given.get("dataset", ""))
+    training = {key: value for key, value in given.items() if key not in _OWN}
+    if pattern.endswith("*"):
+        # The form of any snapshot that it may stand for.
+        training["dataset"] = f"{pattern[:-1]}x"
+    days = errors.whole("keep_days", given.get("keep_days", 14), 1, _MOST_DAYS)
+    job = checked_job(name, training, errors)
+    if given.get("publish") is None and not given.get("program"):
+        errors.say("publish", "missing: a run whose model goes nowhere is of no use to anybody")
+    if given.get("queue") == BURST_QUEUE:
+        errors.say("queue", f"can't be {BURST_QUEUE!r}: the data are in this cluster")
+    schedule = str(given.get("schedule", ""))
+    if "schedule" in given and not CRON.fullmatch(schedule):
+        errors.add("schedule", given["schedule"], "five fields, as 0 3 * * *")
+    zone = str(given.get("timezone", "Asia/Dubai"))
+    if not TIME_ZONE.match(zone):
+        errors.add("timezone", zone, "a time zone such as Asia/Dubai")
+    if "timezone" in given and not schedule:
+        errors.say("timezone", "is of schedule; leave it out, or give one")
+    minutes = _minutes(given, pattern, errors)
+    on_up = errors.flag("on_up", given.get("on_up", True))
+    ranges = private_ranges("control_plane_cidrs", given.get("control_plane_cidrs", ()), errors)
+    flavor = _flavor(given, job, errors)
+    image = ""
+    if job is not None:
+        image = resolve(job.run.placed, [_IMAGE], given.get("images"), errors).get(_IMAGE, "")
+    errors.raise_if_any()
+    if job is None:
+        raise AssertionError("what can't be used was refused")
+    run = replace(job.run, repeated=True, dataset=pattern)
+    job = replace(job, run=run, ttl_seconds=days * 24 * 3600)
+    return PipelineSpec(job, schedule, zone, minutes, on_up, ranges, flavor, image)
+
+
+def _minutes(given: Mapping[str, Any], pattern: str, errors: ArgumentErrors) -> int:
+    if given.get("new_data") is None:
+        return 0
+    asked = options("new_data", given["new_data"], NewDataArgs, errors)
+    if not pattern.endswith("*"):
+        errors.add(
+            "dataset", pattern, "the beginning of snapshots' names, and '*', as credit-*",
+            "new_data looks for another snapshot than that of the last run",
+        )  # fmt: skip
+    minutes = asked.get("every_minutes", 15)
+    return errors.whole("new_data.every_minutes", minutes, _LEAST_MINUTES, _MOST_MINUTES)
+
+
+def _flavor(given: Mapping[str, Any], job: TrainingJobSpec | None, errors: ArgumentErrors) -> str:
+    if "starter_flavor" in given:
+        flavor = checked_flavor({"flavor": given["starter_flavor"]}, errors)
+    elif job is not None and job.publication is not None:
+        flavor = job.publication.flavor
+    else:
+        flavor = job.run.placement.flavor if job is not None else ""
+    if is_gpu_flavor(flavor):
+        errors.add(
+            "starter_flavor", flavor, "nodes without GPUs, such as cpu-x86-64",
+            "what starts runs needs none",
+        )  # fmt: skip
+    return flavor
+
+
+def manifests(spec: PipelineSpec) -> list[Manifest]:
+    """The template, what stands beside its runs, and the starter with its account and times."""
+    template = _template(spec)
+    beside = [each for each in job_manifests(spec.job) if each["kind"] != "JobSet"]
+    return [
+        *beside, template, *_account(spec), _network_policy(spec), _state(spec),
+        *_starters(spec, template),
+    ]  # fmt: skip
+
+
+def _template(spec: PipelineSpec) -> Manifest:
+    """The JobSet that nobody runs."""
+    [made] = [each for each in job_manifests(spec.job) if each["kind"] == "JobSet"]
+    about = made["metadata"]
+    labels = {**about["labels"], LABEL: spec.run.name, TEMPLATE_LABEL: "true"}
+    return {
+        **made,
+        "metadata": {
+            **about,
+            "labels": {**labels, QUEUE_LABEL: _NO_QUEUE},
+            "annotations": {**about["annotations"], QUEUE_NOTE: spec.run.queue},
+        },
+        "spec": {**made["spec"], "managedBy": _MANAGER},
+    }
+
+
+def _about(spec: PipelineSpec, ending: str = "", **parts: Any) -> dict[str, Any]:
+    run = spec.run
+    return metadata(run.placed, spec.starter, f"{spec.starter}{ending}", run.namespace, **parts)
+
+
+def _account(spec: PipelineSpec) -> list[Manifest]:
+    """The account, and all that it may do: the policy says which JobSets it makes."""
+    about = _about(spec)
+
+    def rule(
+        group: str, resource: str, *verbs: str, names: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {"apiGroups": [group], "resources": [resource], "verbs": [*verbs]}
+        return {**found, "resourceNames": list(names)} if names else found
+
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": about,
+            "automountServiceAccountToken": False,
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "Role",
+            "metadata": about,
+            "rules": [
+                rule("jobset.x-k8s.io", "jobsets", "create", "list"),
+                rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
+                rule("", "configmaps", "get", "patch", names=(spec.starter,)),
+            ],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": about,
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": about["name"]},
+            "subjects": [
+                {
+                    "kind": "ServiceAccount",
+                    "name": spec.starter,
+                    "namespace": spec.run.namespace,
+                }
+            ],
+        },
+    ]
+
+
+def _selector(spec: PipelineSpec) -> dict[str, str]:
+    return {TENANT_LABEL: spec.run.placed.tenant, COMPONENT_LABEL: label_value(spec.starter)}
+
+
+def _network_policy(spec: PipelineSpec) -> Manifest:
+    """The starter reaches the API server and the resolver, and nobody reaches it."""
+    ports = [{"port": port, "protocol": "TCP"} for port in API_SERVER_PORTS]
+    to = [{"ipBlock": {"cidr": each}} for each in spec.control_plane]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _about(spec),
+        "spec": {
+            "podSelector": {"matchLabels": _selector(spec)},
+            "policyTypes": ["Ingress", "Egress"],
+            "egress": [resolver_egress(), {"to": to, "ports": ports}],
+        },
+    }
+
+
+def _state(spec: PipelineSpec) -> Manifest:
+    """What the last run was; the starter writes it, and no update takes it away."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _about(spec)}
+
+
+def _starters(spec: PipelineSpec, template: Manifest) -> list[Manifest]:
+    """One CronJob that starts at its time or by hand, one for new data, one Job for `up`."""
+    found = [
+        _cron_job(
+            spec, "", "schedule",
+            # Where there is no time, people still start runs by it.
+            {"schedule": spec.schedule, "timeZone": spec.timezone} if spec.schedule
+            else {"schedule": "0 0 1 1 *", "suspend": True},
+        )
+    ]  # fmt: skip
+    if spec.every_minutes:
+        often = {"schedule": f"*/{spec.every_minutes} * * * *", "timeZone": "Etc/UTC"}
+        found.append(_cron_job(spec, "-data", "new-data", often))
+    if spec.on_up:
+        job = _job(spec, "up")
+        text = json.dumps([template["spec"], job], sort_keys=True)
+        made = f"-{sha256(text.encode()).hexdigest()[:8]}"
+        # It may wait for its quota: an update doesn't wait for its end.
+        notes = {"pulumi.com/skipAwait": "true"}
+        about = _about(spec, made, labels=queue_labels(spec.run), annotations=notes)
+        found.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": job})
+    return found
+
+
+def _cron_job(spec: PipelineSpec, ending: str, reason: str, when: Mapping[str, Any]) -> Manifest:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": _about(spec, ending, labels={LABEL: spec.run.name}),
+        "spec": {
+            **when,
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": _LATE_SECONDS,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": {
+                "metadata": {
+                    "labels": {**_about(spec)["labels"], **queue_labels(spec.run)},
+                    "annotations": _about(spec)["annotations"],
+                },
+                "spec": _job(spec, reason),
+            },
+        },
+    }
+
+
+def _job(spec: PipelineSpec, reason: str) -> dict[str, Any]:
+    """What starts a run, or doesn't: its exit statuses are those of the pods that publish."""
+    about = _about(spec)
+    return {
+        "backoffLimit": 3,
+        "activeDeadlineSeconds": _STARTER_SECONDS,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": publishing_pods(),
+        "template": {
+            "metadata": {"labels": about["labels"], "annotations": about["annotations"]},
+            "spec": _pod(spec, reason),
+        },
+    }
+
+
+def _pod(spec: PipelineSpec, reason: str) -> dict[str, Any]:
+    run = spec.run
+    size = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
+    command = [
+        "python", "-m", "falaj.workloads.pipelines", "start",
+        "--pipeline", run.name, "--namespace", run.namespace, "--reason", reason,
+    ]  # fmt: skip
+    mounts: list[dict[str, Any]] = []
+    volumes: list[dict[str, Any]] = []
+    if run.dataset:
+        command += ["--data", DATA]
+        mounts = [{"name": "data", "mountPath": DATA, "readOnly": True}]
+        claim = {"claimName": run.data, "readOnly": True}
+        volumes = [{"name": "data", "persistentVolumeClaim": claim}]
+    container = {
+        "name": "start",
+        "image": spec.image,
+        "command": command,
+        "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
+        "resources": {"requests": size, "limits": size},
+        "securityContext": unprivileged(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    place = Placement(spec.flavor, spec.flavor.endswith("-spot"), None, "required", "none")
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": spec.starter,
+        # It asks the API server for all that it does.
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "priorityClassName": run.priority,
+        "securityContext": unprivileged_pod(fsGroup=USER, fsGroupChangePolicy="OnRootMismatch"),
+        **pod_placement(run.placed, place),
+        "containers": [container],
+        "volumes": volumes,
+    }
+
+
+class Pipeline(pulumi.ComponentResource):
+    """Trains a model again and again, and publishes what passes: one section of a stack.
+
+    ::
+
+        Pipeline("credit", {
+            "distribution": "existing", "region": "abu-dhabi-1", "registry": registry,
+            "tenant": "acme", "owner": "ml@acme.example", "data_class": "confidential",
+            "cost_center": "ai-42", "control_plane_cidrs": ["10.20.0.0/24"],
+            "dataset": "credit-*", "flavor": "cpu-x86-64", "checkpoints": "runs",
+            "key_secret": "acme/training-keys",
+            "schedule": "0 3 * * *", "new_data": {},
+            "publish": {"model": "credit", "key_secret": "acme/publishing-keys",
+                        "registry_cidrs": ["10.20.0.5/32"], "least_accuracy": 0.9},
+        })
+
+    Each run is a gang as of a `TrainingJob`, and what becomes of its model: judged, optimised,
+    signed, sent to the registry as the next version, for which an alias stands. There is one at a
+    time: while one is on, none is started. Runs are named by their numbers, as ``credit-7``, and
+    so are their folders in the claim of checkpoints.
+
+    A pod with an account of its own starts them. It may make JobSets that equal the template but
+    for name, snapshot and reason, as `Residency` has the cluster demand; `Residency` comes first.
+    A change of the pipeline changes the template; runs that are on stay as they are.
+    """
+
+    runs: str
+    """Label that all its runs have, and nothing else."""
+
+    def __init__(
+        self, name: str, args: PipelineArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        spec = check(name, args)
+        super().__init__(token("Pipeline"), name, None, opts)
+        objects = manifests(spec)
+        templates = [each for each in objects if each["kind"] == "JobSet"]
+        rights = [each for each in objects if each["kind"] == "RoleBinding"]
+        starters = [each for each in objects if each["kind"] in ("CronJob", "Job")]
+        apart = [*templates, *rights, *starters]
+        first = declare(self, name, [each for each in objects if each not in apart])
+        # Runs are compared with the template that is there: it is another one where it changes.
+        held = declare(
+            self, name, templates, replace_on_changes=["spec"], delete_before_replace=True
+        )
+        # Without its template, the account may make nothing: it loses its rights before.
+        given = declare(self, name, rights, depends_on=[*first.values(), *held.values()])
+        declare(self, name, starters, depends_on=[*given.values()])
+        self.runs = f"{LABEL}={spec.run.name},!{TEMPLATE_LABEL}"
+        self.register_outputs({"runs": self.runs})

@@ -1,0 +1,403 @@
+"""Pipelines on a real control plane: what the starter's account may make, and what it starts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from falaj.components.kubernetes import pipeline
+from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes.admission import pipelines as admission
+from falaj.components.kubernetes.admission.policy import ClusterScope
+from falaj.components.kubernetes.admission.policy import manifests as policy_manifests
+from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane.objects import Objects, wait_for
+from falaj.stacks.command.pipelines import job_of
+from falaj.stacks.command.pods import Cluster, client_of_file
+from falaj.stacks.errors import StackError
+from falaj.workloads.pipelines.starting import LABEL, TEMPLATE_LABEL, Snapshot, run_of
+from tests.cluster.tenancy import (
+    FORBIDDEN,
+    active,
+    claim,
+    counted,
+    eventually,
+    platform_of,
+    queue_objects,
+    tenant_objects,
+    waits,
+)
+from tests.components.kubernetes.test_pipeline import PIPELINE, PUBLISH, given
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+NAMESPACE, ACCOUNT = "acme-training", "credit-pipeline"
+SETS = ("jobset.x-k8s.io/v1alpha2", "JobSet")
+PATH = f"/apis/{SETS[0]}/namespaces/{NAMESPACE}/jobsets"
+FLAVOR = "cpu-x86-64"
+SNAPSHOT = Snapshot("credit-2026-10", "5" * 64)
+
+
+def rendered(name: str) -> list[Manifest]:
+    """One that nothing but these tests starts."""
+    quiet: dict[str, Any] = {
+        **PIPELINE, "on_up": False, "new_data": None, "schedule": None, "data": "runs",
+        "cpus": 0.5, "memory_gib": 2, "telemetry": False, "publish": {**PUBLISH, "model": name},
+    }  # fmt: skip
+    objects = pipeline.manifests(pipeline.check(name, given(**quiet)))
+    return [each for each in objects if each["kind"] != "ExternalSecret"]
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    with platform_of(control_plane, "cpu=2") as found:
+        found.apply(tenant_objects("acme", training={"cpu": 100, "memory_gib": 200, "pods": 50}))
+        pools = {FLAVOR: {"nodes": 2, "cpu": 30, "memory_gib": 120}}
+        quotas = {FLAVOR: {"cpu": 8, "memory_gib": 64}}
+        found.apply(queue_objects(pools, {"acme": {"quotas": quotas}}))
+        found.apply(claim("runs", NAMESPACE))
+        eventually("quotas are counted", lambda: counted(found, NAMESPACE))
+        eventually("the queues are active", lambda: active(found, "acme"))
+        placed = pipeline.check("credit", given()).run.placed
+        policies = admission.policies(ClusterScope(placed))
+        found.apply(list(policy_manifests(policies, {}, {})))
+        for name in ("credit", "fraud"):
+            found.apply(rendered(name))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def template(cluster: ControlPlane) -> dict[str, Any]:
+    found = cluster.objects.get(*SETS, "credit", NAMESPACE)
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def user(cluster: ControlPlane) -> Objects:
+    """What the account may do."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}")
+    return cluster.as_user(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}", groups)
+
+
+def made(template: dict[str, Any]) -> dict[str, Any]:
+    return run_of(template, "credit-1", "schedule", SNAPSHOT)
+
+
+def pods(job_set: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each["template"]["spec"]["template"] for each in job_set["spec"]["replicatedJobs"]]
+
+
+def first(job_set: dict[str, Any]) -> dict[str, Any]:
+    """The pod of the gang."""
+    return pods(job_set)[0]["spec"]
+
+
+def container(job_set: dict[str, Any]) -> dict[str, Any]:
+    return first(job_set)["containers"][0]
+
+
+def job(job_set: dict[str, Any]) -> dict[str, Any]:
+    return job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
+
+
+def about(job_set: dict[str, Any]) -> dict[str, Any]:
+    return job_set["metadata"]
+
+
+def notes(job_set: dict[str, Any]) -> dict[str, Any]:
+    return pods(job_set)[0]["metadata"]["annotations"]
+
+
+OTHER = "registry.acme.example/falaj/other@sha256:" + "6" * 64
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": ACCOUNT, "uid": "x"}
+ATTACKS: dict[str, Any] = {
+    "another image": lambda it: container(it).update(image=OTHER),
+    "another command": lambda it: container(it).update(command=["sh", "-c", "id"]),
+    "one word more": lambda it: container(it)["command"].append("--x"),
+    "another variable": lambda it: container(it)["env"].append({"name": "A", "value": "b"}),
+    "another order of variables": lambda it: container(it)["env"].reverse(),
+    "another account": lambda it: first(it).update(serviceAccountName=ACCOUNT),
+    "a token": lambda it: first(it).update(automountServiceAccountToken=True),
+    "a folder of the node": lambda it: first(it)["volumes"].append(
+        {"name": "host", "hostPath": {"path": "/"}}
+    ),
+    "another secret": lambda it: first(it)["volumes"].append(
+        {"name": "s", "secret": {"secretName": "fraud-publish-keys"}}
+    ),
+    "the node's network": lambda it: first(it).update(hostNetwork=True),
+    "another user": lambda it: first(it)["securityContext"].update(runAsUser=0),
+    "a container more": lambda it: first(it)["containers"].append(
+        {"name": "more", "image": OTHER}
+    ),
+    "a first container more": lambda it: first(it).setdefault("initContainers", []).append(
+        {"name": "more", "image": OTHER}
+    ),
+    "other machines": lambda it: first(it).update(nodeSelector={}),
+    "what publishes, changed": lambda it: pods(it)[1]["spec"]["containers"][0].update(image=OTHER),
+    "more pods": lambda it: job(it).update(parallelism=2, completions=2),
+    "a deadline": lambda it: job(it).update(activeDeadlineSeconds=1),
+    "more jobs": lambda it: it["spec"]["replicatedJobs"][0].update(replicas=2),
+    "another job": lambda it: it["spec"]["replicatedJobs"].append(
+        {**copy.deepcopy(it["spec"]["replicatedJobs"][0]), "name": "more"}
+    ),
+    "no gate": lambda it: it["spec"]["replicatedJobs"].pop(),
+    "publishing at once": lambda it: it["spec"]["replicatedJobs"][1].pop("dependsOn"),
+    "without an end": lambda it: it["spec"].pop("ttlSecondsAfterFinished"),
+    "more restarts": lambda it: it["spec"]["failurePolicy"].update(maxRestarts=99),
+    "another subdomain": lambda it: it["spec"]["network"].update(subdomain="fraud"),
+    "volumes of its own": lambda it: it["spec"].update(volumeClaimPolicies=[]),
+    "another queue": lambda it: about(it)["labels"].update({"kueue.x-k8s.io/queue-name": "burst"}),
+    "another priority": lambda it: about(it)["labels"].update(
+        {"kueue.x-k8s.io/priority-class": "falaj-urgent"}
+    ),
+    "another tenant's label": lambda it: about(it)["labels"].update({"falaj.io/tenant": "bank"}),
+    "a label more": lambda it: about(it)["labels"].update({"a": "b"}),
+    "a label less": lambda it: about(it)["labels"].pop("falaj.io/cost-center"),
+    "no label to be compared by": lambda it: about(it)["labels"].pop(LABEL),
+    "a template of its own": lambda it: about(it)["labels"].update({TEMPLATE_LABEL: "true"}),
+    "another pipeline's label": lambda it: about(it)["labels"].update({LABEL: "fraud"}),
+    "an annotation more": lambda it: about(it)["annotations"].update(
+        {"alpha.jobset.sigs.k8s.io/exclusive-topology": "x"}
+    ),
+    "an annotation of pods": lambda it: notes(it).update({"a": "b"}),
+    "other users": lambda it: notes(it).update({"falaj.io/passwd": "root:x:0:0::/:/bin/sh"}),
+    "another dataset": lambda it: notes(it).update({"falaj.io/dataset": "fraud-2026-10"}),
+    "a dataset above": lambda it: notes(it).update({"falaj.io/dataset": "credit-/../../x"}),
+    "no dataset": lambda it: notes(it).pop("falaj.io/dataset"),
+    "a label of pods": lambda it: pods(it)[0]["metadata"]["labels"].update({"a": "b"}),
+    "the template's name": lambda it: about(it).update(name="credit-template"),
+    "no number": lambda it: about(it).update(name="credit-"),
+    "the number 0": lambda it: about(it).update(name="credit-0"),
+    "a number in front": lambda it: about(it).update(name="1-credit-1"),
+    "another pipeline's run": lambda it: about(it).update(name="fraud-1"),
+    "a name of the server's": lambda it: (about(it).pop("name"),
+                                          about(it).update(generateName="credit-")),
+    "what keeps it": lambda it: about(it).update(finalizers=["acme.example/kept"]),
+    "an owner": lambda it: about(it).update(ownerReferences=[OWNER]),
+}  # fmt: skip
+
+
+def refusal(user: Objects, body: dict[str, Any]) -> str:
+    try:
+        user.request("POST", PATH, body, dryRun="All")
+    except ApiException as error:
+        return str(error.body)
+    return ""
+
+
+def test_the_account_makes_its_run_and_no_other(user: Objects, template: dict[str, Any]) -> None:
+    def held() -> str:
+        body = made(template)
+        container(body)["image"] = OTHER
+        return refusal(user, body)
+
+    # Policies hold a moment after they were made.
+    assert "cluster-pipeline-run" in wait_for(held, "the policy to hold", 60)
+    assert refusal(user, made(template)) == ""
+    passed: list[str] = []
+    for attack, change in ATTACKS.items():
+        body = made(template)
+        change(body)
+        said = refusal(user, body)
+        if not re.search("cluster-pipeline-(run|starter)|Invalid value", said):
+            passed.append(f"{attack}: {said}")
+    assert passed == []
+    # A pipeline that is another's, as its own account makes it, isn't one of this account's.
+    other = run_of(user_of(template, "fraud"), "fraud-1", "schedule", SNAPSHOT)
+    assert "cluster-pipeline-run" in refusal(user, other)
+
+
+def user_of(template: dict[str, Any], name: str) -> dict[str, Any]:
+    """The template of another pipeline, as far as one who can't read it would guess."""
+    text = json.dumps(template).replace("credit", name)
+    return json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/acme-serving/jobsets"),
+        ("POST", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"),
+        ("GET", f"{PATH}/fraud"),
+        ("PATCH", f"{PATH}/credit"),
+        ("DELETE", f"{PATH}/credit"),
+        ("DELETE", PATH),
+        ("POST", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"),
+        ("POST", f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs"),
+        ("PATCH", f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs/{ACCOUNT}"),
+        ("POST", f"/api/v1/namespaces/{NAMESPACE}/pods"),
+        ("GET", f"/api/v1/namespaces/{NAMESPACE}/pods"),
+        ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets"),
+        ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/credit-publish-keys"),
+        ("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps"),
+        ("PATCH", f"/api/v1/namespaces/{NAMESPACE}/configmaps/fraud-pipeline"),
+        ("PATCH", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/{ACCOUNT}"),
+        ("GET", "/apis/jobset.x-k8s.io/v1alpha2/jobsets"),
+    ],
+)
+def test_the_account_may_do_nothing_else(user: Objects, method: str, path: str) -> None:
+    merge = "application/merge-patch+json"
+    body: dict[str, Any] | None = None if method in {"GET", "DELETE"} else {}
+    with pytest.raises(ApiException) as refused:
+        user.request(method, path, body, merge if method == "PATCH" else "application/json")
+    assert refused.value.status == FORBIDDEN
+
+
+def test_the_template_gets_no_quota_and_no_pods(cluster: ControlPlane) -> None:
+    eventually("Kueue lets it wait", lambda: waits(cluster, "credit", NAMESPACE))
+    assert cluster.objects.list("batch/v1", "Job", NAMESPACE) == []
+    assert cluster.objects.list("v1", "Pod", NAMESPACE) == []
+
+
+class Starter:
+    """The starter as its pod would run, with a token of its account."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                 "spec": {"expirationSeconds": 3600}}  # fmt: skip
+        token = plane.objects.request("POST", path, asked)["status"]["token"]
+        (folder / "token").write_text(token, "ascii")
+        self.data = folder / "data"
+        self.data.mkdir()
+        self._command = [
+            sys.executable, "-m", "falaj.workloads.pipelines", "start", "--pipeline", "credit",
+            "--namespace", NAMESPACE, "--data", str(self.data), "--token", str(folder / "token"),
+            "--authority", str(plane.files.authority),
+            "--server", plane.objects.client.configuration.host,
+        ]  # fmt: skip
+
+    def snapshot(self, name: str, digest: str, created: str) -> None:
+        (self.data / name).mkdir()
+        said = {"digest": digest * 64, "created": created}
+        (self.data / name / "dataset.json").write_text(json.dumps(said), "utf-8")
+
+    def process(self, reason: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*self._command, "--reason", reason],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def start(self, reason: str) -> dict[str, Any]:
+        return self.outcome(self.process(reason))
+
+    def outcome(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        with process:
+            out, complaints = process.communicate(timeout=120)
+        assert (process.returncode, complaints) == (0, "")
+        return json.loads(out)
+
+
+def ended(cluster: ControlPlane, name: str, exit_code: int = 0) -> None:
+    """As kubelets report pods that are done, until JobSet says that the run is."""
+    phase = "Failed" if exit_code else "Succeeded"
+
+    def over() -> bool:
+        of = f"jobset.sigs.k8s.io/jobset-name={name}"
+        for each in cluster.objects.list("v1", "Pod", NAMESPACE, of):
+            if each["status"].get("phase") == "Running":
+                ended = {"terminated": {"exitCode": exit_code, "reason": "Completed"}}
+                container = {"name": each["spec"]["containers"][0]["name"], "image": "x",
+                             "imageID": "x", "ready": False, "restartCount": 0,
+                             "state": ended}  # fmt: skip
+                said = {"status": {"phase": phase, "containerStatuses": [container]}}
+                cluster.objects.patch(
+                    "v1", "Pod", each["metadata"]["name"], said, NAMESPACE, part="status"
+                )
+        found = cluster.objects.get(*SETS, name, NAMESPACE)
+        return bool(found and found.get("status", {}).get("terminalState"))
+
+    eventually(f"{name} is over", over)
+
+
+def test_runs_are_started_one_at_a_time_and_for_new_data(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    starter = Starter(cluster, tmp_path)
+    assert "there is no snapshot credit-*" in starter.start("new-data")["why"]
+    starter.snapshot("credit-2026-09", "3", "2026-09-01T00:00:00+00:00")
+    starter.snapshot("fraud-2026-11", "4", "2026-11-01T00:00:00+00:00")
+    done = starter.start("new-data")
+    assert (done["started"], done["dataset"]) == ("credit-1", "credit-2026-09")
+
+    def running() -> list[dict[str, Any]]:
+        found = cluster.objects.list(
+            "v1", "Pod", NAMESPACE, "jobset.sigs.k8s.io/jobset-name=credit-1"
+        )
+        return [each for each in found if each["status"].get("phase") == "Running"]
+
+    # Kueue gives it quota, JobSet makes its pods, and they know which run they are of.
+    eventually("its gang runs", lambda: len(running()) == 1)
+    [pod] = running()
+    assert pod["metadata"]["annotations"]["falaj.io/dataset"] == "credit-2026-09"
+    assert pod["spec"]["serviceAccountName"] == "trainer"
+    assert starter.start("schedule")["why"] == "credit-1 is still on"
+    ended(cluster, "credit-1")
+    assert "was the last run's" in starter.start("new-data")["why"]
+    starter.snapshot("credit-2026-10", "5", "2026-10-01T00:00:00+00:00")
+    assert starter.start("new-data")["started"] == "credit-2"
+    ended(cluster, "credit-2", exit_code=2)
+    # What failed on these data would fail again: people start it.
+    assert "was the last run's" in starter.start("new-data")["why"]
+    # Runs that were removed after their days keep their numbers.
+    for name in ("credit-1", "credit-2"):
+        cluster.objects.delete(*SETS, name, NAMESPACE)
+    outcomes = [starter.outcome(each) for each in [starter.process("by-hand") for _ in range(3)]]
+    assert [each["started"] for each in outcomes if each["started"]] == ["credit-3"]
+    state = cluster.objects.get("v1", "ConfigMap", ACCOUNT, NAMESPACE)
+    assert state
+    last = json.loads(state["data"]["last.json"])
+    assert (last["name"], last["reason"], last["digest"]) == ("credit-3", "by-hand", "5" * 64)
+    # An update of the stack takes nothing of that away.
+    cluster.apply(rendered("credit"))
+    assert cluster.objects.get("v1", "ConfigMap", ACCOUNT, NAMESPACE) == state
+
+
+def test_people_start_runs_by_their_own_rights(cluster: ControlPlane) -> None:
+    """What `falaj pipelines` asks, as somebody of each duty."""
+
+    def of(duty: str) -> Cluster:
+        user = cluster.user_kubeconfig(f"{duty}@acme.example", [f"acme:{duty}"])
+        return Cluster(client_of_file(str(user), None))
+
+    for duty in ("trainers", "auditors"):
+        found = of(duty).job_sets(NAMESPACE, f"{LABEL}=credit")
+        assert "credit" in [each["metadata"]["name"] for each in found]
+    job = job_of(of("trainers").cron_job(NAMESPACE, ACCOUNT), "drift")
+    with pytest.raises(StackError, match="who logs in here has no right to it"):
+        of("auditors").start_job(NAMESPACE, job)
+    name = of("trainers").start_job(NAMESPACE, job)
+    made = cluster.objects.get("batch/v1", "Job", name, NAMESPACE)
+    assert made
+    assert name.startswith(f"{ACCOUNT}-hand-")
+    pod = made["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == ACCOUNT
+    assert pod["containers"][0]["command"][-3:] == ["drift", "--data", "/data"]
+    # Kueue has it wait for its quota as every job.
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
+    cluster.objects.delete("batch/v1", "Job", name, NAMESPACE)
+
+
+def test_without_its_template_the_account_makes_nothing(
+    cluster: ControlPlane, user: Objects, template: dict[str, Any]
+) -> None:
+    for name in ("credit", "fraud"):
+        cluster.objects.delete(*SETS, name, NAMESPACE)
+    said = wait_for(lambda: refusal(user, made(template)), "templates to be gone", 60)
+    assert "falaj-pipeline-runs" in said
+    # Everybody else makes what they like, template or not.
+    plain = run_of(template, "credit-99", "schedule", SNAPSHOT)
+    del plain["metadata"]["labels"][LABEL]
+    assert refusal(cluster.objects, plain) == ""
+    for name in ("credit", "fraud"):
+        cluster.apply(rendered(name))

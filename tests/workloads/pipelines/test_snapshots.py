@@ -1,0 +1,93 @@
+"""The newest snapshot: by the time at which it was made, among those whose names begin so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.pipelines.snapshots import Snapshot, newest
+from falaj.workloads.training.snapshot import DESCRIPTION
+
+
+def write(data: Path, path: str, digest: str, created: object) -> None:
+    folder = data / path
+    folder.mkdir(parents=True)
+    said = {"digest": digest, "created": created}
+    (folder / DESCRIPTION).write_text(json.dumps(said), "utf-8")
+
+
+def digest(number: int) -> str:
+    return f"{number:064x}"
+
+
+def test_the_newest_of_those_that_begin_so_is_taken(tmp_path: Path) -> None:
+    # By what they say, in any time zone; neither by name nor by when they were copied here.
+    write(tmp_path, "credit-b", digest(1), "2026-10-02T00:30:00+04:00")
+    write(tmp_path, "credit-a", digest(2), "2026-10-01T21:00:00+00:00")
+    write(tmp_path, "credit-c", digest(3), "2026-10-01T20:59:59")
+    write(tmp_path, "fraud-a", digest(4), "2026-11-01T00:00:00+00:00")
+    assert newest(tmp_path, "credit-*") == Snapshot("credit-a", digest(2))
+    assert newest(tmp_path, "*") == Snapshot("fraud-a", digest(4))
+    assert newest(tmp_path, "credit-b") == Snapshot("credit-b", digest(1))
+
+
+def test_snapshots_may_be_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    write(tmp_path, "credit/3fa0", digest(1), "2026-10-01T00:00:00+00:00")
+    write(tmp_path, "credit/91bc", digest(2), "2026-10-02T00:00:00+00:00")
+    assert newest(tmp_path, "credit/*") == Snapshot("credit/91bc", digest(2))
+    assert newest(tmp_path, "credit/3*") == Snapshot("credit/3fa0", digest(1))
+
+
+def test_what_is_not_done_or_no_snapshot_is_passed_over(tmp_path: Path) -> None:
+    assert newest(tmp_path / "none", "credit-*") is None
+    assert newest(tmp_path, "credit-*") is None
+    assert newest(tmp_path, "credit-1") is None
+    (tmp_path / "credit-coming").mkdir()
+    (tmp_path / "credit-file").write_text("x", "utf-8")
+    # No run may have it: the cluster takes such names for a way out.
+    write(tmp_path, "credit-with space", digest(1), "2026-10-01T00:00:00+00:00")
+    assert newest(tmp_path, "credit-*") is None
+
+
+@pytest.mark.parametrize(
+    ("named", "created"),
+    [
+        ("5" * 63, "2026-10-01T00:00:00+00:00"),
+        ("F" * 64, "2026-10-01T00:00:00+00:00"),
+        (7, "2026-10-01T00:00:00+00:00"),
+        ("5" * 64, "yesterday"),
+        ("5" * 64, None),
+        ("5" * 64, 20261001.5),
+    ],
+)
+def test_a_description_that_cannot_be_is_refused(
+    tmp_path: Path, named: object, created: object
+) -> None:
+    folder = tmp_path / "credit-1"
+    folder.mkdir()
+    said = json.dumps({"digest": named, "created": created})
+    (folder / DESCRIPTION).write_text(said, "utf-8")
+    with pytest.raises(WorkloadError, match="make the dataset again"):
+        newest(tmp_path, "credit-*")
+
+
+@given(st.binary(max_size=60))
+def test_whatever_a_description_is_nothing_but_a_refusal_comes_of_it(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    data = tmp_path_factory.mktemp("data")
+    (data / "credit-1").mkdir()
+    (data / "credit-1" / DESCRIPTION).write_bytes(content)
+    with pytest.raises(WorkloadError, match=DESCRIPTION):
+        newest(data, "credit-*")
+
+
+def test_a_folder_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", "utf-8")
+    with pytest.raises(WorkloadError, match="can't read the folder of datasets"):
+        newest(tmp_path, "file/*")

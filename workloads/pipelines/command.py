@@ -1,0 +1,54 @@
+"""The command line of who starts runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from falaj.workloads.api_requests import ApiServer
+from falaj.workloads.api_server import FOLDER, Account, ApiError, address
+from falaj.workloads.errors import LOST, REFUSED, WorkloadError
+from falaj.workloads.pipelines.starting import REASONS, Starter
+
+_POD: Final = Account.of(FOLDER)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; return 0 or one of `falaj.workloads.errors`."""
+    options = build_parser().parse_args(arguments)
+    try:
+        account = Account(options.authority, options.token)
+        api = ApiServer(options.server or address(), account, "falaj-pipelines")
+        starter = Starter(api, options.pipeline, options.namespace, options.data)
+        print(starter.start(options.reason).document(), flush=True)
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+    except ApiError as error:
+        print(f"error: {error}", file=sys.stderr)
+        # The template is away for a moment while an update replaces it.
+        return LOST if error.may_pass or error.is_missing else REFUSED
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    parser = argparse.ArgumentParser(
+        prog="python -m falaj.workloads.pipelines",
+        description="Start a run of a pipeline in the cluster that this is a pod of.",
+        epilog="Exit status: 0 a run was started, or none was due, as the printed line says; 2 "
+        "refused; 74 the API server was lost.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="start")
+    start = commands.add_parser("start", help="start the next run, unless one is on")
+    add = start.add_argument
+    add("--pipeline", required=True, help="its name, which is its template's")
+    add("--namespace", required=True, help="where it is")
+    add("--reason", required=True, choices=REASONS, help="why a run is started")
+    add("--data", type=Path, help="folder of datasets (default: the program has its own data)")
+    add("--server", help="https://host:port of the API server (default: the pod's cluster)")
+    add("--authority", type=Path, default=_POD.authority, help="its certificates (PEM)")
+    add("--token", type=Path, default=_POD.token, help="file with the account's token")
+    return parser

@@ -1,0 +1,82 @@
+"""Which snapshot of a dataset a run is to train on: the newest whose name begins as is said."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import read_json
+
+_DESCRIPTION: Final = "dataset.json"
+"""As `falaj.workloads.training.snapshot` calls it; that one needs more than a starter has."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A dataset as it once was."""
+
+    path: str
+    """Below the folder of all datasets."""
+    digest: str
+    """SHA-256, in hex, by which it calls itself; who trains on it checks it."""
+
+
+def newest(data: Path, pattern: str) -> Snapshot | None:
+    """The newest snapshot by the time at which it was made; None where there is none.
+
+    A folder without a description isn't done: snapshots appear whole.
+
+    Args:
+        data: the folder of all datasets.
+        pattern: a path below it. With ``*`` at its end: the beginning of the paths that it may be.
+
+    Raises:
+        WorkloadError: the folder can't be read, or a description says something that can't be.
+    """
+    above, _, beginning = pattern.rpartition("/")
+    if not pattern.endswith("*"):
+        found = _described(data, pattern)
+        return found[1] if found is not None else None
+    try:
+        names = sorted(each.name for each in (data / above).iterdir())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise WorkloadError(
+            f"can't read the folder of datasets {data / above}: {error.strerror}"
+        ) from error
+    of_these = [
+        found
+        for name in names
+        if name.startswith(beginning[:-1])
+        and _NAME.fullmatch(name)
+        and (found := _described(data, f"{above}/{name}" if above else name)) is not None
+    ]
+    return max(of_these, key=lambda each: (each[0], each[1].path))[1] if of_these else None
+
+
+def _described(data: Path, path: str) -> tuple[datetime.datetime, Snapshot] | None:
+    """When the snapshot at a path was made, and the snapshot."""
+    file = data / path / _DESCRIPTION
+    if not file.is_file():
+        return None
+    found: object = read_json(file, "the dataset description")
+    said = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    digest, created = said.get("digest"), said.get("created")
+    try:
+        made = datetime.datetime.fromisoformat(str(created))
+    except ValueError:
+        made = None
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest) or made is None:
+        raise WorkloadError(
+            f"{file}: given digest {digest!r} and created {created!r}; allowed: 64 digits of "
+            "SHA-256, and a time such as 2026-10-01T03:00:00+00:00; make the dataset again, or "
+            "remove its folder"
+        )
+    return made if made.tzinfo else made.replace(tzinfo=datetime.UTC), Snapshot(path, digest)

@@ -1,0 +1,225 @@
+"""One run of a pipeline: a copy of its template under the next number, or the reason for none.
+
+The template says what a run is, and the cluster refuses whatever else is made by the account that
+starts runs (components/kubernetes/admission/pipelines.py). That there is one run at a time is kept
+by names: a run is called by its number, and the API server makes no name twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.workloads.api_requests import ApiServer
+from falaj.workloads.api_server import CONFLICT, ApiError
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.pipelines.snapshots import Snapshot, newest
+
+# As components/catalogue/pipelines.py has them, which a pod doesn't have.
+LABEL: Final = "falaj.io/pipeline"
+TEMPLATE_LABEL: Final = "falaj.io/pipeline-template"
+ACCOUNT_ENDING: Final = "-pipeline"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+QUEUE_NOTE: Final = "falaj.io/queue"
+DATASET_NOTE: Final = "falaj.io/dataset"
+DIGEST_NOTE, REASON_NOTE = RUN_NOTES = ("falaj.io/data-digest", "falaj.io/reason")
+
+REASONS: Final = ("schedule", "new-data", "up", "by-hand", "drift")
+"""Why a run is started."""
+_STATE: Final = "last.json"
+_MANAGERS: Final = ("pulumi.com/", "kubectl.kubernetes.io/", QUEUE_NOTE)
+"""Beginnings of annotations that a run doesn't take over from its template."""
+_FORBIDDEN: Final = 403
+_TRIES: Final = 4
+_PAUSE_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a start."""
+
+    started: str | None
+    """Name of the run; None where none was started."""
+    reason: str
+    """Why it was to be started."""
+    why: str = ""
+    """Why none was started; empty where one was."""
+    dataset: str = ""
+    digest: str = ""
+
+    def document(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class _Last:
+    """The run before."""
+
+    number: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Starter:
+    """Starts runs of one pipeline."""
+
+    api: ApiServer
+    pipeline: str
+    namespace: str
+    data: Path | None
+    """Folder of datasets; None where its program has data of its own."""
+    sleep: Callable[[float], None] = time.sleep
+
+    def start(self, reason: str) -> Outcome:
+        """Start a run, unless one is on, or its data were those of the last run.
+
+        Args:
+            reason: one of `REASONS`; ``new-data`` alone asks whether there are any.
+
+        Raises:
+            WorkloadError: there is no template or no dataset.
+            ApiError: the API server refused something, or wasn't reached.
+        """
+        template = self.api.get(f"{self._sets}/{self.pipeline}")
+        runs = self._runs()
+        active = [each["metadata"]["name"] for each in runs if not _ended(each)]
+        if active:
+            return Outcome(None, reason, f"{', '.join(sorted(active))} is still on")
+        snapshot, pattern = None, _pattern(template)
+        if self.data is not None and pattern:
+            snapshot = newest(self.data, pattern)
+            if snapshot is None:
+                why = f"there is no snapshot {pattern} below {self.data}"
+                if reason == "new-data":
+                    return Outcome(None, reason, why)
+                raise WorkloadError(
+                    f"{why}: make one with python -m falaj.workloads.training dataset, or change "
+                    f"the pipeline's dataset"
+                )
+        last = self._last(runs)
+        if reason == "new-data" and snapshot is not None and snapshot.digest == last.digest:
+            return Outcome(
+                None, reason, f"{snapshot.path} was the last run's, and nothing is newer",
+                snapshot.path, snapshot.digest,
+            )  # fmt: skip
+        return self._make(last.number + 1, reason, snapshot)
+
+    @property
+    def _sets(self) -> str:
+        return f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self.namespace}/jobsets"
+
+    @property
+    def _state(self) -> str:
+        name = f"{self.pipeline}{ACCOUNT_ENDING}"
+        return f"/api/v1/namespaces/{self.namespace}/configmaps/{name}"
+
+    def _runs(self) -> list[dict[str, Any]]:
+        chosen = f"{LABEL}={self.pipeline},!{TEMPLATE_LABEL}"
+        return self.api.items(self._sets, labelSelector=chosen)
+
+    def _last(self, runs: list[dict[str, Any]]) -> _Last:
+        """The last run, by what was written down, or by itself where nobody came to that."""
+        kept = (self.api.get(self._state).get("data") or {}).get(_STATE)
+        found = [_Last(0, "")]
+        if kept is not None:
+            try:
+                said = json.loads(kept)
+                found.append(_Last(int(said["number"]), str(said["digest"])))
+            except (ValueError, KeyError, TypeError) as error:
+                raise WorkloadError(
+                    f"{_STATE} of ConfigMap {self.pipeline}{ACCOUNT_ENDING} can't be read "
+                    f"({error}): remove the key, and runs are numbered by those that are there"
+                ) from error
+        for each in runs:
+            about = each["metadata"]
+            number = re.fullmatch(rf"{re.escape(self.pipeline)}-([0-9]+)", about["name"])
+            if number is not None:
+                notes = about.get("annotations") or {}
+                found.append(_Last(int(number[1]), str(notes.get(DIGEST_NOTE, ""))))
+        return max(found, key=lambda each: each.number)
+
+    def _make(self, number: int, reason: str, snapshot: Snapshot | None) -> Outcome:
+        name = f"{self.pipeline}-{number}"
+        for again in range(_TRIES):
+            # What the cluster compares with may be a moment older or newer than what was read.
+            template = self.api.get(f"{self._sets}/{self.pipeline}")
+            try:
+                self.api.create(self._sets, run_of(template, name, reason, snapshot))
+                break
+            except ApiError as error:
+                if error.status == CONFLICT:
+                    return Outcome(None, reason, f"{name} was started by another one just now")
+                if error.status != _FORBIDDEN or again == _TRIES - 1:
+                    raise
+            self.sleep(_PAUSE_SECONDS)
+        path, digest = (snapshot.path, snapshot.digest) if snapshot is not None else ("", "")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        said = {
+            "number": number, "name": name, "reason": reason, "dataset": path, "digest": digest,
+            "started": now,
+        }  # fmt: skip
+        self.api.merge(self._state, {"data": {_STATE: json.dumps(said, sort_keys=True)}})
+        return Outcome(name, reason, "", path, digest)
+
+
+def run_of(
+    template: dict[str, Any], name: str, reason: str, snapshot: Snapshot | None
+) -> dict[str, Any]:
+    """The JobSet of a run.
+
+    Args:
+        template: as it is in the cluster.
+        name: the run's.
+        reason: why it is started.
+        snapshot: what it trains on; None where its program has data of its own.
+    """
+    about = template["metadata"]
+    notes = dict(about.get("annotations") or {})
+    labels = {key: value for key, value in about["labels"].items() if key != TEMPLATE_LABEL}
+    spec = copy.deepcopy(template["spec"])
+    # Controllers decide of these.
+    for each in ("managedBy", "suspend"):
+        spec.pop(each, None)
+    for pod in _pods(spec):
+        of_pod = pod.get("metadata", {}).get("annotations") or {}
+        if snapshot is not None and DATASET_NOTE in of_pod:
+            of_pod[DATASET_NOTE] = snapshot.path
+    return {
+        "apiVersion": template["apiVersion"],
+        "kind": template["kind"],
+        "metadata": {
+            "name": name,
+            "namespace": about["namespace"],
+            "labels": {**labels, QUEUE_LABEL: notes[QUEUE_NOTE]},
+            "annotations": {
+                **{key: each for key, each in notes.items() if not key.startswith(_MANAGERS)},
+                REASON_NOTE: reason,
+                DIGEST_NOTE: snapshot.digest if snapshot is not None else "",
+            },
+        },
+        "spec": spec,
+    }
+
+
+def _pods(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each["template"]["spec"]["template"] for each in spec["replicatedJobs"]]
+
+
+def _pattern(template: dict[str, Any]) -> str:
+    """Which snapshots the template allows; empty where its program has data of its own."""
+    notes = [each.get("metadata", {}).get("annotations") or {} for each in _pods(template["spec"])]
+    return next((each[DATASET_NOTE] for each in notes if DATASET_NOTE in each), "")
+
+
+def _ended(run: dict[str, Any]) -> bool:
+    """Whether a run is over: what is being removed may still have pods."""
+    state = run.get("status", {}).get("terminalState")
+    return bool(state) and not run["metadata"].get("deletionTimestamp")
