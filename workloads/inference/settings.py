@@ -64,6 +64,13 @@ class Section:
             raise self.error(key, value, f"a whole number from {low} to {high}")
         return value
 
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.values.pop(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, value, "true or false")
+        return value
+
     def bounded(self, key: str, default: float) -> float:
         """A number whose bound `falaj.workloads.bounds` states."""
         value, bound = self.take(key, default), SERVICE[key]
@@ -235,6 +242,8 @@ class Settings:
     """Another server of the protocol that runs the model; None: this one does."""
     overflow: OverflowSettings | None
     """Where requests go that would wait too long here; None: nowhere."""
+    grpc: bool
+    """Whether clients may speak gRPC on the same port."""
     logs: Path
     state: Path
     digest: str
@@ -342,6 +351,7 @@ def parse(path: Path, content: bytes) -> Settings:
         limits=_limits(top.section("limits", {})),
         upstream=upstream_settings(top.optional("upstream")),
         overflow=overflow_settings(top.optional("overflow")),
+        grpc=top.flag("grpc", default=True),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
@@ -413,6 +423,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-rows", type=int, default=known.max_rows)
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
+    command.add_argument(
+        "--grpc", action=argparse.BooleanOptionalAction, default=True,
+        help="answer gRPC on the same port; its process is started with the first connection of a "
+        "client that speaks it (default: yes)",
+    )  # fmt: skip
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
@@ -489,6 +504,7 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
         },
+        "grpc": options.grpc,
         "logs": str(options.logs),
         "state": str(options.state),
     }
