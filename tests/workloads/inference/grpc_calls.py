@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import grpc
+import psutil
 
 from falaj.workloads.inference.rpc.messages import CLASSES, INFERENCE
 from tests.workloads.inference.serving import Server, Site
+
+PROCESS = "falaj.workloads.inference.rpc.server"
+INFER = f"/{INFERENCE}/ModelInfer"
 
 
 def credentials(site: Site, certificate: str | None = None) -> grpc.ChannelCredentials:
@@ -72,13 +77,10 @@ def row(model: str, values: Any = (0.5,) * 64, *, raw: bool = False, **more: Any
     message = CLASSES["ModelInferRequest"](model_name=model, **more)
     tensor = message.inputs.add(name="input", datatype="FP32", shape=[1, 64])
     if raw:
-        message.raw_input_contents.append(b"".join(_FLOAT.pack(each) for each in values))
+        message.raw_input_contents.append(struct.pack(f"<{len(values)}f", *values))
     else:
         tensor.contents.fp32_contents.extend(values)
     return message
-
-
-_FLOAT = __import__("struct").Struct("<f")
 
 
 def refusal(work: Any, *given: Any, **named: Any) -> tuple[str, str]:
@@ -88,3 +90,14 @@ def refusal(work: Any, *given: Any, **named: Any) -> tuple[str, str]:
     except grpc.RpcError as error:
         return error.code().name, error.details()  # type: ignore[attr-defined]
     raise AssertionError("the call was answered")
+
+
+def processes(server: Server) -> list[psutil.Process]:
+    """The gRPC processes of a server."""
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    return [each for each in children if PROCESS in each.cmdline()]
+
+
+def resident(process: psutil.Process) -> int:
+    """The memory of a process, in bytes."""
+    return int(process.memory_info().rss)

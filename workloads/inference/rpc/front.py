@@ -191,8 +191,12 @@ class Front:
 
     async def _join(self, relay: Relay, name: str) -> None:
         try:
-            process = await self._running()
-            await relay.join(await process.connect(name))
+            try:
+                opened = await (await self._running()).connect(name)
+            except ConnectionError:
+                # It has just ended.
+                opened = await (await self._running()).connect(name)
+            await relay.join(opened)
         except (OSError, TimeoutError) as error:
             print(f"no gRPC now: {error}"[:300], file=sys.stderr, flush=True)
             relay.close()
@@ -243,7 +247,8 @@ class Front:
             return
         self._process = None
         for relay in list(self._relays.values()):
-            relay.close()
+            if relay.is_joined:
+                relay.abort()
         self._keep(self._lament(process))
 
     @staticmethod
@@ -309,7 +314,8 @@ class Front:
             self._finished(head, relay, exchange, error.status, len(error.body()))
             self._send(call, error)
         else:
-            self._send(call, Answer(200, b""))
+            subject = exchange.identity.subject if exchange.identity is not None else ""
+            self._send(call, Answer(200, subject.encode()))
 
     def _call(self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange) -> None:
         service = self._service

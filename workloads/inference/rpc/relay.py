@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from falaj.workloads.inference.connection import FAREWELL_SECONDS, FLUSH_SECONDS
 from falaj.workloads.inference.service import Service
 
 _HEADER: Final = 9
@@ -20,8 +21,6 @@ _HEADERS, _PUSH_PROMISE, _GOAWAY, _CONTINUATION = 1, 5, 7, 9
 _END_HEADERS: Final = 0x4
 GOAWAY: Final = struct.pack(">BHBBIII", 0, 8, _GOAWAY, 0, 0, 2**31 - 1, 0)
 """Without an error, and with the highest number of streams: none is refused by it."""
-FLUSH_SECONDS: Final = 30.0
-"""Time for a client that doesn't read to go on."""
 QUIET_SECONDS: Final = 0.5
 """A connection with no bytes for so long has none on their way through the gRPC process."""
 _NEVER: Final = float("inf")
@@ -139,6 +138,11 @@ class Relay(asyncio.Protocol):
             return
         self._transport.resume_reading()
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether the gRPC process has it."""
+        return self._inner is not None
+
     # -- from the client -------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
@@ -217,10 +221,17 @@ class Relay(asyncio.Protocol):
         """Tell whether nothing is being received or answered."""
         return not self.calls and time.perf_counter() - self._moved > QUIET_SECONDS
 
+    def abort(self) -> None:
+        """Close the connection at once: nobody is there to answer its calls."""
+        self._closing = True
+        self._transport.abort()
+
     def close(self) -> None:
         """Close the connection; its client asks again over another one."""
         if self._closing:
             return
         self._closing = True
-        self.deadline = time.perf_counter() + FLUSH_SECONDS
+        # A client of gRPC may answer the end of its TLS session with nothing.
+        waits = FLUSH_SECONDS if self._transport.get_write_buffer_size() else FAREWELL_SECONDS
+        self.deadline = time.perf_counter() + waits
         self._transport.close()

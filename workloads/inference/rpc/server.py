@@ -6,7 +6,7 @@ Unix socket that its worker alone reaches, and ends when the worker does.
 
 gRPC's library reads HTTP/2 (and bounds floods of resets, pings and headers). A handler is called
 when the headers of a call are there: a caller that isn't known is asked about before a message is
-read, and messages are read a few at a time, as each may be as large as the limit.
+read, and of messages that come slowly only a few are let go on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from falaj.workloads.inference.errors import (
     retry_of,
 )
 from falaj.workloads.inference.rpc import calls
-from falaj.workloads.inference.rpc.translation import METHODS, Asked, Method, Told
+from falaj.workloads.inference.rpc.translation import METHODS, Method, Told
 
 STREAMS_PER_CONNECTION: Final = 100
 """Calls at once; RFC 9113, 6.5.2, recommends not to allow fewer."""
@@ -47,10 +48,15 @@ CALLS: Final = 1024
 CONNECTION_AGE_SECONDS: Final = 900
 """A client holds one connection for long: after this time it is told to make another, which
 another worker may take."""
-YIELD_SECONDS: Final = 1.0
-"""A message that takes longer is given up when another waits for its place."""
-OPEN_READS: Final = 4
-"""Messages at once of methods that ask for no credentials, which don't take places of others."""
+SWEEP_SECONDS: Final = 0.25
+SLOW_SWEEPS: Final = 3
+"""A message that isn't there after so many sweeps is a slow one. Time alone would not tell: in a
+process that is busy, all of them take long."""
+SLOW_OPEN: Final = 4
+"""Slow messages at once of methods that ask for no credentials."""
+MEMORY_BYTES: Final = 1024 * 1024 * 1024
+"""Of the process, besides four times what may be in flight: beyond it the process ends, and
+another one is started."""
 BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """Messages that a busy worker hasn't taken, before further ones are read."""
 KNOWN_KEPT: Final = 4096
@@ -88,42 +94,74 @@ class Bounds:
     idle_seconds: float
 
 
-class Places:
-    """Messages that are being read: of each it is unknown how large it will be.
+@dataclass
+class Read:
+    """A message that is being read."""
+
+    caller: str
+    deadline: float
+    timeout: asyncio.Timeout
+    sweeps: int = 0
+    error: RequestError | None = None
+    """Why it was given up."""
+
+
+class Reads:
+    """Messages that are being read: how large one will be, nobody knows before it is there.
+
+    Those that are there at once, as nearly all are, wait for nothing. Of slow ones only so many
+    are let go on as could be held if each were as large as the limit; where there are more, who
+    has most of them loses one.
 
     Args:
-        most: at once.
+        most: slow ones at once.
+        seconds: for one.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, seconds: float) -> None:
         self._most = most
-        self._taken: dict[int, tuple[float, asyncio.Timeout]] = {}
-        self._freed = asyncio.Event()
+        self._seconds = seconds
+        self._pending: dict[int, Read] = {}
 
     @contextlib.asynccontextmanager
-    async def one(self, call: int, seconds: float) -> AsyncGenerator[None]:
-        """Hold a place while a message is read, for so long at most.
+    async def one(self, call: int, caller: str) -> AsyncGenerator[None]:
+        """Read a message of a caller.
 
         Raises:
-            TimeoutError: it took too long, or long while others waited.
+            RequestError: 408 or 503, it was given up.
         """
-        loop = asyncio.get_running_loop()
-        while len(self._taken) >= self._most:
-            since, oldest = next(iter(self._taken.values()))
-            patience = since + YIELD_SECONDS - loop.time()
-            if patience <= 0 and not oldest.expired():
-                oldest.reschedule(loop.time())
-            self._freed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(patience, 0.01)):
-                    await self._freed.wait()
+        until = time.monotonic() + self._seconds
         try:
-            async with asyncio.timeout(seconds) as timeout:
-                self._taken[call] = (loop.time(), timeout)
+            async with asyncio.timeout(None) as timeout:
+                self._pending[call] = Read(caller, until, timeout)
                 yield
+        except TimeoutError:
+            found = self._pending[call].error
+            raise found or RequestError(503, "the message was given up") from None
         finally:
-            self._taken.pop(call, None)
-            self._freed.set()
+            del self._pending[call]
+
+    def sweep(self) -> None:
+        """Give up what takes too long, and what is too much."""
+        now = time.monotonic()
+        slow: dict[str, list[Read]] = {}
+        for read in self._pending.values():
+            read.sweeps += 1
+            if read.error is not None:
+                continue
+            if now > read.deadline:
+                self._give_up(read, RequestError(408, "the request didn't arrive in time"))
+            elif read.sweeps >= SLOW_SWEEPS:
+                slow.setdefault(read.caller, []).append(read)
+        for _ in range(sum(map(len, slow.values())) - self._most):
+            longest = max(slow.values(), key=len)
+            busy = f"{self._most} messages arrive slowly already; try again"
+            self._give_up(longest.pop(), RequestError(503, busy, headers=(retry_after(1),)))
+
+    @staticmethod
+    def _give_up(read: Read, error: RequestError) -> None:
+        read.error = error
+        read.timeout.reschedule(0)
 
 
 class Server:
@@ -135,13 +173,13 @@ class Server:
         self._over = asyncio.Event()
         self._configured: asyncio.Future[Bounds] = asyncio.get_running_loop().create_future()
         self._bounds: Bounds
-        self._places: Places
-        self._open_places: Places
+        self._reads: Reads
+        self._open_reads: Reads
         self._calls = 0
         self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
-        # Callers that the worker has admitted: it looks at each call anew, but needn't be asked
-        # before its message is read.
-        self._known: set[tuple[str, str | None]] = set()
+        # Whom the worker has admitted, and their subjects: it looks at each call anew, but needn't
+        # be asked before its message is read.
+        self._known: dict[tuple[str, str | None], str] = {}
 
     async def run(self) -> int:
         """Serve until the worker closes the channel; returns the exit status."""
@@ -149,8 +187,12 @@ class Server:
             lambda: self._channel, sock=self._socket
         )
         self._bounds = bounds = await self._configured
-        self._places = Places(max(2, bounds.max_inflight_bytes // bounds.max_body_bytes))
-        self._open_places = Places(OPEN_READS)
+        self._reads = Reads(
+            max(2, bounds.max_inflight_bytes // bounds.max_body_bytes), bounds.body_seconds
+        )
+        self._open_reads = Reads(SLOW_OPEN, bounds.header_seconds)
+        most = MEMORY_BYTES + 4 * bounds.max_inflight_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         server = grpc.aio.server(options=_options(bounds), maximum_concurrent_rpcs=CALLS)
         for service, methods in METHODS.items():
             handlers = {
@@ -163,7 +205,12 @@ class Server:
         server.add_insecure_port(f"unix:{calls.SOCKET}")
         await server.start()
         self._channel.send(calls.LISTENING)
-        await self._over.wait()
+        while not self._over.is_set():
+            self._reads.sweep()
+            self._open_reads.sweep()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_SECONDS):
+                    await self._over.wait()
         await server.stop(0)
         return 0
 
@@ -228,10 +275,10 @@ class Server:
         }  # fmt: skip
         caller = (peer, token)
         if not method.is_open and caller not in self._known:
-            _require(*await self._ask(calls.ADMIT, head))
+            admitted = _require(*await self._ask(calls.ADMIT, head))
             if len(self._known) >= KNOWN_KEPT:
                 self._known.clear()
-            self._known.add(caller)
+            self._known[caller] = admitted.body.decode()
         data = await self._message(head, context, method)
         try:
             asked = method.ask(data)
@@ -247,7 +294,7 @@ class Server:
         try:
             told = _require(*await self._ask(calls.CALL, head, asked.body))
         except RequestError:
-            self._known.discard(caller)
+            self._known.pop(caller, None)
             raise
         return method.tell(asked, told)
 
@@ -255,22 +302,19 @@ class Server:
         """Read the one message of a call.
 
         Raises:
-            RequestError: there is none, it came too slowly, or another follows.
+            RequestError: there is none, it was given up, or another follows.
         """
         while self._channel.backlog > BACKLOG_BYTES:
             await asyncio.sleep(0.005)
-        bounds = self._bounds
-        places, seconds = self._places, bounds.body_seconds
-        if method.is_open:
-            places, seconds = self._open_places, bounds.header_seconds
+        reads = self._open_reads if method.is_open else self._reads
+        who = self._known.get((head["peer"], head["token"]), "")
         try:
-            async with places.one(head["call"], seconds):
+            async with reads.one(head["call"], who):
                 data = await context.read()
                 more = await context.read() if isinstance(data, bytes) else None
-        except TimeoutError as error:
-            late = RequestError(408, "the request didn't arrive in time")
-            self._lost(head, late)
-            raise late from error
+        except RequestError as error:
+            self._lost(head, error)
+            raise
         if not isinstance(data, bytes) or isinstance(more, bytes):
             # Of one that is too large, the library has told the client so already.
             wrong = bad_request("a call takes one message of at most the size that is allowed")
