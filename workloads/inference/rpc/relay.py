@@ -122,7 +122,7 @@ class Relay(asyncio.Protocol):
         self.certificate: Mapping[str, Any] | None = transport.get_extra_info("peercert") or None
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         self.client = f'"{peer[0]}:{peer[1]}"'.encode()
-        self.deadline = self._moved + service.limits.header_timeout_seconds
+        self.deadline = _NEVER  # until it is joined, for which the front has a limit
         service.connections.add(self)
         service.counters.connections += 1
         transport.set_protocol(self)
@@ -136,6 +136,8 @@ class Relay(asyncio.Protocol):
         if self._closing:
             self._inner.close()
             return
+        self._moved = time.perf_counter()
+        self.deadline = self._moved + self._service.limits.header_timeout_seconds
         self._transport.resume_reading()
 
     @property
