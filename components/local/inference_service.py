@@ -52,6 +52,8 @@ class InferenceServiceArgs(TypedDict):
     """Most rows in a request. Default: 1,024."""
     drain_seconds: NotRequired[pulumi.Input[int]]
     """How long an old version may finish its requests. Default: 10."""
+    grpc: NotRequired[pulumi.Input[bool]]
+    """Answer gRPC on the same port. Default: true."""
     supervisor: NotRequired[pulumi.Input[str]]
     """``auto``, ``systemd`` or ``supervisord``. Default: ``auto``, systemd where the user has it.
 """

@@ -153,6 +153,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "max_rows": settings.service.max_rows,
             "max_body_bytes": settings.service.max_body_bytes,
             "drain_seconds": settings.service.drain_seconds,
+            "grpc": settings.service.grpc,
             "certificate": server.certificate_path,
             "private_key": server.private_key_path,
             "client_ca": authority.certificate_path,

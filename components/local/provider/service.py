@@ -13,7 +13,7 @@ from typing import Any, Final
 from falaj.components.local import machine
 from falaj.components.local.machine import LocalError
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import text, texts, whole
+from falaj.components.local.provider.fields import flag, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
 from falaj.wire.values import Values
@@ -305,6 +305,7 @@ def configuration(
     granted = clients if isinstance(clients, Mapping) else {}
     # In one word each: a text that starts with a "-" is no option.
     arguments = [f"--{name}={value}" for name, value in options.items()]
+    arguments.append("--grpc" if flag(inputs, "grpc") else "--no-grpc")
     arguments += [f"--client={name}={','.join(texts(granted, name))}" for name in granted]
     command = ["configure", *arguments, "--json"]
     return workloads.run(context, _INFERENCE, command, what="the service's configuration")
