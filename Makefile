@@ -140,7 +140,7 @@ bench: environment-dev ## Measure the server, quantisation, training and a no-op
 	@$(PYTEST) tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again
-	@for name in bootstrap base local aws azure kubernetes dev docs checkov image-inference image-training image-workspace; do \
+	@for name in bootstrap base local aws azure kubernetes dev docs checkov grpc-clients image-inference image-training image-workspace; do \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
 

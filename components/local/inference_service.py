@@ -52,6 +52,8 @@ class InferenceServiceArgs(TypedDict):
     """Most rows in a request. Default: 1,024."""
     drain_seconds: NotRequired[pulumi.Input[int]]
     """How long an old version may finish its requests. Default: 10."""
+    grpc: NotRequired[pulumi.Input[bool]]
+    """Answer gRPC on the same port. Default: true."""
     drift: NotRequired[pulumi.Input[bool]]
     """Whether rows and answers are compared with what the package says. Default: true."""
     drift_window_rows: NotRequired[pulumi.Input[int]]

@@ -159,6 +159,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "max_rows": settings.service.max_rows,
             "max_body_bytes": settings.service.max_body_bytes,
             "drain_seconds": settings.service.drain_seconds,
+            "grpc": settings.service.grpc,
             "drift": settings.service.drift.enabled,
             "drift_window_rows": settings.service.drift.window_rows,
             "drift_window_seconds": settings.service.drift.window_seconds,

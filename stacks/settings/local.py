@@ -112,6 +112,9 @@ class ServiceSettings(Section):
     """Largest request, in bytes."""
     drain_seconds: Annotated[int, bound("service", "drain_seconds")] = 10
     """How long an old version may finish its requests, in seconds."""
+    grpc: bool = True
+    """Answer gRPC on the same port. It costs nothing before the first client that speaks it; then
+    each worker has a process beside, of about 40 MiB."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
 

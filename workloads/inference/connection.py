@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
 from falaj.workloads.inference import http
-from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.errors import FAULT, RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads, Reader
 from falaj.workloads.inference.listening import LINGER_SECONDS
 from falaj.workloads.inference.service import Service
@@ -66,6 +66,9 @@ class Connection(asyncio.Protocol):
             service.counters.refused_connections += 1
             self._closing = True
             self._transport.abort()
+            return
+        if service.take_over is not None and service.take_over(self._transport):
+            self._closing = True
             return
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         self._client = f'"{peer[0]}:{peer[1]}"'.encode()
@@ -271,6 +274,9 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         return reader.at_boundary and not (self._busy or reader.queue or self._held_size)
 
+    def drain(self) -> None:
+        """The next answer says that it is the last one."""
+
     def close(self) -> None:
         """Close without another answer."""
         if self._closing:
@@ -286,4 +292,4 @@ def _refusal(error: RequestError) -> Answer:
 
 def _fault() -> Answer:
     traceback.print_exc()
-    return Answer(500, RequestError(500, "the server failed on this request").body())
+    return Answer(500, RequestError(500, FAULT).body())

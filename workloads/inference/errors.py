@@ -34,6 +34,30 @@ class RequestError(Exception):
         return orjson.dumps({"error": self.message})
 
 
+FAULT = "the server failed on this request"
+_RETRY_AFTER = b"Retry-After: "
+
+
+def retry_after(seconds: int) -> bytes:
+    """Return the header line that says when a refused request may be sent again."""
+    return b"%b%d" % (_RETRY_AFTER, seconds)
+
+
+def retry_of(error: RequestError) -> int | None:
+    """Return the seconds that `retry_after` was given; None: it isn't worth trying again."""
+    for line in error.headers:
+        if line.startswith(_RETRY_AFTER):
+            return int(line[len(_RETRY_AFTER) :])
+    return None
+
+
 def bad_request(message: str) -> RequestError:
     """Return the refusal of a request whose content is wrong."""
     return RequestError(400, message)
+
+
+def body_too_large(limit: int) -> RequestError:
+    """Return the refusal of a body that is larger than ``limit`` bytes."""
+    return RequestError(
+        413, f"the body is larger than the {limit} bytes allowed; send fewer rows", close=True
+    )

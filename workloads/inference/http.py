@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.errors import RequestError, body_too_large
 from falaj.workloads.inference.remote import MARK
 
 # Which path means what: exact comparison first, words for what is unknown.
@@ -502,7 +502,7 @@ class Reader:
                 self.fail(_no_body_wanted())
             return
         if exchange.received > self._max_body_bytes:
-            self.fail(self._too_large())
+            self.fail(body_too_large(self._max_body_bytes))
             return
         try:
             self._bodies.take(exchange, len(body))
@@ -554,15 +554,8 @@ class Reader:
             raise RequestError(400, "HTTP/1.0 has no transfer codings", close=True)
         size = int(headers.get(b"content-length", b"0"))
         if size > self._max_body_bytes:
-            raise self._too_large()
+            raise body_too_large(self._max_body_bytes)
         return size
-
-    def _too_large(self) -> RequestError:
-        return RequestError(
-            413,
-            f"the body is larger than the {self._max_body_bytes} bytes allowed; send fewer rows",
-            close=True,
-        )
 
     def _check_body_head(self, exchange: Exchange, size: int) -> None:
         """Check what is said of the body, once the route and the caller are known."""

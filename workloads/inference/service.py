@@ -254,6 +254,9 @@ class Client(Protocol):
         """Tell whether nothing is being received or answered."""
         ...
 
+    def drain(self) -> None:
+        """Begin to lead its client elsewhere."""
+
     def close(self) -> None:
         """Close it without another answer."""
 
@@ -289,6 +292,8 @@ class Service:
         #: When those came whose TLS handshake is under way; of failed ones until they are freed.
         self.arriving: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
         self.max_connections = 16384
+        #: Takes connections over that speak another protocol, and tells whether it has.
+        self.take_over: Callable[[asyncio.Transport], bool] | None = None
         self.tasks: set[asyncio.Future[None]] = set()
         self.draining = False
         self.leaving = False
@@ -354,6 +359,8 @@ class Service:
         self.draining = True
         self.leaving = leaving
         self.forget_heads()
+        for connection in self.connections:
+            connection.drain()
 
     # -- requests --------------------------------------------------------------------------
 

@@ -64,6 +64,13 @@ class Section:
             raise self.error(key, value, f"a whole number from {low} to {high}")
         return value
 
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.values.pop(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, value, "true or false")
+        return value
+
     def bounded(self, key: str, default: float, bounds: Mapping[str, Bound] = SERVICE) -> float:
         """A number whose bound `falaj.workloads.bounds` states, by default in `SERVICE`."""
         value, bound = self.take(key, default), bounds[key]
@@ -247,6 +254,8 @@ class Settings:
     """Another server of the protocol that runs the model; None: this one does."""
     overflow: OverflowSettings | None
     """Where requests go that would wait too long here; None: nowhere."""
+    grpc: bool
+    """Whether clients may speak gRPC on the same port."""
     logs: Path
     state: Path
     digest: str
@@ -370,6 +379,7 @@ def parse(path: Path, content: bytes) -> Settings:
         limits=_limits(top.section("limits", {})),
         upstream=upstream_settings(top.optional("upstream")),
         overflow=overflow_settings(top.optional("overflow")),
+        grpc=top.flag("grpc", default=True),
         drift=_drift(top.section("drift", {})),
         logs=top.file("logs"),
         state=top.file("state"),
@@ -442,6 +452,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-rows", type=int, default=known.max_rows)
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
+    command.add_argument(
+        "--grpc", action=argparse.BooleanOptionalAction, default=True,
+        help="answer gRPC on the same port; its process is started with the first connection of a "
+        "client that speaks it (default: yes)",
+    )  # fmt: skip
     drift = DriftSettings()
     command.add_argument(
         "--no-drift", action="store_true", help="compare no rows with what the package says"
@@ -533,6 +548,7 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
         },
+        "grpc": options.grpc,
         "drift": {
             "enabled": not options.no_drift,
             "window_rows": options.drift_window_rows,

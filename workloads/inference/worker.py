@@ -8,7 +8,6 @@ it never writes plaintext anywhere. When the channel ends, the master is gone an
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import math
 import os
@@ -31,6 +30,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import channel, model, reference, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.channel import Channel
+from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import InferenceError, RequestError
@@ -44,6 +44,7 @@ from falaj.workloads.inference.remote import (
     client_context,
     schema_of,
 )
+from falaj.workloads.inference.rpc.front import Front
 from falaj.workloads.inference.service import Service, Watched
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
@@ -157,8 +158,6 @@ connection between two requests loses one that is on its way, which a client may
 https://www.rfc-editor.org/rfc/rfc9112#section-9.6"""
 LAST_WORDS_SECONDS = 5.0
 """Time for the master to take the last access lines."""
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
 
 
 class Worker:
@@ -196,9 +195,13 @@ class Worker:
         service = self._service
         assert service is not None  # noqa: S101 - made by _load
         context.failed = service.handshake_failed
+        front = Front(service) if service.settings.grpc else None
+        if front is not None:
+            context.set_alpn_protocols(["http/1.1", "h2"])  # HTTP/1.1 where a client knows both
+            service.take_over = front.take_over
         # From here the end of the channel tells of the master's death, and requests under way
         # are still answered; while loading, nothing listens to it.
-        _die_with_parent(0)
+        die_with_parent(0)
         ready = {"pid": os.getpid(), "manifest": self._manifest}
         self._channel.send(channel.READY, orjson.dumps(ready))
         timers = [
@@ -225,6 +228,8 @@ class Worker:
             timer.cancel()
         for remote in service.runs.remotes:
             await remote.close()
+        if front is not None:
+            await front.close()
         self._flush()
         await self._end_channel()
         return 0
@@ -440,19 +445,14 @@ def _connection_fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
     loop.default_exception_handler(context)
 
 
-def _die_with_parent(signal_number: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
-
-
 def main() -> int:
     """Run a worker: `worker LISTENER_FD CHANNEL_FD PARENT_PID`, started by the master only."""
     listener_number, channel_number, parent = (int(text) for text in sys.argv[1:4])
-    _die_with_parent(signal.SIGKILL)
+    die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
         return 1
-    # A decrypted model and a token are in this memory: no core dumps, no debugger of others.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    # A decrypted model and tokens are in this memory.
+    forbid_dumps()
     # The terminal's Ctrl-C goes to the whole group: the master drains the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

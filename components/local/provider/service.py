@@ -308,6 +308,7 @@ def configuration(
     granted = clients if isinstance(clients, Mapping) else {}
     # In one word each: a text that starts with a "-" is no option.
     arguments = [f"--{name}={value}" for name, value in options.items()]
+    arguments.append("--grpc" if flag(inputs, "grpc") else "--no-grpc")
     arguments += [f"--client={name}={','.join(texts(granted, name))}" for name in granted]
     arguments += [] if flag(inputs, "drift") else ["--no-drift"]
     command = ["configure", *arguments, "--json"]

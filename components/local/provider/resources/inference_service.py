@@ -68,6 +68,7 @@ class InferenceServiceHandler(Handler):
             "service", "drain_seconds", "How long an old version may finish its requests.",
             default=10, whole=True,
         ),
+        "grpc": Field("flag", "Answer gRPC on the same port.", default=True),
         "drift": Field(
             "flag", "Whether rows and answers are compared with what the package says.",
             default=True,

@@ -1,0 +1,412 @@
+"""gRPC in a worker: its gRPC process, and what that process is told to answer.
+
+The process is started with the first connection that chose HTTP/2, so that who calls by HTTP
+alone pays nothing for it. Whose a connection is stands here alone: a relay's end of the Unix
+socket has a name that nobody can guess, and the process names with each call the one that it came
+over. Nothing that a client sends can say who it is, but its token.
+
+Calls go the way of HTTP's requests: the same routes, scopes, limits, queue, counts and lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+from falaj.workloads.files import make_private_folder
+from falaj.workloads.inference import http
+from falaj.workloads.inference.channel import MAX_PAYLOAD, Channel
+from falaj.workloads.inference.connection import BODY_BYTES_PER_SECOND
+from falaj.workloads.inference.errors import FAULT, RequestError, body_too_large, retry_of
+from falaj.workloads.inference.http import Answer, Exchange
+from falaj.workloads.inference.rpc import calls
+from falaj.workloads.inference.rpc.relay import Relay
+from falaj.workloads.inference.service import INFERENCE_HEADER, Service
+
+START_SECONDS: Final = 60.0
+"""Time for the gRPC process to listen; its imports alone take half a second."""
+RESTART_SECONDS: Final = 1.0
+"""Time between two starts."""
+END_SECONDS: Final = 2.0
+TRIES: Final = 50
+"""Of connecting with a process whose queue of connections is full."""
+_BODY_MARGIN: Final = 1024 * 1024
+"""Of a payload, for what stands beside a body."""
+
+
+class _Process:
+    """A gRPC process and its socket.
+
+    Args:
+        front: takes its messages, and is told of its end.
+    """
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self.channel = Channel(self._received, self._over)
+        self._listening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._process: asyncio.subprocess.Process | None = None
+        self._socket = -1  # the socket's inode, whose name is gone
+
+    async def start(self, configuration: dict[str, Any]) -> None:
+        """Start it, and take its socket.
+
+        Raises:
+            OSError: it can't be started, or ended at once.
+            TimeoutError: it didn't listen in time.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="grpc-", dir=self._front.folder))
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            with theirs:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "falaj.workloads.inference.rpc.server",
+                    str(theirs.fileno()), str(os.getpid()), str(folder),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                )  # fmt: skip
+            await asyncio.get_running_loop().create_connection(lambda: self.channel, sock=ours)
+            self.channel.send(calls.CONFIGURE, calls.pack(configuration))
+            async with asyncio.timeout(START_SECONDS):
+                await self._listening
+            # Whoever has this descriptor can connect, and nobody else: the name goes.
+            self._socket = os.open(folder / calls.SOCKET, os.O_PATH)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def connect(self, name: str) -> socket.socket:
+        """Connect with it from a socket of this name.
+
+        Raises:
+            OSError: it has ended, or takes no more connections.
+        """
+        opened = socket.socket(socket.AF_UNIX)
+        opened.setblocking(False)
+        try:
+            opened.bind(f"\0{name}")
+            for _ in range(TRIES):
+                with contextlib.suppress(BlockingIOError):
+                    opened.connect(f"/proc/self/fd/{self._socket}")
+                    return opened
+                await asyncio.sleep(0.02)
+            raise ConnectionRefusedError("the gRPC process takes no more connections")
+        except OSError:
+            opened.close()
+            raise
+
+    def _received(self, kind: int, payload: bytes) -> None:
+        if kind == calls.LISTENING:
+            if not self._listening.done():
+                self._listening.set_result(None)
+        else:
+            self._front.received(kind, payload)
+
+    def _over(self) -> None:
+        if not self._listening.done():
+            self._listening.set_exception(ConnectionError("the gRPC process ended at once"))
+        self._front.ended(self)
+
+    async def end(self) -> str:
+        """End it, at once if need be, and return how it ended."""
+        self.channel.close()
+        process, self._process = self._process, None
+        if self._socket >= 0:
+            os.close(self._socket)
+            self._socket = -1
+        if process is None:
+            return "it didn't start"
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                status = await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            status = await process.wait()
+        return f"exit status {status}"
+
+
+class Front:
+    """Takes over the connections that chose HTTP/2, and answers their calls.
+
+    Args:
+        service: the worker's.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._loop = asyncio.get_running_loop()
+        self.folder = make_private_folder(service.settings.state.parent)
+        self._relays: dict[str, Relay] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._own: set[asyncio.Future[Any]] = set()
+        self._starting: asyncio.Task[_Process] | None = None
+        self._process: _Process | None = None
+        self._started = -RESTART_SECONDS
+        model = service.model
+        self._infer_url = f"/v2/models/{model.name}/infer".encode()
+
+    # -- connections -----------------------------------------------------------------------
+
+    def take_over(self, transport: asyncio.Transport) -> bool:
+        """Take a connection, if its client chose HTTP/2."""
+        tls = transport.get_extra_info("ssl_object")
+        if tls is None or tls.selected_alpn_protocol() != "h2":
+            return False
+        name = f"falaj-{secrets.token_hex(16)}"
+        peer = f"unix-abstract:{name}"
+
+        def forget() -> None:
+            self._relays.pop(peer, None)
+
+        relay = Relay(self._service, transport, forget)
+        self._relays[peer] = relay
+        if self._service.draining:
+            relay.drain()
+        self._keep(self._join(relay, name))
+        return True
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._starting is not None:
+            self._starting.cancel()
+        process, self._process = self._process, None
+        if process is not None:
+            await process.end()
+
+    def _keep(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+
+    async def _join(self, relay: Relay, name: str) -> None:
+        try:
+            try:
+                opened = await (await self._running()).connect(name)
+            except ConnectionError:
+                # It has just ended.
+                opened = await (await self._running()).connect(name)
+            await relay.join(opened)
+        except (OSError, TimeoutError) as error:
+            print(f"no gRPC now: {error}"[:300], file=sys.stderr, flush=True)
+            relay.close()
+        except asyncio.CancelledError:
+            relay.close()
+
+    # -- the process -----------------------------------------------------------------------
+
+    async def _running(self) -> _Process:
+        if self._process is not None:
+            return self._process
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> _Process:
+        try:
+            await asyncio.sleep(self._started + RESTART_SECONDS - time.perf_counter())
+            self._started = time.perf_counter()
+            process = _Process(self)
+            try:
+                await process.start(self._configuration())
+            except BaseException:
+                await process.end()
+                raise
+            self._process = process
+            return process
+        finally:
+            self._starting = None
+
+    def _configuration(self) -> dict[str, Any]:
+        limits = self._service.limits
+        body = min(limits.max_body_bytes, MAX_PAYLOAD - _BODY_MARGIN)
+        return {
+            "max_head_bytes": http.MAX_HEAD_BYTES,
+            "max_body_bytes": body,
+            "max_inflight_bytes": limits.max_inflight_bytes,
+            "header_seconds": limits.header_timeout_seconds,
+            "body_seconds": limits.header_timeout_seconds + body / BODY_BYTES_PER_SECOND,
+            "idle_seconds": limits.idle_timeout_seconds,
+        }
+
+    def ended(self, process: _Process) -> None:
+        """Forget a process that has ended; the next connection starts another one."""
+        for task in self._tasks.values():
+            task.cancel()
+        if process is not self._process:
+            return
+        self._process = None
+        for relay in list(self._relays.values()):
+            if relay.is_joined:
+                relay.abort()
+        self._keep(self._lament(process))
+
+    @staticmethod
+    async def _lament(process: _Process) -> None:
+        how = await process.end()
+        print(f"the gRPC process ended ({how}); the next connection starts another",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def received(self, kind: int, payload: bytes) -> None:
+        """Take a message of the gRPC process."""
+        head, body = calls.unpack(payload)
+        call = int(head["call"])
+        if kind == calls.CANCEL:
+            task = self._tasks.get(call)
+            if task is not None:
+                task.cancel()
+            return
+        relay = self._relays.get(head["peer"])
+        if relay is None:
+            # Its client is gone.
+            self._send(call, RequestError(503, "the connection has ended"))
+            return
+        token: str | None = head["token"]
+        exchange = Exchange(
+            method=b"POST",
+            headers={} if token is None else {b"authorization": token.encode()},
+            header_count=1,
+            content=body,
+            received=len(body),
+            started=time.perf_counter(),
+        )
+        if kind == calls.ADMIT:
+            self._admit_only(call, head, relay, exchange)
+        elif kind == calls.LOST:
+            with contextlib.suppress(RequestError):
+                self._admit(relay, exchange, self._infer_url)
+            self._finished(head, relay, exchange, int(head["status"]), 0)
+        else:
+            self._call(call, head, relay, exchange)
+
+    def _admit(self, relay: Relay, exchange: Exchange, url: bytes) -> None:
+        """As a connection of HTTP does.
+
+        Raises:
+            RequestError: 401, 403, 404 or 405.
+        """
+        exchange.url = url
+        try:
+            self._service.admit(exchange, relay.certificate)
+        except RequestError as error:
+            if error.status in {401, 403}:
+                self._service.denied(error, relay.client)
+            raise
+
+    def _admit_only(
+        self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange
+    ) -> None:
+        try:
+            self._admit(relay, exchange, self._infer_url)
+        except RequestError as error:
+            self._finished(head, relay, exchange, error.status, len(error.body()))
+            self._send(call, error)
+        else:
+            subject = exchange.identity.subject if exchange.identity is not None else ""
+            self._send(call, Answer(200, subject.encode()))
+
+    def _call(self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange) -> None:
+        service = self._service
+        relay.calls += 1
+        try:
+            exchange.method = head["method"].encode()
+            exchange.header_length = head["header"]
+            self._admit(relay, exchange, head["url"].encode())
+            self._check_deadline(head["left"])
+            size = exchange.received
+            if size > service.limits.max_body_bytes:
+                raise body_too_large(service.limits.max_body_bytes)
+            service.bodies.take(exchange, size)
+            answer = service.handle(exchange)
+        except RequestError as error:
+            answer = error
+        except Exception:  # a fault of ours must not end the channel
+            traceback.print_exc()
+            answer = RequestError(500, FAULT)
+        if isinstance(answer, Answer | RequestError):
+            self._finish(call, head, relay, exchange, answer)
+            return
+        task = asyncio.ensure_future(self._later(call, head, relay, exchange, answer))
+        self._tasks[call] = task
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+
+    async def _later(
+        self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange, work: Any
+    ) -> None:
+        try:
+            answer: Answer | RequestError = await work
+        except RequestError as error:
+            answer = error
+        except asyncio.CancelledError:
+            # The client is gone, or its deadline over: its place is free.
+            self._service.bodies.release(exchange)
+            relay.calls -= 1
+            raise
+        except Exception:  # as in `_call`
+            traceback.print_exc()
+            answer = RequestError(500, FAULT)
+        finally:
+            del self._tasks[call]
+        self._finish(call, head, relay, exchange, answer)
+
+    def _check_deadline(self, left: float | None) -> None:
+        if left is None:
+            return
+        wait = self._service.runs.expected_wait()
+        if left <= wait:
+            raise RequestError(
+                408,
+                f"{max(0, left) * 1000:.0f} ms are left of the deadline, and "
+                f"{wait * 1000:.0f} ms is the wait; give more time, or try again later",
+            )
+
+    def _finish(
+        self,
+        call: int,
+        head: dict[str, Any],
+        relay: Relay,
+        exchange: Exchange,
+        answer: Answer | RequestError,
+    ) -> None:
+        self._service.bodies.release(exchange)
+        relay.calls -= 1
+        if isinstance(answer, Answer) and len(answer.body) > MAX_PAYLOAD - _BODY_MARGIN:
+            answer = RequestError(413, "the answer is too large for gRPC; ask for fewer rows")
+        sent = answer.body() if isinstance(answer, RequestError) else answer.body
+        self._finished(head, relay, exchange, answer.status, len(sent))
+        self._send(call, answer)
+
+    def _finished(
+        self, head: dict[str, Any], relay: Relay, exchange: Exchange, status: int, sent: int
+    ) -> None:
+        relay.answers += 1
+        exchange.method, exchange.url = b"POST", head["path"].encode()
+        self._service.finished(exchange, relay.client, status, sent)
+
+    def _send(self, call: int, answer: Answer | RequestError) -> None:
+        process = self._process
+        if process is None:
+            return
+        said: dict[str, Any] = {"call": call, "status": answer.status, "header": None}
+        if isinstance(answer, RequestError):
+            said["error"] = answer.message
+            said["retry"] = retry_of(answer)
+            process.channel.send(calls.ANSWER, calls.pack(said))
+            return
+        for line in answer.headers:
+            if line.startswith(INFERENCE_HEADER):
+                said["header"] = int(line[len(INFERENCE_HEADER) :])
+        process.channel.send(calls.ANSWER, calls.pack(said, answer.body))

@@ -1,0 +1,398 @@
+"""The gRPC process of a worker: HTTP/2 and protobuf, and nothing that is worth a theft.
+
+It has no key, no model and no list of callers. What it reads it hands to its worker, with the name
+of the connection that it came over; the worker knows whose that is, and decides. It listens on a
+Unix socket that its worker alone reaches, and ends when the worker does.
+
+gRPC's library reads HTTP/2 (and bounds floods of resets, pings and headers). A handler is called
+when the headers of a call are there: a caller that isn't known is asked about before a message is
+read, and of messages that come slowly only a few are let go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import uvloop
+
+from falaj.workloads.inference.channel import Channel
+from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
+from falaj.workloads.inference.errors import (
+    FAULT,
+    RequestError,
+    bad_request,
+    body_too_large,
+    retry_after,
+    retry_of,
+)
+from falaj.workloads.inference.rpc import calls
+from falaj.workloads.inference.rpc.translation import METHODS, Method, Told
+
+STREAMS_PER_CONNECTION: Final = 100
+"""Calls at once; RFC 9113, 6.5.2, recommends not to allow fewer."""
+CALLS: Final = 1024
+"""Calls at once of all connections."""
+CONNECTION_AGE_SECONDS: Final = 900
+"""A client holds one connection for long: after this time it is told to make another, which
+another worker may take."""
+SWEEP_SECONDS: Final = 0.25
+SLOW_SWEEPS: Final = 3
+"""A message that isn't there after so many sweeps is a slow one. Time alone would not tell: in a
+process that is busy, all of them take long."""
+SLOW_OPEN: Final = 4
+"""Slow messages at once of methods that ask for no credentials."""
+MEMORY_BYTES: Final = 1024 * 1024 * 1024
+"""Of the process, besides four times what may be in flight: beyond it the process ends, and
+another one is started."""
+BACKLOG_BYTES: Final = 16 * 1024 * 1024
+"""Messages that a busy worker hasn't taken, before further ones are read."""
+KNOWN_KEPT: Final = 4096
+
+_CODES: Final = {
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+def code_of(status: int) -> grpc.StatusCode:
+    """Return the code of gRPC that means what a status of HTTP does."""
+    known = _CODES.get(status)
+    if known is not None:
+        return known
+    is_ours = status >= 500
+    return grpc.StatusCode.INTERNAL if is_ours else grpc.StatusCode.INVALID_ARGUMENT
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the worker tells its gRPC process, as it holds for HTTP too."""
+
+    max_head_bytes: int
+    max_body_bytes: int
+    max_inflight_bytes: int
+    header_seconds: float
+    body_seconds: float
+    """For the largest message."""
+    idle_seconds: float
+
+
+@dataclass
+class Read:
+    """A message that is being read."""
+
+    caller: str
+    deadline: float
+    timeout: asyncio.Timeout
+    sweeps: int = 0
+    error: RequestError | None = None
+    """Why it was given up."""
+
+
+class Reads:
+    """Messages that are being read: how large one will be, nobody knows before it is there.
+
+    Those that are there at once, as nearly all are, wait for nothing. Of slow ones only so many
+    are let go on as could be held if each were as large as the limit; where there are more, who
+    has most of them loses one.
+
+    Args:
+        most: slow ones at once.
+        seconds: for one.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._pending: dict[int, Read] = {}
+
+    @contextlib.asynccontextmanager
+    async def one(self, call: int, caller: str) -> AsyncGenerator[None]:
+        """Read a message of a caller.
+
+        Raises:
+            RequestError: 408 or 503, it was given up.
+        """
+        until = time.monotonic() + self._seconds
+        try:
+            async with asyncio.timeout(None) as timeout:
+                self._pending[call] = Read(caller, until, timeout)
+                yield
+        except TimeoutError:
+            found = self._pending[call].error
+            raise found or RequestError(503, "the message was given up") from None
+        finally:
+            del self._pending[call]
+
+    def sweep(self) -> None:
+        """Give up what takes too long, and what is too much."""
+        now = time.monotonic()
+        slow: dict[str, list[Read]] = {}
+        for read in self._pending.values():
+            read.sweeps += 1
+            if read.error is not None:
+                continue
+            if now > read.deadline:
+                self._give_up(read, RequestError(408, "the request didn't arrive in time"))
+            elif read.sweeps >= SLOW_SWEEPS:
+                slow.setdefault(read.caller, []).append(read)
+        for _ in range(sum(map(len, slow.values())) - self._most):
+            longest = max(slow.values(), key=len)
+            busy = f"{self._most} messages arrive slowly already; try again"
+            self._give_up(longest.pop(), RequestError(503, busy, headers=(retry_after(1),)))
+
+    @staticmethod
+    def _give_up(read: Read, error: RequestError) -> None:
+        read.error = error
+        read.timeout.reschedule(0)
+
+
+class Server:
+    """Answers calls by way of the worker."""
+
+    def __init__(self, channel_socket: socket.socket) -> None:
+        self._socket = channel_socket
+        self._channel = Channel(self._received, self._ended)
+        self._over = asyncio.Event()
+        self._configured: asyncio.Future[Bounds] = asyncio.get_running_loop().create_future()
+        self._bounds: Bounds
+        self._reads: Reads
+        self._open_reads: Reads
+        self._calls = 0
+        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        # Whom the worker has admitted, and their subjects: it looks at each call anew, but needn't
+        # be asked before its message is read.
+        self._known: dict[tuple[str, str | None], str] = {}
+
+    async def run(self) -> int:
+        """Serve until the worker closes the channel; returns the exit status."""
+        await asyncio.get_running_loop().create_connection(
+            lambda: self._channel, sock=self._socket
+        )
+        self._bounds = bounds = await self._configured
+        self._reads = Reads(
+            max(2, bounds.max_inflight_bytes // bounds.max_body_bytes), bounds.body_seconds
+        )
+        self._open_reads = Reads(SLOW_OPEN, bounds.header_seconds)
+        most = MEMORY_BYTES + 4 * bounds.max_inflight_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        server = grpc.aio.server(options=_options(bounds), maximum_concurrent_rpcs=CALLS)
+        for service, methods in METHODS.items():
+            handlers = {
+                name: grpc.stream_unary_rpc_method_handler(self._handler(service, name, method))
+                for name, method in methods.items()
+            }
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(service, handlers),)
+            )
+        server.add_insecure_port(f"unix:{calls.SOCKET}")
+        await server.start()
+        self._channel.send(calls.LISTENING)
+        while not self._over.is_set():
+            self._reads.sweep()
+            self._open_reads.sweep()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_SECONDS):
+                    await self._over.wait()
+        await server.stop(0)
+        return 0
+
+    # -- worker ----------------------------------------------------------------------------
+
+    def _received(self, kind: int, payload: bytes) -> None:
+        head, body = calls.unpack(payload)
+        if kind == calls.CONFIGURE:
+            self._configured.set_result(Bounds(**head))
+        elif kind == calls.ANSWER:
+            waiting = self._waiting.get(head["call"])
+            if waiting is not None and not waiting.done():
+                waiting.set_result((head, body))
+
+    def _ended(self) -> None:
+        self._over.set()
+        if not self._configured.done():
+            self._configured.cancel()
+
+    async def _ask(self, kind: int, head: dict[str, Any], body: bytes = b"") -> Any:
+        """Send a call to the worker and return its answer; one that is given up is cancelled."""
+        call = head["call"]
+        future: asyncio.Future[tuple[dict[str, Any], bytes]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._waiting[call] = future
+        self._channel.send(kind, calls.pack(head, body))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._channel.send(calls.CANCEL, calls.pack({"call": call}))
+            raise
+        finally:
+            del self._waiting[call]
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def _handler(
+        self, service: str, name: str, method: Method
+    ) -> Callable[[Any, Any], Awaitable[bytes]]:
+        path = f"/{service}/{name}"
+
+        async def handle(requests: Any, context: Any) -> bytes:
+            del requests  # read by the context, when there is a place
+            try:
+                return await self._answer(path, method, context)
+            except RequestError as error:
+                refusal = error
+            except Exception:  # a fault of ours must not end the process
+                traceback.print_exc()
+                refusal = RequestError(500, FAULT)
+            await context.abort(code_of(refusal.status), refusal.message, _pushback(refusal))
+            return b""
+
+        return handle
+
+    async def _answer(self, path: str, method: Method, context: Any) -> bytes:
+        self._calls += 1
+        peer, token = context.peer(), _authorization(context)
+        head: dict[str, Any] = {
+            "call": self._calls, "peer": peer, "path": path, "token": token,
+        }  # fmt: skip
+        caller = (peer, token)
+        if not method.is_open and caller not in self._known:
+            admitted = _require(*await self._ask(calls.ADMIT, head))
+            if len(self._known) >= KNOWN_KEPT:
+                self._known.clear()
+            self._known[caller] = admitted.body.decode()
+        data = await self._message(head, context, method)
+        try:
+            asked = method.ask(data)
+            if len(asked.body) > self._bounds.max_body_bytes:
+                raise body_too_large(self._bounds.max_body_bytes)
+        except RequestError as error:
+            self._lost(head, error)
+            raise
+        head |= {
+            "method": asked.method, "url": asked.url, "header": asked.header_length,
+            "left": context.time_remaining(),
+        }  # fmt: skip
+        try:
+            told = _require(*await self._ask(calls.CALL, head, asked.body))
+        except RequestError:
+            self._known.pop(caller, None)
+            raise
+        return method.tell(asked, told)
+
+    async def _message(self, head: dict[str, Any], context: Any, method: Method) -> bytes:
+        """Read the one message of a call.
+
+        Raises:
+            RequestError: there is none, it was given up, or another follows.
+        """
+        while self._channel.backlog > BACKLOG_BYTES:
+            await asyncio.sleep(0.005)
+        reads = self._open_reads if method.is_open else self._reads
+        who = self._known.get((head["peer"], head["token"]), "")
+        try:
+            async with reads.one(head["call"], who):
+                data = await context.read()
+                more = await context.read() if isinstance(data, bytes) else None
+        except RequestError as error:
+            self._lost(head, error)
+            raise
+        if not isinstance(data, bytes) or isinstance(more, bytes):
+            # Of one that is too large, the library has told the client so already.
+            wrong = bad_request("a call takes one message of at most the size that is allowed")
+            self._lost(head, wrong)
+            raise wrong
+        return data
+
+    def _lost(self, head: dict[str, Any], error: RequestError) -> None:
+        self._channel.send(calls.LOST, calls.pack(head | {"status": error.status}))
+
+
+def _authorization(context: Any) -> str | None:
+    """The bearer token of a call; two of them are none that anybody knows."""
+    found = [value for key, value in context.invocation_metadata() if key == "authorization"]
+    return ", ".join(found) if found else None
+
+
+def _require(head: dict[str, Any], body: bytes) -> Told:
+    """Return the worker's answer.
+
+    Raises:
+        RequestError: it is a refusal.
+    """
+    if "error" not in head:
+        return Told(head["status"], body, head["header"])
+    again = head.get("retry")
+    raise RequestError(
+        head["status"], head["error"], headers=(retry_after(again),) if again else ()
+    )
+
+
+def _pushback(refusal: RequestError) -> tuple[tuple[str, str], ...]:
+    """Trailing metadata that say when to try again, in milliseconds.
+
+    https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
+    """
+    again = retry_of(refusal)
+    return (("grpc-retry-pushback-ms", str(again * 1000)),) if again else ()
+
+
+def _options(bounds: Bounds) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", bounds.max_body_bytes),
+        ("grpc.max_metadata_size", bounds.max_head_bytes),
+        ("grpc.absolute_max_metadata_size", bounds.max_head_bytes),
+        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+        ("grpc.max_connection_idle_ms", round(bounds.idle_seconds * 1000)),
+        ("grpc.max_connection_age_ms", CONNECTION_AGE_SECONDS * 1000),
+        ("grpc.server_handshake_timeout_ms", round(bounds.header_seconds * 1000)),
+        # Pings that keep a connection alive are a client's right, once in a while.
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+def main() -> int:
+    """Run the process: `server CHANNEL_FD PARENT_PID FOLDER`, started by a worker only."""
+    channel_number, parent = (int(text) for text in sys.argv[1:3])
+    die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        return 1
+    forbid_dumps()
+    os.chdir(sys.argv[3])  # a socket's path has to be short
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    channel_socket = socket.socket(fileno=channel_number)
+    channel_socket.setblocking(False)
+
+    async def run() -> int:
+        return await Server(channel_socket).run()
+
+    with contextlib.suppress(asyncio.CancelledError):
+        return uvloop.run(run())
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
