@@ -113,9 +113,7 @@ class Door:
 
     def admit(self, answer: web.Response) -> web.Response:
         """Give the cookie with an answer."""
-        answer.set_cookie(
-            self.cookie, self._session, httponly=True, samesite="Strict", path="/"
-        )
+        answer.set_cookie(self.cookie, self._session, httponly=True, samesite="Strict", path="/")
         return answer
 
     def is_called(self, request: web.Request) -> bool:
@@ -285,9 +283,7 @@ class Page:
             ("Metrics", summary.curl(observing, authority, metrics)),
         ]
         if example is not None:
-            found.insert(
-                0, ("Predict a row", summary.curl(token, authority, endpoint, example))
-            )
+            found.insert(0, ("Predict a row", summary.curl(token, authority, endpoint, example)))
         return found
 
     async def _predict(self, request: web.Request) -> web.StreamResponse:
@@ -312,7 +308,9 @@ class Page:
             status, found["refused"], found["todo"] = 503, str(error), error.todo
         else:
             document = reply.document()
-            answer = await self._answered(account, document, version) if reply.status == 200 else None
+            answer = (
+                await self._answered(account, document, version) if reply.status == 200 else None
+            )
             if answer is None:
                 status = reply.status if 400 <= reply.status < 600 else 502
                 found["refused"] = _refusal(reply.status, document)
@@ -326,7 +324,9 @@ class Page:
         said = mapping(document).get("model_version")
         manifest = version.manifest if version else {}
         if version is None or said != str(version.number):
-            number = int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else 0
+            number = (
+                int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else 0
+            )
             other = await asyncio.to_thread(account.version, number) if number else None
             manifest = other.manifest if other else {}
         return forms.answer_of(document, manifest)
@@ -350,8 +350,8 @@ class Page:
             account = await self._account()
             alias = account.aliases.get(account.settings.alias)
             if alias is None or posted.get("current") != str(alias.version):
-                return _plain(409, "Nothing was changed", account.list_error or
-                              "Another version is served by now than the one you saw.")  # fmt: skip
+                why = account.list_error or "Another version is served by now than you saw."
+                return _plain(409, "Nothing was changed", why)
             done = await asyncio.to_thread(service.roll_back, self.stack)
         if done.returncode != 0:
             said = done.stderr.strip().removeprefix("error: ")
@@ -364,7 +364,7 @@ class Page:
         account = await self._account()
         running = await self._running(account)
         return _html(
-            "live.html", **{**running, "shown_version": request.query.get("version", "")}
+            "live.html", 200, **{**running, "shown_version": request.query.get("version", "")}
         )
 
     async def _running(self, account: Account) -> dict[str, Any]:
@@ -385,7 +385,10 @@ class Page:
         except UnreachableError as error:
             down, todo = str(error), error.todo
         except ValueError as error:
-            down, todo = f"the server's metrics can't be read: {error}", f"start it anew: {self.up}"
+            down, todo = (
+                f"the server's metrics can't be read: {error}",
+                f"start it anew: {self.up}",
+            )
         state = account.state
         return {
             "down": down, "todo": todo if down else "",
@@ -490,8 +493,14 @@ def _environment() -> Environment:
     found.filters["duration"] = live.duration
     found.filters["rate"] = live.rate
     found.globals.update(  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
-        {"other": forms.OTHER, "pasted": forms.PASTED, "every": live.EVERY, "width": live.WIDTH,
-         "height": live.HEIGHT, "minutes": round(live.SPAN / 60)}  # pyright: ignore
+        {
+            "other": forms.OTHER,
+            "pasted": forms.PASTED,
+            "every": live.EVERY,
+            "width": live.WIDTH,
+            "height": live.HEIGHT,
+            "minutes": round(live.SPAN / 60),
+        }  # pyright: ignore
     )
     return found
 
@@ -511,7 +520,8 @@ def _moment(text: str) -> str:
 
 def _short(text: object, most: int = MOST_NAME) -> str:
     said = str(text)
-    return said if len(said) <= most else f"{said[:most]}… ({len(said):,} characters)"
+    # Marks of direction keep the count together behind a name that runs from right to left.
+    return said if len(said) <= most else f"{said[:most]}… \u200e({len(said):,} characters)\u200e"
 
 
 @cache

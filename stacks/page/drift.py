@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from falaj.stacks.documents import mapping, sequence
-from falaj.stacks.page.form import figure
+from falaj.stacks.page.form import NOTHING, figure
 
 STATES: Final = ("collecting", "ok", "drifted", "no reference")
 _OF_FEATURES: Final = (
@@ -55,7 +55,7 @@ def drift_of(document: object) -> Drift | None:
     ]
     features.sort(key=lambda each: each["state"] != "drifted")
     return Drift(
-        _state(found["state"]), _said(found.get("since")),
+        _state(found["state"]), str(found.get("since") or ""),
         _pairs(mapping(found.get("window")), _OF_WINDOWS), tuple(features),
         _pairs(mapping(found.get("labels")), _OF_LABELS),
     )  # fmt: skip
@@ -67,7 +67,7 @@ def _pairs(values: Mapping[str, object], keys: tuple[str, ...]) -> tuple[tuple[s
 
 def _said(value: object) -> str:
     if value is None:
-        return "–"
+        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
     return figure(value) if isinstance(value, int | float) else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ class Server:
             except aiohttp.ServerDisconnectedError:
                 # A worker may end, as when a version is switched; nothing is asked but to predict.
                 return await self._send(session, url, body)
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise self._why(error, f"https://{shown}:{port}") from error
 
     async def _send(
@@ -175,7 +174,7 @@ class Server:
                     f"{address} isn't the stack's server: {getattr(why, 'verify_message', why)}",
                     f"see what listens there; the stack's own comes back with: {self._up}",
                 )
-            case asyncio.TimeoutError():
+            case TimeoutError():
                 return UnreachableError(
                     f"{address} didn't answer in time", f"see its logs, or start it: {self._up}"
                 )

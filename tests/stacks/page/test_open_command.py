@@ -73,7 +73,9 @@ def test_a_port_that_somebody_has(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_ended(place: tuple[StackFile, Site], number: signal.Signals) -> None:
+def test_it_serves_until_it_is_ended(
+    place: tuple[StackFile, Site], number: signal.Signals
+) -> None:
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "falaj.stacks.command",
@@ -89,7 +91,9 @@ def test_it_serves_until_it_is_ended(place: tuple[StackFile, Site], number: sign
         connection.request("GET", found[1])
         assert connection.getresponse().status == 303
         # Only on loopback, and its command line has no secret.
-        assert found[1] not in " ".join(Path(f"/proc/{process.pid}/cmdline").read_text().split("\0"))
+        assert found[1] not in " ".join(
+            Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
+        )
         # A browser keeps its connection open meanwhile.
         process.send_signal(number)
         printed, errors = process.communicate(timeout=30)
@@ -117,7 +121,8 @@ def test_a_browser_gets_a_private_file_and_not_the_token(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems always have windows")
 @pytest.mark.parametrize(
-    ("variables", "has"), [({}, False), ({"DISPLAY": ":0"}, True), ({"WAYLAND_DISPLAY": "w"}, True)]
+    ("variables", "has"),
+    [({}, False), ({"DISPLAY": ":0"}, True), ({"WAYLAND_DISPLAY": "w"}, True)],
 )
 def test_without_windows_no_browser_takes_the_terminal(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], has: bool
