@@ -1,8 +1,9 @@
 """The page's own small server: who may see it, and what each address answers.
 
 It listens on loopback alone. A browser gets in by a token that is worth one visit and that the
-command prints; from then on by a cookie. Other pages in the same browser can't use it: the names
-it answers to are two, what changes something needs its own origin, and nothing may embed it.
+command prints; from then on by a cookie. Programs of other users of the machine are turned away,
+whatever they know. Other pages in the same browser can't use it: the names it answers to are two,
+what changes something needs its own origin, and nothing may embed it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.page import form as forms
 from falaj.stacks.page import live
 from falaj.stacks.page.account import Account, data_of
+from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.workloads.errors import WorkloadError
@@ -182,6 +184,9 @@ class Page:
             raise web.HTTPMisdirectedRequest(
                 text=f"This is the page at {self.door.address}, and answers to that name alone."
             )
+        peer = request.transport and request.transport.get_extra_info("peername")
+        if peer and is_foreign(peer[1], self.door.port):
+            raise web.HTTPForbidden(text="This is the page of another user of this machine.")
         if request.path == "/enter" or request.path.startswith("/static/"):
             return
         if not self.door.knows(request):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
+import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from onnx import TensorProto
 
 from falaj.stacks.command.project import StackFile
+from falaj.stacks.page.caller import is_foreign, user_in
 from falaj.stacks.page.server import MOST_BYTES as MOST_OF_AN_ANSWER
 from falaj.workloads.registry import rotation
 from tests.ports import free_port
@@ -249,6 +254,52 @@ def test_what_another_page_sends_changes_nothing(
     given = {key: value and value.format(port=visitor.port) for key, value in headers.items()}
     assert visitor.post(path, {"current": "2", "i0": "1"}, **given).status == status
     assert place[1].store.resolve("table") == 2
+
+
+ASK = """
+import http.client, os, sys
+os.setgid(65534); os.setuid(65534)
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+connection.request("GET", sys.argv[2], headers={"Cookie": sys.argv[3]})
+print(connection.getresponse().status)
+"""
+
+
+@pytest.mark.parametrize("path", ["/", "/enter?token=again", "/static/page.css"])
+def test_another_user_of_the_machine_is_turned_away(visitor: Visitor, path: str) -> None:
+    """Even with the cookie, which a browser shows to every port of loopback."""
+    if os.geteuid() != 0:
+        pytest.skip(
+            "nobody but root can ask as somebody else; the table's reading is tested below"
+        )
+    visitor.running.door.token = "again"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ASK, str(visitor.port), path, visitor.cookie],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == "403", done.stderr
+    assert visitor.running.door.token == "again"
+
+
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 2
+   2: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0 3
+ short
+"""
+
+
+def test_the_kernels_table_says_whose_a_connection_is() -> None:
+    assert user_in(TABLE, 0xC350, 0x1F90) == 1001
+    assert user_in(TABLE, 0xC351, 0x1F90) is None
+    assert user_in("", 1, 2) is None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", ours)) as client:
+            port = client.getsockname()[1]
+            assert user_in(Path("/proc/net/tcp").read_text(), port, ours) == os.geteuid()
+            assert not is_foreign(port, ours)
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/"), ("DELETE", "/rollback"),
