@@ -282,7 +282,7 @@ class Account:
 
     def _server_logs(self, *, everything: bool) -> Finding:
         what, folder = "requests", self.settings.logs
-        size = sum(each.stat().st_size for each in folder.glob("*") if each.is_file())
+        size = sum(map(_size, folder.glob("*")))
         if size > AT_ONCE and not everything:
             return Finding(what, None, f"{size / 2**20:.0f} MiB of logs were not verified now")
 
@@ -293,6 +293,14 @@ class Account:
             )
 
         return _finding(what, look)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; of one that was just set aside none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _finding(what: str, look: Callable[[], str]) -> Finding:

@@ -40,6 +40,7 @@ from falaj.workloads.inference.http import INFER
 HOSTS: Final = ("127.0.0.1", "localhost")
 """By which names the page is asked for; by any other one it isn't, as a name of somebody else's
 may be made to lead here (DNS rebinding)."""
+_HTTP: Final = 80
 MOST_BYTES: Final = 1024 * 1024
 """Of what a browser may send."""
 MOST_NAME: Final = 120
@@ -120,7 +121,11 @@ class Door:
 
     def is_called(self, request: web.Request) -> bool:
         """Whether a request was meant for this page, by its Host."""
-        return request.headers.get("Host", "") in {f"{each}:{self.port}" for each in HOSTS}
+        named = {f"{each}:{self.port}" for each in HOSTS}
+        # Browsers leave the port of HTTP itself out.
+        return request.headers.get("Host", "") in (
+            named | set(HOSTS) if self.port == _HTTP else named
+        )
 
     def is_own(self, request: web.Request) -> bool:
         """Whether a request comes from this page, by its Origin."""
@@ -176,7 +181,7 @@ class Page:
             if error.status < 400:
                 raise
             return _plain(error.status, error.reason, error.text or "")
-        except (StackError, WorkloadError) as error:
+        except (StackError, WorkloadError, OSError) as error:
             return _plain(503, "There is nothing to show", f"{error}")
 
     def _admit(self, request: web.Request) -> None:
@@ -232,10 +237,17 @@ class Page:
         self, account: Account, *, everything: bool = False, status: int = 200, **given: Any
     ) -> web.Response:
         shown_now = await asyncio.to_thread(self._known, account, everything)
+        running = await self._running(account)
+        # A server that just didn't answer isn't waited for again.
+        drift = (
+            {"found": None, "why": running["down"]}
+            if running["down"]
+            else await self._drift(account)
+        )
         return _html(
             "page.html", status,
             **{**self._predicting(shown_now["served"]), **shown_now,
-               **await self._running(account), "drift": await self._drift(account), **given},
+               **running, "drift": drift, **given},
         )  # fmt: skip
 
     def _known(self, account: Account, everything: bool) -> dict[str, Any]:

@@ -20,6 +20,8 @@ SCOPES: Final = ("predict", "observe")
 MOST_BYTES: Final = 8 * 2**20
 """Of an answer that is read; a longer one is refused."""
 _SECONDS: Final = 30.0
+"""For an answer to a row; what is only looked at has less."""
+_SECONDS_TO_LOOK: Final = 5.0
 _SECONDS_TO_CONNECT: Final = 3.0
 _EXPIRED: Final = 10
 """X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
@@ -65,6 +67,7 @@ class Server:
 
     def __init__(self, up: str) -> None:
         self._up = up
+        self.patience = _SECONDS_TO_LOOK
         self._open: _Connection | None = None
 
     async def close(self) -> None:
@@ -74,9 +77,12 @@ class Server:
             await found.session.close()
 
     async def ask(
-        self, account: Account, path: str, body: Mapping[str, Any] | None = None
+        self,
+        account: Account,
+        path: str,
+        body: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Send a request: a GET, or a POST of ``body`` as JSON.
+        """Send a request: a GET, or a POST of ``body`` as JSON, which may take longer.
 
         Raises:
             UnreachableError: it doesn't answer, isn't who it should be, or answers too much.
@@ -103,7 +109,15 @@ class Server:
         headers = {} if body is None else {"Content-Type": "application/json"}
         # Of the server's own paths only: it has no reason to send anybody elsewhere.
         async with session.request(
-            method, url, data=data, headers=headers, allow_redirects=False
+            method,
+            url,
+            data=data,
+            headers=headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(
+                total=self.patience if body is None else _SECONDS,
+                sock_connect=_SECONDS_TO_CONNECT,
+            ),
         ) as answer:
             return Reply(answer.status, await self._read(answer, url))
 
@@ -154,7 +168,6 @@ class Server:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=8),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=_SECONDS, sock_connect=_SECONDS_TO_CONNECT),
             headers={"User-Agent": "falaj-open", "Accept-Encoding": "identity"},
             auto_decompress=False,
         )

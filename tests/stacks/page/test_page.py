@@ -257,11 +257,14 @@ def test_what_another_page_sends_changes_nothing(
 
 
 ASK = """
-import http.client, os, sys
+import os, socket, sys
+port, path, cookie = sys.argv[1:]
 os.setgid(65534); os.setuid(65534)
-connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
-connection.request("GET", sys.argv[2], headers={"Cookie": sys.argv[3]})
-print(connection.getresponse().status)
+with socket.socket() as asking:
+    asking.connect(("127.0.0.1", int(port)))
+    lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Cookie: {cookie}", "", ""]
+    asking.sendall("\\r\\n".join(lines).encode())
+    print(asking.recv(65536).split()[1].decode())
 """
 
 
@@ -536,6 +539,16 @@ def test_a_server_that_is_down(apart: Path) -> None:
         assert "is not JSON" in plain(broken.text)
 
 
+def test_a_server_that_hangs_is_not_waited_for_twice(apart: Path) -> None:
+    asked: list[str] = []
+    with another(apart, apart / "stack") as (visitor, site), junk(site) as server:
+        server.hangs = asked
+        visitor.running.page.server.patience = 0.3
+        page = plain(visitor.get("/").text)
+        assert "answer in time" in page
+        assert asked == ["/metrics"]
+
+
 def test_names_of_others_are_shown_and_do_nothing(apart: Path) -> None:
     long = "x" * 10_000
 
@@ -618,8 +631,13 @@ class Junk(BaseHTTPRequestHandler):
     """A server with the stack's certificate that answers whatever a test wants."""
 
     answers: tuple[int, dict[str, str], bytes] = (200, {}, b"")
+    hangs: list[str] | None = None
 
     def do_GET(self) -> None:
+        if type(self).hangs is not None:
+            type(self).hangs.append(self.path)
+            time.sleep(2)
+            return
         status, headers, body = type(self).answers
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(status)

@@ -201,6 +201,19 @@ def test_drift_has_what_drifted_first() -> None:
     assert (found.features[0]["psi"], found.features[0]["ks"]) == ("0.4", NOTHING)
     assert ("accuracy", "0.91") in found.labels
     assert found.window[0] == ("rows", "1,000")
+    assert found.since == "2026-11-26T07:00:00+00:00"
+
+
+def test_answers_are_a_row_and_moments_may_be_seconds() -> None:
+    found = drift_of({
+        **DRIFT, "since": 1_795_000_000.5, "latency": {"state": "ok", "seconds": None, "a": [1]},
+        "outputs": {"name": "outputs", "kind": "category", "state": "drifted", "psi": 0.3},
+    })  # fmt: skip
+    assert found is not None
+    assert ("answers", "drifted") in [(each["name"], each["state"]) for each in found.features]
+    assert found.since.startswith("2026-11-18T")
+    assert found.latency == (("state", "ok"),)
+    assert [drift_of({"state": "ok", "since": each}) for each in (1e300, True, [], None)]
 
 
 def test_what_is_said_of_no_drift() -> None:
