@@ -14,10 +14,10 @@ _FEW: Final = 3
 
 _MODELS: Final = {"network": "neural network", "trees": "gradient-boosted trees"}
 _STYLE: Final = (
-    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
-    "overflow-wrap:anywhere}"
+    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;margin:1rem 0}"
     "td,th{border:1px solid #999;padding:.3rem .6rem;text-align:start;vertical-align:top}"
+    "td{overflow-wrap:anywhere}"
 )
 
 
