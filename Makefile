@@ -92,6 +92,7 @@ ensure-test: environment-dev
 	@$(FALAJ) engine ensure
 	@$(VENV)/bin/python -m falaj.engine.browser ensure
 	@$(VENV)/bin/python -m falaj.engine.debian ensure
+	@$(VENV)/bin/python -m tests.stacks.page.axe
 	@$(FALAJ) cluster ensure --crds
 
 test: environment-dev ## The tests that take minutes, with their own set-up

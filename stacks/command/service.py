@@ -137,7 +137,7 @@ def refuse_workload(workload: str | None) -> None:
 
 
 def config_path(stack: StackFile) -> Path:
-    """Where what the stack's server was told stands; there is no such file if it serves nothing."""
+    """Where what the stack's server was told stands; no such file if it serves nothing."""
     return next(iter(sorted(stack.site.glob("service/*/service.json"))), stack.site / "service")
 
 

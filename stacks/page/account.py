@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 from cryptography import x509
 
@@ -25,8 +25,6 @@ from falaj.workloads.registry.alias_list import Alias
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.store import Store, read_events
-
-_Answer = TypeVar("_Answer")
 
 MOST_VERSIONS: Final = 20
 """Versions that are shown, the newest first."""
@@ -186,8 +184,9 @@ class Account:
     def versions(self) -> list[Version]:
         """The newest `MOST_VERSIONS`, and the one that is served."""
         shown = self.numbers[:MOST_VERSIONS]
-        if self.served in self.numbers and self.served not in shown:
-            shown.append(cast("int", self.served))
+        served = self.served
+        if served is not None and served in self.numbers and served not in shown:
+            shown.append(served)
         return [self.version(each) for each in shown]
 
     def version(self, number: int) -> Version:
@@ -240,7 +239,7 @@ class Account:
         return [certificate_of(each) for each in found]
 
     def caller(self, *scopes: str) -> str | None:
-        """The name of a client certificate on this machine that has scopes; None: there is none."""
+        """The name of a client certificate here that has scopes; None: there is none."""
         for name, held in self.settings.auth.clients.items():
             there = "/" not in name and (self.pki / f"{name}.key").is_file()
             if there and set(scopes) <= held:
@@ -283,7 +282,7 @@ class Account:
 
     def _server_logs(self, *, everything: bool) -> Finding:
         what, folder = "requests", self.settings.logs
-        size = sum(each.stat().st_size for each in folder.glob("*") if each.is_file())
+        size = sum(map(_size, folder.glob("*")))
         if size > AT_ONCE and not everything:
             return Finding(what, None, f"{size / 2**20:.0f} MiB of logs were not verified now")
 
@@ -294,6 +293,14 @@ class Account:
             )
 
         return _finding(what, look)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; of one that was just set aside none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _finding(what: str, look: Callable[[], str]) -> Finding:
@@ -330,7 +337,7 @@ def certificate_of(path: Path) -> Certificate:
 
 
 def data_of(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a version was trained on, as pairs of what and which; as far as its manifest says so."""
+    """What a version was trained on, as pairs of what and which, as its manifest says."""
     dataset = mapping(manifest.get("dataset"))
     rows = mapping(dataset.get("rows"))
     source = mapping(dataset.get("source"))

@@ -1,8 +1,9 @@
 """The page's own small server: who may see it, and what each address answers.
 
 It listens on loopback alone. A browser gets in by a token that is worth one visit and that the
-command prints; from then on by a cookie. Other pages in the same browser can't use it: the names
-it answers to are two, what changes something needs its own origin, and nothing may embed it.
+command prints; from then on by a cookie. Programs of other users of the machine are turned away,
+whatever they know. Other pages in the same browser can't use it: the names it answers to are two,
+what changes something needs its own origin, and nothing may embed it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.page import form as forms
 from falaj.stacks.page import live
 from falaj.stacks.page.account import Account, data_of
+from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.workloads.errors import WorkloadError
@@ -38,6 +40,7 @@ from falaj.workloads.inference.http import INFER
 HOSTS: Final = ("127.0.0.1", "localhost")
 """By which names the page is asked for; by any other one it isn't, as a name of somebody else's
 may be made to lead here (DNS rebinding)."""
+_HTTP: Final = 80
 MOST_BYTES: Final = 1024 * 1024
 """Of what a browser may send."""
 MOST_NAME: Final = 120
@@ -118,7 +121,11 @@ class Door:
 
     def is_called(self, request: web.Request) -> bool:
         """Whether a request was meant for this page, by its Host."""
-        return request.headers.get("Host", "") in {f"{each}:{self.port}" for each in HOSTS}
+        named = {f"{each}:{self.port}" for each in HOSTS}
+        # Browsers leave the port of HTTP itself out.
+        return request.headers.get("Host", "") in (
+            named | set(HOSTS) if self.port == _HTTP else named
+        )
 
     def is_own(self, request: web.Request) -> bool:
         """Whether a request comes from this page, by its Origin."""
@@ -174,7 +181,7 @@ class Page:
             if error.status < 400:
                 raise
             return _plain(error.status, error.reason, error.text or "")
-        except (StackError, WorkloadError) as error:
+        except (StackError, WorkloadError, OSError) as error:
             return _plain(503, "There is nothing to show", f"{error}")
 
     def _admit(self, request: web.Request) -> None:
@@ -182,6 +189,9 @@ class Page:
             raise web.HTTPMisdirectedRequest(
                 text=f"This is the page at {self.door.address}, and answers to that name alone."
             )
+        peer = request.transport and request.transport.get_extra_info("peername")
+        if peer and is_foreign(peer[1], self.door.port):
+            raise web.HTTPForbidden(text="This is the page of another user of this machine.")
         if request.path == "/enter" or request.path.startswith("/static/"):
             return
         if not self.door.knows(request):
@@ -227,10 +237,17 @@ class Page:
         self, account: Account, *, everything: bool = False, status: int = 200, **given: Any
     ) -> web.Response:
         shown_now = await asyncio.to_thread(self._known, account, everything)
+        running = await self._running(account)
+        # A server that just didn't answer isn't waited for again.
+        drift = (
+            {"found": None, "why": running["down"]}
+            if running["down"]
+            else await self._drift(account)
+        )
         return _html(
             "page.html", status,
             **{**self._predicting(shown_now["served"]), **shown_now,
-               **await self._running(account), "drift": await self._drift(account), **given},
+               **running, "drift": drift, **given},
         )  # fmt: skip
 
     def _known(self, account: Account, everything: bool) -> dict[str, Any]:
@@ -350,8 +367,8 @@ class Page:
             account = await self._account()
             alias = account.aliases.get(account.settings.alias)
             if alias is None or posted.get("current") != str(alias.version):
-                return _plain(409, "Nothing was changed", account.list_error or
-                              "Another version is served by now than the one you saw.")  # fmt: skip
+                why = account.list_error or "Another version is served by now than you saw."
+                return _plain(409, "Nothing was changed", why)
             done = await asyncio.to_thread(service.roll_back, self.stack)
         if done.returncode != 0:
             said = done.stderr.strip().removeprefix("error: ")
@@ -363,7 +380,9 @@ class Page:
     async def _live(self, request: web.Request) -> web.StreamResponse:
         account = await self._account()
         running = await self._running(account)
-        return _html("live.html", **{**running, "shown_version": request.query.get("version", "")})
+        return _html(
+            "live.html", 200, **{**running, "shown_version": request.query.get("version", "")}
+        )
 
     async def _running(self, account: Account) -> dict[str, Any]:
         """What the server does now, by its metrics and its own account."""
@@ -518,7 +537,8 @@ def _moment(text: str) -> str:
 
 def _short(text: object, most: int = MOST_NAME) -> str:
     said = str(text)
-    return said if len(said) <= most else f"{said[:most]}… ({len(said):,} characters)"
+    # Marks of direction keep the count together behind a name that runs from right to left.
+    return said if len(said) <= most else f"{said[:most]}… \u200e({len(said):,} characters)\u200e"
 
 
 @cache

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from falaj.stacks.documents import mapping, sequence
-from falaj.stacks.page.form import figure
+from falaj.stacks.page.form import NOTHING, figure
 
 STATES: Final = ("collecting", "ok", "drifted", "no reference")
+MOST_PAIRS: Final = 20
+"""Figures of a part that are shown."""
 _OF_FEATURES: Final = (
-    "psi", "psi_limit", "ks", "ks_limit", "missing", "missing_reference", "unseen", "over",
+    "psi", "psi_limit", "ks", "ks_limit", "missing", "missing_reference", "unseen",
 )  # fmt: skip
-_OF_LABELS: Final = (
-    "state", "received", "matched", "coverage", "accuracy", "log_loss", "reference_log_loss",
-    "calibration", "median_delay_seconds",
-)  # fmt: skip
-_OF_WINDOWS: Final = ("rows", "seconds", "filled", "judged")
+_ANSWERS: Final = "answers"
+
+Pairs = tuple[tuple[str, str], ...]
+"""What and how much."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,20 @@ class Drift:
 
     Attributes:
         state: one of `STATES`; ``unknown`` for others.
-        since: since when it is so.
-        window: what a window of rows is, as pairs of what and how much.
-        features: one for each, those that drifted first: name, kind, state and figures.
-        labels: what became of answers whose truth came later, as pairs of what and how much.
+        since: since when it is so, ISO 8601; empty where that isn't said.
+        window: what a window of rows is.
+        features: one for each input and for the answers, those that drifted first: name, kind,
+            state and figures.
+        latency: how the time of answers is judged.
+        labels: what became of answers whose truth came later.
     """
 
     state: str
     since: str
-    window: tuple[tuple[str, str], ...]
+    window: Pairs
     features: tuple[Mapping[str, str], ...]
-    labels: tuple[tuple[str, str], ...]
+    latency: Pairs
+    labels: Pairs
 
 
 def drift_of(document: object) -> Drift | None:
@@ -44,30 +49,49 @@ def drift_of(document: object) -> Drift | None:
     found = mapping(document)
     if "state" not in found:
         return None
-    features = [
-        {
-            "name": str(each.get("name", "")),
-            "kind": str(each.get("kind", "")),
-            "state": _state(each.get("state")),
-            **{key: _said(each.get(key)) for key in _OF_FEATURES},
-        }
-        for each in map(mapping, sequence(found.get("features")))
-    ]
+    features = [_feature(each) for each in map(mapping, sequence(found.get("features")))]
+    outputs = mapping(found.get("outputs"))
+    if outputs:
+        features.append(_feature({**outputs, "name": _ANSWERS}))
     features.sort(key=lambda each: each["state"] != "drifted")
     return Drift(
-        _state(found["state"]), _said(found.get("since")),
-        _pairs(mapping(found.get("window")), _OF_WINDOWS), tuple(features),
-        _pairs(mapping(found.get("labels")), _OF_LABELS),
+        _state(found["state"]), _moment(found.get("since")), _pairs(found.get("window")),
+        tuple(features), _pairs(found.get("latency")), _pairs(found.get("labels")),
     )  # fmt: skip
 
 
-def _pairs(values: Mapping[str, object], keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((key.replace("_", " "), _said(values[key])) for key in keys if key in values)
+def _feature(said: Mapping[str, Any]) -> Mapping[str, str]:
+    return {
+        "name": str(said.get("name", "")),
+        "kind": str(said.get("kind", "")),
+        "state": _state(said.get("state")),
+        **{key: _said(said.get(key)) for key in _OF_FEATURES},
+    }
+
+
+def _pairs(part: object) -> Pairs:
+    """The figures of a part that are there, none of what is made of others."""
+    found = [
+        (key.replace("_", " "), _said(value))
+        for key, value in mapping(part).items()
+        if isinstance(value, bool | int | float | str)
+    ]
+    return tuple(found[:MOST_PAIRS])
+
+
+def _moment(value: object) -> str:
+    """ISO 8601 of what is that already, or seconds since 1970."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return datetime.fromtimestamp(value, UTC).isoformat()
+        except (ValueError, OverflowError, OSError):
+            return ""
+    return value if isinstance(value, str) else ""
 
 
 def _said(value: object) -> str:
     if value is None:
-        return "–"
+        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
     return figure(value) if isinstance(value, int | float) else str(value)

@@ -7,10 +7,10 @@ makes the form a better one. A package without it has a form as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import orjson
 
@@ -38,6 +38,8 @@ _WHOLE: Final = {
     for sign in ("", "U")
     for bits in (8, 16, 32, 64)
 }
+NOTHING: Final = "\u2013"
+"""Stands for a figure that isn't there."""
 PASTED: Final = "row"
 """Name of the field into which the row of a model without a form is pasted."""
 OTHER: Final = "other"
@@ -116,26 +118,33 @@ class Field:
         """
         text = given.get(self.key, "")
         match self.kind:
-            case "number":
-                return [self._number(text)]
-            case "whole":
-                return [self._whole(text)]
-            case "flag":
-                if text not in ("true", "false"):
-                    raise ValueError("choose true or false")
-                return [text == "true"]
-            case "choice":
-                return [self._choice(text, given.get(self.other, ""))]
-            case "date":
-                return [self._date(text)]
-            case "text" | "words":
-                return [text.replace("\r\n", "\n")]
-            case "texts":
-                return self._sized(text.replace("\r\n", "\n").split("\n"), "lines")
             case "image" | "numbers":
                 parts = self._sized(text.replace(",", " ").replace(";", " ").split(), "numbers")
                 read = self._whole if self.datatype in _WHOLE else self._number
                 return [read(each) for each in parts]
+            case "texts":
+                return self._sized(text.replace("\r\n", "\n").split("\n"), "lines")
+            case "choice":
+                return [self._choice(text, given.get(self.other, ""))]
+            case _:
+                return [self._one(text)]
+
+    def _one(self, text: str) -> Any:
+        readers: Mapping[Kind, Callable[[str], Any]] = {
+            "number": self._number,
+            "whole": self._whole,
+            "flag": self._flag,
+            "date": self._date,
+        }
+        return readers.get(self.kind, self._text)(text)
+
+    def _flag(self, text: str) -> bool:
+        if text not in ("true", "false"):
+            raise ValueError("choose true or false")
+        return text == "true"
+
+    def _text(self, text: str) -> str:
+        return text.replace("\r\n", "\n")
 
     def _sized(self, parts: list[str], what: str) -> list[str]:
         if len(parts) != self.size:
@@ -278,48 +287,38 @@ def _field(
         return None
     datatype = str(tensor.get("datatype", ""))
     missing = tensor.get("missing") is True
-    made = {
-        "key": key, "name": name, "datatype": datatype, "shape": tuple(sizes),
-        "hint": _hint(statistics), "missing": missing,
-    }  # fmt: skip
-    one = math.prod(sizes) == 1
+    made = Field(key, name, datatype, tuple(sizes), "number", _hint(statistics), missing=missing)
     if datatype == "BYTES":
-        if not one:
-            return Field(**made, kind="texts", typical="\n" * (math.prod(sizes) - 1))
         return _text(made, described, statistics)
     if datatype == "BOOL":
-        return Field(**made, kind="flag", typical="false") if one else None
-    if not one:
-        return _many(made, described, sizes)
+        return replace(made, kind="flag", typical="false") if made.size == 1 else None
+    if made.size != 1:
+        return _many(made, described)
+    typical = _median(statistics)
     if datatype in _WHOLE:
-        return Field(**made, kind="whole", typical=_median(statistics) or "0")
-    return Field(**made, kind="number", typical=_median(statistics) or ("" if missing else "0"))
+        return replace(made, kind="whole", typical=typical or "0")
+    return replace(made, typical=typical or ("" if missing else "0"))
 
 
-def _many(made: Mapping[str, Any], described: Mapping[str, Any], sizes: list[int]) -> Field:
-    size = math.prod(sizes)
+def _many(made: Field, described: Mapping[str, Any]) -> Field:
     largest = described.get("largest")
-    is_image = (
-        described.get("kind") == "image" and len(sizes) >= 2 and size == sizes[-1] * sizes[-2]
-        and size <= _MOST_PIXELS and isinstance(largest, int | float) and largest > 0
-    )  # fmt: skip
-    if not is_image:
-        return Field(**made, kind="numbers", typical=" ".join(["0"] * size))
-    rows = [" ".join(["0"] * sizes[-1])] * sizes[-2]
-    return Field(**made, kind="image", typical="\n".join(rows), largest=float(largest or 1))
+    flat = len(made.shape) >= 2 and made.size == made.height * made.width <= _MOST_PIXELS
+    if not flat or described.get("kind") != "image" or not _is_number(largest) or largest <= 0:
+        return replace(made, kind="numbers", typical=" ".join(["0"] * made.size))
+    rows = [" ".join(["0"] * made.width)] * made.height
+    return replace(made, kind="image", typical="\n".join(rows), largest=float(largest))
 
 
-def _text(
-    made: Mapping[str, Any], described: Mapping[str, Any], statistics: Mapping[str, Any]
-) -> Field:
+def _text(made: Field, described: Mapping[str, Any], statistics: Mapping[str, Any]) -> Field:
+    if made.size != 1:
+        return replace(made, kind="texts", typical="\n" * (made.size - 1))
     kind = described.get("kind")
     if kind == "date":
-        form = _date_form(mapping(described.get("form")))
-        return Field(**made, kind="date", form=form)
+        return replace(made, kind="date", form=_date_form(mapping(described.get("form"))))
     choices = _most_frequent(mapping(statistics.get("categories")))
     if choices and kind != "words":
-        return Field(**made, kind="choice", choices=tuple(choices))
-    return Field(**made, kind="words" if kind == "words" else "text")
+        return replace(made, kind="choice", choices=tuple(choices))
+    return replace(made, kind="words" if kind == "words" else "text")
 
 
 def _most_frequent(counts: Mapping[str, Any]) -> list[str]:
@@ -359,7 +358,7 @@ def _median(statistics: Mapping[str, Any]) -> str:
     return _plain(edges[len(edges) // 2]) if edges else ""
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -465,7 +464,7 @@ def answer_of(document: object, manifest: Mapping[str, Any]) -> Answer | None:
 
 
 def _roles(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Which output is what: a model whose columns have the usual names calls its outputs others."""
+    """Which output is what: where columns have the usual names, outputs have others."""
     roles = {each: each for each in ("probabilities", "label", "prediction")}
     for each in map(mapping, sequence(manifest.get("outputs"))):
         if each.get("role") in roles:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from falaj.stacks.page.form import NOTHING
 from falaj.workloads.rollout.measures import Measured, Tally, read
 
 SPAN: Final = 300.0
@@ -168,7 +169,7 @@ class Meter:
             pen = "L"
         last = values[-1] if values else None
         return Chart(
-            title, "–" if last is None else shown(last), shown(most) if known else "–",
+            title, NOTHING if last is None else shown(last), shown(most) if known else NOTHING,
             " ".join(parts),
         )  # fmt: skip
 
@@ -199,7 +200,7 @@ def rate(value: float) -> str:
 def duration(seconds: float | None) -> str:
     """Seconds in a unit that fits; a dash where there are none."""
     if seconds is None:
-        return "–"
+        return NOTHING
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

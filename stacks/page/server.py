@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ SCOPES: Final = ("predict", "observe")
 MOST_BYTES: Final = 8 * 2**20
 """Of an answer that is read; a longer one is refused."""
 _SECONDS: Final = 30.0
+"""For an answer to a row; what is only looked at has less."""
+_SECONDS_TO_LOOK: Final = 5.0
 _SECONDS_TO_CONNECT: Final = 3.0
 _EXPIRED: Final = 10
 """X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
@@ -66,6 +67,7 @@ class Server:
 
     def __init__(self, up: str) -> None:
         self._up = up
+        self.patience = _SECONDS_TO_LOOK
         self._open: _Connection | None = None
 
     async def close(self) -> None:
@@ -75,9 +77,12 @@ class Server:
             await found.session.close()
 
     async def ask(
-        self, account: Account, path: str, body: Mapping[str, Any] | None = None
+        self,
+        account: Account,
+        path: str,
+        body: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Send a request: a GET, or a POST of ``body`` as JSON.
+        """Send a request: a GET, or a POST of ``body`` as JSON, which may take longer.
 
         Raises:
             UnreachableError: it doesn't answer, isn't who it should be, or answers too much.
@@ -93,7 +98,7 @@ class Server:
             except aiohttp.ServerDisconnectedError:
                 # A worker may end, as when a version is switched; nothing is asked but to predict.
                 return await self._send(session, url, body)
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise self._why(error, f"https://{shown}:{port}") from error
 
     async def _send(
@@ -104,7 +109,15 @@ class Server:
         headers = {} if body is None else {"Content-Type": "application/json"}
         # Of the server's own paths only: it has no reason to send anybody elsewhere.
         async with session.request(
-            method, url, data=data, headers=headers, allow_redirects=False
+            method,
+            url,
+            data=data,
+            headers=headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(
+                total=self.patience if body is None else _SECONDS,
+                sock_connect=_SECONDS_TO_CONNECT,
+            ),
         ) as answer:
             return Reply(answer.status, await self._read(answer, url))
 
@@ -155,7 +168,6 @@ class Server:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=8),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=_SECONDS, sock_connect=_SECONDS_TO_CONNECT),
             headers={"User-Agent": "falaj-open", "Accept-Encoding": "identity"},
             auto_decompress=False,
         )
@@ -175,7 +187,7 @@ class Server:
                     f"{address} isn't the stack's server: {getattr(why, 'verify_message', why)}",
                     f"see what listens there; the stack's own comes back with: {self._up}",
                 )
-            case asyncio.TimeoutError():
+            case TimeoutError():
                 return UnreachableError(
                     f"{address} didn't answer in time", f"see its logs, or start it: {self._up}"
                 )

@@ -69,6 +69,16 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "tests/stacks/test_pipelines_command.py runs it",
     ),
     "kubectl port-forward": "tests/cluster/real/test_machines.py forwards a port",
+    **dict.fromkeys(
+        (
+            "make open",
+            "falaj open",
+            "falaj open --stack NAME",
+            "falaj open --no-browser",
+            "falaj open --port 8080",
+        ),
+        "tests/stacks/page/test_open_command.py run it until they end it",
+    ),
     "falaj refresh": "what `make refresh` runs",
     "falaj sandbox add": "the block of the scenario sandbox has it with a zone of names",
     "falaj sandbox lose": "tests/sandbox/test_sandbox_command.py runs it",

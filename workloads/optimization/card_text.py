@@ -17,6 +17,7 @@ _STYLE: Final = (
     "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;margin:1rem 0}"
     "td,th{border:1px solid #999;padding:.3rem .6rem;text-align:start;vertical-align:top}"
+    "td{overflow-wrap:anywhere}"
 )
 
 
@@ -81,6 +82,7 @@ def page(fields: Mapping[str, Any]) -> str:
     title = f"Model of {fields['dataset']['target']}"
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>{_safe(title)}</title><style>{_STYLE}</style></head><body>",

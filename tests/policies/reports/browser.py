@@ -108,7 +108,7 @@ class Browser:
         self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def mouse(self, kind: str, x: float, y: float, *, buttons: int = 1) -> None:
-        """Press, move or release the mouse: ``mousePressed``, ``mouseMoved``, ``mouseReleased``."""
+        """Press, move or release the mouse; ``kind`` is of the protocol: ``mousePressed`` …"""
         self.call(
             "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=buttons,
             clickCount=1,

@@ -25,7 +25,7 @@ def make_stack(root: Path, model: str) -> tuple[StackFile, Site]:
     """A stack `shop` that lies below a home folder, which FALAJ_HOME has to name."""
     project = root / "project"
     project.mkdir(parents=True)
-    (project / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
+    (project / "Pulumi.yaml").write_text(f"name: {model}\nruntime: python\n")
     (project / "Pulumi.shop.yaml").write_text("config:\n  falaj:platform: local\n")
     stack = StackFile("shop", Project.find(project))
     stack.site.parent.mkdir(parents=True)

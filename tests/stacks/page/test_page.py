@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
+import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from onnx import TensorProto
 
 from falaj.stacks.command.project import StackFile
+from falaj.stacks.page.caller import is_foreign, user_in
 from falaj.stacks.page.server import MOST_BYTES as MOST_OF_AN_ANSWER
 from falaj.workloads.registry import rotation
 from tests.ports import free_port
@@ -251,6 +256,55 @@ def test_what_another_page_sends_changes_nothing(
     assert place[1].store.resolve("table") == 2
 
 
+ASK = """
+import os, socket, sys
+port, path, cookie = sys.argv[1:]
+os.setgid(65534); os.setuid(65534)
+with socket.socket() as asking:
+    asking.connect(("127.0.0.1", int(port)))
+    lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Cookie: {cookie}", "", ""]
+    asking.sendall("\\r\\n".join(lines).encode())
+    print(asking.recv(65536).split()[1].decode())
+"""
+
+
+@pytest.mark.parametrize("path", ["/", "/enter?token=again", "/static/page.css"])
+def test_another_user_of_the_machine_is_turned_away(visitor: Visitor, path: str) -> None:
+    """Even with the cookie, which a browser shows to every port of loopback."""
+    if os.geteuid() != 0:
+        pytest.skip(
+            "nobody but root can ask as somebody else; the table's reading is tested below"
+        )
+    visitor.running.door.token = "again"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ASK, str(visitor.port), path, visitor.cookie],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == "403", done.stderr
+    assert visitor.running.door.token == "again"
+
+
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 2
+   2: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0 3
+ short
+"""
+
+
+def test_the_kernels_table_says_whose_a_connection_is() -> None:
+    assert user_in(TABLE, 0xC350, 0x1F90) == 1001
+    assert user_in(TABLE, 0xC351, 0x1F90) is None
+    assert user_in("", 1, 2) is None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", ours)) as client:
+            port = client.getsockname()[1]
+            assert user_in(Path("/proc/net/tcp").read_text(), port, ours) == os.geteuid()
+            assert not is_foreign(port, ours)
+
+
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/"), ("DELETE", "/rollback"),
                                               ("GET", "/predict"), ("POST", "/live")])  # fmt: skip
 def test_other_methods_are_refused(visitor: Visitor, method: str, path: str) -> None:
@@ -378,6 +432,20 @@ def test_metrics_are_handed_on_as_text(visitor: Visitor) -> None:
     assert "falaj_inference_request_duration_seconds_bucket" in answer.text
 
 
+def test_calls_work_when_pasted(visitor: Visitor) -> None:
+    page = Elements(visitor.get("/").text)
+    calls = [each for each in page.texts if "curl -sS --cacert" in each]
+    assert len(calls) == 3
+    said = [
+        subprocess.run(["sh", "-c", each], capture_output=True, text=True, check=False)
+        for each in calls
+    ]
+    predicted, described, measured = (each.stdout for each in said)
+    assert json.loads(predicted)["outputs"], said[0].stderr
+    assert json.loads(described)["name"] == "table", said[1].stderr
+    assert "falaj_inference_rows_total" in measured, said[2].stderr
+
+
 def test_live_figures_come_with_the_second_look(visitor: Visitor) -> None:
     visitor.get("/live")
     time.sleep(1.6)
@@ -485,6 +553,16 @@ def test_a_server_that_is_down(apart: Path) -> None:
         assert "is not JSON" in plain(broken.text)
 
 
+def test_a_server_that_hangs_is_not_waited_for_twice(apart: Path) -> None:
+    asked: list[str] = []
+    with another(apart, apart / "stack") as (visitor, site), junk(site) as server:
+        server.hangs = asked
+        visitor.running.page.server.patience = 0.3
+        page = plain(visitor.get("/").text)
+        assert "answer in time" in page
+        assert asked == ["/metrics"]
+
+
 def test_names_of_others_are_shown_and_do_nothing(apart: Path) -> None:
     long = "x" * 10_000
 
@@ -542,7 +620,7 @@ def test_a_version_that_is_lost_or_none_at_all(apart: Path) -> None:
 def issue_expired(site: Site, name: str) -> None:
     """Replace a certificate by one that ended yesterday."""
     authority = x509.load_pem_x509_certificate((site.pki.folder / "ca.crt").read_bytes())
-    signer = site.pki._key  # noqa: SLF001 - who signs expired ones is nobody else's affair
+    signer = site.pki._key
     key = ec.generate_private_key(ec.SECP256R1())
     old = x509.load_pem_x509_certificate((site.pki.folder / f"{name}.crt").read_bytes())
     now = datetime.now(UTC)
@@ -567,8 +645,13 @@ class Junk(BaseHTTPRequestHandler):
     """A server with the stack's certificate that answers whatever a test wants."""
 
     answers: tuple[int, dict[str, str], bytes] = (200, {}, b"")
+    hangs: list[str] | None = None
 
     def do_GET(self) -> None:
+        if type(self).hangs is not None:
+            type(self).hangs.append(self.path)
+            time.sleep(2)
+            return
         status, headers, body = type(self).answers
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(status)
@@ -577,7 +660,8 @@ class Junk(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_POST = do_GET
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

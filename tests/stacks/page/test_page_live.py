@@ -1,4 +1,4 @@
-"""Rates and latencies between two looks at a server's metrics, drawn; and what it says of drift."""
+"""Rates and latencies between two looks at a server's metrics, drawn; what it says of drift."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.stacks.page.drift import drift_of
+from falaj.stacks.page.form import NOTHING
 from falaj.stacks.page.live import HEIGHT, SPAN, WIDTH, WINDOW, Meter, duration, rate
 from falaj.workloads.inference.metrics import Counters, Totals
 from falaj.workloads.rollout.measures import read
@@ -63,7 +64,7 @@ def look(meter: Meter, source: Source) -> None:
 def test_nothing_is_said_before_the_second_look(meter: Meter) -> None:
     look(meter, Source())
     assert meter.figures is None
-    assert [each.now for each in meter.charts()] == ["–"] * 3
+    assert [each.now for each in meter.charts()] == [NOTHING] * 3
 
 
 def test_rates_latency_and_errors(meter: Meter, clock: Clock) -> None:
@@ -171,7 +172,7 @@ def test_other_metrics_are_nothing_or_refused(meter: Meter, clock: Clock, text: 
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(None, "–"), (0.0, "0 µs"), (0.000_25, "250 µs"), (0.0125, "12.5 ms"), (2.5, "2.5 s")],
+    [(None, NOTHING), (0.0, "0 µs"), (0.000_25, "250 µs"), (0.0125, "12.5 ms"), (2.5, "2.5 s")],
 )
 def test_times_in_a_unit_that_fits(seconds: float | None, said: str) -> None:
     assert duration(seconds) == said
@@ -197,9 +198,22 @@ def test_drift_has_what_drifted_first() -> None:
     found = drift_of(DRIFT)
     assert found is not None
     assert [each["name"] for each in found.features] == ["city", "age"]
-    assert (found.features[0]["psi"], found.features[0]["ks"]) == ("0.4", "–")
+    assert (found.features[0]["psi"], found.features[0]["ks"]) == ("0.4", NOTHING)
     assert ("accuracy", "0.91") in found.labels
     assert found.window[0] == ("rows", "1,000")
+    assert found.since == "2026-11-26T07:00:00+00:00"
+
+
+def test_answers_are_a_row_and_moments_may_be_seconds() -> None:
+    found = drift_of({
+        **DRIFT, "since": 1_795_000_000.5, "latency": {"state": "ok", "seconds": None, "a": [1]},
+        "outputs": {"name": "outputs", "kind": "category", "state": "drifted", "psi": 0.3},
+    })  # fmt: skip
+    assert found is not None
+    assert ("answers", "drifted") in [(each["name"], each["state"]) for each in found.features]
+    assert found.since.startswith("2026-11-18T")
+    assert found.latency == (("state", "ok"),)
+    assert [drift_of({"state": "ok", "since": each}) for each in (1e300, True, [], None)]
 
 
 def test_what_is_said_of_no_drift() -> None:
@@ -211,7 +225,17 @@ def test_what_is_said_of_no_drift() -> None:
     assert odd.state == "unknown"
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["state", "features", "window", "labels", "name", "psi", "rows"]), inner, max_size=5), max_leaves=20))  # fmt: skip
+KEYS = ["state", "features", "window", "labels", "name", "psi", "rows"]
+documents = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@given(documents)
 def test_no_document_breaks_it(document: object) -> None:
     drift_of(document)
 
