@@ -253,6 +253,26 @@ def test_the_account_may_do_nothing_else(user: Objects, method: str, path: str) 
     assert refused.value.status == FORBIDDEN
 
 
+def test_the_api_server_has_nothing_against_the_policies(cluster: ControlPlane) -> None:
+    """It knows the schema of both, what is compared and what it is compared with."""
+
+    def checked() -> list[dict[str, Any]]:
+        found = [
+            each
+            for each in cluster.objects.list(
+                "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"
+            )
+            if each["metadata"]["name"].startswith("falaj-pipeline-")
+        ]
+        assert len(found) == 2
+        return (
+            found if all("observedGeneration" in each.get("status", {}) for each in found) else []
+        )
+
+    for each in wait_for(checked, "expressions to be checked", 120):
+        assert not each["status"].get("typeChecking", {}).get("expressionWarnings")
+
+
 def test_the_template_gets_no_quota_and_no_pods(cluster: ControlPlane) -> None:
     eventually("Kueue lets it wait", lambda: waits(cluster, "credit", NAMESPACE))
     assert cluster.objects.list("batch/v1", "Job", NAMESPACE) == []
