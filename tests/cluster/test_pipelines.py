@@ -158,7 +158,7 @@ ATTACKS: dict[str, Any] = {
     "volumes of its own": lambda it: it["spec"].update(volumeClaimPolicies=[]),
     "another queue": lambda it: about(it)["labels"].update({"kueue.x-k8s.io/queue-name": "burst"}),
     "another priority": lambda it: about(it)["labels"].update(
-        {"kueue.x-k8s.io/priority-class": "falaj-urgent"}
+        {"kueue.x-k8s.io/priority-class": "falaj-high"}
     ),
     "another tenant's label": lambda it: about(it)["labels"].update({"falaj.io/tenant": "bank"}),
     "a label more": lambda it: about(it)["labels"].update({"a": "b"}),
