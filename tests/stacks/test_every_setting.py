@@ -225,7 +225,7 @@ def _rich_workloads() -> dict[str, Any]:
 
     A key that makes something in one of them isn't tried in the next.
     """
-    config = {**shipped("onprem-workloads"), "falaj:environment": "development"}
+    config: dict[str, Any] = {**shipped("onprem-workloads"), "falaj:environment": "development"}
     jobs, services = config["falaj:trainingJobs"], config["falaj:inferenceServices"]
     jobs["grows"] = {
         **{key: each for key, each in jobs["credit"].items() if key not in ("topology", "fabric")},
