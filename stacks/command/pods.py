@@ -261,9 +261,10 @@ class Cluster:
 
     def start_job(self, namespace: str, job: Mapping[str, Any]) -> str:
         """Make a Job; its name."""
+        body: Any = job
         with self._explained(f"a Job in {namespace}"):
             answer: Any = self._batch.create_namespaced_job(
-                namespace, job, _preload_content=False, _request_timeout=_SECONDS
+                namespace, body, _preload_content=False, _request_timeout=_SECONDS
             )
         return str(json.loads(answer.data)["metadata"]["name"])
 

@@ -158,7 +158,7 @@ ATTACKS: dict[str, Any] = {
     "volumes of its own": lambda it: it["spec"].update(volumeClaimPolicies=[]),
     "another queue": lambda it: about(it)["labels"].update({"kueue.x-k8s.io/queue-name": "burst"}),
     "another priority": lambda it: about(it)["labels"].update(
-        {"kueue.x-k8s.io/priority-class": "falaj-urgent"}
+        {"kueue.x-k8s.io/priority-class": "falaj-high"}
     ),
     "another tenant's label": lambda it: about(it)["labels"].update({"falaj.io/tenant": "bank"}),
     "a label more": lambda it: about(it)["labels"].update({"a": "b"}),
@@ -251,6 +251,26 @@ def test_the_account_may_do_nothing_else(user: Objects, method: str, path: str) 
     with pytest.raises(ApiException) as refused:
         user.request(method, path, body, merge if method == "PATCH" else "application/json")
     assert refused.value.status == FORBIDDEN
+
+
+def test_the_api_server_has_nothing_against_the_policies(cluster: ControlPlane) -> None:
+    """It knows the schema of both, what is compared and what it is compared with."""
+
+    def checked() -> list[dict[str, Any]]:
+        found = [
+            each
+            for each in cluster.objects.list(
+                "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"
+            )
+            if each["metadata"]["name"].startswith("falaj-pipeline-")
+        ]
+        assert len(found) == 2
+        return (
+            found if all("observedGeneration" in each.get("status", {}) for each in found) else []
+        )
+
+    for each in wait_for(checked, "expressions to be checked", 120):
+        assert not each["status"].get("typeChecking", {}).get("expressionWarnings")
 
 
 def test_the_template_gets_no_quota_and_no_pods(cluster: ControlPlane) -> None:

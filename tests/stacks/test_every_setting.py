@@ -238,7 +238,7 @@ def _rich_workloads() -> dict[str, Any]:
 
     A key that makes something in one of them isn't tried in the next.
     """
-    config = {**shipped("onprem-workloads"), "falaj:environment": "development"}
+    config: dict[str, Any] = {**shipped("onprem-workloads"), "falaj:environment": "development"}
     jobs, services = config["falaj:trainingJobs"], config["falaj:inferenceServices"]
     jobs["grows"] = {
         **{key: each for key, each in jobs["credit"].items() if key not in ("topology", "fabric")},
@@ -300,8 +300,14 @@ def _rich_workloads() -> dict[str, Any]:
         },
     }  # fmt: skip
     again = {"controlPlaneCidrs": ["10.60.0.0/24"], "schedule": "0 4 * * *"}
+    team = {key: each for key, each in jobs["own"].items() if key != "processesPerNode"}
     config["falaj:pipelines"] = {
-        "team": {**jobs["own"], **again, "starterFlavor": "cpu-x86-64"},
+        "team": {
+            **team,
+            **again,
+            "starterFlavor": "cpu-x86-64",
+            "topology": {"level": "rack"},
+        },
         "nightly": {**PIPELINE, **again, "publish": jobs["published"]["publish"]},
     }
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
@@ -330,7 +336,6 @@ REFUSED_OF_WORKLOADS = {
     "falaj:pipelines.NAME.machine": "of EFA, which AWS has",
     "falaj:pipelines.NAME.parameterServers": "of a framework",
     "falaj:pipelines.NAME.plainTraffic": "of restricted data",
-    "falaj:pipelines.NAME.processesPerNode": "follows GPUs",
     "falaj:sweeps.NAME.gpusPerNode": "the sweep's trials use none",
     "falaj:trainingJobs.NAME.machine": "of EFA, which AWS has",
     "falaj:trainingJobs.NAME.parameterServers": "of a framework",

@@ -33,6 +33,8 @@ DIGEST_NOTE, REASON_NOTE = RUN_NOTES = ("falaj.io/data-digest", "falaj.io/reason
 
 REASONS: Final = ("schedule", "new-data", "up", "by-hand", "drift")
 """Why a run is started."""
+_QUIET: Final = ("new-data", "up")
+"""Reasons that come before there are data: the first ones start the first run."""
 _STATE: Final = "last.json"
 _MANAGERS: Final = ("pulumi.com/", "kubectl.kubernetes.io/", QUEUE_NOTE)
 """Beginnings of annotations that a run doesn't take over from its template."""
@@ -98,7 +100,7 @@ class Starter:
             snapshot = newest(self.data, pattern)
             if snapshot is None:
                 why = f"there is no snapshot {pattern} below {self.data}"
-                if reason == "new-data":
+                if reason in _QUIET:
                     return Outcome(None, reason, why)
                 raise WorkloadError(
                     f"{why}: make one with python -m falaj.workloads.training dataset, or change "

@@ -6,7 +6,8 @@ compared with it as the API server would store both, so that defaults of the API
 controllers don't differ. The packs judge the template where it is declared.
 
 The API server compares with each template of the namespace in its turn, of which the account's is
-one: `Pipeline` gives the account its rights after its template, and takes them before.
+one: `Pipeline` gives the account its rights after its template, and takes them before. Who removes
+a template by hand, and leaves another, leaves its account unheld: that is who may make any JobSet.
 """
 
 from falaj.components.catalogue.pipelines import (

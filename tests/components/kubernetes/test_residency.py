@@ -168,9 +168,9 @@ def test_a_check_of_a_rule_stands_once() -> None:
         Policy("x", (Target("", "v1", ("pods",)),), ())
 
 
-@pytest.mark.parametrize("name", ["nodes", "host-access-pods"])
+@pytest.mark.parametrize("name", ["nodes", "host-access-pods", "pipeline-runs"])
 def test_policies_read_as_reviewed(name: str) -> None:
-    """One that is written by hand, and one of the catalogue's rules of pods."""
+    """Two that are written by hand, and one of the catalogue's rules of pods."""
     made = [
         each
         for each in manifests(check("residency", ARGS))

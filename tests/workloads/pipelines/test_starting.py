@@ -115,7 +115,8 @@ def test_old_data_start_none_but_when_asked(data: Path) -> None:
 
 
 def test_without_data_a_look_is_quiet_and_a_start_is_refused(tmp_path: Path) -> None:
-    assert "there is no snapshot" in starter(Api(), tmp_path).start("new-data").why
+    for reason in ("new-data", "up"):
+        assert "there is no snapshot" in starter(Api(), tmp_path).start(reason).why
     with pytest.raises(WorkloadError, match="there is no snapshot credit-"):
         starter(Api(), tmp_path).start("schedule")
 
