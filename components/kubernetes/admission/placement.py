@@ -9,7 +9,7 @@ from falaj.components.kubernetes.admission.policy import (
     abroad_in_map,
     abroad_in_terms,
     joined,
-    text,
+    literal,
     when,
 )
 from falaj.components.kubernetes.admission.shapes import DAEMON_SETS, PodPolicy, Shape
@@ -132,7 +132,7 @@ def _node_pools(scope: ClusterScope) -> Policy:
     values = "r.?values.orValue([])"
     found = (
         f'variables.requirements.filter(r, r.key in {PLACE_KEYS} && r.operator == "In" && '
-        f"{values}.exists(v, {wrong})).map(r, r.key + {text(' in ')} + "
+        f"{values}.exists(v, {wrong})).map(r, r.key + {literal(' in ')} + "
         f'{values}.filter(v, {wrong}).join(" or "))'
     )
     return Policy(

@@ -44,8 +44,15 @@ from falaj.policies.reading.kubernetes import (
     manifests,
 )
 from falaj.policies.reading.pods import Container, each_container, pods
+from falaj.policies.reading.program_hosts import (
+    NO_HOSTS,
+    URL,
+    far_ends,
+    in_pieces,
+    is_link,
+    without_scheme,
+)
 from falaj.policies.reading.services import may_reach_from_pods
-from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, in_pieces, is_link, without_scheme
 
 # Where programs in a cluster are told to send or fetch data: settings, arguments, exporters.
 #

@@ -24,7 +24,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.told import is_market
+from falaj.policies.reading.program_hosts import is_market
 from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import Leaf, walk
 from falaj.policies.rules.residency.ai import REGIONAL
