@@ -26,7 +26,7 @@ _USER = 65532
 _LIMIT_BYTES = 16_384
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Serving:
     """What is served, and where what it needs lies."""
 

@@ -340,7 +340,7 @@ AGENTS = frozenset({
 ROLE_MAKERS = frozenset({"gpu-operator", "network-operator"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterScope:
     """What is allowed in one cluster: its place, registries, networks and namespaces."""
 

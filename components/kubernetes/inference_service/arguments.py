@@ -305,7 +305,7 @@ class Scaling:
     prometheus: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Access:
     """Who may call, and how they prove who they are."""
 
@@ -351,7 +351,7 @@ class Judge:
     """Of the canary's alias; 0 where that isn't said."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InferenceServiceSpec:
     """The arguments of `InferenceService`, checked."""
 
