@@ -174,6 +174,11 @@ GANG = {"rendezvous_port": 29400, "most_horovod_processes": 256}
 is named, torchrun's default: https://docs.pytorch.org/docs/stable/elastic/run.html. Of Horovod
 every process connects to each other one, and asks the rendezvous twice for each: 163,000 requests
 for 256, of which it answers some 1,600 a second on one core."""
+MARGIN_SECONDS = 5
+"""Of a gang's grace, kept for ending what didn't stop."""
+CAUSE_FIRST_SECONDS = 10.0
+"""That a machine which only lost its peers waits before it says so: a scheduler, which judges by
+the first failure, is to see the cause first."""
 
 
 def document() -> str:
