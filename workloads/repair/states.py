@@ -163,12 +163,12 @@ def _in_service(view: NodeView, brake: Brake, settings: Settings, now: float) ->
     # With the taint of somebody else's hand it is theirs.
     if view.tainted or brake.open or not _is_due(view, settings, now):
         return None
-    return _to(view, State.QUARANTINED, now, _said(view))
+    return _to(view, State.QUARANTINED, now, _causes(view))
 
 
 def _recovering(view: NodeView, record: Record, settings: Settings, now: float) -> Step | None:
     if view.health is not Health.WELL:
-        return _to(view, State.QUARANTINED, now, _said(view))
+        return _to(view, State.QUARANTINED, now, _causes(view))
     if now - record.since < settings.healthy_minutes * 60:
         return None
     return Step(view.name, None, changes=True, reason="well for long enough")
@@ -178,7 +178,7 @@ def _quarantined(view: NodeView, settings: Settings, now: float) -> Step | None:
     if view.health is not Health.SICK:
         return None
     deadline = now + settings.drain_minutes * 60
-    return _to(view, State.DRAINING, now, _said(view), deadline=deadline)
+    return _to(view, State.DRAINING, now, _causes(view), deadline=deadline)
 
 
 def _emptying(view: NodeView, record: Record, settings: Settings, now: float) -> Step | None:
@@ -206,5 +206,5 @@ def _to(view: NodeView, state: State, now: float, reason: str, *, deadline: floa
     return Step(view.name, Record(state, now, causes, deadline), changes=True, reason=reason)
 
 
-def _said(view: NodeView) -> str:
+def _causes(view: NodeView) -> str:
     return ", ".join(view.causes) or f"its state is {view.health.value}"

@@ -40,7 +40,7 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
 
 
 def _check(scope: ClusterScope, wrong: str, what: str) -> Check:
-    return Check(_ABROAD, wrong, what, scope.said, "name places of this cluster only")
+    return Check(_ABROAD, wrong, what, scope.in_words, "name places of this cluster only")
 
 
 def _abroad(scope: ClusterScope) -> Check:

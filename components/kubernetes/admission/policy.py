@@ -381,7 +381,7 @@ class ClusterScope:
         return f"^{place.region}(?:-[a-z0-9.-]+)?$"
 
     @property
-    def zones_said(self) -> str:
+    def zones_in_words(self) -> str:
         """The same in words."""
         if self.placed.zones:
             return ", ".join(self.placed.zones)
@@ -389,9 +389,9 @@ class ClusterScope:
         return f"zones {ways.get(self.placed.distribution, self.placed.region + '-… ')}".strip()
 
     @property
-    def said(self) -> str:
+    def in_words(self) -> str:
         """Where things may be, in words."""
-        return f"region {self.placed.region}, {self.zones_said}"
+        return f"region {self.placed.region}, {self.zones_in_words}"
 
     @property
     def hosts_pattern(self) -> str:

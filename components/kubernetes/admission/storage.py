@@ -105,7 +105,7 @@ def _stays(scope: ClusterScope) -> Check:
         _STAYS,
         _told_abroad(scope),
         "volumes or their copies would be elsewhere",
-        f"{scope.said}; copies within it (LRS, ZRS)",
+        f"{scope.in_words}; copies within it (LRS, ZRS)",
         "remove the place or name one of these",
     )
 
@@ -141,7 +141,7 @@ def _topologies(scope: ClusterScope) -> Check:
         "kubernetes-placement-abroad",
         abroad_in_terms(scope, terms, "matchLabelExpressions"),
         "volumes would be made elsewhere",
-        scope.said,
+        scope.in_words,
         "name places of this cluster only",
     )
 
@@ -165,7 +165,7 @@ def _volumes(scope: ClusterScope) -> Policy:
                 abroad_in_terms(
                     scope, "object.spec.?nodeAffinity.?required.?nodeSelectorTerms.orValue([])"
                 ),
-                "the volume is elsewhere", scope.said, "name places of this cluster only",
+                "the volume is elsewhere", scope.in_words, "name places of this cluster only",
             ),
             Check(
                 "kubernetes-volume-host-path",

@@ -64,7 +64,7 @@ def unmet(field: Field) -> Iterable[str]:
                 found = f'{_unmet_of("c", field)}.join(", ")'
                 yield f"{containers}.map(c, {found}){NON_EMPTY}"
             else:
-                wrong, said = _is_wrong("c", field.path, field), _said("c", field.path, field)
+                wrong, said = _is_wrong("c", field.path, field), _reason("c", field.path, field)
                 yield f"{containers}.filter(c, {wrong}).map(c, {said})"
 
 
@@ -72,9 +72,9 @@ def _unmet_of(holder: str, field: Field) -> str:
     """The same of a pod, or of a container's list, in a variable of CEL."""
     before, is_list, after = field.path.partition("[]")
     if not is_list:
-        wrong, said = _is_wrong(holder, before, field), _said(holder, before, field)
+        wrong, said = _is_wrong(holder, before, field), _reason(holder, before, field)
         return f"({wrong} ? [{said}] : [])"
-    wrong, said = _is_wrong("i", after[1:], field), _said("i", after[1:], field, holder)
+    wrong, said = _is_wrong("i", after[1:], field), _reason("i", after[1:], field, holder)
     return f"{holder}.{_optional(before)}.orValue([]).filter(i, {wrong}).map(i, {said})"
 
 
@@ -104,7 +104,7 @@ def _is_wrong(holder: str, path: str, field: Field) -> str:
     return wrong
 
 
-def _said(holder: str, path: str, field: Field, container: str = "") -> str:
+def _reason(holder: str, path: str, field: Field, container: str = "") -> str:
     """The reason, with the container's name and the field's value in it."""
     below = ".".join(each for each in (path, field.detail) if each)
     value = f"{holder}.{path}"
