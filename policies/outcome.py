@@ -21,13 +21,13 @@ from falaj.policies.model import (
     is_unknown,
 )
 from falaj.policies.model.judge import Judgement
+from falaj.policies.model.rule import LESSER_CLASSES
 from falaj.policies.reading.place import place_of
 from falaj.policies.reading.tags import data_class
 from falaj.policies.rules.encryption.at_rest import AtRest, encryption_of
 from falaj.policies.waivers import Ruling
 
 RESTRICTED: Final = "restricted"
-_LESSER: Final = ("public", "internal", "confidential")
 
 
 class Status(Enum):
@@ -100,7 +100,7 @@ def class_of(resource: Resource, settings: Settings) -> str:
     # Labels of Kubernetes are read by the context alone.
     found = context.data_class(resource) if tagged == settings.data_class else tagged
     given = "" if is_unknown(found) else str(found).strip().lower()
-    return given if given in _LESSER else RESTRICTED
+    return given if given in LESSER_CLASSES else RESTRICTED
 
 
 # A record of all that a pack judged, for `falaj check`: one JSON document a line.

@@ -33,7 +33,7 @@ class Refusal:
         return " ".join(filter(None, (self.token, self.name))) + f": {self.reason}"
 
 
-class Refusals:
+class RefusalLog:
     """Writes the refusals of one process down, each once."""
 
     def __init__(self, folder: Path) -> None:
@@ -41,7 +41,7 @@ class Refusals:
         self._said: set[Refusal] = set()
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Refusals | None:
+    def of(cls, environ: Mapping[str, str]) -> RefusalLog | None:
         """Where the environment asks for it."""
         folder = environ.get(VARIABLE)
         return cls(Path(folder)) if folder else None

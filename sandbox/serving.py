@@ -31,7 +31,7 @@ from falaj.sandbox.clouds import vendor
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.errors import ModelError, PartialError, SandboxError
 from falaj.sandbox.prediction import Prediction
-from falaj.sandbox.refusals import Refusals
+from falaj.sandbox.refusals import RefusalLog
 from falaj.sandbox.store import Store
 from falaj.wire import Values, decode, encode, servicer
 from falaj.wire.servicer import Changing, Failure, GrpcContext, Servicer
@@ -61,7 +61,7 @@ class SandboxServicer(Servicer):
         warn: Callable[[str], None],
         prediction: Prediction | None = None,
         warn_beside: Warn | None = None,
-        refusals: Refusals | None = None,
+        refusals: RefusalLog | None = None,
     ) -> None:
         super().__init__(cloud.tables.package.version)
         self._cloud = cloud
@@ -328,7 +328,7 @@ def _servicer(cloud: Cloud, store: Store, engine_address: str, parent: int) -> S
         lambda text: warn(text) if store.is_first(f"{run} {cloud.waits}") else None,
         Prediction.of(cloud.package, os.environ),
         warn,
-        Refusals.of(os.environ),
+        RefusalLog.of(os.environ),
     )
 
 

@@ -250,3 +250,22 @@ def test_no_function_stands_in_two_modules() -> None:
     found = alike(trees())
     assert {name: paths for name, paths in found.items() if name not in ALIKE_FUNCTIONS} == {}
     assert set(ALIKE_FUNCTIONS) <= set(found), "what is alike no more is no exception"
+
+
+#: Rows of tables, which are read as such.
+ROWS = {"Field", "PodRule"}
+#: More fields are told apart by their names alone.
+MOST_BY_POSITION = 8
+
+
+def test_what_has_many_fields_takes_them_by_keyword_alone() -> None:
+    found: list[str] = []
+    for path, tree in trees().items():
+        for node in tree.body if path.startswith("components/") else ():
+            if not isinstance(node, ast.ClassDef) or node.name in ROWS:
+                continue
+            made = " ".join(map(ast.unparse, node.decorator_list))
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+            if "dataclass" in made and "kw_only=True" not in made:
+                found += [f"{path}: {node.name}"] * (len(fields) > MOST_BY_POSITION)
+    assert found == []

@@ -176,11 +176,20 @@ network or gradient-boosted trees, whichever is better on the validation rows, a
 network, whatever the data. ``accept`` is ``better`` than guessing and not worse than what serves
 now, or ``any``. Data classes are stricter upwards."""
 
+IMAGE = {"user": 65532, "server_port": 8443}
+"""Of Falaj's images: whom containers run as, who is nobody that a node knows, and where the server
+listens, which a server without privileges can."""
+
 GANG = {"rendezvous_port": 29400, "most_horovod_processes": 256}
 """Fixed numbers of processes that start together. The port is where they meet unless another one
 is named, torchrun's default: https://docs.pytorch.org/docs/stable/elastic/run.html. Of Horovod
 every process connects to each other one, and asks the rendezvous twice for each: 163,000 requests
 for 256, of which it answers some 1,600 a second on one core."""
+MARGIN_SECONDS = 5
+"""Of a gang's grace, kept for ending what didn't stop."""
+CAUSE_FIRST_SECONDS = 10.0
+"""That a machine which only lost its peers waits before it says so: a scheduler, which judges by
+the first failure, is to see the cause first."""
 
 
 def document() -> str:
@@ -201,7 +210,7 @@ def document() -> str:
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
-    return json.dumps({**found, "gang": GANG}, indent=1) + "\n"
+    return json.dumps({**found, "image": IMAGE, "gang": GANG}, indent=1) + "\n"
 
 
 if __name__ == "__main__":

@@ -181,13 +181,13 @@ class CpuInferenceTier(pulumi.ComponentResource):
 
 def _serving(spec: CpuInferenceTierSpec, repository: str, keyring: str) -> Serving:
     return Serving(
-        spec.placed.region,
-        repository,
-        spec.args["package_digest"],
-        spec.args["keys_digest"],
-        spec.args["model"],
-        spec.args["version"],
-        keyring,
-        spec.host_name,
-        spec.vcpu if spec.machine is None else spec.machine.vcpu or spec.vcpu,
+        region=spec.placed.region,
+        repository=repository,
+        package_digest=spec.args["package_digest"],
+        keys_digest=spec.args["keys_digest"],
+        model=spec.args["model"],
+        version=spec.args["version"],
+        keyring=keyring,
+        host_name=spec.host_name,
+        workers=spec.vcpu if spec.machine is None else spec.machine.vcpu or spec.vcpu,
     )

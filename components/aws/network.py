@@ -19,6 +19,7 @@ from falaj.components.aws._endpoints import (
     interfaces,
 )
 from falaj.components.aws._logs import log_group, writer_role
+from falaj.components.aws.serving.cloud_init import PORT
 from falaj.components.specification.address_plan import CONTROL_PLANE, FIREWALL, OUTLET
 from falaj.components.specification.called_ports import CALLED_PORTS
 from falaj.components.specification.network import CLUSTER, NetworkArgs, NetworkSpec, check
@@ -76,7 +77,7 @@ FLOWS = (
     *(Flow(STORAGE, STORAGE, first, last, "Lustre servers") for first, last in _LUSTRE),
     Flow(NODES, SERVING, 443, 443, "Inference"),
     Flow(SERVING, SERVING, 443, 443, "Load balancer"),
-    Flow(SERVING, SERVING, 8443, 8443, "Load balancer to machines"),
+    Flow(SERVING, SERVING, PORT, PORT, "Load balancer to machines"),
 )
 
 

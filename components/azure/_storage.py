@@ -22,7 +22,7 @@ SKUS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Account:
     """What differs between our storage accounts."""
 

@@ -33,7 +33,7 @@ _NETWORK: Final = re.compile(r"^[a-z]+\d+[a-z]*n")
 _MOST: Final = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Demand:
     """What a machine has to have. A field that is None asks for nothing.
 

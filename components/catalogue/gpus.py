@@ -12,7 +12,7 @@ from falaj.components.catalogue.sources import DemandError
 from falaj.components.nearest import nearest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Gpu:
     """One GPU model in one variant. None means that no source was read: unknown, not zero.
 

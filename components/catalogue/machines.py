@@ -35,7 +35,7 @@ class InstructionSets:
         return frozenset(implied.get(self.int8, (self.int8,)) if self.int8 else ())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MachineType:
     """An instance type (AWS) or VM size (Azure) as it is sold in one region.
 

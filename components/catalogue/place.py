@@ -203,7 +203,17 @@ class Place:
             PlaceError: a zone that the region doesn't have.
         """
         return self.satisfying(
-            Demand(gpu, count, fabric, vcpu, memory_gib, arch, int8, zones, confidential)
+            Demand(
+                gpu=gpu,
+                count=count,
+                fabric=fabric,
+                vcpu=vcpu,
+                memory_gib=memory_gib,
+                arch=arch,
+                int8=int8,
+                zones=zones,
+                confidential=confidential,
+            )
         )
 
     def resolve(
@@ -227,7 +237,17 @@ class Place:
             PlaceError: see `offers`.
         """
         return self.first(
-            Demand(gpu, count, fabric, vcpu, memory_gib, arch, int8, zones, confidential)
+            Demand(
+                gpu=gpu,
+                count=count,
+                fabric=fabric,
+                vcpu=vcpu,
+                memory_gib=memory_gib,
+                arch=arch,
+                int8=int8,
+                zones=zones,
+                confidential=confidential,
+            )
         )
 
     def satisfying(self, demand: Demand) -> tuple[MachineType, ...]:

@@ -1,4 +1,4 @@
-"""Names of Falaj's tags, as each cloud takes them.
+"""Names and values of Falaj's tags, as each cloud takes them.
 
 Azure's resource manager takes a colon in a name, and private DNS zones, their links and records
 drop such tags without a word, so that every update would set them again
@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
+DATA_CLASSES: Final = ("public", "internal", "confidential", "restricted")
+"""How much harm it does if somebody else reads the data, from none upwards."""
+ENVIRONMENTS: Final = ("development", "test", "production")
 #: Between ``falaj`` and the rest of the name.
 _SIGNS: Final = {"aws": ":", "azure": "-"}
 

@@ -76,7 +76,7 @@ class InClusterArgs(TypedDict):
     as degraded is refused."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InCluster:
     """The shared arguments, checked."""
 
@@ -178,9 +178,16 @@ def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InClust
     if errors.count > before or "" in texts.values():
         return None
     return InCluster(
-        texts["distribution"], texts["region"], zones, texts["registry"], texts["tenant"],
-        texts["owner"], texts["data_class"], texts["cost_center"], environment,
-    )  # fmt: skip
+        distribution=texts["distribution"],
+        region=texts["region"],
+        zones=zones,
+        registry=texts["registry"],
+        tenant=texts["tenant"],
+        owner=texts["owner"],
+        data_class=texts["data_class"],
+        cost_center=texts["cost_center"],
+        environment=environment,
+    )
 
 
 def check_place(

@@ -2,10 +2,12 @@
 
 from typing import Any, Final
 
+from falaj.components.specification.workload_bounds import fixed
+
 INFERENCE_IMAGE: Final = "falaj-inference"
 """Short name of the smallest image that has the workloads: what serves, and what copies, judges,
 repairs and holds others."""
-USER: Final = 65532
+USER: Final = fixed("image", "user")
 """Whom containers run as: nobody that a node knows."""
 USER_NAME: Final = "falaj"
 """What programs are told that this user is called."""

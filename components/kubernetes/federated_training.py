@@ -52,7 +52,7 @@ class Peers:
     """Private address of the coordinator's load balancer; empty: any."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FederatedTrainingSpec:
     """The arguments of `FederatedTraining`, checked."""
 
@@ -285,7 +285,15 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
         raise AssertionError("what can't be used was refused")
     run = replace(run, telemetry=False)  # its figures are in the run's folder
     return FederatedTrainingSpec(
-        run, role, peers, secret, own_token, sites, options, restarts, ring
+        run=run,
+        role=role,
+        peers=peers,
+        certificate_secret=secret,
+        token_secret=own_token,
+        sites=sites,
+        options=options,
+        max_restarts=restarts,
+        key_ring=ring,
     )
 
 

@@ -142,14 +142,19 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
     partners = checked_regions("partner_regions", args.get("partner_regions"), errors)
     errors.raise_if_any()
     scope = ClusterScope(
-        cast("InCluster", placed), registries, cluster_registries, hosts, networks,
-        DEFAULT_STORAGE_CLASSES if classes is None else classes,
-        frozenset(agents), audiences,
-        DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
-        tuple(PRIORITIES) if priorities is None else priorities,
-        partners,
-        metrics,
-    )  # fmt: skip
+        placed=cast("InCluster", placed),
+        registries=registries,
+        cluster_registries=cluster_registries,
+        hosts=hosts,
+        networks=networks,
+        storage_classes=DEFAULT_STORAGE_CLASSES if classes is None else classes,
+        agents=frozenset(agents),
+        audiences=audiences,
+        runtime_classes=DEFAULT_RUNTIME_CLASSES if runtimes is None else runtimes,
+        priority_classes=tuple(PRIORITIES) if priorities is None else priorities,
+        partner_regions=partners,
+        metrics_hosts=metrics,
+    )
     return ResidencySpec(scope, enforce)
 
 
@@ -226,7 +231,7 @@ class Residency(pulumi.ComponentResource):
 
 def _check_places(placed: InCluster, errors: ArgumentErrors) -> None:
     """Zones of a cloud are of the region; a site and its zones aren't a cloud's regions abroad."""
-    every_zone = re.compile(ClusterScope(_without_zones(placed)).zones)
+    every_zone = re.compile(ClusterScope(placed=_without_zones(placed)).zones)
     for position, zone in enumerate(placed.zones):
         if placed.distribution != "existing" and not every_zone.match(zone):
             errors.add(f"zones[{position}]", zone, f"zones of {placed.region}")

@@ -135,7 +135,7 @@ class CsiClass:
     snapshot_parameters: dict[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StorageClassesSpec:
     """The arguments of `StorageClasses`, checked."""
 
@@ -200,9 +200,19 @@ def check(name: str, args: StorageClassesArgs) -> StorageClassesSpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return StorageClassesSpec(
-        placed, name, key, files, classes, str(default),
-        str(reclaim), str(type_), iops, throughput, str(sku), double,
-    )  # fmt: skip
+        placed=placed,
+        name=name,
+        key=key,
+        files=files,
+        classes=classes,
+        default_class=str(default),
+        reclaim=str(reclaim),
+        file_system_type=str(type_),
+        iops=iops,
+        throughput_mib_s=throughput,
+        disk_sku=str(sku),
+        double_encryption=double,
+    )
 
 
 def _of_platform(distribution: str, args: Mapping[str, Any], errors: ArgumentErrors) -> None:

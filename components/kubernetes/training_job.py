@@ -132,11 +132,24 @@ def checked_run(
     if errors.count > before or placed is None:
         return None
     return Run(
-        placed, name, objects["namespace"], objects["service_account"], image, size,
-        Placement(flavor, spot, level, mode, fabric, further), objects["queue"], str(priority),
-        objects["checkpoints"], objects["data"], dataset, arguments, grace, env, telemetry,
-        objects["monitoring_namespace"],
-    )  # fmt: skip
+        placed=placed,
+        name=name,
+        namespace=objects["namespace"],
+        service_account=objects["service_account"],
+        image=image,
+        size=size,
+        placement=Placement(flavor, spot, level, mode, fabric, further),
+        queue=objects["queue"],
+        priority=str(priority),
+        checkpoints=objects["checkpoints"],
+        data=objects["data"],
+        dataset=dataset,
+        arguments=arguments,
+        grace_seconds=grace,
+        env=env,
+        telemetry=telemetry,
+        monitoring_namespace=objects["monitoring_namespace"],
+    )
 
 
 def _further_regions(
@@ -319,9 +332,19 @@ def checked_job(
     if run is None:
         return None
     return TrainingJobSpec(
-        run, program, framework, nodes, servers, elastic, restarts, ttl, between, launcher, ring,
-        published,
-    )  # fmt: skip
+        run=run,
+        program=program,
+        framework=framework,
+        nodes=nodes,
+        parameter_servers=servers,
+        elastic=elastic,
+        max_restarts=restarts,
+        ttl_seconds=ttl,
+        traffic=between,
+        launcher_image=launcher,
+        key_ring=ring,
+        publication=published,
+    )
 
 
 def check_arguments(

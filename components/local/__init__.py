@@ -1,8 +1,9 @@
 """Falaj on one machine: components over a resource provider that does the work."""
 
 from falaj.components.local.batch_inference import BatchInference, BatchInferenceArgs
-from falaj.components.local.certificate import Certificate, CertificateArgs
-from falaj.components.local.certificate_authority import (
+from falaj.components.local.certificates import (
+    Certificate,
+    CertificateArgs,
     CertificateAuthority,
     CertificateAuthorityArgs,
 )

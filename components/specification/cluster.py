@@ -19,6 +19,8 @@ from falaj.components.specification.limits import (
 from falaj.components.specification.machine_choice import checked_subnets
 from falaj.components.specification.placed import (
     LOG_DAYS,
+    NO_BOUNDARY,
+    NO_LOG_DAYS,
     Placed,
     PlacedArgs,
     check_placed,
@@ -151,9 +153,7 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
     if cloud == "azure":
         errors.needed(given, _AZURE_NEEDS, "on Azure")
         if given.get("boundary_id") is not None:
-            errors.say(
-                "boundary_id", "permissions boundaries exist on AWS only; leave it out on Azure"
-            )
+            errors.say("boundary_id", NO_BOUNDARY)
         if given.get("strict_network_policy"):
             errors.say(
                 "strict_network_policy",
@@ -168,11 +168,7 @@ def check(cloud: str, name: str, args: ClusterArgs) -> ClusterSpec:
                     "domains, and leave it out here",
                 )
         if given.get("log_days") is not None:
-            errors.say(
-                "log_days",
-                "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
-                "out here",
-            )
+            errors.say("log_days", NO_LOG_DAYS)
     administrators = checked_principals(
         cloud, "administrators", checked["administrators"] or (), errors, of=_ENTRA_GROUP
     )

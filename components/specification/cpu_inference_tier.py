@@ -26,6 +26,8 @@ from falaj.components.specification.machine_choice import (
 from falaj.components.specification.node_pools import checked_name
 from falaj.components.specification.placed import (
     LOG_DAYS,
+    NO_BOUNDARY,
+    NO_LOG_DAYS,
     Placed,
     PlacedArgs,
     check_placed,
@@ -44,9 +46,8 @@ _AUTHORITY_NOTE = (
 _AZURE_NEEDS = ("log_destination_id", "keyring_secret_id", "certificate_id")
 _AWS_ARNS = {"keyring_secret_id": "secretsmanager", "certificate_id": "acm"}
 _AWS_ONLY = {
-    "boundary_id": "permissions boundaries exist on AWS only; leave it out on Azure",
-    "log_days": "the workspace decides on Azure; set retention_days of AuditTrail, and leave it "
-    "out here",
+    "boundary_id": NO_BOUNDARY,
+    "log_days": NO_LOG_DAYS,
     "private_authority": "AWS Private CA is AWS's; leave it out on Azure",
     "session_manager": "Session Manager is AWS's; leave it out on Azure",
 }

@@ -14,6 +14,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS
+
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
@@ -171,10 +173,9 @@ TAG_VALUE: Final = TextRule(
     "1 to 256 letters, digits, spaces and . : / = + @ - _",
     "platform@example.ae",
 )
-ENVIRONMENT: Final = OneOf(("development", "test", "production"))
+ENVIRONMENT: Final = OneOf(ENVIRONMENTS)
 DEFAULT_ENVIRONMENT: Final = "production"
-#: How much harm it does if somebody else reads the data, from none upwards.
-DATA_CLASS: Final = OneOf(("public", "internal", "confidential", "restricted"))
+DATA_CLASS: Final = OneOf(DATA_CLASSES)
 #: Names that become part of the names in a cloud.
 NAME: Final = TextRule(
     r"^[a-z][a-z0-9-]{0,38}[a-z0-9]$",

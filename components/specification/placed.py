@@ -20,6 +20,10 @@ from falaj.components.specification.limits import (
 )
 
 ENVIRONMENTS = ENVIRONMENT.values
+NO_BOUNDARY = "permissions boundaries exist on AWS only; leave it out on Azure"
+NO_LOG_DAYS = (
+    "the workspace decides on Azure; set retention_days of AuditTrail, and leave it out here"
+)
 DATA_CLASSES = DATA_CLASS.values
 
 

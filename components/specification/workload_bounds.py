@@ -70,13 +70,15 @@ def choice(workload: str, option: str) -> WorkloadChoice:
     return WorkloadChoice(tuple(found["words"]), default=found["default"])
 
 
-def gang_number(name: str) -> int:
-    """A fixed number of processes that start together.
+def fixed(of: str, name: str) -> int:
+    """A number that is always the same.
 
     Args:
-        name: ``rendezvous_port`` or ``most_horovod_processes``.
+        of: ``image``, or ``gang`` for processes that start together.
+        name: of an image ``user`` or ``server_port``; of a gang ``rendezvous_port`` or
+            ``most_horovod_processes``.
 
     Raises:
         KeyError: there is no such number.
     """
-    return int(_all()["gang"][name])
+    return int(_all()[of][name])

@@ -131,7 +131,7 @@ class RealMachines:
 
 @dataclass
 class MachineKeeper:
-    """The machines of one control plane, as its keeper has them."""
+    """The machines of one control plane, as the control plane itself has them."""
 
     given: Given
     network: Network

@@ -9,9 +9,12 @@ from enum import Enum
 from functools import cached_property
 from typing import Final, Literal, get_args
 
-from falaj.components.catalogue.tag_names import tag_names
+from falaj.components.catalogue.tag_names import DATA_CLASSES, tag_names
 from falaj.policies.model.resource import REFERENCE, Resource, Stack
 from falaj.policies.model.settings import Settings
+
+LESSER_CLASSES: Final = DATA_CLASSES[:-1]
+"""Of data that aren't restricted."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,10 @@ class Context:
         return next((each for each in own if isinstance(each, str) and each), "") or (
             self.settings.data_class
         )
+
+    def is_restricted(self, resource: Resource) -> bool:
+        """Whether the resource's data are restricted; a class that nobody knows counts as that."""
+        return self.data_class(resource).strip().lower() not in LESSER_CLASSES
 
 
 class FindingKind(Enum):

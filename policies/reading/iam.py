@@ -214,12 +214,12 @@ def _conditions(value: object) -> Iterator[Condition]:
                 yield Condition(
                     str(operator).lower(),
                     str(key).lower(),
-                    tuple(_said(each) for each in items(given) if not is_unknown(each)),
+                    tuple(_plain_text(each) for each in items(given) if not is_unknown(each)),
                     holds_unknown(given),
                 )
 
 
-def _said(value: object) -> str:
+def _plain_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 

@@ -12,6 +12,10 @@ from typing import Final
 from falaj.policies.model import Settings, Stack, get, text
 
 _SCHEMES: Final = re.compile(r"^(?:docker|oci|oci\+native|docker-pullable|containerd)://", re.I)
+PIN: Final = (
+    "Append the digest of the image: REGISTRY/NAME@sha256:…; a tag before it is for people only."
+)
+"""What to do where an image is named by its tag."""
 PINNING: Final = ("docker-build:index:Image", "awsx:ecr:Image")
 """Types whose answer is a reference with its digest:
 https://www.pulumi.com/registry/packages/docker-build/api-docs/image/#outputs"""

@@ -72,7 +72,7 @@ def _file(stack: StackFile, values: Mapping[str, str], folder: Path, has_files: 
             _none(values)
         config = dict(from_project_and_stack(stack.path, project.root, namespace=project.name))
     else:
-        own = set(_said(project))
+        own = set(_keys_with_values(project))
         offered = {key: value for key, value in _offered(project).items() if key not in own}
         config = offered | _regions({*own, *offered, *values})
         said = ", ".join(f"{key}={value}" for key, value in config.items() if key not in values)
@@ -96,7 +96,7 @@ def _named(key: str, project: Project) -> str:
     return key if ":" in key else f"{project.name}:{key}"
 
 
-def _said(project: Project) -> Iterator[str]:
+def _keys_with_values(project: Project) -> Iterator[str]:
     """Keys to which the project's file gives a value; it may also say the type of one alone."""
     for key, each in mapping(_document(project).get("config")).items():
         if not is_mapping(each) or {"default", "value"} & set(each):

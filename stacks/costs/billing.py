@@ -217,10 +217,12 @@ def _applies(meter: Meter, block: Any) -> bool | None:
 def _is_one_of(value: Any, values: tuple[Any, ...]) -> bool:
     if value is ABSENT:
         return None in values
-    return _GIVEN in values or _said(value) in {_said(each) for each in values if each is not None}
+    return _GIVEN in values or _plain(value) in {
+        _plain(each) for each in values if each is not None
+    }
 
 
-def _said(value: Any) -> str:
+def _plain(value: Any) -> str:
     return str(value).strip().lower()
 
 

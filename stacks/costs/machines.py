@@ -58,7 +58,7 @@ _CAPACITIES: Final = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class Machines:
     """The machines of one resource, but for their number."""
 
     machines: tuple[str, ...]
@@ -68,7 +68,11 @@ class Kind:
 
 
 def machines(
-    resource: Resource, kind: Kind, amount: Amount, service: str = SERVICE, meter: str = "machine"
+    resource: Resource,
+    kind: Machines,
+    amount: Amount,
+    service: str = SERVICE,
+    meter: str = "machine",
 ) -> Charge:
     """The charge for so many machines; `meter` as the tables call it."""
     note = kind.note or ("" if kind.machines else "the machine type can't be seen")
@@ -101,7 +105,7 @@ def _spot_instance(resource: Resource, stack: Stack) -> Iterator[Charge]:
         yield replace(each, capacity="spot") if each.capacity else each
 
 
-def _of_properties(given: Mapping[str, Any], template: Mapping[str, Any] | None) -> Kind:
+def _of_properties(given: Mapping[str, Any], template: Mapping[str, Any] | None) -> Machines:
     """The kind of an instance, with what its launch template says besides."""
     named = text(get(given, "instanceType")) or text(get(template or {}, "instanceType"))
     own, inherited = _capacity(given), _capacity(template or {})
@@ -110,7 +114,7 @@ def _of_properties(given: Mapping[str, Any], template: Mapping[str, Any] | None)
     tenancy = get(template or {}, "placement.tenancy") if tenancy is ABSENT else tenancy
     shared = tenancy is ABSENT or text(tenancy) in {"", "default"}
     note = "" if shared else "not on shared hosts, which the list prices are for"
-    return Kind((named,) if named else (), capacity, shared, note)
+    return Machines((named,) if named else (), capacity, shared, note)
 
 
 def _capacity(given: Mapping[str, Any]) -> str:
@@ -303,7 +307,7 @@ def _reservation(resource: Resource, stack: Stack) -> Iterator[Charge]:
     platform = text(resource.get("instancePlatform"))
     linux = platform in {"", "Linux/UNIX"}
     note = "" if linux else f"{platform}, which no list price is for"
-    kind = Kind((named,) if named else (), "on-demand", linux, note)
+    kind = Machines((named,) if named else (), "on-demand", linux, note)
     count = exactly(number(resource.get("instanceCount")))
     yield machines(resource, kind, count, meter="reserved machines")
 
@@ -321,7 +325,7 @@ def _fleet(resource: Resource, stack: Stack) -> Iterator[Charge]:
     paths = ("targetCapacitySpecification.totalTargetCapacity", "targetCapacity")
     target = [number(resource.get(each)) for each in paths]
     nothing = Decimal(0) in target
-    kind = Kind((), "", note="the fleet chooses the machines")
+    kind = Machines((), "", note="the fleet chooses the machines")
     size = exactly(0) if nothing else UNSEEN
     yield machines(resource, kind, size, meter="machines of the fleet")
 
@@ -329,7 +333,7 @@ def _fleet(resource: Resource, stack: Stack) -> Iterator[Charge]:
 def _batch(resource: Resource, stack: Stack) -> Iterator[Charge]:
     least = number(get(resource.properties, "computeResources.minVcpus"))
     most = number(get(resource.properties, "computeResources.maxVcpus"))
-    kind = Kind((), "", note="Batch chooses the machines")
+    kind = Machines((), "", note="Batch chooses the machines")
     if get(resource.properties, "computeResources") is not ABSENT:
         # They are counted in vCPUs: only that there are none is known of the machines.
         none = known(0)
@@ -375,7 +379,7 @@ def _pool(resource: Resource, given: Mapping[str, Any], name: str = "") -> Itera
         # https://learn.microsoft.com/rest/api/aks/agent-pools/create-or-update
         count = get(given, "count")
         amount = exactly(1) if count is ABSENT else exactly(number(count))
-    kind = Kind((size,) if size else (), *_bought(given))
+    kind = Machines((size,) if size else (), *_bought(given))
     if text(get(given, "osType")).lower() == "windows":
         kind = replace(kind, has_list_price=False, note="Windows, which no list price is for")
     meter = f"pool {name}" if name else "pool"
@@ -432,7 +436,7 @@ def _cluster(resource: Resource, stack: Stack) -> Iterator[Charge]:
         if is_mapping(each) and name.lower() not in apart:
             yield from _pool(resource, each, name)
         elif is_unknown(each):
-            yield machines(resource, Kind(()), UNSEEN, "AKS", "pool")
+            yield machines(resource, Machines(()), UNSEEN, "AKS", "pool")
 
 
 def _virtual_machine(resource: Resource, stack: Stack) -> Iterator[Charge]:
@@ -465,7 +469,7 @@ def _machine(
 ) -> Iterator[Charge]:
     inner = resource.get(profile) if profile else resource.properties
     given = mapping(inner)
-    kind = Kind((text(size),) if text(size) else (), *_bought(given))
+    kind = Machines((text(size),) if text(size) else (), *_bought(given))
     disk = get(given, "storageProfile.osDisk")
     windows = get(given, "osProfile.windowsConfiguration") is not ABSENT
     if windows or text(get(disk, "osType")).lower() == "windows":
@@ -483,7 +487,7 @@ def _machine(
 
 def _azure_reservation(resource: Resource, stack: Stack) -> Iterator[Charge]:
     size = text(resource.get("sku.name"))
-    kind = Kind((size,) if size else ())
+    kind = Machines((size,) if size else ())
     count = exactly(number(resource.get("sku.capacity")))
     yield machines(resource, kind, count, _SERVICE, "reserved machines")
 
@@ -499,7 +503,7 @@ def _learning(resource: Resource, stack: Stack) -> Iterator[Charge]:
         else ONE
     )
     low = text(get(given, "properties.vmPriority")).lower() == "lowpriority"
-    kind = Kind((size,) if size else (), "spot" if low else "on-demand")
+    kind = Machines((size,) if size else (), "spot" if low else "on-demand")
     attached = text(get(given, "resourceId"))
     if not attached:
         yield machines(resource, kind, product(amount, ONE), "AI", "compute")

@@ -8,14 +8,31 @@ An empty stack: nothing to draw.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from falaj.stacks.drawing import cluster, flows, keys, places
+from falaj.stacks.drawing import cluster, flows, keys, places, svg, terminal
 from falaj.stacks.drawing.builder import Builder
-from falaj.stacks.drawing.drawing import NARROWEST, Drawing
-from falaj.stacks.drawing.model import Edge, Node, in_order
+from falaj.stacks.drawing.model import Edge, Node, Picture, in_order
 from falaj.stacks.resources import State, stack_of
 
 __all__ = ["NARROWEST", "Drawing", "Edge", "Node", "of"]
+
+
+#: Columns below which boxes have no room for names.
+NARROWEST = 40
+
+
+@dataclass(frozen=True)
+class Drawing(Picture):
+    """A stack as a picture."""
+
+    def as_text(self, width: int = 80) -> str:
+        """The drawing with box characters, for a terminal of so many columns (40 at least)."""
+        return terminal.draw(self, max(width, NARROWEST))
+
+    def as_svg(self) -> str:
+        """The drawing as one SVG file that needs nothing else, 1,280 pixels wide."""
+        return svg.draw(self)
 
 
 def of(resources: Iterable[State]) -> Drawing:

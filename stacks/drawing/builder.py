@@ -11,7 +11,7 @@ from typing import Final
 from falaj.policies.model import Resource, Stack, is_unknown, leaves, select, text
 from falaj.policies.model.resource import REFERENCE
 from falaj.policies.reading.addresses import EVERY_PORT, Ports, is_open, network
-from falaj.stacks.drawing.model import INTERNET, UNSEEN, Edge, EdgeKind, End, Kind, Node
+from falaj.stacks.drawing.model import INTERNET, UNSEEN, Edge, EdgeKind, End, Node, NodeKind
 
 # A property means a resource by an id or name, or by what the engine says of its origin. A state
 # has every resource's id. A preview has none, but the sandbox predicts what properties will be
@@ -285,7 +285,7 @@ class Builder:
     def node(
         self,
         id: str,
-        kind: Kind,
+        kind: NodeKind,
         label: str,
         *details: str,
         container: str = "",
@@ -298,7 +298,12 @@ class Builder:
         return id
 
     def stand_for(
-        self, resource: Resource, kind: Kind, *details: str, container: str = "", label: str = ""
+        self,
+        resource: Resource,
+        kind: NodeKind,
+        *details: str,
+        container: str = "",
+        label: str = "",
     ) -> str:
         """Have a node for a resource; returns its id."""
         id = resource.urn

@@ -16,7 +16,7 @@ from falaj.policies.rules.kubernetes.network_policies import is_policy, openings
 from falaj.stacks.costs import billed
 from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.drawing.builder import EVERYTHING, Builder, Traffic
-from falaj.stacks.drawing.model import Kind
+from falaj.stacks.drawing.model import NodeKind
 
 _SCALERS: Final = {
     "ScaledObject": ("spec.scaleTargetRef.name", "spec.minReplicaCount", "spec.maxReplicaCount"),
@@ -144,7 +144,7 @@ def add_objects(builder: Builder) -> Cluster:
 
 
 #: What objects are drawn as, by group and kind; of any group where that is empty.
-_KINDS: Final[Mapping[tuple[str, str], Kind]] = {
+_KINDS: Final[Mapping[tuple[str, str], NodeKind]] = {
     ("gateway.networking.k8s.io", "Gateway"): "entrance",
     ("networking.k8s.io", "Ingress"): "entrance",
     ("extensions", "Ingress"): "entrance",
@@ -156,7 +156,7 @@ _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
 }
 
 
-def _kind(manifest: Manifest) -> Kind | None:
+def _kind(manifest: Manifest) -> NodeKind | None:
     if runs(manifest):
         return "workload"
     group = manifest.group or "core"
@@ -173,7 +173,7 @@ def node_id(manifest: Manifest) -> str:
     return f"{manifest.resource.urn}#{inner}" if inner else manifest.resource.urn
 
 
-def _draw(cluster: Cluster, manifest: Manifest, kind: Kind) -> None:
+def _draw(cluster: Cluster, manifest: Manifest, kind: NodeKind) -> None:
     builder, id = cluster.builder, node_id(manifest)
     namespaced = not manifest.kind.startswith("Cluster") and manifest.kind != "StorageClass"
     container = (
@@ -211,7 +211,7 @@ def _namespace(manifest: Manifest) -> str:
     return "a namespace not known yet" if is_unknown(found) else str(found)
 
 
-def _details(manifest: Manifest, kind: Kind) -> Iterator[str]:
+def _details(manifest: Manifest, kind: NodeKind) -> Iterator[str]:
     if kind in {"workload", "other", "vault"}:
         yield manifest.kind
     if kind == "workload":

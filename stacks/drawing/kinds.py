@@ -9,7 +9,7 @@ from falaj.policies.model import Resource, Stack
 from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.at_rest import encryption_of
 from falaj.stacks.costs import billed
-from falaj.stacks.drawing.model import Kind
+from falaj.stacks.drawing.model import NodeKind
 
 
 def aws(*names: str) -> frozenset[str]:
@@ -36,7 +36,7 @@ TEMPLATES: Final = aws("ec2/launchTemplate", "ec2/launchConfiguration")
 ROLES: Final = aws("iam/role")
 IDENTITIES: Final = azure("managedidentity:UserAssignedIdentity")
 
-_TABLE: Final[Mapping[Kind, frozenset[str]]] = {
+_TABLE: Final[Mapping[NodeKind, frozenset[str]]] = {
     "cluster": aws("eks/cluster", "ecs/cluster") | azure("containerservice:ManagedCluster"),
     "pool": aws(
         "eks/nodeGroup", "autoscaling/group", "ec2/fleet", "ec2/spotFleetRequest",
@@ -101,7 +101,7 @@ _TABLE: Final[Mapping[Kind, frozenset[str]]] = {
     "names": aws("route53/zone", "route53/resolverEndpoint")
     | azure("privatedns:PrivateZone", "dns:Zone"),
 }  # fmt: skip
-_KINDS: Final[Mapping[str, Kind]] = {
+_KINDS: Final[Mapping[str, NodeKind]] = {
     token: kind for kind, tokens in _TABLE.items() for token in tokens
 }
 #: Charged for or keeping something, and still only a setting of what is drawn.
@@ -119,7 +119,7 @@ _SETTINGS: Final = aws(
 _HELD_ELSEWHERE: Final = (*GROUPS, *TEMPLATES, *ROLES, *IDENTITIES, *ALIASES)
 
 
-def kind_of_node(resource: Resource, stack: Stack) -> Kind | None:
+def kind_of_node(resource: Resource, stack: Stack) -> NodeKind | None:
     """What a resource of a cloud is drawn as; None for what is a part of others.
 
     Types that the table doesn't have are drawn where they keep data, are charged for, or aren't

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
-Kind = Literal[
+NodeKind = Literal[
     # What holds others.
     "network", "zone", "subnet", "cluster", "namespace", "area",
     # What computes, and what lets callers in.
@@ -40,7 +40,7 @@ class Node:
 
     id: str
     """The resource's URN, or a made-up one such as ``range:10.0.0.0/8``."""
-    kind: Kind
+    kind: NodeKind
     label: str
     details: tuple[str, ...] = ()
     """What else is worth knowing: sizes, address ranges, services."""

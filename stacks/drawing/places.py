@@ -24,10 +24,10 @@ from falaj.stacks.drawing.kinds import (
     aws,
     kind_of_node,
 )
-from falaj.stacks.drawing.model import Kind
+from falaj.stacks.drawing.model import NodeKind
 
 #: What stands around the networks, by its kind.
-AREAS: Final[Mapping[Kind, str]] = {
+AREAS: Final[Mapping[NodeKind, str]] = {
     "store": "Stores", "database": "Databases", "file system": "File systems",
     "volume": "Stores", "registry": "Registries", "key": "Keys and secrets",
     "vault": "Keys and secrets", "secret": "Keys and secrets", "authority": "Keys and secrets",
@@ -103,7 +103,7 @@ def _elsewhere_network(builder: Builder, ids: list[str]) -> str:
 def add_resources(builder: Builder) -> None:
     """Everything that is drawn, each where it is."""
     stack = builder.stack
-    pending: list[tuple[Resource, Kind]] = []
+    pending: list[tuple[Resource, NodeKind]] = []
     for each in stack.resources:
         kind = kind_of_node(each, stack)
         if kind is not None and each.urn not in builder.nodes:
@@ -126,12 +126,12 @@ def _parent(builder: Builder, resource: Resource, drawn: set[str]) -> str:
     return ""
 
 
-def _area(builder: Builder, kind: Kind) -> str:
+def _area(builder: Builder, kind: NodeKind) -> str:
     title = AREAS.get(kind, "Other")
     return builder.node(f"area:{title}", "area", title)
 
 
-def _located(builder: Builder, resource: Resource, kind: Kind) -> str:
+def _located(builder: Builder, resource: Resource, kind: NodeKind) -> str:
     """The innermost container of all subnets that a resource is in; empty where it is in none."""
     references = builder.references
     sign = _SUBNET_SIGNS.get(resource.package, "")
@@ -193,7 +193,7 @@ def _chain(builder: Builder, id: str) -> list[str]:
     return found
 
 
-def details(builder: Builder, resource: Resource, kind: Kind) -> list[str]:
+def details(builder: Builder, resource: Resource, kind: NodeKind) -> list[str]:
     """What is worth saying of a thing: its machines, its size, its service."""
     found: list[str] = []
     if kind == "endpoint":
@@ -245,7 +245,7 @@ _PREFIX: Final = "falaj-local:index:"
 _WORKSPACE: Final = f"{_PREFIX}Workspace"
 _KEYS: Final = f"{_PREFIX}KeyRing"
 _SERVICE: Final = f"{_PREFIX}InferenceService"
-_KINDS: Final[Mapping[str, Kind]] = {
+_KINDS: Final[Mapping[str, NodeKind]] = {
     _KEYS: "key",
     _SERVICE: "tier",
     f"{_PREFIX}CertificateAuthority": "authority",

@@ -30,6 +30,7 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.images.archive import layout_digest
 from falaj.stacks.images.items import Item
 from falaj.stacks.images.wheels import Wheel, as_requirements, fetch, pinned
+from falaj.workloads.bounds import IMAGE
 
 # What is in an image, as CycloneDX JSON: its base and every wheel with its hashes.
 #
@@ -264,7 +265,7 @@ TOOLS: Final = ("buildah", "podman", "docker")
 SECONDS: Final = 2 * 3600
 #: 1980-01-01, the earliest time that zip files hold; where neither git nor the caller has a time.
 EARLIEST: Final = 315532800
-NON_ROOT: Final = 65532
+NON_ROOT: Final = IMAGE["user"]
 """User and group of the images, as in distroless ones."""
 
 

@@ -26,8 +26,8 @@ from falaj.stacks.errors import StackError
 #         seen: '2026-11-21'
 #     charts: {}
 
-Kind = Literal["images", "charts"]
-KINDS: Final[tuple[Kind, ...]] = ("images", "charts")
+ItemKind = Literal["images", "charts"]
+KINDS: Final[tuple[ItemKind, ...]] = ("images", "charts")
 _KEYS: Final = frozenset({"reference", "digest", "seen"})
 _PINNED: Final = "Digests that registries named, written by `falaj images pin`. Commit this file."
 
@@ -55,7 +55,7 @@ class Lock:
     images: Mapping[str, Locked]
     charts: Mapping[str, Locked]
 
-    def of(self, kind: Kind) -> Mapping[str, Locked]:
+    def of(self, kind: ItemKind) -> Mapping[str, Locked]:
         """The images or the charts."""
         return self.images if kind == "images" else self.charts
 
@@ -98,7 +98,7 @@ def load(path: Path) -> Lock:
         for key in given
         if key not in KINDS
     ]
-    found: dict[Kind, dict[str, Locked]] = {"images": {}, "charts": {}}
+    found: dict[ItemKind, dict[str, Locked]] = {"images": {}, "charts": {}}
     for kind in KINDS:
         known = images() if kind == "images" else charts()
         entries = given.get(kind)
@@ -166,7 +166,7 @@ def save(path: Path, lock: Lock, about: str = _PINNED) -> None:
 class Item:
     """An image or a chart, with its digest as far as it is known."""
 
-    kind: Kind
+    kind: ItemKind
     name: str
     source: str
     """Registry and repository upstream; the address of a repository of charts that is no

@@ -126,16 +126,16 @@ def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
     why_not = _why_not(follow, shelf, stable, tried)
     if tried is None or why_not:
         versions = [_entry(follow, shelf, stable, 100)]
-        return Found(versions, None, f"{_said(stable)} has all requests: {why_not}")
+        return Found(versions, None, f"{_in_words(stable)} has all requests: {why_not}")
     versions = [
         _entry(follow, shelf, stable, 100 - follow.share),
         _entry(follow, shelf, tried, follow.share),
     ]
-    told = f"{_said(tried)} has {follow.share} %, {_said(stable)} the rest"
+    told = f"{_in_words(tried)} has {follow.share} %, {_in_words(stable)} the rest"
     return Found(versions, tried.record.number, told)
 
 
-def _said(entry: Entry) -> str:
+def _in_words(entry: Entry) -> str:
     record = entry.record
     return f"version {record.version} of {record.model} ({record.alias})"
 

@@ -14,8 +14,8 @@ from falaj.components.specification.workload_bounds import bound, choice
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
+from falaj.workloads.bounds import IMAGE, MOST_ACCURACY_DROP
 from falaj.stacks.settings.watching import WatchSettings, check_watch
-from falaj.workloads.bounds import MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
 
@@ -97,7 +97,7 @@ class ServiceSettings(Section):
     described_by: ClassVar = "falaj.components.local.inference_service.InferenceServiceArgs"
     host: Literal["127.0.0.1", "0.0.0.0", "::1", "::"] = "127.0.0.1"  # noqa: S104 - the stack's own choice
     """Address to listen on: this machine alone, or all of its networks."""
-    port: Annotated[int, Between(1024, 65_535)] = 8443
+    port: Annotated[int, Between(1024, 65_535)] = IMAGE["server_port"]
     """Port to listen on, one of its own for each stack of a machine; another one restarts the
     server."""
     names: list[Annotated[str, HOST]] = Field(default_factory=list)

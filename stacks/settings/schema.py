@@ -94,10 +94,10 @@ def _by_kind() -> dict[str, Any]:
     """Which definition judges the settings: by platform and blueprint, where the file has both."""
     return {
         "properties": {f"{NAMESPACE}:platform": {"enum": list(PLATFORMS)}},
-        "if": _says("platform", "local"),
+        "if": _has_value("platform", "local"),
         "then": {"$ref": "#/$defs/local"},
         "else": {
-            "if": _says("platform", "kubernetes"),
+            "if": _has_value("platform", "kubernetes"),
             "then": _by_blueprint({name: EXISTING.kind(name) for name in EXISTING}),
             "else": {
                 "if": {"anyOf": [_names("platform"), _names("placement")]},
@@ -114,14 +114,14 @@ def _by_blueprint(kinds: Mapping[str, str]) -> dict[str, Any]:
     return {
         "properties": {key: {"enum": list(kinds)}},
         "allOf": [
-            {"if": _says("blueprint", name), "then": {"$ref": f"#/$defs/{kind}"}}
+            {"if": _has_value("blueprint", name), "then": {"$ref": f"#/$defs/{kind}"}}
             for name, kind in kinds.items()
         ]
         + [{"if": _names("blueprint"), "else": {"$ref": "#/$defs/any"}}],
     }
 
 
-def _says(key: str, value: str) -> dict[str, Any]:
+def _has_value(key: str, value: str) -> dict[str, Any]:
     named = f"{NAMESPACE}:{key}"
     return {"properties": {named: {"const": value}}, "required": [named]}
 

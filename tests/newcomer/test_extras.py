@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from falaj.engine.extras import EXTRAS, extras_of, names
+from tests.newcomer.documents import PACKAGES
 from tests.newcomer.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]

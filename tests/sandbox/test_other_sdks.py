@@ -13,7 +13,7 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox import activation, models, refusals, sdks
 from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.prediction import Prediction, prepare
-from falaj.sandbox.refusals import Refusals
+from falaj.sandbox.refusals import RefusalLog
 from falaj.sandbox.schema import Package
 from falaj.sandbox.serving import SandboxServicer
 from falaj.sandbox.store import Store
@@ -141,7 +141,7 @@ def test_a_check_notes_what_is_refused_and_goes_on(tmp_path: Path) -> None:
     cloud = Cloud(models.load("aws"), Store(":memory:"))
     prepare(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
     prediction = Prediction.of("aws", {"FALAJ_SANDBOX_PREDICT": str(tmp_path / "copy.sqlite")})
-    notes = Refusals.of({refusals.VARIABLE: str(tmp_path)})
+    notes = RefusalLog.of({refusals.VARIABLE: str(tmp_path)})
     servicer = SandboxServicer(cloud, lambda _: None, prediction, refusals=notes)
     given = {"vpcId": "vpc-0123456789abcdef0", "cidrBlock": "10.0.0.0/99"}
 
@@ -165,7 +165,7 @@ SERVICE = "kubernetes:core/v1:Service"
 
 
 def test_what_only_the_program_knows_of_is_noted_and_read_all_the_same(tmp_path: Path) -> None:
-    notes = Refusals.of({refusals.VARIABLE: str(tmp_path)})
+    notes = RefusalLog.of({refusals.VARIABLE: str(tmp_path)})
     at = f"urn:pulumi:dev::shop::{SERVICE}::theirs"
     for asked in (notes, None):
         cloud = Cloud(models.load("kubernetes"), Store(":memory:"))

@@ -17,9 +17,11 @@ from pydantic.fields import FieldInfo
 
 import falaj.components.specification
 import falaj.stacks
+from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS
 from falaj.components.specification.arguments import Default, arguments_of
 from falaj.components.specification.described import documented
 from falaj.components.specification.limits import Between, Limit, OneOf
+from falaj.policies.model import Settings as PackSettings
 from falaj.stacks.settings.load import BLUEPRINTS
 from falaj.stacks.settings.reference import sections_below
 from falaj.stacks.settings.section import Section
@@ -176,3 +178,10 @@ def test_every_argument_is_plain_or_an_input() -> None:
         for name, each in arguments_of(arguments_class(component)).items():
             assert each.late or each.type in (str, int, float, bool) or get_args(each.type), name
             assert inspect.isclass(each.type) or each.late or get_args(each.type)
+
+
+def test_packs_take_the_classes_and_environments_that_components_do() -> None:
+    """Types of Python are written out, and so can't be made of the lists."""
+    fields = PackSettings.model_fields
+    assert get_args(fields["data_class"].annotation) == DATA_CLASSES
+    assert get_args(fields["environment"].annotation) == ENVIRONMENTS

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
+from falaj.workloads.bounds import CAUSE_FIRST_SECONDS, MARGIN_SECONDS
 from falaj.workloads.errors import FAULT, HARDWARE, LOST, PROGRAM, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.horovod.store import Rendezvous
 from falaj.workloads.horovod.world import (
@@ -107,8 +108,6 @@ class Processes:
 
 
 _POLL_SECONDS = 0.05
-_MARGIN_SECONDS = 5
-"""Of the grace, kept for ending what didn't stop."""
 _PEER_SECONDS = 5.0
 """That processes have to notice the loss of one of them and end by themselves: Horovod's own."""
 _SILENT_SECONDS = 15.0
@@ -123,9 +122,6 @@ _TELL_SECONDS = _FRESH_SECONDS + 2 * BEAT_SECONDS + 1
 _LOST_SECONDS = 60.0
 """After which a silent machine ends processes that haven't noticed: a collective on a GPU waits
 for a lost peer without end."""
-_CAUSE_FIRST_SECONDS = 10.0
-"""That a machine which only lost its peers waits, so that a scheduler, which judges by the first
-failure, sees the cause first."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +231,7 @@ def _gather(plan: Plan, host: str, contact: Contact, stop: _Stop) -> str | None:
 
 def _watch(plan: Plan, processes: Processes, contact: Contact, stop: _Stop) -> int:
     """Wait for the processes' end, or bring it about; return this machine's status."""
-    grace = max(1, plan.grace - _MARGIN_SECONDS)
+    grace = max(1, plan.grace - MARGIN_SECONDS)
     status: int | None = None
     settled = float("inf")
     asked = deserted = False
@@ -315,7 +311,7 @@ def _explained(plan: Plan, status: int, contact: Contact, stop: _Stop) -> int:
         if contact.silence(since + _FRESH_SECONDS) < 0:
             return status  # the others are well, or have failed as this one
         time.sleep(_POLL_SECONDS)
-    _sleep(since + _CAUSE_FIRST_SECONDS - time.monotonic(), stop)
+    _sleep(since + CAUSE_FIRST_SECONDS - time.monotonic(), stop)
     return LOST
 
 

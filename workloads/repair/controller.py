@@ -28,7 +28,7 @@ from falaj.workloads.repair.lease import Lease
 from falaj.workloads.repair.marks import Node, changed, is_watched, view
 from falaj.workloads.repair.pods import Leaving, Pod, leaving, name_of
 from falaj.workloads.repair.settings import Exporters, Settings
-from falaj.workloads.repair.states import EMPTYING, Plan, State, Step, View, plan
+from falaj.workloads.repair.states import EMPTYING, NodeView, Plan, State, Step, plan
 from falaj.workloads.repair.watching import EVENTS, Watching, event
 
 _READERS: Final = 16
@@ -87,7 +87,7 @@ class Controller:
         }
         if self._settings.exporters is not None:
             nodes = await self._with_faults(nodes, self._settings.exporters, now)
-        views: list[View] = []
+        views: list[NodeView] = []
         pods: dict[str, Leaving] = {}
         for name, node in nodes.items():
             found = view(node, self._settings, now, self._taints_seen(node, now))

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from falaj.workloads.repair.settings import Condition, Settings
-from falaj.workloads.repair.states import Health, Record, State, Step, View
+from falaj.workloads.repair.states import Health, NodeView, Record, State, Step
 
 Node = Mapping[str, Any]
 Change = dict[str, Any]
@@ -47,7 +47,7 @@ def is_watched(node: Node, settings: Settings) -> bool:
     return any(key in labels for key in (*settings.watched, f"{settings.domain}/state"))
 
 
-def view(node: Node, settings: Settings, now: float, first_seen: Mapping[str, float]) -> View:
+def view(node: Node, settings: Settings, now: float, first_seen: Mapping[str, float]) -> NodeView:
     """What is known of a node.
 
     Args:
@@ -71,7 +71,7 @@ def view(node: Node, settings: Settings, now: float, first_seen: Mapping[str, fl
     health = Health.SICK if since else Health.WELL
     if not since and not (ready and _all_well(record, conditions)):
         health = Health.UNKNOWN
-    return View(
+    return NodeView(
         node["metadata"]["name"],
         health,
         tuple(since),

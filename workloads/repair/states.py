@@ -59,7 +59,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class View:
+class NodeView:
     """What is known of one node."""
 
     name: str
@@ -119,7 +119,7 @@ class Plan:
     steps: tuple[Step, ...]
 
 
-def plan(views: Sequence[View], settings: Settings, now: float) -> Plan:
+def plan(views: Sequence[NodeView], settings: Settings, now: float) -> Plan:
     """Decide what is done with every node.
 
     Args:
@@ -139,12 +139,12 @@ def plan(views: Sequence[View], settings: Settings, now: float) -> Plan:
     return Plan(brake, tuple(each for each in steps if each is not None))
 
 
-def _is_due(view: View, settings: Settings, now: float) -> bool:
+def _is_due(view: NodeView, settings: Settings, now: float) -> bool:
     """Whether a node is sick for long enough."""
     return view.health is Health.SICK and now - view.sick_since >= settings.sick_minutes * 60
 
 
-def _step(view: View, brake: Brake, settings: Settings, now: float) -> Step | None:
+def _step(view: NodeView, brake: Brake, settings: Settings, now: float) -> Step | None:
     record = view.record
     if record is None:
         return _in_service(view, brake, settings, now)
@@ -159,29 +159,29 @@ def _step(view: View, brake: Brake, settings: Settings, now: float) -> Step | No
     return _quarantined(view, settings, now)
 
 
-def _in_service(view: View, brake: Brake, settings: Settings, now: float) -> Step | None:
+def _in_service(view: NodeView, brake: Brake, settings: Settings, now: float) -> Step | None:
     # With the taint of somebody else's hand it is theirs.
     if view.tainted or brake.open or not _is_due(view, settings, now):
         return None
-    return _to(view, State.QUARANTINED, now, _said(view))
+    return _to(view, State.QUARANTINED, now, _causes(view))
 
 
-def _recovering(view: View, record: Record, settings: Settings, now: float) -> Step | None:
+def _recovering(view: NodeView, record: Record, settings: Settings, now: float) -> Step | None:
     if view.health is not Health.WELL:
-        return _to(view, State.QUARANTINED, now, _said(view))
+        return _to(view, State.QUARANTINED, now, _causes(view))
     if now - record.since < settings.healthy_minutes * 60:
         return None
     return Step(view.name, None, changes=True, reason="well for long enough")
 
 
-def _quarantined(view: View, settings: Settings, now: float) -> Step | None:
+def _quarantined(view: NodeView, settings: Settings, now: float) -> Step | None:
     if view.health is not Health.SICK:
         return None
     deadline = now + settings.drain_minutes * 60
-    return _to(view, State.DRAINING, now, _said(view), deadline=deadline)
+    return _to(view, State.DRAINING, now, _causes(view), deadline=deadline)
 
 
-def _emptying(view: View, record: Record, settings: Settings, now: float) -> Step | None:
+def _emptying(view: NodeView, record: Record, settings: Settings, now: float) -> Step | None:
     """A node whose pods leave, or have left."""
     if view.remaining == 0:
         if record.state is State.DRAINED:
@@ -199,12 +199,12 @@ def _emptying(view: View, record: Record, settings: Settings, now: float) -> Ste
     return Step(view.name, record, changes=False, evict=True, reason=left) if evict else None
 
 
-def _to(view: View, state: State, now: float, reason: str, *, deadline: float = 0.0) -> Step:
+def _to(view: NodeView, state: State, now: float, reason: str, *, deadline: float = 0.0) -> Step:
     """Into another state. All that the node was sick of meanwhile has to be well again."""
     before = view.record.causes if view.record is not None else ()
     causes = tuple(dict.fromkeys((*before, *view.causes)))
     return Step(view.name, Record(state, now, causes, deadline), changes=True, reason=reason)
 
 
-def _said(view: View) -> str:
+def _causes(view: NodeView) -> str:
     return ", ".join(view.causes) or f"its state is {view.health.value}"

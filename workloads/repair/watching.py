@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from falaj.workloads.repair.marks import written
-from falaj.workloads.repair.states import Plan, State, View
+from falaj.workloads.repair.states import NodeView, Plan, State
 
 PREFIX: Final = "falaj_node_repair"
 #: Events of objects that are in no namespace are in this one.
@@ -89,7 +89,7 @@ class Metrics:
         for outcome in ("granted", "refused", "failed"):
             self.evictions.labels(outcome)
 
-    def show(self, views: Sequence[View], plan: Plan) -> None:
+    def show(self, views: Sequence[NodeView], plan: Plan) -> None:
         """Show what a pass found."""
         self.watched.set(len(views))
         self.unfit.set(len(plan.brake.unfit))

@@ -29,7 +29,7 @@ from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousError
 from torch.nn.parallel import DistributedDataParallel
 
-from falaj.workloads.bounds import GANG
+from falaj.workloads.bounds import CAUSE_FIRST_SECONDS, GANG, MARGIN_SECONDS
 from falaj.workloads.errors import LOST, PROGRAM, STOPPED, WorkloadError, worst
 from falaj.workloads.training.hardware import require_locked_memory
 from falaj.workloads.training.rank_order import OrderedRendezvous
@@ -188,10 +188,6 @@ def _whole(environ: Mapping[str, str], name: str, least: int) -> int | None:
 
 GRACE = "FALAJ_GRACE_SECONDS"
 """Variable: seconds from SIGTERM until the scheduler kills; 30, as Kubernetes has it."""
-_MARGIN_SECONDS = 5
-#: Machines that only lost their peers wait before they say so: whoever knows the cause is to be
-#: seen first by a scheduler that judges the run by its first failure.
-_CAUSE_FIRST_SECONDS = 10.0
 #: Of one attempt to reach the rendezvous, and of each look at it later.
 _READ_SECONDS = 60
 
@@ -340,13 +336,13 @@ def grace(text: str | None) -> int:
         text = "30"
     if not text.strip().isdecimal() or not 1 <= int(text) <= 86_400:
         raise WorkloadError(f"{GRACE} is {text!r}: allowed are whole seconds from 1 to 86400")
-    return max(1, int(text) - _MARGIN_SECONDS)
+    return max(1, int(text) - MARGIN_SECONDS)
 
 
 def _lost(message: str) -> int:
     print(f"{message}; start the run again to go on from the last checkpoint", file=sys.stderr)
     sys.stderr.flush()
-    time.sleep(_CAUSE_FIRST_SECONDS)
+    time.sleep(CAUSE_FIRST_SECONDS)
     return LOST
 
 

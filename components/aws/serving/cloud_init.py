@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from falaj.components.specification.workload_bounds import fixed
+
 #: Port of the server on machines and in containers; a server without privileges can take it.
-PORT = 8443
+PORT = fixed("image", "server_port")
 _PROGRAMS = "/opt/falaj"
 _SETTINGS = f"{_PROGRAMS}/serving.json"
 FOLDER = "/var/lib/falaj"
@@ -21,12 +23,12 @@ SECRETS = "/run/falaj/secrets"
 _LOGIN = "login"
 _AGENT = "amazon-ssm-agent.service"
 #: Whom the server runs as: nobody that the machine knows.
-_USER = 65532
+_USER = fixed("image", "user")
 #: docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html: 16 KB before base64.
 _LIMIT_BYTES = 16_384
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Serving:
     """What is served, and where what it needs lies."""
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from falaj.components.specification.workload_bounds import fixed
+
 #: Where the machine keeps the programs and the unpacked image.
 _PROGRAMS = "/opt/falaj"
 _IMAGE = "/var/lib/falaj/image"
@@ -18,7 +20,7 @@ FOLDER = "/run/falaj"
 #: Where keys lie, by the tier's mode: in memory, always.
 SECRETS = {"instances": "/run/falaj/secrets", "serverless": "/dev/shm/falaj"}  # noqa: S108
 #: Whom the server runs as: nobody that the machine knows.
-_USER = 65532
+_USER = fixed("image", "user")
 #: Azure's limit for custom data, before it is encoded:
 #: https://learn.microsoft.com/azure/virtual-machines/custom-data
 _LIMIT_BYTES = 65_535

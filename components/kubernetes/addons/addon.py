@@ -104,7 +104,7 @@ class Scrape:
     path: str = "/metrics"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlatformSpec:
     """The arguments of `Platform`, checked: what add-ons render their values from."""
 
@@ -171,7 +171,7 @@ def _no_namespaces(_: PlatformSpec) -> Sequence[Namespace]:
     return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Addon:
     """An add-on: data, and pure functions of what was asked."""
 

@@ -83,16 +83,16 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
     chosen = _chosen(args, placed, errors)
     _asked(args, chosen, errors)
     spec = PlatformSpec(
-        placed,
-        name,
-        chosen,
-        {},
-        control_plane,
-        endpoints,
-        storage_class,
-        domains,
-        args.get("cluster_name") or "",
-        args.get("network_id") or "",
+        placed=placed,
+        name=name,
+        addons=chosen,
+        images={},
+        control_plane_cidrs=control_plane,
+        endpoint_cidrs=endpoints,
+        storage_class=storage_class,
+        allowed_domains=domains,
+        cluster_name=args.get("cluster_name") or "",
+        network_id=args.get("network_id") or "",
     )
     errors.raise_if_any()
     wanted = [image for addon in chosen for image in ADDONS[addon].images(spec)]

@@ -24,7 +24,7 @@ from falaj.components.kubernetes.admission.policy import (
     Policy,
     Target,
     joined,
-    text,
+    literal,
     texts,
     when,
 )
@@ -53,7 +53,7 @@ def _rights(scope: ClusterScope) -> tuple[Policy, ...]:
     user = "request.userInfo.username"
     # A role without rules has null in their place.
     rules = {"rules": "dyn(object.?rules.orValue([])) == null ? [] : object.?rules.orValue([])"}
-    maker = f'{texts(ROLE_MAKERS)}.exists(n, {user}.startsWith({text(ACCOUNTS)} + n + ":"))'
+    maker = f'{texts(ROLE_MAKERS)}.exists(n, {user}.startsWith({literal(ACCOUNTS)} + n + ":"))'
     own = {
         "may-not-change-policies": f"!{MAY_CHANGE_POLICIES}",
         "not-of-an-operator-of-agents": f"!{maker}",
@@ -63,7 +63,7 @@ def _rights(scope: ClusterScope) -> tuple[Policy, ...]:
         return _wildcards(), _escalations(named), _secrets()
 
     # A role of the cluster names pods of every namespace.
-    of_names = f"x == {text(BY_NAME_ONLY)} && size(r.?resourceNames.orValue([])) > 0"
+    of_names = f"x == {literal(BY_NAME_ONLY)} && size(r.?resourceNames.orValue([])) > 0"
     roles, cluster_roles = (
         (Target(RBAC_GROUP, "v1", (resource,)),) for resource in ("roles", "clusterroles")
     )
@@ -94,7 +94,7 @@ def _escalations(named: str) -> Check:
     found = joined(
         f"variables.rules.filter(r, r.?resources.orValue([]).exists(x, (x in {texts(resources)}"
         f"{_extras(resources)}) && !({named})) && r.verbs.exists(v, v in {texts(verbs | {'*'})}))"
-        f".map(r, {_RESOURCES} + {text(' lets one ' + what)})"
+        f".map(r, {_RESOURCES} + {literal(' lets one ' + what)})"
         for resources, verbs, what in ESCALATIONS
     )
     return Check(
@@ -137,8 +137,8 @@ def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[
             f's.?namespace.orValue("") in {texts(trusted)})'
         )
     published = " || ".join(
-        f'(request.namespace == {text(namespace)} && object.roleRef.kind == "Role" && '
-        f"object.roleRef.name == {text(role)} && "
+        f'(request.namespace == {literal(namespace)} && object.roleRef.kind == "Role" && '
+        f"object.roleRef.name == {literal(role)} && "
         f'{subjects}.all(s, s.kind == "Group" && s.name == "system:authenticated"))'
         for namespace, role in _PUBLISHED.items()
     )
@@ -177,7 +177,7 @@ def _namespaces(scope: ClusterScope) -> tuple[Policy, ...]:
     name = "object.metadata.name"
     old = 'oldObject.metadata.?labels[?k].orValue("")'
     new = 'object.metadata.?labels[?k].orValue("")'
-    level = f'object.metadata.?labels[?{text(ENFORCE_LABEL)}].orValue("")'
+    level = f'object.metadata.?labels[?{literal(ENFORCE_LABEL)}].orValue("")'
     exempt = f"{name} in {texts(scope.platform | {'default'})}"
     with_nodes = f"{name} in {texts(scope.with_nodes | {'default'})}"
     # The audit log's part of a policy can't ask for rights, so that a condition does.
@@ -240,8 +240,8 @@ def _secret_paths(scope: ClusterScope) -> tuple[Policy, ...]:
     )
     separator, rest = SECRET_NAMES[scope.placed.distribution]
     own = (
-        f"(k.startsWith(variables.tenant + {text(separator)}) && "
-        f"k.substring(size(variables.tenant) + {len(separator)}).matches({text(rest)}))"
+        f"(k.startsWith(variables.tenant + {literal(separator)}) && "
+        f"k.substring(size(variables.tenant) + {len(separator)}).matches({literal(rest)}))"
     )
     found = (
         'object.?spec.?dataFrom.orValue([]).filter(d, has(d.find)).map(d, "all that is found") + '

@@ -19,7 +19,7 @@ from falaj.components.kubernetes.admission.policy import (
     is_own_address,
     is_own_host,
     joined,
-    text,
+    literal,
     texts,
     when,
 )
@@ -204,9 +204,9 @@ def _leaf(given: Field, key: str) -> _Leaf:
             return f"{here}.?{key[:-2]}.orValue([]){_NOT_NULL}"
         said = "optional.ofNonZeroValue(o)"
         if given.cluster:
-            said = f"(o == {text(given.cluster)} ? optional.none() : {said})"
+            said = f"(o == {literal(given.cluster)} ? optional.none() : {said})"
         value = f"{here}.?{key}.optFlatMap(o, {said})"
-        value = f"{value}.orValue({text(given.default)})"
+        value = f"{value}.orValue({literal(given.default)})"
         if given.instead:
             other = f"{here}[?k].optFlatMap(o, optional.ofNonZeroValue(o)).hasValue()"
             value = f'({texts(given.instead)}.exists(k, {other}) ? "" : {value})'
@@ -217,7 +217,7 @@ def _leaf(given: Field, key: str) -> _Leaf:
 
 def _choices(root: _Node, kind: Kind) -> None:
     for each in kind.choices:
-        ends = f" && k.endsWith({text(each.ending)})" if each.ending else ""
+        ends = f" && k.endsWith({literal(each.ending)})" if each.ending else ""
         keys = texts(each.keys)
 
         def leaf(here: str, keys: str = keys, ends: str = ends) -> str:

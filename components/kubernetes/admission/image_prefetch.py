@@ -20,13 +20,13 @@ from falaj.components.kubernetes.admission.policy import (
     ClusterScope,
     Policy,
     joined,
-    text,
+    literal,
     texts,
     when,
 )
 from falaj.components.kubernetes.admission.shapes import DAEMON_SETS, PodPolicy, Shape
 
-_HERE = f"request.namespace == {text(IMAGE_PREFETCH)}"
+_HERE = f"request.namespace == {literal(IMAGE_PREFETCH)}"
 
 
 def holds_images(shape: Shape) -> str:
@@ -41,8 +41,8 @@ def holds_images(shape: Shape) -> str:
         by = 'request.kind.kind == "DaemonSet"'
     limits = "c.?resources.?limits.orValue({})"
     within = " && ".join(
-        f"{text(key)} in {limits} && "
-        f"quantity(string({limits}[{text(key)}])).compareTo(quantity({text(most)})) <= 0"
+        f"{literal(key)} in {limits} && "
+        f"quantity(string({limits}[{literal(key)}])).compareTo(quantity({literal(most)})) <= 0"
         for key, most in PREFETCH_LIMITS.items()
     )
     further = "".join(
@@ -50,8 +50,8 @@ def holds_images(shape: Shape) -> str:
     )
     return (
         f"({_HERE} && {by}"
-        f' && variables.pod.?serviceAccountName.orValue("") == {text(IMAGE_PREFETCH)}'
-        f' && variables.pod.?priorityClassName.orValue("") == {text(PREFETCH_PRIORITY)}'
+        f' && variables.pod.?serviceAccountName.orValue("") == {literal(IMAGE_PREFETCH)}'
+        f' && variables.pod.?priorityClassName.orValue("") == {literal(PREFETCH_PRIORITY)}'
         " && !variables.pod.?automountServiceAccountToken.orValue(true)"
         " && !has(variables.pod.resources)"
         " && size(variables.pod.?resourceClaims.orValue([])) == 0"
@@ -69,8 +69,8 @@ def policies(_: ClusterScope) -> tuple[Policy, ...]:
     lost = "size(variables.pod.?volumes.orValue([])) == 0"
 
     def checks(shape: Shape) -> tuple[Check, ...]:
-        other = when(f"!{holds_images(shape)}", text(shape.name))
-        wrong = joined((other, when(lost, text("no image volumes"))))
+        other = when(f"!{holds_images(shape)}", literal(shape.name))
+        wrong = joined((other, when(lost, literal("no image volumes"))))
         return (
             Check(
                 "cluster-image-prefetch",

@@ -29,7 +29,7 @@ from falaj.components.kubernetes.admission.policy import (
     is_own_address,
     is_own_host,
     joined,
-    text,
+    literal,
     texts,
     when,
 )
@@ -74,8 +74,8 @@ def _is_internal(scope: ClusterScope) -> str:
     private = f'({parts} && {addresses}.all(l, l.split(",").all(a, a.trim() == "" || {own})))'
     load_balancer_class = 'object.spec.?loadBalancerClass.orValue("")'
     aws = (
-        f'{annotation}[?{text(AWS_SWITCH)}].orValue("") == "0.0.0.0/0" || '
-        f'{annotation}[?{text(AWS_TYPE)}].orValue("").trim() in {texts(INTERNAL_TYPES)} || '
+        f'{annotation}[?{literal(AWS_SWITCH)}].orValue("") == "0.0.0.0/0" || '
+        f'{annotation}[?{literal(AWS_TYPE)}].orValue("").trim() in {texts(INTERNAL_TYPES)} || '
         f"{load_balancer_class} in {texts(INTERNAL_CLASSES)}"
     )
     if distribution == "eks":
@@ -83,7 +83,7 @@ def _is_internal(scope: ClusterScope) -> str:
     if distribution == "aks":
         return _switched((AZURE_SWITCH,), "true")
     kinds = " || ".join(
-        f'{annotation}[?{text(key)}].orValue("").lowerAscii() == {text(word)}'
+        f'{annotation}[?{literal(key)}].orValue("").lowerAscii() == {literal(word)}'
         for key, word in LOAD_BALANCER_KINDS.items()
     )
     return f"{_switched(LOAD_BALANCER_SWITCHES, 'true')} || {kinds} || {aws} || {private}"
@@ -94,7 +94,9 @@ def _services(scope: ClusterScope) -> Policy:
     kind = 'object.spec.?type.orValue("ClusterIP")'
     scheme = LOAD_BALANCER_SCHEMES[0]
     # The scheme decides where it is given; only AWS' controller reads it.
-    by_scheme = f'{text(scheme)} in {annotation} ? {annotation}[{text(scheme)}] == "internal" : '
+    by_scheme = (
+        f'{literal(scheme)} in {annotation} ? {annotation}[{literal(scheme)}] == "internal" : '
+    )
     internal = f"({by_scheme}({_is_internal(scope)}))"
     if scope.placed.distribution == "aks":
         internal = f"({_is_internal(scope)})"

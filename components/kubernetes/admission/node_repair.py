@@ -13,14 +13,14 @@ from falaj.components.kubernetes.admission.policy import (
     Policy,
     Target,
     joined,
-    text,
+    literal,
     when,
 )
 
-_CONTROLLER = f"request.userInfo.username == {text(f'{ACCOUNTS}{NODE_REPAIR}:{NODE_REPAIR}')}"
+_CONTROLLER = f"request.userInfo.username == {literal(f'{ACCOUNTS}{NODE_REPAIR}:{NODE_REPAIR}')}"
 #: By way of its status a node's labels and annotations can be changed as well.
 _TARGETS = (Target("", "v1", ("nodes", "nodes/status")),)
-_OWN = f"k.startsWith({text(REPAIR_DOMAIN + '/')})"
+_OWN = f"k.startsWith({literal(REPAIR_DOMAIN + '/')})"
 _MAPS = ("labels", "annotations")
 
 
@@ -89,11 +89,11 @@ def _changed(kind: str, which: str) -> str:
 def _taints(operator: str) -> str:
     """Whether taints of the key, or of all others, are otherwise than before."""
     new, old = (
-        f"variables.{age}taints.filter(t, t.key {operator} {text(GPU_ERROR_TAINT)})"
+        f"variables.{age}taints.filter(t, t.key {operator} {literal(GPU_ERROR_TAINT)})"
         for age in ("new", "old")
     )
     said = GPU_ERROR_TAINT if operator == "==" else "other taints"
-    return when(f"{new} != {old}", text(said))
+    return when(f"{new} != {old}", literal(said))
 
 
 def _rest() -> tuple[str, ...]:
@@ -102,14 +102,14 @@ def _rest() -> tuple[str, ...]:
     for part, own in (("spec", "taints"), ("status", "conditions")):
         new, old = f"dyn(object.{part})", f"dyn(oldObject.{part})"
         differs = (
-            f"{new}.exists(k, k != {text(own)} && !(k in {old} && {old}[k] == {new}[k])) || "
-            f"{old}.exists(k, k != {text(own)} && !(k in {new}))"
+            f"{new}.exists(k, k != {literal(own)} && !(k in {old} && {old}[k] == {new}[k])) || "
+            f"{old}.exists(k, k != {literal(own)} && !(k in {new}))"
         )
-        found.append(when(differs, text(part)))
+        found.append(when(differs, literal(part)))
     new, old = (
         f"{where}.?status.?conditions.orValue([])"
-        f".filter(c, !c.type.startsWith({text(REPAIR_DOMAIN + '/')}))"
+        f".filter(c, !c.type.startsWith({literal(REPAIR_DOMAIN + '/')}))"
         for where in ("object", "oldObject")
     )
-    found.append(when(f"{new} != {old}", text("other conditions")))
+    found.append(when(f"{new} != {old}", literal("other conditions")))
     return tuple(found)

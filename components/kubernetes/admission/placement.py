@@ -9,7 +9,7 @@ from falaj.components.kubernetes.admission.policy import (
     abroad_in_map,
     abroad_in_terms,
     joined,
-    text,
+    literal,
     when,
 )
 from falaj.components.kubernetes.admission.shapes import DAEMON_SETS, PodPolicy, Shape
@@ -40,7 +40,7 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
 
 
 def _check(scope: ClusterScope, wrong: str, what: str) -> Check:
-    return Check(_ABROAD, wrong, what, scope.said, "name places of this cluster only")
+    return Check(_ABROAD, wrong, what, scope.in_words, "name places of this cluster only")
 
 
 def _abroad(scope: ClusterScope) -> Check:
@@ -132,7 +132,7 @@ def _node_pools(scope: ClusterScope) -> Policy:
     values = "r.?values.orValue([])"
     found = (
         f'variables.requirements.filter(r, r.key in {PLACE_KEYS} && r.operator == "In" && '
-        f"{values}.exists(v, {wrong})).map(r, r.key + {text(' in ')} + "
+        f"{values}.exists(v, {wrong})).map(r, r.key + {literal(' in ')} + "
         f'{values}.filter(v, {wrong}).join(" or "))'
     )
     return Policy(

@@ -31,11 +31,6 @@ from falaj.components.kubernetes.addons.addon import MONITORING
 # Parts of CEL expressions: https://kubernetes.io/docs/reference/using-api/cel/
 
 
-def text(value: str) -> str:
-    """A literal text."""
-    return json.dumps(value, ensure_ascii=False)
-
-
 def literal(value: str | int | bool) -> str:
     """A literal text, number or truth."""
     return json.dumps(value, ensure_ascii=False)
@@ -44,12 +39,12 @@ def literal(value: str | int | bool) -> str:
 def texts(values: Iterable[str]) -> str:
     """A literal list of texts, sorted where its order says nothing."""
     listed = sorted(values) if isinstance(values, (set, frozenset)) else values
-    return "[" + ", ".join(text(each) for each in listed) + "]"
+    return "[" + ", ".join(literal(each) for each in listed) + "]"
 
 
 NON_EMPTY = '.filter(s, s != "")'
 """Of a list of texts, those that say something."""
-TENANT_OF_NAMESPACE = f'namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue("")'
+TENANT_OF_NAMESPACE = f'namespaceObject.metadata.?labels[?{literal(TENANT_LABEL)}].orValue("")'
 """The tenant that the object's namespace is of; empty where it is nobody's."""
 
 
@@ -99,7 +94,7 @@ def is_own_host(host: str, pattern: str, own: Iterable[str] = ()) -> str:
     """
     return (
         f"({is_own_address(host, own)} || "
-        f"(!isIP({host}) && {host}.lowerAscii().matches({text(pattern)})))"
+        f"(!isIP({host}) && {host}.lowerAscii().matches({literal(pattern)})))"
     )
 
 
@@ -326,7 +321,8 @@ def _spec(policy: Policy) -> dict[str, Any]:
             {
                 "expression": passes,
                 "messageExpression": (
-                    f'{text(check.what + ": ")} + variables.{wrong}.join(", ") + {text(hint)}'
+                    f'{literal(check.what + ": ")} + variables.{wrong}.join(", ")'
+                    f" + {literal(hint)}"
                 ),
                 "message": check.what + hint,
                 "reason": "Forbidden",
@@ -378,7 +374,7 @@ AGENTS = frozenset({
 ROLE_MAKERS = frozenset({"gpu-operator", "network-operator"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterScope:
     """What is allowed in one cluster: its place, registries, networks and namespaces."""
 
@@ -419,7 +415,7 @@ class ClusterScope:
         return f"^{place.region}(?:-[a-z0-9.-]+)?$"
 
     @property
-    def zones_said(self) -> str:
+    def zones_in_words(self) -> str:
         """The same in words."""
         if self.placed.zones:
             return ", ".join(self.placed.zones)
@@ -427,9 +423,9 @@ class ClusterScope:
         return f"zones {ways.get(self.placed.distribution, self.placed.region + '-… ')}".strip()
 
     @property
-    def said(self) -> str:
+    def in_words(self) -> str:
         """Where things may be, in words."""
-        return f"region {self.placed.region}, {self.zones_said}"
+        return f"region {self.placed.region}, {self.zones_in_words}"
 
     @property
     def hosts_pattern(self) -> str:
@@ -464,8 +460,8 @@ class ClusterScope:
         """
         none = f' && {value} != "0"' if no_zone and self.placed.distribution == "aks" else ""
         return (
-            f"(({key} in {texts(REGION_KEYS)} && {value} != {text(self.placed.region)}) || "
-            f"({key} in {texts(ZONE_KEYS)} && !{value}.matches({text(self.zones)}){none}))"
+            f"(({key} in {texts(REGION_KEYS)} && {value} != {literal(self.placed.region)}) || "
+            f"({key} in {texts(ZONE_KEYS)} && !{value}.matches({literal(self.zones)}){none}))"
         )
 
 
@@ -499,7 +495,7 @@ def abroad_in_terms(
     if partners and scope.partner_regions:
         wrong = (
             f"({wrong} && !(e.key in {texts(REGION_KEYS)} && v in {texts(scope.partner_regions)} "
-            f"&& {text(scope.placed.region)} in e.?values.orValue([])))"
+            f"&& {literal(scope.placed.region)} in e.?values.orValue([])))"
         )
     operator = ' && e.operator == "In"' if expressions == "matchExpressions" else ""
     return (

@@ -23,7 +23,7 @@ from falaj.components.kubernetes.admission.policy import (
     ClusterScope,
     Policy,
     Target,
-    text,
+    literal,
     texts,
 )
 from falaj.components.kubernetes.admission.shapes import SHAPES
@@ -79,7 +79,7 @@ def _use(
 
     def permitted(found: str) -> str:
         return (
-            f"{_is_one_of(_COPIERS)} || {_USER} == {text(_MANAGER)} || "
+            f"{_is_one_of(_COPIERS)} || {_USER} == {literal(_MANAGER)} || "
             f"({_is_one_of(_DELEGATES)} "
             f"? variables.{found}.all(s, s in variables.{found}_before) "
             f": (variables.pods == variables.before || {_MAY_READ}))"
@@ -153,7 +153,7 @@ def _used(pods: str) -> str:
 
 def _closed(names: str) -> str:
     """Those of a list of names that are there and not open, as one text."""
-    return f'{names}.filter(n, n != "" && !n.startsWith({text(OPEN_PREFIX)})).join(", ")'
+    return f'{names}.filter(n, n != "" && !n.startsWith({literal(OPEN_PREFIX)})).join(", ")'
 
 
 def _protected(scope: ClusterScope) -> Policy:
@@ -161,7 +161,7 @@ def _protected(scope: ClusterScope) -> Policy:
 
     Deployers and trainers write configuration, a tenant's administrators delete and make secrets.
     """
-    marked = f"metadata.?labels[?{text(PROTECTED_LABEL)}].hasValue()"
+    marked = f"metadata.?labels[?{literal(PROTECTED_LABEL)}].hasValue()"
     was = f'(request.operation != "CREATE" && oldObject.{marked})'
     will_be = f'(request.operation != "DELETE" && object.{marked})'
     name = '(request.operation == "DELETE" ? oldObject : object).metadata.?name.orValue("")'
@@ -188,7 +188,7 @@ def _protected(scope: ClusterScope) -> Policy:
 
 
 def _is_home(name: str) -> str:
-    return f"{name}.startsWith({text(HOME_PREFIX)})"
+    return f"{name}.startsWith({literal(HOME_PREFIX)})"
 
 
 def _sources(claim: str) -> str:

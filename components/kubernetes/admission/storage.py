@@ -32,7 +32,7 @@ from falaj.components.kubernetes.admission.policy import (
     abroad_in_terms,
     is_own_host,
     joined,
-    text,
+    literal,
     texts,
     when,
 )
@@ -79,7 +79,7 @@ def _keys() -> Check:
         if driver.switch:
             met.append(_has((driver.switch,), '{v}.trim().lowerAscii() == "true"'))
         if driver.key:
-            own = " && ".join(f"!{{v}}.contains({text(each)})" for each in PROVIDER_KEYS)
+            own = " && ".join(f"!{{v}}.contains({literal(each)})" for each in PROVIDER_KEYS)
             met.append(_has((driver.key,), f'{{v}}.trim() != "" && {own}'))
         fine = f"({' && '.join(met)})" if met else ""
         instead = _has(driver.instead) if driver.instead else ""
@@ -88,7 +88,7 @@ def _keys() -> Check:
         needed = " or ".join((*([needed] if needed else []), *driver.instead))
         wrong.append(when(
             f"object.provisioner in {texts(names)} && !({fine})",
-            f"object.provisioner + {text(f' without {needed}')}",
+            f"object.provisioner + {literal(f' without {needed}')}",
         ))  # fmt: skip
     return Check(
         _KEY,
@@ -105,7 +105,7 @@ def _stays(scope: ClusterScope) -> Check:
         _STAYS,
         _told_abroad(scope),
         "volumes or their copies would be elsewhere",
-        f"{scope.said}; copies within it (LRS, ZRS)",
+        f"{scope.in_words}; copies within it (LRS, ZRS)",
         "remove the place or name one of these",
     )
 
@@ -116,15 +116,15 @@ def _told_abroad(scope: ClusterScope) -> str:
     value = "variables.parameters[k]"
     places = (
         f'{_LOW} in {texts(PLACE_PARAMETERS)} && {value}.split(",").exists(p, '
-        f'p.trim().lowerAscii().replace(" ", "") != {text(region)} && '
-        f"!p.trim().matches({text(scope.zones)}))"
+        f'p.trim().lowerAscii().replace(" ", "") != {literal(region)} && '
+        f"!p.trim().matches({literal(scope.zones)}))"
     )
     copies = (
         f"{_LOW} in {texts(REPLICATION_PARAMETERS)} && {value}.upperAscii().matches("
-        f"{text(f'(?:^|_)(?:{chr(124).join(sorted(GEO_REPLICATION))})$')})"
+        f"{literal(f'(?:^|_)(?:{chr(124).join(sorted(GEO_REPLICATION))})$')})"
     )
     arn = "^arn:aws[a-z-]*:[a-z0-9-]*:[a-z]"
-    arns = f"{value}.matches({text(arn)}) && !{value}.matches({text(_arn_of(region))})"
+    arns = f"{value}.matches({literal(arn)}) && !{value}.matches({literal(_arn_of(region))})"
     return (
         f"variables.parameters.filter(k, ({places}) || ({copies}) || ({arns}))"
         f'.map(k, k + ": " + {value})'
@@ -141,14 +141,14 @@ def _topologies(scope: ClusterScope) -> Check:
         "kubernetes-placement-abroad",
         abroad_in_terms(scope, terms, "matchLabelExpressions"),
         "volumes would be made elsewhere",
-        scope.said,
+        scope.in_words,
         "name places of this cluster only",
     )
 
 
 def _volumes(scope: ClusterScope) -> Policy:
     server = is_own_host("s", scope.hosts_pattern, scope.networks)
-    region = f"v != {text(scope.placed.region)} && !v.matches({text(scope.zones)})"
+    region = f"v != {literal(scope.placed.region)} && !v.matches({literal(scope.zones)})"
     foreign = f'{_option(MOUNT_REGIONS)}.filter(v, {region}).map(v, "region " + v)'
     return Policy(
         "volumes",
@@ -165,7 +165,7 @@ def _volumes(scope: ClusterScope) -> Policy:
                 abroad_in_terms(
                     scope, "object.spec.?nodeAffinity.?required.?nodeSelectorTerms.orValue([])"
                 ),
-                "the volume is elsewhere", scope.said, "name places of this cluster only",
+                "the volume is elsewhere", scope.in_words, "name places of this cluster only",
             ),
             Check(
                 "kubernetes-volume-host-path",
@@ -190,7 +190,7 @@ def _volumes(scope: ClusterScope) -> Policy:
 
 def _option(options: tuple[str, ...]) -> str:
     """Values of some options of mounting."""
-    name = text(f"^-*(?:{'|'.join(options)})[= ]+")
+    name = literal(f"^-*(?:{'|'.join(options)})[= ]+")
     return (
         "object.spec.?mountOptions.orValue([]).map(o, o.lowerAscii())"
         f'.filter(o, o.matches({name})).map(o, o.replace(o.find({name}), "").trim())'

@@ -23,7 +23,7 @@ from falaj.components.kubernetes.admission.policy import (
     Target,
     joined,
     listed_pattern,
-    text,
+    literal,
     texts,
     when,
 )
@@ -81,7 +81,7 @@ def _aliases(scope: ClusterScope) -> Policy:
         f'{name}.matches("^[a-z](?:[a-z0-9-]*[a-z0-9])?[.]" + request.namespace + '
         '"[.]svc(?:[.]cluster[.]local)?[.]?$")'
     )
-    listed = f"{name}.matches({text(listed_pattern(scope.hosts))})"
+    listed = f"{name}.matches({literal(listed_pattern(scope.hosts))})"
     return Policy(
         "aliases",
         (Target("", "v1", ("services",)),),
@@ -105,7 +105,7 @@ def _aliases(scope: ClusterScope) -> Policy:
 
 def _labels(shape: Shape) -> tuple[Check, ...]:
     """The label by which pods are paid for and their metrics told apart."""
-    of_label = f'[?{text(TENANT_LABEL)}].orValue("")'
+    of_label = f'[?{literal(TENANT_LABEL)}].orValue("")'
     label = f"{shape.labels}{of_label}"
     changed = "true"
     if shape.is_pod:
@@ -129,21 +129,21 @@ def _scalers(scope: ClusterScope) -> Policy:
     kind = 't.?type.orValue("")'
     metadata = "t.?metadata.orValue({})"
     of_prometheus = f'variables.triggers.filter(t, {kind} == "prometheus")'
-    foreign = f't.?authenticationRef.?kind.orValue("") == {text(FOREIGN_AUTHENTICATION)}'
+    foreign = f't.?authenticationRef.?kind.orValue("") == {literal(FOREIGN_AUTHENTICATION)}'
     trigger = joined((
         f"variables.triggers.filter(t, !({kind} in {texts(SCALERS)})).map(t, {kind})",
         f"variables.triggers.filter(t, {foreign}).map(t, "
-        f'{text(FOREIGN_AUTHENTICATION + " ")} + t.authenticationRef.?name.orValue(""))',
+        f'{literal(FOREIGN_AUTHENTICATION + " ")} + t.authenticationRef.?name.orValue(""))',
         f"{of_prometheus}.map(t, {metadata}.filter(k, !(k in {texts(PROMETHEUS_KEYS)}))"
         f'.join(", ")){NON_EMPTY}',
     ))  # fmt: skip
     server = f'{metadata}[?"serverAddress"].orValue("")'
     query = f'{metadata}[?"query"].orValue("")'
     # A namespace's name is a DNS label: nothing in it means something in an expression.
-    about = text(f"^(?:{own_query(_PLACE)})+$")
-    own = f"{about}.replace({text(_PLACE)}, request.namespace)"
+    about = literal(f"^(?:{own_query(_PLACE)})+$")
+    own = f"{about}.replace({literal(_PLACE)}, request.namespace)"
     metrics = joined((
-        f"{of_prometheus}.filter(t, !{server}.matches({text(scope.metrics_pattern)}))"
+        f"{of_prometheus}.filter(t, !{server}.matches({literal(scope.metrics_pattern)}))"
         f".map(t, {server})",
         f"{of_prometheus}.filter(t, !{query}.matches({own})).map(t, {query})",
     ))  # fmt: skip

@@ -24,7 +24,6 @@ from falaj.components.kubernetes.admission.policy import (
     is_own_address,
     is_own_host,
     literal,
-    text,
     texts,
     when,
 )
@@ -65,7 +64,7 @@ def unmet(field: Field) -> Iterable[str]:
                 found = f'{_unmet_of("c", field)}.join(", ")'
                 yield f"{containers}.map(c, {found}){NON_EMPTY}"
             else:
-                wrong, said = _is_wrong("c", field.path, field), _said("c", field.path, field)
+                wrong, said = _is_wrong("c", field.path, field), _reason("c", field.path, field)
                 yield f"{containers}.filter(c, {wrong}).map(c, {said})"
 
 
@@ -73,9 +72,9 @@ def _unmet_of(holder: str, field: Field) -> str:
     """The same of a pod, or of a container's list, in a variable of CEL."""
     before, is_list, after = field.path.partition("[]")
     if not is_list:
-        wrong, said = _is_wrong(holder, before, field), _said(holder, before, field)
+        wrong, said = _is_wrong(holder, before, field), _reason(holder, before, field)
         return f"({wrong} ? [{said}] : [])"
-    wrong, said = _is_wrong("i", after[1:], field), _said("i", after[1:], field, holder)
+    wrong, said = _is_wrong("i", after[1:], field), _reason("i", after[1:], field, holder)
     return f"{holder}.{_optional(before)}.orValue([]).filter(i, {wrong}).map(i, {said})"
 
 
@@ -105,18 +104,18 @@ def _is_wrong(holder: str, path: str, field: Field) -> str:
     return wrong
 
 
-def _said(holder: str, path: str, field: Field, container: str = "") -> str:
+def _reason(holder: str, path: str, field: Field, container: str = "") -> str:
     """The reason, with the container's name and the field's value in it."""
     below = ".".join(each for each in (path, field.detail) if each)
     value = f"{holder}.{path}"
     if field.detail:
-        value = f"{holder}.{_optional(below)}.orValue({text('a ' + field.key)})"
+        value = f"{holder}.{_optional(below)}.orValue({literal('a ' + field.key)})"
     words = {
         "{container}": f"{container or holder}.name",
         "{value}": f"string({value if below else holder})",
     }
     parts = (each for each in re.split(r"({\w+})", field.reason) if each)
-    return " + ".join(words.get(each) or text(each) for each in parts)
+    return " + ".join(words.get(each) or literal(each) for each in parts)
 
 
 _PINNED = "^[^@]+@(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$"
@@ -150,10 +149,12 @@ def _images(scope: ClusterScope) -> tuple[Policy, ...]:
     named += [f"*.dkr.ecr.{each}.amazonaws.com" for each in scope.aws_regions]
     in_cluster = f"request.namespace in {texts(CLUSTER)}"
     pattern = (
-        f"({in_cluster} ? {text(of_cluster)} : {text(own)})" if of_cluster != own else text(own)
+        f"({in_cluster} ? {literal(of_cluster)} : {literal(own)})"
+        if of_cluster != own
+        else literal(own)
     )
     # Clouds, and installers such as kubeadm, name the cluster's own programs by tags.
-    pinned = f"!({in_cluster}) && !i.matches({text(_PINNED)})"
+    pinned = f"!({in_cluster}) && !i.matches({literal(_PINNED)})"
 
     def checks(shape: Shape) -> tuple[Check, ...]:
         return (
@@ -263,7 +264,7 @@ def _tolerations(shape: Shape) -> tuple[Check, ...]:
     key = 't.?key.orValue("")'
     of_all = f'({key} == "" && t.?operator.orValue("") == "Exists")'
     of_system = f"{key} in {texts(SYSTEM_TAINTS)}"
-    of_gpu = f"({key} == {text(GPU_TAINT.key)} && !{gpu})"
+    of_gpu = f"({key} == {literal(GPU_TAINT.key)} && !{gpu})"
     said = f'({key} == "" ? "every taint" : {key})'
     # Its pods are on machines with GPUs for none of them; cordoned ones are added by DaemonSets'
     # own controller, to pods alone.
@@ -282,7 +283,7 @@ def _tolerations(shape: Shape) -> tuple[Check, ...]:
 
 
 def _shared(scope: ClusterScope, shape: Shape) -> Check:
-    of_class = f'[?{text(DATA_CLASS_LABEL)}].orValue("")'
+    of_class = f'[?{literal(DATA_CLASS_LABEL)}].orValue("")'
     classes = (
         f"[object.metadata.?labels{of_class}, {shape.labels}{of_class}, "
         f"namespaceObject.metadata.?labels{of_class}]"
@@ -291,7 +292,7 @@ def _shared(scope: ClusterScope, shape: Shape) -> Check:
     if scope.placed.data_class == "restricted":
         restricted = f'({restricted} || {classes}.all(k, k == ""))'
     limits = "c.?resources.?limits.orValue({})"
-    shared = f"k.matches({text(f'^(?:{SHARED_GPU})$')})"
+    shared = f"k.matches({literal(f'^(?:{SHARED_GPU})$')})"
     return Check(
         "kubernetes-shared-gpu",
         each_container(
@@ -358,9 +359,8 @@ def _in_pods(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
     account = 'variables.pod.?serviceAccountName.orValue("")'
     default = f'({account} in ["", "default"])'
     if shape.is_pod:
-        has = (
-            f"variables.pod.?volumes.orValue([]).exists(v, v.name.startsWith({text(_AUTOMATIC)}))"
-        )
+        given = f"v.name.startsWith({literal(_AUTOMATIC)})"
+        has = f"variables.pod.?volumes.orValue([]).exists(v, {given})"
     else:
         has = "variables.pod.?automountServiceAccountToken.orValue(false)"
     sources = (
@@ -399,15 +399,17 @@ def _in_pods(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
 def _token_requests(scope: ClusterScope) -> Policy:
     """Requests for tokens: those of another namespace are of another tenant."""
     user = "request.userInfo.username"
-    own = f'{user}.startsWith({text(ACCOUNTS)} + request.namespace + ":")'
-    platform = f'{texts(scope.platform)}.exists(n, {user}.startsWith({text(ACCOUNTS)} + n + ":"))'
+    own = f'{user}.startsWith({literal(ACCOUNTS)} + request.namespace + ":")'
+    platform = (
+        f'{texts(scope.platform)}.exists(n, {user}.startsWith({literal(ACCOUNTS)} + n + ":"))'
+    )
     return Policy(
         "token-requests",
         (Target("", "v1", ("serviceaccounts/token",), ("CREATE",)),),
         (
             Check(
                 "kubernetes-rbac-escalation",
-                when(f"{user}.startsWith({text(ACCOUNTS)}) && !{own} && !{platform}", user),
+                when(f"{user}.startsWith({literal(ACCOUNTS)}) && !{own} && !{platform}", user),
                 "the token is of an account of another namespace, and asked for by",
                 "accounts of its own namespace and of the platform",
                 "use an account of one's own",

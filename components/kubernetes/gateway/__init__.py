@@ -22,7 +22,7 @@ from falaj.components.kubernetes.admission.policy import (
     Policy,
     Target,
     listed_pattern,
-    text,
+    literal,
     texts,
 )
 from falaj.components.kubernetes.admission.policy import manifests as admission_manifests
@@ -338,17 +338,18 @@ def admission(spec: GatewaySpec) -> list[Manifest]:
     # https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec
     here = "request.namespace"
     parent = (
-        f"object.spec.?parentRefs.orValue([]).exists(p, p.name == {text(spec.name)} && "
+        f"object.spec.?parentRefs.orValue([]).exists(p, p.name == {literal(spec.name)} && "
         f'p.?kind.orValue("Gateway") == "Gateway" && '
-        f"p.?namespace.orValue({here}) == {text(spec.namespace)})"
+        f"p.?namespace.orValue({here}) == {literal(spec.namespace)})"
     )
     whose = ", ".join(
-        f"{text(tenant)}: {text(listed_pattern(hosts))}" for tenant, hosts in spec.hosts_of.items()
+        f"{literal(tenant)}: {literal(listed_pattern(hosts))}"
+        for tenant, hosts in spec.hosts_of.items()
     )
     granted = texts(f"{routes}/{services}" for routes, services, _ in spec.grants)
     rules = "object.spec.?rules.orValue([])"
     elsewhere = f"b.?namespace.orValue({here})"
-    not_granted = f"{elsewhere} != {here} && !({here} + {text('/')} + {elsewhere} in {granted})"
+    not_granted = f"{elsewhere} != {here} && !({here} + {literal('/')} + {elsewhere} in {granted})"
 
     def foreign(services: str) -> str:
         return f'{services}.filter(b, {not_granted}).map(b, {elsewhere} + "/" + b.name).join(", ")'

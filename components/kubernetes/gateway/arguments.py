@@ -138,7 +138,7 @@ _UNITS: Final = ("Second", "Minute", "Hour")
 _MOST_HOSTS, _MOST_RULES = 16, 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GatewaySpec:
     """The arguments of `Gateway`, checked."""
 
@@ -220,10 +220,27 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GatewaySpec(
-        placed, name, hosts, (kind, issuer), tokens, login, tenants, hosts_of, ranges, issuers,
-        address, str(given.get("subnet") or ""), rates, size, seconds, secret, grants,
-        (fewest, most), where, image,
-    )  # fmt: skip
+        placed=placed,
+        name=name,
+        hosts=hosts,
+        issuer=(kind, issuer),
+        tokens=tokens,
+        login=login,
+        tenants=tenants,
+        hosts_of=hosts_of,
+        allowed_cidrs=ranges,
+        issuer_cidrs=issuers,
+        address=address,
+        subnet=str(given.get("subnet") or ""),
+        rates=rates,
+        largest_request=size,
+        request_seconds=seconds,
+        client_ca_secret=secret,
+        grants=grants,
+        replicas=(fewest, most),
+        namespace=where,
+        image=image,
+    )
 
 
 def _hosts(value: object, errors: ArgumentErrors) -> tuple[str, ...]:

@@ -231,7 +231,7 @@ _LEVEL: Final = re.compile(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.
 _MOST_FLAVORS: Final = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GpuQueuesSpec:
     """The arguments of `GpuQueues`, checked."""
 
@@ -296,9 +296,19 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return GpuQueuesSpec(
-        placed, name, pools, queues, levels, preemption, usage, burst, accepts, provisioning,
-        classes, holder,
-    )  # fmt: skip
+        placed=placed,
+        name=name,
+        pools=pools,
+        queues=queues,
+        topology_levels=levels,
+        preemption=preemption,
+        admission_fair_sharing=usage,
+        burst=burst,
+        accepts=accepts,
+        provisioning=provisioning,
+        priority_classes=classes,
+        holder=holder,
+    )
 
 
 def _with_images(
@@ -359,7 +369,16 @@ def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors)
     if errors.count > before:
         return None
     return Pool(
-        flavor, nodes, cpu, memory, devices, str(capacity), taints, topology, tenants, shared
+        flavor=flavor,
+        nodes=nodes,
+        cpu=cpu,
+        memory_gib=memory,
+        devices=devices,
+        capacity=str(capacity),
+        taints=taints,
+        topology=topology,
+        tenants=tenants,
+        tenants_share_gpus=shared,
     )
 
 

@@ -103,7 +103,7 @@ CAPACITIES: Final = ("reservation", "capacity-block", "spot", "on-demand")
 """In the order that they are tried: what is paid for anyway, what is cheap, the rest."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pool:
     """What all nodes of one flavour offer together."""
 

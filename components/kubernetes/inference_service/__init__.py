@@ -229,21 +229,21 @@ def checked_access(
         if not value.isprintable() or not value.strip() or " " in value:
             errors.add(argument, value, "a text without spaces")
     return Access(
-        issuer,
-        audience,
-        _keys(given, errors),
-        _callers(given, errors),
-        objects["overflow_from"],
-        space,
-        gateway_name,
-        host_names,
-        errors.flag("mesh", given.get("mesh", True)),
-        objects["trust_domain"],
-        objects["monitoring_namespace"],
-        objects["service_account"],
-        secret,
-        objects["secret_store"],
-        objects["certificate_issuer"],
+        token_issuer=issuer,
+        token_audience=audience,
+        token_keys=_keys(given, errors),
+        callers=_callers(given, errors),
+        overflow_from=objects["overflow_from"],
+        gateway_namespace=space,
+        gateway_name=gateway_name,
+        host_names=host_names,
+        mesh=errors.flag("mesh", given.get("mesh", True)),
+        trust_domain=objects["trust_domain"],
+        monitoring_namespace=objects["monitoring_namespace"],
+        service_account=objects["service_account"],
+        key_secret=secret,
+        secret_store=objects["secret_store"],
+        certificate_issuer=objects["certificate_issuer"],
     )
 
 
@@ -424,9 +424,20 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return InferenceServiceSpec(
-        placed, name, model, str(tier), versions, package, size, scaling, access, overflow,
-        operation, images, judge,
-    )  # fmt: skip
+        placed=placed,
+        name=name,
+        model=model,
+        tier=str(tier),
+        versions=versions,
+        package=package,
+        size=size,
+        scaling=scaling,
+        access=access,
+        overflow=overflow,
+        operation=operation,
+        images=images,
+        judge=judge,
+    )
 
 
 def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:

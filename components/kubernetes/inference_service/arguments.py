@@ -8,6 +8,7 @@ from falaj.components.catalogue.clusters import SERVING_ENDING
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
 from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
 from falaj.components.specification.described import described
+from falaj.components.specification.workload_bounds import fixed
 
 
 class ModelVersionArgs(TypedDict):
@@ -232,7 +233,7 @@ class InferenceServiceArgs(InClusterArgs):
     materials'."""
 
 
-PORT: Final = 8443
+PORT: Final = fixed("image", "server_port")
 """Of Falaj's server in the pod: one that needs no privileges."""
 VARIANT_HEADER: Final = "Falaj-Variant"
 SCRAPER: Final = "prometheus"
@@ -305,7 +306,7 @@ class Scaling:
     prometheus: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Access:
     """Who may call, and how they prove who they are."""
 
@@ -351,7 +352,7 @@ class Judge:
     """Of the canary's alias; 0 where that isn't said."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InferenceServiceSpec:
     """The arguments of `InferenceService`, checked."""
 

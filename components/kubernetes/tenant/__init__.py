@@ -159,7 +159,7 @@ class TenantNamespace:
     quota: Quota
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TenantSpec:
     """The arguments of `Tenant`, checked."""
 
@@ -231,9 +231,22 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
         raise AssertionError("what can't be used was refused")
     notes = () if budget else ("no monthly_budget_usd is set: what it spends is only reported",)
     return TenantSpec(
-        placed, name, namespaces, members, priorities, egress, ports, clients, budget, weight,
-        mesh, monitoring, gateway, version, notes,
-    )  # fmt: skip
+        placed=placed,
+        name=name,
+        namespaces=namespaces,
+        members=members,
+        priorities=priorities,
+        egress=egress,
+        serving_ports=ports,
+        client_ids=clients,
+        monthly_budget_usd=budget,
+        queue_weight=weight,
+        mesh=mesh,
+        monitoring_namespace=monitoring,
+        gateway_namespace=gateway,
+        pod_security_version=version,
+        notes=notes,
+    )
 
 
 def _namespaces(
@@ -313,19 +326,25 @@ def checked_quota(
         if name != allowed:
             errors.add(f"{at}.interfaces[{name!r}]", name, allowed)
     return Quota(
-        amount(f"{at}.cpu", given.get("cpu", 64), errors),
-        memory,
-        {**devices, **interfaces},
-        errors.whole(f"{at}.huge_pages_mib", given.get("huge_pages_mib", pages), 0, _MOST),
-        errors.whole(f"{at}.local_storage_gib", given.get("local_storage_gib", 4096), 1, _MOST),
-        _counts(f"{at}.storage_gib", given.get("storage_gib", storage), errors),
-        errors.whole(f"{at}.pods", given.get("pods", 250), 0, _MOST),
-        errors.whole(f"{at}.objects", given.get("objects", 200), 1, _MOST),
-        errors.whole(
-            f"{at}.largest_pod_memory_gib",
-            given.get("largest_pod_memory_gib", memory), 1, _MOST,
+        cpu=amount(f"{at}.cpu", given.get("cpu", 64), errors),
+        memory_gib=memory,
+        devices={**devices, **interfaces},
+        huge_pages_mib=errors.whole(
+            f"{at}.huge_pages_mib", given.get("huge_pages_mib", pages), 0, _MOST
         ),
-    )  # fmt: skip
+        local_storage_gib=errors.whole(
+            f"{at}.local_storage_gib", given.get("local_storage_gib", 4096), 1, _MOST
+        ),
+        storage_gib=_counts(f"{at}.storage_gib", given.get("storage_gib", storage), errors),
+        pods=errors.whole(f"{at}.pods", given.get("pods", 250), 0, _MOST),
+        objects=errors.whole(f"{at}.objects", given.get("objects", 200), 1, _MOST),
+        largest_pod_memory_gib=errors.whole(
+            f"{at}.largest_pod_memory_gib",
+            given.get("largest_pod_memory_gib", memory),
+            1,
+            _MOST,
+        ),
+    )
 
 
 def _of_fabric(placed: InCluster | None, gpus: int) -> tuple[dict[str, int], int]:

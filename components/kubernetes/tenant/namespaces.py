@@ -118,7 +118,7 @@ _NONE: Final[Mapping[str, Sequence[str]]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Quota:
     """What all pods of a namespace may ask for together."""
 

@@ -243,7 +243,7 @@ class Placement:
     """Of clusters that the job may be sent to."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """What every training workload is."""
 
@@ -298,7 +298,7 @@ class KeyRing:
     """Of the container that lays it out: one of Falaj's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Publication:
     """The arguments of `PublishArgs`, checked."""
 
@@ -314,7 +314,7 @@ class Publication:
     size: PodSize
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingJobSpec:
     """The arguments of `TrainingJob`, checked."""
 

@@ -49,7 +49,7 @@ from falaj.components.kubernetes.training.pods import (
     unpacks,
 )
 from falaj.components.specification.node_pools import label_value
-from falaj.components.specification.workload_bounds import gang_number
+from falaj.components.specification.workload_bounds import fixed
 
 
 def selector(run: Run) -> dict[str, str]:
@@ -111,7 +111,7 @@ def queue_labels(run: Run) -> Mapping[str, str]:
     }
 
 
-MOST_PROCESSES: Final = gang_number("most_horovod_processes")
+MOST_PROCESSES: Final = fixed("gang", "most_horovod_processes")
 _FOLDER: Final = "/launcher"
 _FILE: Final = f"{_FOLDER}/horovod.pyz"
 

@@ -27,7 +27,7 @@ from falaj.components.kubernetes.training.arguments import (
 )
 from falaj.components.kubernetes.training.placement import pod_placement
 from falaj.components.specification.node_pools import PREFIX
-from falaj.components.specification.workload_bounds import gang_number
+from falaj.components.specification.workload_bounds import fixed
 from falaj.components.specification.workload_exits import exit_codes
 
 RESERVED: Final = frozenset(
@@ -44,7 +44,7 @@ RESERVED: Final = frozenset(
 )  # fmt: skip
 """Names of variables that no user gives."""
 METRICS_PORT: Final = 9464
-RENDEZVOUS_PORT: Final = gang_number("rendezvous_port")
+RENDEZVOUS_PORT: Final = fixed("gang", "rendezvous_port")
 TENSORFLOW_PORT: Final = 2222
 SCRATCH: Final = "/scratch"
 #: Of the processes in one pod; each loss of another pod takes one.

@@ -94,9 +94,16 @@ def checked(
     memory = amount(f"{_AT}.memory_gib", asked.get("memory_gib", 4), errors)
     scratch = errors.whole(f"{_AT}.scratch_gib", asked.get("scratch_gib", 10), 1, 30_000)
     return Publication(
-        model, access, image, alias, gate, accept, quantise, flavor,
-        PodSize(computing(cpus, memory, scratch), 0, 1, _SHARED_MIB, scratch),
-    )  # fmt: skip
+        model=model,
+        access=access,
+        image=image,
+        alias=alias,
+        gate=gate,
+        accept=accept,
+        quantise=quantise,
+        flavor=flavor,
+        size=PodSize(computing(cpus, memory, scratch), 0, 1, _SHARED_MIB, scratch),
+    )
 
 
 def _text(

@@ -84,11 +84,25 @@ def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
     if placed is None:
         raise AssertionError("what can't be used was refused")
     return WorkspaceSpec(
-        placed, name, names["namespace"], subject("User", user), images.get(IMAGE, ""), size,
-        Placement(flavor, spot, None, "required", "none"), str(priority), home,
-        names["storage_class"], data, idle, hours, session, secret, names["secret_store"],
-        names["certificate_issuer"], mirror,
-    )  # fmt: skip
+        placed=placed,
+        name=name,
+        namespace=names["namespace"],
+        user=subject("User", user),
+        image=images.get(IMAGE, ""),
+        size=size,
+        placement=Placement(flavor, spot, None, "required", "none"),
+        priority=str(priority),
+        home_gib=home,
+        storage_class=names["storage_class"],
+        data=data,
+        idle_minutes=idle,
+        hours=hours,
+        session=session,
+        token_secret=secret,
+        secret_store=names["secret_store"],
+        certificate_issuer=names["certificate_issuer"],
+        mirror=mirror,
+    )
 
 
 def _mirror(given: Mapping[str, Any], errors: ArgumentErrors) -> Mirror | None:
@@ -108,9 +122,10 @@ def _mirror(given: Mapping[str, Any], errors: ArgumentErrors) -> Mirror | None:
     if not usable:
         # What stands before an "@" is a password, which isn't repeated.
         errors.add(
-            "package_mirror.url", "an address with a name in it" if "@" in url else url,
+            "package_mirror.url",
+            "an address with a name in it" if "@" in url else url,
             "https://host/path, without user, password or query",
-        )  # fmt: skip
+        )
     listed = asked.get("cidrs")
     ranges = errors.texts("package_mirror.cidrs", listed) if listed is not None else ()
     if listed is not None and not ranges:

@@ -67,7 +67,7 @@ class Mirror:
     port: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkspaceSpec:
     """The arguments of `Workspace`, checked."""
 

@@ -225,7 +225,7 @@ def _log_workspace(resource: Resource, context: Context) -> Iterator[Finding]:
 
     https://learn.microsoft.com/azure/azure-monitor/logs/logs-dedicated-clusters
     """
-    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+    if not context.is_restricted(resource):
         return
     yield from without_customer_key(resource, context, parts_of(resource, context, _WORKSPACES))
 
@@ -489,7 +489,7 @@ _DOUBLED_BY_TYPE: Final = {
     "they are made.",
 )
 def _double(resource: Resource, context: Context) -> Iterator[Finding]:
-    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+    if not context.is_restricted(resource):
         return
     demand = _DOUBLED_BY_TYPE.get(resource.kind)
     if demand is not None:

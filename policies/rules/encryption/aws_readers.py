@@ -205,30 +205,32 @@ def _emr(resource: Resource, context: Context) -> Iterator[Part]:
     objects = get(at_rest, "S3EncryptionConfiguration")
     mode = text(get(objects, "EncryptionMode")).upper()
     if mode in {"CSE-CUSTOM"}:
-        yield _said("customer key", "EncryptionMode is CSE-Custom, with keys of one's own")
+        yield _configured("customer key", "EncryptionMode is CSE-Custom, with keys of one's own")
     elif mode in {"SSE-KMS", "CSE-KMS"}:
         yield _key(resource, get(objects, "AwsKmsKey"), context, "objects in S3")
     else:
         why = f"EncryptionMode is {mode or 'not given'}, so S3's own key encrypts objects"
-        yield _said("service key", why)
+        yield _configured("service key", why)
     disks = get(at_rest, "LocalDiskEncryptionConfiguration")
     provider = text(get(disks, "EncryptionKeyProviderType")).lower()
     if disks is ABSENT:
-        yield _said("none", "LocalDiskEncryptionConfiguration isn't given: disks stay plain")
+        yield _configured("none", "LocalDiskEncryptionConfiguration isn't given: disks stay plain")
     elif provider == "custom":
-        yield _said("customer key", "the machines' disks have a provider of keys of their own")
+        yield _configured(
+            "customer key", "the machines' disks have a provider of keys of their own"
+        )
     else:
         yield _key(resource, get(disks, "AwsKmsKey"), context, "the machines' disks")
 
 
-def _said(state: Any, why: str) -> Part:
+def _configured(state: Any, why: str) -> Part:
     return Part(state, "configuration", "configuration", why)
 
 
 def _key(resource: Resource, value: Any, context: Context, what: str) -> Part:
     state, why = read_key(resource, "configuration", value, context)
     if state == "absent":
-        return _said("service key", f"no AwsKmsKey is given for {what}")
+        return _configured("service key", f"no AwsKmsKey is given for {what}")
     # Not to name a whole document as the key.
     why = f"the key for {what} {value.reason}" if isinstance(value, Unknown) else why
     return Part(state, "configuration", "configuration", why, text(value), surely=True)

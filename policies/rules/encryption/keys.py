@@ -329,7 +329,7 @@ def _strength(resource: Resource, context: Context) -> Iterator[Finding]:
     "Use the key type RSA-HSM or EC-HSM in a vault of the premium kind, or a managed HSM.",
 )
 def _hsm(resource: Resource, context: Context) -> Iterator[Finding]:
-    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+    if not context.is_restricted(resource):
         return
     kind = resource.get("properties.kty")
     if isinstance(kind, Unknown):

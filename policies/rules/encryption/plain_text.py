@@ -518,7 +518,7 @@ def _files(resource: Resource, context: Context) -> Iterator[Finding]:
         if is_true(each):
             yield violation(path, "clients may use NFS 3, which has no encryption")
     wanted = {"cifs": "smbEncryption"}
-    if context.data_class(resource).strip().lower() not in {"public", "internal", "confidential"}:
+    if context.is_restricted(resource):
         wanted["nfsv4.1"] = "kerberosEnabled"
     for protocol, path in wanted.items():
         value = resource.get(path)
@@ -741,7 +741,7 @@ _NETWORKS: Final = azure("network:VirtualNetwork")
     "encrypt in what runs on the nodes (TLS) there, and waive the rule with that reason.",
 )
 def _network(resource: Resource, context: Context) -> Iterator[Finding]:
-    if context.data_class(resource).strip().lower() in {"public", "internal", "confidential"}:
+    if not context.is_restricted(resource):
         return
     value = resource.get("encryption.enabled")
     if isinstance(value, Unknown):

@@ -279,7 +279,7 @@ class Stores:
     def _named(self, value: Any) -> tuple[State, str]:
         if isinstance(value, Unknown):
             return "unknown", f"{self.mode} {value.reason}"
-        word = _word(value)
+        word = _mode(value)
         if word not in self.modes:
             return "service key" if self.enabled else self.default, ""
         meant = self.modes[word]
@@ -297,7 +297,7 @@ class Stores:
             if first(block, self.keys[0]) is not ABSENT:
                 found = where(block, self.beside, at), "", "absent", ""
             return found
-        if self.exact and self.modes.get(_word(get(block, self.mode))) != "customer key":
+        if self.exact and self.modes.get(_mode(get(block, self.mode))) != "customer key":
             return found
         for each in self.keys if any(self.keys) else ():
             path, value = where(block, each, at), first(block, each)
@@ -309,7 +309,7 @@ class Stores:
         return found
 
 
-def _word(value: object) -> str:
+def _mode(value: object) -> str:
     """A mode in lower case; switches are ``true`` and ``false``."""
     return str(value).lower() if isinstance(value, bool) else text(value).lower()
 

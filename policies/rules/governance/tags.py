@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Final
 
-from falaj.components.catalogue.tag_names import tag_names
+from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS, tag_names
 from falaj.policies.model import (
     Context,
     Finding,
@@ -120,8 +120,8 @@ def required_tags(resource: Resource, context: Context) -> Iterator[Finding]:
 
 #: What values may be, by the name of the tag; for others any text will do.
 _VALUES: Final = {
-    "data-class": ("public", "internal", "confidential", "restricted"),
-    "environment": ("development", "test", "production"),
+    "data-class": DATA_CLASSES,
+    "environment": ENVIRONMENTS,
 }
 #: Values that say nothing.
 _EMPTY: Final = frozenset(

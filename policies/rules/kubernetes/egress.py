@@ -44,8 +44,15 @@ from falaj.policies.reading.kubernetes import (
     manifests,
 )
 from falaj.policies.reading.pods import Container, each_container, pods
+from falaj.policies.reading.program_hosts import (
+    NO_HOSTS,
+    URL,
+    far_ends,
+    in_pieces,
+    is_link,
+    without_scheme,
+)
 from falaj.policies.reading.services import may_reach_from_pods
-from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, in_pieces, is_link, without_scheme
 
 # Where programs in a cluster are told to send or fetch data: settings, arguments, exporters.
 #
@@ -256,7 +263,7 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
             # In any object of an operator these mean what is called, wherever they stand.
             calls = manifest.is_searched and not is_told(manifest) and name.lower() in _CALLED
             if (is_endpoint or calls) and not _holds_more(each):
-                yield from _told(manifest, each, at)
+                yield from _listed_destinations(manifest, each, at)
             else:
                 # Where the catalogue tells the fields, `destinations` judges them.
                 within = told or (name.lower() in _EXPORTERS and not is_told(manifest))
@@ -280,7 +287,7 @@ def _is_metadata(value: Any) -> bool:
     return isinstance(value, Mapping) and _METADATA.issuperset(value)
 
 
-def _told(manifest: Manifest, value: Any, path: Path) -> Iterator[Destination]:
+def _listed_destinations(manifest: Manifest, value: Any, path: Path) -> Iterator[Destination]:
     for index, each in enumerate(items(value)):
         at = format_path((*path, index) if is_list(value) else path)
         if is_unknown(each) or text(each):

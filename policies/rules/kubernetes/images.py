@@ -25,6 +25,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.model.resource import remembered
 from falaj.policies.reading.images import (
+    PIN,
     PINNING,
     Image,
     is_allowed,
@@ -331,7 +332,7 @@ def _kaito(manifest: Manifest) -> Iterator[Finding]:
     Severity.MEDIUM,
     ANY_OBJECT,
     ("iso27001:A.8.9", "iso27001:A.8.32", "cis-eks:5.1.4", "cis-aks:5.1.4", "nist-800-207:5"),
-    "Append the digest of the image: REGISTRY/NAME@sha256:…; a tag before it is for people only.",
+    PIN,
 )
 def image_digest(resource: Resource, context: Context) -> Iterator[Finding]:
     """A tag may be moved to another image at any time; a digest is the image."""

@@ -24,7 +24,7 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.reading.told import is_market
+from falaj.policies.reading.program_hosts import is_market
 from falaj.policies.reading.types import azure
 from falaj.policies.reading.walk import Leaf, walk
 from falaj.policies.rules.residency.ai import REGIONAL
@@ -217,14 +217,14 @@ def location_id(resource: Resource, context: Context) -> Iterator[Finding]:
             continue
         if is_unknown(leaf.value) and leaf.keys[-2:] in _IDS_WITH_LOCATION:
             yield indeterminate(format_path(leaf.path), "the identifier's location can't be seen")
-        for named in _told(text(leaf.value)):
+        for named in _locations_in(text(leaf.value)):
             if is_azure_location(named) and normalise_azure(named) not in allowed(context):
                 yield violation(
                     format_path(leaf.path), f"it names {named!r}; {where_allowed(context)}"
                 )
 
 
-def _told(value: str) -> Iterator[str]:
+def _locations_in(value: str) -> Iterator[str]:
     """The locations that identifiers and commands within a text name."""
     for found in _IN_ID.finditer(value):
         yield found[1]

@@ -30,17 +30,17 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.hosts import foreign_service, host_of, is_listed, may_talk_to
 from falaj.policies.reading.place import format_places, is_allowed, referred_place
-from falaj.policies.reading.told import is_market
+from falaj.policies.reading.program_hosts import is_market
 from falaj.policies.reading.walk import Leaf, is_document, walk
 
 # Which keys name a region, a zone or a location.
 
-Kind = Literal["region", "zone", "location", ""]
+PlaceKind = Literal["region", "zone", "location", ""]
 
 _WORD: Final = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d+")
 #: Words after the one that counts: ``regionName``, ``regionLists``, ``zoneIds``.
 _TAIL: Final = frozenset(("name", "names", "id", "ids", "list", "lists", "code", "codes", "value"))
-_KINDS: Final[dict[str, Kind]] = {
+_KINDS: Final[dict[str, PlaceKind]] = {
     "region": "region", "regions": "region", "zone": "zone", "zones": "zone", "az": "zone",
     "azs": "zone", "location": "location", "locations": "location",
 }  # fmt: skip
@@ -72,7 +72,7 @@ def calls_something(key: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def kind_of_key(key: str) -> Kind:
+def kind_of_key(key: str) -> PlaceKind:
     """What a key by itself names; empty for any other key.
 
     >>> kind_of_key("destinationRegion"), kind_of_key("AWS_REGION"), kind_of_key("multiRegion")
@@ -89,7 +89,7 @@ def kind_of_key(key: str) -> Kind:
     return _KINDS.get(words[-1], "")
 
 
-def kind_named(keys: tuple[str, ...]) -> Kind:
+def kind_named(keys: tuple[str, ...]) -> PlaceKind:
     """What a value's keys name: the nearest, or the one above where that only says ``name``."""
     if not keys:
         return ""

@@ -25,8 +25,15 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.hosts import BUCKET_SCHEMES, foreign_service, host_of, is_listed
 from falaj.policies.reading.place import format_places, is_allowed
+from falaj.policies.reading.program_hosts import (
+    NO_HOSTS,
+    URL,
+    far_ends,
+    in_pieces,
+    is_link,
+    without_scheme,
+)
 from falaj.policies.reading.services import may_reach, outside
-from falaj.policies.reading.told import NO_HOSTS, URL, far_ends, in_pieces, is_link, without_scheme
 from falaj.policies.reading.types import aws, aws_type, azure
 from falaj.policies.reading.walk import Leaf, is_document, plain_key, walk
 from falaj.policies.rules.residency.destinations import unseen

@@ -21,7 +21,7 @@ from falaj.policies.model import (
     unmet,
     violation,
 )
-from falaj.policies.reading.images import PINNING, parse
+from falaj.policies.reading.images import PIN, PINNING, parse
 from falaj.policies.reading.service_images import service_images
 from falaj.policies.reading.types import aws, aws_type
 
@@ -34,7 +34,7 @@ _CONTROLS: Final = ("iso27001:A.8.9", "iso27001:A.8.32", "nist-800-207:5")
     Severity.MEDIUM,
     {"aws:*", "azure-native:*", "docker-build:*"},
     _CONTROLS,
-    "Append the digest of the image: REGISTRY/NAME@sha256:…; a tag before it is for people only.",
+    PIN,
 )
 def service_image_digest(resource: Resource, context: Context) -> Iterator[Finding]:
     """A tag may be moved to another image at any time; a digest is the image."""

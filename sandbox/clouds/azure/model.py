@@ -1,4 +1,4 @@
-"""What Azure would say: ids, outputs, rules, conflicts, obstacles and queries."""
+"""What Azure would say: ids, outputs, rules, conflicts, what blocks a delete, and queries."""
 
 from __future__ import annotations
 

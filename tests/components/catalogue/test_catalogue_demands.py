@@ -180,7 +180,7 @@ def test_machines_to_be_avoided_are_taken_by_name_only() -> None:
 
 def test_a_named_machine_is_told_what_it_lacks() -> None:
     machine = AWS.machine("g6.xlarge")
-    lacks = Demand("L4", 4, "efa", vcpu=8, zones=["mec1-az3"]).shortfalls(machine)
+    lacks = Demand(gpu="L4", count=4, fabric="efa", vcpu=8, zones=["mec1-az3"]).shortfalls(machine)
     assert lacks == (
         "it has 1 x L4",
         "it has no EFA interface",
@@ -190,9 +190,17 @@ def test_a_named_machine_is_told_what_it_lacks() -> None:
 
 
 def test_a_demand_in_words() -> None:
-    demand = Demand("H200", 8, "efa", vcpu=96, memory_gib=512, arch="amd64", zones=["mec1-az1"])
+    demand = Demand(
+        gpu="H200",
+        count=8,
+        fabric="efa",
+        vcpu=96,
+        memory_gib=512,
+        arch="amd64",
+        zones=["mec1-az1"],
+    )
     assert str(demand) == (
         "8 x H200, fabric efa, at least 96 vCPU, at least 512 GiB of memory, x86_64, in mec1-az1"
     )
     assert str(Demand(int8="vnni")) == "a machine without GPUs, int8 by vnni"
-    assert str(Demand("A10", 0.33)) == "1/3 x A10"
+    assert str(Demand(gpu="A10", count=0.33)) == "1/3 x A10"

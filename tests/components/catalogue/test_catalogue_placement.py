@@ -17,7 +17,7 @@ from falaj.components.catalogue import (
     choose,
 )
 
-H200 = Demand("H200", 8)
+H200 = Demand(gpu="H200", count=8)
 ACKNOWLEDGED = {"aws/me-central-1": "2026-04-30"}
 
 
@@ -43,7 +43,7 @@ def test_places_abroad_or_malformed_are_refused_wherever_they_stand(places: list
 
 def test_none_fits() -> None:
     with pytest.raises(PlacementError) as refused:
-        choose(list(PLACES), [Demand("B200", 8)], ACKNOWLEDGED)
+        choose(list(PLACES), [Demand(gpu="B200", count=8)], ACKNOWLEDGED)
     message = str(refused.value)
     assert all(f"{name} passed over: {name} does not sell 8 x B200" in message for name in PLACES)
 
@@ -81,14 +81,16 @@ def test_an_acknowledgement_of_no_place_is_refused() -> None:
 
 
 def test_everything_asked_has_to_be_sold_in_one_place() -> None:
-    made = choose(["aws/me-central-1", "azure/uaenorth"], [H200, Demand("A100", 8)], ACKNOWLEDGED)
+    made = choose(
+        ["aws/me-central-1", "azure/uaenorth"], [H200, Demand(gpu="A100", count=8)], ACKNOWLEDGED
+    )
     assert made.place.name == "azure/uaenorth"
     assert "does not sell 8 x A100" in made.reasons[0]
 
 
 def test_a_misspelt_demand_is_refused_at_once() -> None:
     with pytest.raises(DemandError, match="did you mean H200"):
-        choose(["aws/me-central-1", "azure/uaenorth"], [Demand("H20")])
+        choose(["aws/me-central-1", "azure/uaenorth"], [Demand(gpu="H20")])
 
 
 def test_a_cluster_is_not_taken_on_trust() -> None:

@@ -13,9 +13,16 @@ from falaj.components.specification.limits import DIGEST
 from falaj.policies.reading.images import parse
 
 PLACED = InCluster(
-    "existing", "site-1", (), "registry.example.ae/falaj", "acme", "a@example.ae", "internal",
-    "cc", "production",
-)  # fmt: skip
+    distribution="existing",
+    region="site-1",
+    zones=(),
+    registry="registry.example.ae/falaj",
+    tenant="acme",
+    owner="a@example.ae",
+    data_class="internal",
+    cost_center="cc",
+    environment="production",
+)
 ONE = "sha256:" + "1" * 64
 UNKNOWN = next(name for name, each in images().items() if each.digest is None)
 KNOWN = next(name for name, each in images().items() if each.digest is not None)

@@ -25,7 +25,7 @@ from falaj.components.kubernetes.admission.policy import (
     Target,
     hosts_pattern,
     images_pattern,
-    text,
+    literal,
 )
 from falaj.components.kubernetes.residency import check, manifests, policies
 from falaj.policies.model import Settings
@@ -234,6 +234,6 @@ def test_the_pattern_of_hosts(host: str, own: bool) -> None:
 @given(st.text())
 def test_a_literal_is_one(value: str) -> None:
     """No text of an argument ends its literal early."""
-    literal = text(value)
-    assert literal[0] == literal[-1] == '"'
-    assert json.loads(literal) == value
+    written = literal(value)
+    assert written[0] == written[-1] == '"'
+    assert json.loads(written) == value

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox.clouds.azure.built_in_roles import meant
+from falaj.sandbox.clouds.azure.role_names import meant
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.inprocess import Sandbox
 from tests.sandbox.azure.conftest import PARTS

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from falaj.engine.oci import ensure
 from falaj.stacks.command import phases
-from falaj.stacks.images.items import Item, Kind
+from falaj.stacks.images.items import Item, ItemKind
 
 EMPTY_DIGEST = "sha256:" + "0" * 64
 
@@ -115,7 +115,7 @@ def running(folder: Path) -> Generator[Registry]:
         yield Registry(address, folder)
 
 
-def item(registry: Registry, name: str, digest: str | None, *, kind: Kind = "images") -> Item:
+def item(registry: Registry, name: str, digest: str | None, *, kind: ItemKind = "images") -> Item:
     """An item whose source is a repository of that registry."""
     return Item(
         kind,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from falaj.workloads.repair.states import (
     EMPTYING,
     Health,
+    NodeView,
     Plan,
     Record,
     State,
-    View,
     plan,
 )
 from tests.examples import examples
@@ -28,8 +28,8 @@ SETTINGS = settings(
 MINUTE = 60.0
 
 
-def view(**changes: object) -> View:
-    return replace(View("gpu-1"), **changes)  # type: ignore[arg-type]
+def view(**changes: object) -> NodeView:
+    return replace(NodeView("gpu-1"), **changes)  # type: ignore[arg-type]
 
 
 def record(state: State, since: float = 0.0, deadline: float = 0.0) -> Record:
@@ -88,7 +88,7 @@ OUT = {"tainted": True}
     ],
 )  # fmt: skip
 def test_what_is_done_with_one_node(
-    before: View, minutes: float, after: State | None, evicts: bool
+    before: NodeView, minutes: float, after: State | None, evicts: bool
 ) -> None:
     steps = plan([before], SETTINGS, minutes * MINUTE).steps
     if after is None:
@@ -160,7 +160,7 @@ def test_the_brake_lets_what_is_out_go_on_and_return() -> None:
 class Cluster:
     """Nodes whose health, pods and persons change as they like."""
 
-    views: list[View]
+    views: list[NodeView]
     now: float = 0.0
     evicted: list[str] = field(default_factory=list[str])
 
@@ -186,8 +186,8 @@ SHAKE = st.sampled_from(["sick", "well", "unknown", "hold", "release", "pods", "
                          "taint", "untaint", "nothing"])  # fmt: skip
 
 
-def shaken(each: View, how: str, now: float) -> View:
-    change: dict[str, Callable[[], View]] = {
+def shaken(each: NodeView, how: str, now: float) -> NodeView:
+    change: dict[str, Callable[[], NodeView]] = {
         "sick": lambda: replace(each, health=Health.SICK, causes=("x=True",), sick_since=now),
         "well": lambda: replace(each, health=Health.WELL, causes=()),
         "unknown": lambda: replace(each, health=Health.UNKNOWN, causes=()),
@@ -218,7 +218,7 @@ def test_whatever_happens(
 ) -> None:
     """Never more out than the brake lets, no eviction from a node that isn't sick or is held."""
     asked = settings(sick_minutes=5, healthy_minutes=10, drain_minutes=30, most_out=limit)
-    cluster = Cluster([View(f"n{i}", remaining=1) for i in range(number)])
+    cluster = Cluster([NodeView(f"n{i}", remaining=1) for i in range(number)])
     for shakes, minutes, stubborn in events:
         cluster.now += minutes * MINUTE
         cluster.views = [
@@ -252,7 +252,7 @@ def test_it_comes_to_an_end(
     """Where nothing changes any more, states don't either: well nodes are back in service, sick
     ones are drained, or blocked and told of."""
     asked = settings(sick_minutes=5, healthy_minutes=10, drain_minutes=30, most_out=limit)
-    cluster = Cluster([View(f"n{i}", remaining=1) for i in range(number)])
+    cluster = Cluster([NodeView(f"n{i}", remaining=1) for i in range(number)])
     for shakes, minutes, once in events:
         cluster.now += minutes * MINUTE
         cluster.views = [

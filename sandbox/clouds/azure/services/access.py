@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import checks, kinds, naming, resources
-from falaj.sandbox.clouds.azure.action_names import unknown_action
-from falaj.sandbox.clouds.azure.built_in_roles import meant
 from falaj.sandbox.clouds.azure.kinds import AzureKind
+from falaj.sandbox.clouds.azure.role_names import meant, unknown_action
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import (
     absent,

@@ -51,12 +51,8 @@ _LUSTRE_SUBNETS: Final = ((16, 27), (40, 26), (92, 25), (196, 24), (1536, 23))
 
 def _account_problems(inputs: Inputs) -> Iterator[Problem]:
     base = "encryption.keyVaultProperties"
-    uri = inputs.optional_string(f"{base}.keyVaultUri")
-    if uri and key_vault.parse(uri) is None:
-        yield Problem(
-            f"{base}.keyVaultUri",
-            f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
-        )
+    uri = f"{base}.keyVaultUri"
+    yield from key_vault.vault_address(uri, inputs.optional_string(uri))
 
 
 def _account_conflicts(resource: Resource) -> Iterator[Problem]:

@@ -50,6 +50,15 @@ def parse(uri: str) -> KeyAddress | None:
     return KeyAddress(matched[1], matched[2] == "managedhsm", matched[3], matched[4])
 
 
+def vault_address(path: str, uri: str | None) -> Iterator[Problem]:
+    """Problems of the address of a vault."""
+    if uri and parse(uri) is None:
+        yield Problem(
+            path,
+            f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
+        )
+
+
 def address(path: str, uri: str | None, *, versioned: bool | None = None) -> Iterator[Problem]:
     """Problems of the address of a key; `versioned` says whether a version must be there."""
     if uri is None:

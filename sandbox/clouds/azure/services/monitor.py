@@ -58,12 +58,8 @@ def _workspace_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _cluster_problems(inputs: Inputs) -> Iterator[Problem]:
     base = "keyVaultProperties"
-    uri = inputs.optional_string(f"{base}.keyVaultUri")
-    if uri and key_vault.parse(uri) is None:
-        yield Problem(
-            f"{base}.keyVaultUri",
-            f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
-        )
+    uri = f"{base}.keyVaultUri"
+    yield from key_vault.vault_address(uri, inputs.optional_string(uri))
 
 
 def _cluster_conflicts(resource: Resource) -> Iterator[Problem]:

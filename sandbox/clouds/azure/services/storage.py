@@ -114,12 +114,8 @@ def _encryption(inputs: Inputs) -> Iterator[Problem]:
         yield Problem(
             "encryption.keySource", f"{source} takes no key of a vault; set Microsoft.Keyvault"
         )
-    uri = inputs.optional_string(f"{base}.keyVaultUri")
-    if uri and key_vault.parse(uri) is None:
-        yield Problem(
-            f"{base}.keyVaultUri",
-            f"{uri!r} isn't the address of a vault; it looks like https://NAME.vault.azure.net/",
-        )
+    uri = f"{base}.keyVaultUri"
+    yield from key_vault.vault_address(uri, inputs.optional_string(uri))
 
 
 def _account_conflicts(resource: Resource) -> Iterator[Problem]:

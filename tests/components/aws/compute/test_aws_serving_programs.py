@@ -34,15 +34,15 @@ from tests.workloads.registry.images import manifest_of, send
 from tests.workloads.registry.remotes import BASIC, Kept, serving
 
 SERVING = cloud_init.Serving(
-    "me-central-1",
-    "000000000000.dkr.ecr.me-central-1.amazonaws.com/acme-dev/models/churn",
-    "sha256:" + "b" * 64,
-    "sha256:" + "c" * 64,
-    "churn",
-    3,
-    "arn:aws:secretsmanager:me-central-1:000000000000:secret:keyring-AbCdEf",
-    "inference.acme.internal",
-    2,
+    region="me-central-1",
+    repository="000000000000.dkr.ecr.me-central-1.amazonaws.com/acme-dev/models/churn",
+    package_digest="sha256:" + "b" * 64,
+    keys_digest="sha256:" + "c" * 64,
+    model="churn",
+    version=3,
+    keyring="arn:aws:secretsmanager:me-central-1:000000000000:secret:keyring-AbCdEf",
+    host_name="inference.acme.internal",
+    workers=2,
 )
 IMAGE = "000000000000.dkr.ecr.me-central-1.amazonaws.com/inference@sha256:" + "a" * 64
 ROLE = {"id": "AKIDEXAMPLE", "key": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token": "t"}

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from falaj.policies.reading.told import far_ends, is_link, without_scheme
+from falaj.policies.reading.program_hosts import far_ends, is_link, without_scheme
 
 
 @pytest.mark.parametrize(

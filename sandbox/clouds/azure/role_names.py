@@ -1,7 +1,9 @@
-"""Actions of roles that nothing answers to: a provider or type misspelt, a verb that there isn't.
+"""Roles and their actions: ids that are a built-in role's but for a slip, and actions of nothing.
 
-Resource Manager takes a role with such an action, which then allows nothing. Types come every
-week, so that a name which resembles none that is known here is let through.
+Resource Manager refuses an assignment of a role that doesn't exist, and takes any other's. It
+takes a role with an action that nothing answers to (a provider or type misspelt, a verb that there
+isn't), which then allows nothing. New roles and types come every week, and a tenant has roles of
+its own: what resembles nothing that is known here is let through.
 """
 
 from __future__ import annotations
@@ -11,7 +13,35 @@ from functools import cache
 from typing import Final
 
 from falaj.components.nearest import nearest
-from falaj.sandbox.clouds.azure import kinds
+from falaj.sandbox.clouds.azure import checks, kinds
+
+#: Digits that a slip changes: two that changed places are two.
+_WRONG = 2
+
+
+@cache
+def _roles() -> Mapping[str, str]:
+    """Names by id, in small letters."""
+    found: Mapping[str, str] = kinds.load_table("built_in_roles")["roles"]
+    return found
+
+
+def meant(role: str) -> tuple[str, str] | None:
+    """Id and name of the built-in role that a GUID is, but for a slip.
+
+    None where it is one itself, where it resembles none, and where it resembles several: some
+    roles are numbered one after the other. Nor is it one where it is no GUID, or isn't known yet.
+    """
+    own = role.lower()
+    if own in _roles() or not checks.GUID.fullmatch(own):
+        return None
+    alike = [
+        each
+        for each in _roles()
+        if sum(one != other for one, other in zip(own, each, strict=True)) <= _WRONG
+    ]
+    return (alike[0], _roles()[alike[0]]) if len(alike) == 1 else None
+
 
 #: learn.microsoft.com/azure/role-based-access-control/role-definitions (actions format).
 VERBS: Final = ("read", "write", "delete", "action", "*")
