@@ -14,8 +14,8 @@ from falaj.components.specification.workload_bounds import bound, choice
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
-from falaj.workloads.bounds import IMAGE, MOST_ACCURACY_DROP
 from falaj.stacks.settings.watching import WatchSettings, check_watch
+from falaj.workloads.bounds import IMAGE, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
 
