@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,11 @@ from numpy.typing import NDArray
 
 from falaj.workloads.inference import counting, model, reference
 from falaj.workloads.inference.counting import Counting
+from falaj.workloads.inference.http import Exchange
 from falaj.workloads.inference.oip import Inference
 from falaj.workloads.inference.reference import Reference
+from falaj.workloads.inference.remote import RelayedModel, schema_of
+from falaj.workloads.inference.service import Service, Watched
 from falaj.workloads.training import dataset
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.oip import LIMITS
@@ -58,16 +63,14 @@ def counted(layout: Reference, *feeds: dict[str, Any]) -> NDArray[Any]:
 def test_training_rows_fall_into_their_own_cells(values: list[float]) -> None:
     made_from = np.array(values)
     layout = known({"x": dataset.of_numbers(made_from)})
-    served = made_from.astype(np.float32)[:, None]
     if not layout.features:
         assert np.isnan(made_from).all()
         return
-    found = counted(
-        layout, {"x": served[:1]}, {"x": served[1:]} if len(served) > 1 else {"x": served[:0]}
-    )
     (feature,) = layout.features
-    assert found[0] == feature.missing
-    assert found[1:].tolist() == feature.counts.tolist()
+    for served in (made_from.astype(np.float32)[:, None], made_from[:, None]):
+        found = counted(layout, {"x": served[:1]}, {"x": served[1:]})
+        assert found[0] == feature.missing
+        assert found[1:].tolist() == feature.counts.tolist()
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "ب"]), min_size=1, max_size=60))
@@ -231,3 +234,42 @@ def test_the_made_up_table_is_read() -> None:
     assert found.features[1].lists_all
     assert found.level is not None
     assert found.mix is None
+
+
+class Beside:
+    """A runtime beside the server, in this process."""
+
+    connections = 1
+
+    def __init__(self, served: model.Model) -> None:
+        self._served = served
+
+    async def infer(self, inference: Inference) -> Any:
+        return self._served.run(inference)
+
+
+def test_rows_of_a_runtime_beside_are_counted() -> None:
+    content, fields = watched.digits_model()
+    served = model.load(
+        content, name="digits", version="1", manifest=fields, threads=1, limits=LIMITS
+    )
+    relayed = RelayedModel(schema_of("digits", "1", fields, LIMITS))
+    layout = reference.read(reference.part_of(fields))
+    sent: list[dict[str, Any]] = []
+    counts = Counting(layout, sent.append, relayed.schema.output_names)
+    settings: Any = SimpleNamespace(limits=LIMITS)
+    anybody: Any = None
+    service = Service(
+        settings, model=relayed, authenticator=anybody, pool=anybody, threads=1, metrics=anybody,
+        upstream=Beside(served),  # pyright: ignore[reportArgumentType] - what is used of a Remote
+        watched=Watched(layout, counts, None, anybody),
+    )  # fmt: skip
+
+    async def ask() -> None:
+        answer = await service.runs.start(Exchange(), request({"image": watched.digits()[2][:7]}))
+        assert answer.status == 200
+
+    asyncio.run(ask())
+    counts.fold()
+    assert sent[0]["rows"] == sent[0]["level"][0] == 7
+    assert sum(sent[0]["counts"]) == 7 * 13
