@@ -191,7 +191,7 @@ class Machine:
                 cwd=self.stack.project.root, start_new_session=True,
             )  # fmt: skip
             status = self._follow(process)
-        return _judged(status, path.read_text(encoding="utf-8", errors="replace"), path)
+        return judged(status, path.read_text(encoding="utf-8", errors="replace"), path)
 
     def _follow(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for its end; asked to end, have it stop in order."""
@@ -221,7 +221,7 @@ class Machine:
         ).send(message, delivery, now)
 
 
-def _judged(status: int, printed: str, log: Path) -> Updated:
+def judged(status: int, printed: str, log: Path) -> Updated:
     """What an `up` came to."""
     if status == 0:
         return Updated("done")

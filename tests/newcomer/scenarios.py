@@ -86,6 +86,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kubectl get events --namespace image-prefetch": "a kubelet, which writes them",
     "falaj images mirror --to REGISTRY": "tests/stacks/images run it against a registry of theirs",
     "falaj images pin": "tests/stacks/images run it against a registry of theirs",
+    **dict.fromkeys(("falaj watch", "falaj watch --once"), "tests/stacks/watching run it"),
+    "falaj rollback": "what `make rollback` runs",
     "falaj publish REGISTRY": _MODELS,
     "falaj publish --pin": _MODELS,
     "falaj publish REGISTRY --stack NAME --for STACK --pin": _MODELS,

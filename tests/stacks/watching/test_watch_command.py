@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.command.watch import seen
 from falaj.stacks.settings.problems import RefusedSettingsError
-from falaj.stacks.watching.machine import _judged
+from falaj.stacks.watching.machine import judged
 from tests.stacks.watching.peers import certificate, peer, saying
 from tests.stacks.watching.reports import report
 
@@ -96,6 +96,7 @@ def answering(place: Place, document: Any) -> Any:
     return peer(place.authority, answer)
 
 
+@pytest.mark.slow
 def test_looking_once_says_by_its_status_what_is_seen(place: Place) -> None:
     with answering(place, report()) as other:
         place.serve(other.port)
@@ -111,6 +112,7 @@ def test_looking_once_says_by_its_status_what_is_seen(place: Place) -> None:
     assert "doesn't answer: it can't be reached: Connection refused" in printed
 
 
+@pytest.mark.slow
 def test_what_is_refused(place: Place, tmp_path: Path) -> None:
     place.configure()
     status, printed = place.run("--once")
@@ -130,6 +132,7 @@ def test_what_is_refused(place: Place, tmp_path: Path) -> None:
     assert "stack main isn't up" in printed
 
 
+@pytest.mark.slow
 def test_one_stack_has_one_watch_and_sigterm_ends_it(place: Place) -> None:
     with answering(place, report("drifted")) as other:
         place.serve(other.port)
@@ -163,6 +166,7 @@ def seen_from(place: Place) -> tuple[str, str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_webhook_gets_what_is_seen(place: Place) -> None:
     with answering(place, report("drifted")) as other, taking(place) as hook:
         place.serve(other.port)
@@ -231,7 +235,7 @@ def test_webhooks_that_may_be(place: Place, url: str) -> None:
     ],
 )  # fmt: skip
 def test_what_an_up_came_to(status: int, printed: str, outcome: str) -> None:
-    found = _judged(status, printed, Path("up.log"))
+    found = judged(status, printed, Path("up.log"))
     assert found.outcome == outcome
     assert bool(found.detail) == (outcome != "done")
     if outcome == "refused":
