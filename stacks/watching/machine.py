@@ -130,7 +130,8 @@ class Machine:
             return _last_words(done.stderr) or f"the registry ended with {done.returncode}"
         deadline = time.monotonic() + _FOLLOWS_SECONDS
         while self.served() == before and time.monotonic() < deadline:
-            time.sleep(0.1)
+            if self.stop.wait(0.1):
+                break
         if self.served() == before:
             return f"the server didn't follow within {_FOLLOWS_SECONDS:.0f} s"
         return ""

@@ -310,7 +310,7 @@ class Watch:
         self._learn(report, table, now)
 
     def _learn(self, report: Report, table: Table, now: float) -> None:
-        memory, acted = self.memory, self.memory.acted
+        memory, acted, last = self.memory, self.memory.acted, self.memory.last
         signal = self._signal(report, table.digest)
         memory.begin(
             Pending(
@@ -329,7 +329,7 @@ class Watch:
             self._put_back()
         if done.outcome in ("busy", "stopped"):
             if done.outcome == "busy":
-                memory.put_off(acted)
+                memory.put_off(acted, last)
             else:
                 self._stopped()
             self._wait("retrain", f"not retrained: {done.detail}")
