@@ -348,7 +348,9 @@ MAX_ID_CHARACTERS = 1024
 class Inference:
     """A checked request: arrays by input name, and what is asked back."""
 
-    __slots__ = ("binary", "binary_default", "feed", "identifier", "outputs", "rows", "size")
+    __slots__ = (
+        "binary", "binary_default", "feed", "identifier", "outputs", "request_id", "rows", "size",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.feed: dict[str, Array] = {}
@@ -356,6 +358,8 @@ class Inference:
         self.size = 0
         """Bytes of the request that the arrays may keep in memory; 0: their own."""
         self.identifier: str | None = None
+        self.request_id = ""
+        """The transport's name of a request without an id; labels may name it."""
         self.outputs: list[str] | None = None
         self.binary: dict[str, bool] = {}
         self.binary_default = False

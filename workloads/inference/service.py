@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 import orjson
 
-from falaj.workloads.inference import answers, channel, http, labels
+from falaj.workloads.inference import answers, channel, http, labels, oip
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError
@@ -438,7 +438,13 @@ class Service:
         """Check the tensors and run the model: here if it is quick, else as `Runs` decides."""
         body = exchange.content
         row = self.model.row
-        if row is not None and exchange.header_length is None and self.model.is_quick(1):
+        named = exchange.headers.get(http.REQUEST_ID)
+        if (
+            row is not None
+            and exchange.header_length is None
+            and named is None
+            and self.model.is_quick(1)
+        ):
             answered = row.answer(body)
             if answered is not None:
                 self._ran(exchange, 1, row.run_seconds)
@@ -449,6 +455,8 @@ class Service:
                 return Answer(200, answered)
         inference = self.schema.read(body, exchange.header_length)
         inference.size = len(body)
+        if named is not None and inference.identifier is None:
+            inference.request_id = named[: oip.MAX_ID_CHARACTERS].decode("latin-1")
         if self.model.is_quick(inference.rows):
             start = time.perf_counter()
             results = self.run(inference)
@@ -476,8 +484,9 @@ class Service:
         watched = self.watched
         if watched is not None:
             watched.counting.add(inference, results if schema is None else None)
-            if inference.identifier is not None and watched.sender is not None and schema is None:
-                watched.sender.add(inference.identifier, inference.outputs, results)
+            identifier = inference.identifier or inference.request_id
+            if identifier and watched.sender is not None and schema is None:
+                watched.sender.add(identifier, inference.outputs, results)
         names = inference.outputs or self.schema.output_names
         if schema is None and self._counted in names:
             values = np.asarray(results[names.index(self._counted)])

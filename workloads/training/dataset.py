@@ -241,7 +241,7 @@ def build(source: Source) -> snapshot.Dataset:
         "content_digest": content,
         "stored_digest": snapshot.digest_rows(inputs, labels),
         "split_digest": hashlib.sha256(held_out.astype("<i8").tobytes()).hexdigest(),
-        "statistics": _statistics(inputs, labels, rows.fields, len(train)),
+        "statistics": statistics_of(inputs, labels, rows.fields, len(train)),
         "notes": [*_notes(rows, dropped), *read],
     }  # fmt: skip
     description["digest"] = snapshot.describe_identity(description)
@@ -380,9 +380,17 @@ def _features(
     return features, excluded
 
 
-def _statistics(
+def statistics_of(
     inputs: dict[str, NDArray[Any]], labels: NDArray[Any], fields: dict[str, Any], train: int
 ) -> dict[str, Any]:
+    """Describe columns and target before anything replaces what is missing.
+
+    Args:
+        inputs: by column, (rows, …).
+        labels: class numbers or values, (rows,).
+        fields: of dataset.json: ``features`` and ``classes``.
+        train: how many of the first rows are described; the rest is held out.
+    """
     kinds = {item["name"]: item["kind"] for item in fields["features"]}
     features: dict[str, Any] = {}
     for name, values in inputs.items():

@@ -223,6 +223,15 @@ SERVING: Final = (
         "{{ $labels.namespace }}/{{ $labels.model }} is slower than promised",
         "Look at queue time and replicas.",
     ),
+    Alert(
+        "ModelDrifted",
+        "max by (namespace, model, version) (falaj_drift_state) == 1",
+        "15m",
+        "warning",
+        "{{ $labels.namespace }}/{{ $labels.model }} is asked or answers otherwise than it was "
+        "made for",
+        "Read what its server says at /drift, then retrain on newer rows.",
+    ),
 )
 CAPACITY: Final = (
     Record(

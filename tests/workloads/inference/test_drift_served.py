@@ -40,6 +40,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.kill()
 
 
+def _request(images: Any, identifier: str | None) -> dict[str, Any]:
+    tensor = {
+        "name": "image", "datatype": "FP32", "shape": list(images.shape),
+        "data": images.ravel().tolist(),
+    }  # fmt: skip
+    return {"inputs": [tensor]} | ({"id": identifier} if identifier is not None else {})
+
+
 class Caller:
     """A connection with tokens of every scope."""
 
@@ -59,14 +67,7 @@ class Caller:
         return answer.status, answer.read()
 
     def predict(self, images: Any, identifier: str | None = None) -> Any:
-        tensor = {
-            "name": "image", "datatype": "FP32", "shape": list(images.shape),
-            "data": images.ravel().tolist(),
-        }  # fmt: skip
-        body: dict[str, Any] = {"inputs": [tensor]}
-        if identifier is not None:
-            body["id"] = identifier
-        status, answer = self("predict", "POST", INFER, body)
+        status, answer = self("predict", "POST", INFER, _request(images, identifier))
         assert status == 200, answer
         return answer
 
@@ -176,6 +177,22 @@ def test_labels_are_joined_once_and_only_with_answers_that_were_given(caller: Ca
     assert after["accuracy"] is not None
     assert after["log_loss"] is not None
     assert after["median_delay_seconds"] >= 0
+
+
+def test_a_header_names_a_request_whose_body_has_no_id(caller: Caller, served: Server) -> None:
+    _, _, images, _ = watched.digits()
+    header, body = new_id(), new_id()
+    raw = {"Inference-Header-Content-Length": "0"}
+    for name, content, headers in (
+        (header, images[:1].tobytes(), raw), (new_id(), _request(images[:1], body), {}),
+    ):  # fmt: skip
+        status, _ = call(
+            served.connect(), "POST", INFER, token=served.site.token("predict"), body=content,
+            headers={"X-Request-Id": name, **headers},
+        )  # fmt: skip
+        assert status == 200
+    # The body's own id goes first.
+    assert caller.label((header, 1), (body, 1))[1]["matched"] == 2
 
 
 def test_labels_that_fit_no_answer_are_counted_and_change_nothing(caller: Caller) -> None:

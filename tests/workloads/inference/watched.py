@@ -64,7 +64,7 @@ def digits_model() -> tuple[bytes, dict[str, Any]]:
     found |= {
         "classes": classes,
         "statistics": {
-            **dataset._statistics({"image": images}, labels, description, len(images)),
+            **dataset.statistics_of({"image": images}, labels, description, len(images)),
             "outputs": held_out.outputs(stated, truth, classes),
         },
     }
