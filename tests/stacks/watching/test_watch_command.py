@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from falaj.engine.files import replace_file
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.command.watch import seen
 from falaj.stacks.settings.problems import RefusedSettingsError
 from falaj.stacks.watching.machine import judged
+from falaj.stacks.watching.seen import seen
 from tests.stacks.models.published import Publisher
 from tests.stacks.watching.peers import certificate, peer, saying
 from tests.stacks.watching.reports import labels, report
@@ -163,9 +163,7 @@ def test_one_stack_has_one_watch_and_sigterm_ends_it(place: Place) -> None:
 
 def seen_from(place: Place) -> tuple[str, str, str]:
     """The line of ``falaj status``."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FALAJ_HOME", str(place.home))
-        found = seen(StackFile("main", Project.find(place.root)))
+    found = seen(place.site)
     assert found is not None
     return found
 
