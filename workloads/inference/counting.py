@@ -242,20 +242,20 @@ class _Columns:
         self.features = list(features)
         most = max((len(f.edges) for f in features), default=0)
         # An edge that isn't there is above every value: infinity is never served.
-        self._edges = np.full((len(self.features), most), np.inf)
+        self._edges = np.full((len(self.features), most), np.inf, dtype=np.float32)
         for index, feature in enumerate(self.features):
-            # As they are compared in 32 bits, so that a value on an edge stays there.
             with np.errstate(over="ignore"):
-                narrow = np.asarray(feature.edges, dtype=np.float32)
-            self._edges[index, : len(feature.edges)] = narrow
+                self._edges[index, : len(feature.edges)] = feature.edges
 
     def count(self, values: NDArray[Any], counts: NDArray[Any]) -> None:
         """Add the rows of values (rows, features), NaN where missing, to the list of counts."""
         rows = len(values)
         missing = np.isnan(values).sum(axis=0)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            # In 32 bits, as training rows were counted: a value on an edge stays there.
+            narrow = values.astype(np.float32, copy=False)
             # By feature and edge: how many values are at or above it.
-            above = (values[:, :, None] >= self._edges).sum(axis=0)
+            above = (narrow[:, :, None] >= self._edges).sum(axis=0)
         for index, feature in enumerate(self.features):
             edges = len(feature.edges)
             reached = np.concatenate([[rows - missing[index]], above[index, :edges], [0]])

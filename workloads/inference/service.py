@@ -456,7 +456,7 @@ class Service:
         inference = self.schema.read(body, exchange.header_length)
         inference.size = len(body)
         if named is not None and inference.identifier is None:
-            inference.request_id = named[: oip.MAX_ID_CHARACTERS].decode("latin-1")
+            inference.request_id = named[: oip.MAX_ID_CHARACTERS].decode("utf-8", "replace")
         if self.model.is_quick(inference.rows):
             start = time.perf_counter()
             results = self.run(inference)
