@@ -13,11 +13,12 @@ from typing import Any, cast
 
 import psutil
 
-from falaj.stacks.command import project, watch
+from falaj.stacks.command import project
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
+from falaj.stacks.watching.seen import seen
 
 
 def status(stack: StackFile) -> int:
@@ -45,7 +46,7 @@ def status(stack: StackFile) -> int:
         rows.append((name, worker["state"], f"process {worker['pid']}"))
     certificate = Path(config["tls"]["certificate"])
     rows.append(("certificate", _expiry(certificate), str(certificate)))
-    if (watched := watch.seen(stack)) is not None:
+    if (watched := seen(stack.site)) is not None:
         rows.append(watched)
     rows.append(("logs", _size(Path(config["logs"])), str(config["logs"])))
     rows.append(("disk", _size(stack.site), str(stack.site)))

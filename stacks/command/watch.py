@@ -9,21 +9,20 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import psutil
 
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile, falaj
 from falaj.stacks.errors import StackError
+from falaj.stacks.watching.seen import FOLDER
 
 if TYPE_CHECKING:
     from falaj.stacks.watching.watch import Watch, World
@@ -141,7 +140,7 @@ def _alone(stack: StackFile) -> Generator[Path]:
             f"stack {stack.name} isn't up: there is no {stack.site}\n"
             f"  bring it up with: {falaj('up', stack)}"
         )
-    folder = stack.site / "watch"
+    folder = stack.site / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -160,36 +159,3 @@ def _alone(stack: StackFile) -> Generator[Path]:
         yield folder
     finally:
         os.close(descriptor)
-
-
-def seen(stack: StackFile) -> tuple[str, str, str] | None:
-    """The line on a stack's watch for ``falaj status``; None where it never had one."""
-    path = stack.site / "watch" / "memory.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        last, looked, process = found.get("last"), found.get("looked"), found.get("process")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, AttributeError):
-        return ("watch", "unknown", f"{path} can't be read")
-    runs = isinstance(process, int) and _is_watch(process)
-    text = f"last look {_ago(looked)}" if isinstance(looked, int | float) else "no look yet"
-    if isinstance(told := found.get("told"), dict):
-        text += f"; drifted: {', '.join(map(str, told.get('names') or ()))}"
-    if isinstance(last, dict):
-        text += f"; last {last.get('step')} {_ago(last.get('time', 0))}: {last.get('outcome')}"
-    return ("watch", f"process {process}" if runs else "not running", text)
-
-
-def _is_watch(process: int) -> bool:
-    with suppress(psutil.Error):
-        return "watch" in psutil.Process(process).cmdline()
-    return False
-
-
-def _ago(moment: float) -> str:
-    passed = max(0.0, time.time() - moment)
-    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if passed >= 2 * seconds:
-            return f"{passed / seconds:.0f} {unit} ago"
-    return f"{passed:.0f} s ago"

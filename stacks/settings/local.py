@@ -219,7 +219,13 @@ def resolved(path: str, root: Path) -> Path:
 
 def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     """Keys that contradict each other, a dataset that is not there, a column it doesn't have."""
-    return [*check_watch(settings), *_check_dataset(settings, root)]
+    found = _check_dataset(settings, root)
+    if settings.watch is not None:
+        found += check_watch(
+            settings.watch, changes=settings.dataset != DIGITS, model=settings.model,
+            made=settings.model_name,
+        )  # fmt: skip
+    return found
 
 
 def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -10,9 +10,6 @@ from pydantic import Field
 from falaj.components.specification.limits import Between, TextRule
 from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
-
-if TYPE_CHECKING:
-    from falaj.stacks.settings.local import LocalSettings
 
 RETRAIN: Final = "retrain"
 ROLL_BACK: Final = "rollBack"
@@ -58,12 +55,21 @@ class WatchSettings(Section):
     often it is looked."""
 
 
-def check_watch(settings: LocalSettings) -> list[Finding]:
-    """Steps that can't be, a webhook abroad, data that never change."""
-    watch = settings.watch
-    if watch is None:
-        return []
-    found = [*_steps(settings, watch), *_webhook(watch)]
+def check_watch(
+    watch: WatchSettings, *, changes: bool, model: str | None, made: str
+) -> list[Finding]:
+    """Steps that can't be, a webhook abroad, data that never change.
+
+    Args:
+        watch: what is asked for.
+        changes: whether the stack's dataset is one that can change.
+        model: the model's name, as the stack says it.
+        made: the name that is made where it says none.
+    """
+    found = [*_steps(watch, changes=changes), *_webhook(watch)]
+    if not found and watch.data is not None and model is None:
+        message = "missing; with data of the watch it can't be made from the dataset's name"
+        found.append(Finding(("model",), message, (Put(("model",), made),)))
     if watch.webhook is None and watch.webhook_authority is not None:
         message = "given without webhook, whose certificate it is for"
         path = ("watch", "webhookAuthority")
@@ -71,18 +77,15 @@ def check_watch(settings: LocalSettings) -> list[Finding]:
     return found
 
 
-def _steps(settings: LocalSettings, watch: WatchSettings) -> list[Finding]:
+def _steps(watch: WatchSettings, *, changes: bool) -> list[Finding]:
     path = ("watch", "steps")
     steps = list(dict.fromkeys(watch.steps))
     if TELL not in steps:
         message = f"given {', '.join(watch.steps) or 'none'}; what is done is always told as well"
         return [Finding(path, message, (Put(path, [TELL, *steps]),))]
-    if RETRAIN in steps and settings.dataset == "digits":
+    if RETRAIN in steps and not changes:
         message = "retrain is for a table: the dataset digits never changes"
         return [Finding(path, message, (Put(path, [each for each in steps if each != RETRAIN]),))]
-    if watch.data is not None and settings.model is None:
-        message = "missing; with data of the watch it can't be made from the dataset's name"
-        return [Finding(("model",), message, (Put(("model",), settings.model_name),))]
     return []
 
 

@@ -130,7 +130,8 @@ class Machine:
             return _last_words(done.stderr) or f"the registry ended with {done.returncode}"
         deadline = time.monotonic() + _FOLLOWS_SECONDS
         while self.served() == before and time.monotonic() < deadline:
-            time.sleep(0.1)
+            if self.stop.wait(0.1):
+                break
         if self.served() == before:
             return f"the server didn't follow within {_FOLLOWS_SECONDS:.0f} s"
         return ""
@@ -191,7 +192,7 @@ class Machine:
                 cwd=self.stack.project.root, start_new_session=True,
             )  # fmt: skip
             status = self._follow(process)
-        return _judged(status, path.read_text(encoding="utf-8", errors="replace"), path)
+        return judged(status, path.read_text(encoding="utf-8", errors="replace"), path)
 
     def _follow(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for its end; asked to end, have it stop in order."""
@@ -221,7 +222,7 @@ class Machine:
         ).send(message, delivery, now)
 
 
-def _judged(status: int, printed: str, log: Path) -> Updated:
+def judged(status: int, printed: str, log: Path) -> Updated:
     """What an `up` came to."""
     if status == 0:
         return Updated("done")

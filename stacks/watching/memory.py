@@ -187,11 +187,11 @@ class Memory(_Part):
         self.last = Last(time=now, step=pending.step, outcome=outcome)
         self.pending = None
 
-    def put_off(self, acted: float | None) -> None:
-        """Take back a step that wasn't begun after all; ``acted`` is as it was before."""
+    def put_off(self, acted: float | None, last: Last | None) -> None:
+        """Take back a step that wasn't begun after all; both are as they were before."""
         if self.pending is not None and self.pending.step == "retrain":
             self.retrainings = self.retrainings[:-1]
-        self.acted, self.pending, self.last = acted, None, None
+        self.acted, self.pending, self.last = acted, None, last
 
     def ledger(self, kind: Kind) -> Ledger:
         """The outcomes of a kind."""

@@ -17,6 +17,7 @@ from falaj.stacks.settings.watching import RETRAIN, ROLL_BACK, WatchSettings
 from falaj.stacks.watching.data import NoDataError, Table
 from falaj.stacks.watching.memory import WEEK, Kind, Last, Memory, Message, Pending, Told
 from falaj.stacks.watching.report import Report, digest_of
+from falaj.stacks.watching.seen import MEMORY
 from falaj.stacks.watching.server import NoAnswerError
 from falaj.stacks.watching.webhook import WebhookError
 from falaj.workloads.rollout.pairs import Outcomes
@@ -25,7 +26,6 @@ Seen = Literal["fine", "drifted", "unknown"]
 _MOST_TRIES: Final = 12
 """Of one message: with pauses that double from half a minute to an hour, some five hours."""
 _HOUR: Final = 3_600
-MEMORY: Final = "memory.json"
 SIGNAL: Final = "signal.json"
 _STEPS: Final = {"rollBack": "rollback", "retrain": "retraining"}
 _KINDS: Final[Mapping[Kind, str]] = {
@@ -310,7 +310,7 @@ class Watch:
         self._learn(report, table, now)
 
     def _learn(self, report: Report, table: Table, now: float) -> None:
-        memory, acted = self.memory, self.memory.acted
+        memory, acted, last = self.memory, self.memory.acted, self.memory.last
         signal = self._signal(report, table.digest)
         memory.begin(
             Pending(
@@ -329,7 +329,7 @@ class Watch:
             self._put_back()
         if done.outcome in ("busy", "stopped"):
             if done.outcome == "busy":
-                memory.put_off(acted)
+                memory.put_off(acted, last)
             else:
                 self._stopped()
             self._wait("retrain", f"not retrained: {done.detail}")

@@ -105,6 +105,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj predict customers.csv --stack NAME --keep id": "tests/stacks/test_predict.py",
     "falaj unseal": "tests/stacks/test_predict.py",
     "falaj unseal FILE --output customers.predictions.csv": "tests/stacks/test_predict.py",
+    **dict.fromkeys(("falaj watch", "falaj watch --once"), "tests/stacks/watching run it"),
+    "falaj rollback": "what `make rollback` runs",
     "falaj publish REGISTRY": _MODELS,
     "falaj publish --pin": _MODELS,
     "falaj publish REGISTRY --stack NAME --for STACK --pin": _MODELS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -72,7 +72,7 @@ def saying(status: str, body: bytes = b"", *headers: str) -> Answer:
 
 
 @contextmanager
-def peer(authority: Path, answer: Answer) -> Iterator[Peer]:
+def peer(authority: Path, answer: Answer) -> Generator[Peer]:
     """A server that lives as long as the block."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +76,7 @@ class Callers:
         client.close()
 
     @contextmanager
-    def calling(self) -> Iterator[None]:
+    def calling(self) -> Generator[None]:
         threads = [
             threading.Thread(target=self._send, args=each)
             for each in ((100, False, 1), (1, True, 2))

@@ -167,10 +167,12 @@ def test_files_that_are_missing(config: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.fixture
 def hook(tmp_path: Path, authority: Path) -> Any:
-    def made(port: int, host: str = "localhost", **given: Any) -> Webhook:
+    def made(
+        port: int, host: str = "localhost", *, hosts: tuple[str, ...] = (),
+        trusted: Path | None = authority,
+    ) -> Webhook:  # fmt: skip
         url = f"https://{host}:{port}/in?to=us"
-        key = tmp_path / "webhook.key"
-        return Webhook(url, **{"hosts": (), "authority": authority, "key": key, **given})
+        return Webhook(url, hosts, trusted, tmp_path / "webhook.key")
 
     return made
 
@@ -256,7 +258,7 @@ def test_a_webhook_that_isnt_there_or_isnt_trusted(
     assert not raised.value.for_good
     with peer(authority, saying("200 OK")) as other:
         with pytest.raises(WebhookError, match="isn't trusted"):
-            hook(other.port, authority=None).send(MESSAGE, "one", 0.0)
+            hook(other.port, trusted=None).send(MESSAGE, "one", 0.0)
         with pytest.raises(WebhookError, match=r"webhookAuthority: .* can't be read"):
-            hook(other.port, authority=tmp_path / "none").send(MESSAGE, "one", 0.0)
+            hook(other.port, trusted=tmp_path / "none").send(MESSAGE, "one", 0.0)
     assert other.asked == []

@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from falaj.engine.files import replace_file
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.command.watch import seen
 from falaj.stacks.settings.problems import RefusedSettingsError
-from falaj.stacks.watching.machine import _judged
+from falaj.stacks.watching.machine import judged
+from falaj.stacks.watching.seen import seen
+from tests.stacks.models.published import Publisher
 from tests.stacks.watching.peers import certificate, peer, saying
-from tests.stacks.watching.reports import report
+from tests.stacks.watching.reports import labels, report
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.timeout(120)
@@ -44,13 +47,14 @@ class Place:
         self.serve(1)
         self.configure(steps=["tell"])
 
-    def serve(self, port: int) -> None:
+    def serve(self, port: int, keyring: Path | None = None) -> None:
         """Say where the server is."""
         (self.site / "service" / "shop" / "service.json").write_text(
             json.dumps(
                 {
                     "host": "127.0.0.1", "port": port, "model": "shop", "alias": "production",
-                    "keyring": str(self.authority.parent), "registry": str(self.site / "registry"),
+                    "keyring": str(keyring or self.authority.parent),
+                    "registry": str(self.site / "registry"),
                     "state": str(self.site / "state.json"), "logs": str(self.site / "logs"),
                     "tls": {"client_ca": str(self.authority), "certificate": str(self.authority)},
                     "auth": {"issuer": "us", "audience": "them"},
@@ -96,6 +100,7 @@ def answering(place: Place, document: Any) -> Any:
     return peer(place.authority, answer)
 
 
+@pytest.mark.slow
 def test_looking_once_says_by_its_status_what_is_seen(place: Place) -> None:
     with answering(place, report()) as other:
         place.serve(other.port)
@@ -111,6 +116,7 @@ def test_looking_once_says_by_its_status_what_is_seen(place: Place) -> None:
     assert "doesn't answer: it can't be reached: Connection refused" in printed
 
 
+@pytest.mark.slow
 def test_what_is_refused(place: Place, tmp_path: Path) -> None:
     place.configure()
     status, printed = place.run("--once")
@@ -130,6 +136,7 @@ def test_what_is_refused(place: Place, tmp_path: Path) -> None:
     assert "stack main isn't up" in printed
 
 
+@pytest.mark.slow
 def test_one_stack_has_one_watch_and_sigterm_ends_it(place: Place) -> None:
     with answering(place, report("drifted")) as other:
         place.serve(other.port)
@@ -156,13 +163,12 @@ def test_one_stack_has_one_watch_and_sigterm_ends_it(place: Place) -> None:
 
 def seen_from(place: Place) -> tuple[str, str, str]:
     """The line of ``falaj status``."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FALAJ_HOME", str(place.home))
-        found = seen(StackFile("main", Project.find(place.root)))
+    found = seen(place.site)
     assert found is not None
     return found
 
 
+@pytest.mark.slow
 def test_a_webhook_gets_what_is_seen(place: Place) -> None:
     with answering(place, report("drifted")) as other, taking(place) as hook:
         place.serve(other.port)
@@ -181,6 +187,50 @@ def test_a_webhook_gets_what_is_seen(place: Place) -> None:
 def taking(place: Place) -> Any:
     """A webhook that takes everything."""
     return peer(place.authority, saying("204 No Content"))
+
+
+class Follower:
+    """Says of itself that it serves what the alias stands for, as a server does."""
+
+    def __init__(self, place: Place, publisher: Publisher) -> None:
+        self._place, self._store = place, publisher.store
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow)
+
+    def _follow(self) -> None:
+        while not self._stop.wait(0.05):
+            served = {"version": self._store.resolve("shop")}
+            replace_file(self._place.site / "state.json", json.dumps(served))
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.mark.slow
+def test_a_worse_version_goes_in_the_registry_as_well(place: Place) -> None:
+    publisher = Publisher(place.site)
+    publisher.publish("one", model="shop")
+    place.configure(steps=["tell", "rollBack"])
+    with Follower(place, publisher):
+        with answering(place, report(labels=labels(600, 0.95))) as other:
+            place.serve(other.port, publisher.keyring.path)
+            assert place.run("--once")[0] == 0
+        publisher.publish("two", model="shop")
+        with answering(place, report(version=2, labels=labels(600, 0.7))) as other:
+            place.serve(other.port, publisher.keyring.path)
+            status, printed = place.run("--once")
+        assert status == 3
+        assert "version 1 serves again; version 2 is worse than version 1" in printed
+        assert publisher.store.resolve("shop") == 1
+        # What serves now has nothing before it, whatever its labels say.
+        with answering(place, report(version=1, labels=labels(600, 0.7))) as other:
+            place.serve(other.port, publisher.keyring.path)
+            assert place.run("--once")[0] == 0
+    assert "last rollBack" in seen_from(place)[2]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +281,7 @@ def test_webhooks_that_may_be(place: Place, url: str) -> None:
     ],
 )  # fmt: skip
 def test_what_an_up_came_to(status: int, printed: str, outcome: str) -> None:
-    found = _judged(status, printed, Path("up.log"))
+    found = judged(status, printed, Path("up.log"))
     assert found.outcome == outcome
     assert bool(found.detail) == (outcome != "done")
     if outcome == "refused":
