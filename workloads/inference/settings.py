@@ -254,14 +254,14 @@ class Settings:
     """Another server of the protocol that runs the model; None: this one does."""
     overflow: OverflowSettings | None
     """Where requests go that would wait too long here; None: nowhere."""
-    grpc: bool
-    """Whether clients may speak gRPC on the same port."""
     logs: Path
     state: Path
     digest: str
     """SHA-256 of the file's bytes: a change of it is a change of the service."""
     content: bytes
     """The file's bytes, for the workers: all of a generation read the same ones."""
+    grpc: bool = True
+    """Whether clients may speak gRPC on the same port."""
     drift: DriftSettings = DriftSettings()
 
 

@@ -230,6 +230,8 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         *("--max-rows", str(min(operation.max_rows, spec.size.max_batch or operation.max_rows))),
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
+        # Its process isn't in what a pod is given of memory.
+        "--no-grpc",
     ]
     if access.overflow_from:
         command += ["--client", f"{access.overflow_from}=predict"]
