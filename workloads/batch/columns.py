@@ -90,7 +90,9 @@ class Numbers:
                 f"with decimal commas ({self._first[',']!r}): say which it has (--decimal point, "
                 "--decimal comma), and the others are bad rows"
             )
-        self._mark = next(iter(self.clear), most)
+        self._mark = most
+        for mark in self.clear:
+            self._mark = mark
 
     def read(self, values: Sequence[Any]) -> tuple[NDArray[np.float64], Refusals]:
         """The numbers, float64 (rows,), NaN where missing; and the values that can't be used."""

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -262,7 +262,7 @@ def test_a_file_that_changes_between_the_readings_is_refused(
 
 
 @contextmanager
-def largest_file(size: int) -> Iterator[None]:
+def largest_file(size: int) -> Generator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
