@@ -49,7 +49,8 @@ def test_files_are_predicted_once_and_as_the_server_does(project: Project) -> No
     project.up()
     made = outputs(project)
     assert made["rows"] == 400
-    found = [json.loads(line) for line in Path(made["path"]).open(encoding="utf-8")]
+    lines = Path(made["path"]).read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines]
     service = json.loads((project.site / "service/churn/service.json").read_text())
     client = Client(service, mint(service))
     spends = [None if not r["spend"] else float(r["spend"].replace(",", ".")) for r in rows]

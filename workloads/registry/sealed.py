@@ -213,11 +213,17 @@ def seal(
 
 @contextlib.contextmanager
 def sealing(
-    path: Path, keys: KeyService, context: bytes, *, chunk_bytes: int = CHUNK_BYTES
+    path: Path,
+    keys: KeyService,
+    context: bytes,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    stage: Path | None = None,
 ) -> Generator[Sealing, None, None]:
     """As :func:`seal`, for data that are written piece by piece in the block: one chunk is held.
 
-    A rotation waits until the block has ended.
+    A rotation waits until the block has ended. ``stage`` is as :func:`replacing` takes it;
+    default: the file's own folder.
 
     Raises:
         StorageFullError: no space; an older file is untouched.
@@ -225,7 +231,7 @@ def sealing(
     """
     header = StreamHeader.new(chunk_bytes)
     key = new_data_key()
-    with keys.steady(), replacing(path) as file:
+    with keys.steady(), replacing(path, stage=stage) as file:
         file.write(_front(keys.wrap(key, _WRAP_CONTEXT + header.encode())))
         stream = Sealing(file, key, header, context)
         yield stream
