@@ -241,7 +241,7 @@ def test_a_sealed_snapshot_is_opened_and_its_predictions_are_sealed(
 def test_every_kind_of_answer_is_written_in_every_format(
     tmp_path: Path, batch: Batch, published: Site
 ) -> None:
-    types = {
+    types: dict[str, int] = {
         "half": TensorProto.FLOAT16, "double": TensorProto.DOUBLE, "big": TensorProto.UINT64,
         "small": TensorProto.INT8, "flag": TensorProto.BOOL, "text": TensorProto.STRING,
     }  # fmt: skip
