@@ -77,15 +77,23 @@ def write_atomic(path: Path, data: bytes | bytearray | memoryview, mode: int = 0
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = PRIVATE_FILE) -> Generator[BinaryIO, None, None]:
+def replacing(
+    path: Path, mode: int = PRIVATE_FILE, *, stage: Path | None = None
+) -> Generator[BinaryIO, None, None]:
     """As :func:`write_atomic`, for content that is written piece by piece in the block.
+
+    Args:
+        path: the file.
+        mode: its mode. Default: 0600.
+        stage: where it grows, a folder of the same file system. Default: the file's own, where
+            a process that is killed may leave something behind.
 
     Raises:
         StorageFullError: no space; the old content is untouched and nothing is left behind.
         WorkloadError: the folder is missing or can't be written.
     """
     with storage_errors(path):
-        descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=stage or path.parent)
         temporary = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:

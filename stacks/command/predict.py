@@ -109,6 +109,11 @@ def predict(
     on where it was.
     """
     found = the_stack(stack, project)
+    if found.is_in_cloud:
+        raise StackError(
+            f"stack {found.name} is of a cloud, and files are predicted where they are: give a "
+            "stack of this machine, or write falaj:batchInferences into a stack of workloads"
+        )
     config = service.require_config(found)
     chosen = Reference.of(reference or str(config["model"]))
     if output is not None and kind is not None:

@@ -64,6 +64,10 @@ def test_wrong_hyperparameter(
     )
 
 
+def _batch(**section: Any) -> dict[str, Any]:
+    return {**LOCAL, "falaj:batches": {"new": section}}
+
+
 @pytest.mark.parametrize(
     ("values", "start"),
     [
@@ -81,6 +85,15 @@ def test_wrong_hyperparameter(
         ({**LOCAL, "falaj:target": "y"}, "falaj:target: given 'y', but the dataset digits"),
         ({**LOCAL, "falaj:task": "regression"}, "falaj:task: given 'regression', but"),
         ({**LOCAL, "falaj:model": "Has Spaces"}, "falaj:model: given 'Has Spaces'; allowed: 1 to"),
+        (_batch(), "falaj:batches.new.inputs: missing"),
+        (_batch(inputs=[]), "falaj:batches.new.inputs: given []"),
+        (_batch(inputs=["absent.csv"]), "falaj:batches.new.inputs[0]: there is no file or folder"),
+        (_batch(inputs=["."], format="xlsx"), "falaj:batches.new.format: given 'xlsx'; allowed: "),
+        (_batch(inputs=["."], threads=0), "falaj:batches.new.threads: given 0; allowed: a whole"),
+        (
+            {**_batch(inputs=["."], plain=True), "falaj:dataClass": "restricted"},
+            "falaj:batches.new.plain: given true, but predictions of restricted data are sealed",
+        ),
     ],
 )
 def test_refused(values: dict[str, Any], start: str) -> None:

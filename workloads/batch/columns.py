@@ -5,6 +5,7 @@ What the server would refuse of a request is refused of a row, for the same reas
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import math
 from collections import Counter
@@ -90,7 +91,9 @@ class Numbers:
                 f"with decimal commas ({self._first[',']!r}): say which it has (--decimal point, "
                 "--decimal comma), and the others are bad rows"
             )
-        self._mark = next(iter(self.clear), most)
+        self._mark = most
+        for mark in self.clear:
+            self._mark = mark
 
     def read(self, values: Sequence[Any]) -> tuple[NDArray[np.float64], Refusals]:
         """The numbers, float64 (rows,), NaN where missing; and the values that can't be used."""
@@ -226,7 +229,7 @@ class Texts:
         found = np.empty(len(values), dtype=object)
         refused: Refusals = {}
         for index, value in enumerate(values):
-            text = ("true" if value else "false") if isinstance(value, bool) else value
+            text = _worded(value)
             if isinstance(text, str):
                 text = text.strip()
                 found[index] = "" if text.lower() in MISSING_TEXTS else text
@@ -237,6 +240,17 @@ class Texts:
                     f"column {self.name!r}: {_shown(value)} isn't text, which the model takes"
                 )
         return found, refused
+
+
+def _worded(value: Any) -> Any:
+    """Truth values and dates as training reads those of Parquet: dates without their times."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime.datetime):
+        return (value if value.tzinfo is None else value.astimezone(datetime.UTC)).strftime(
+            "%Y-%m-%d"
+        )
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def _flags(name: str, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:

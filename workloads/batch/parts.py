@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
+from falaj.workloads.files import (
+    TEMPORARY_PREFIX,
+    make_private_folder,
+    read_json,
+    storage_errors,
+    write_json_atomic,
+)
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.snapshot import digest
@@ -61,11 +67,12 @@ class Parts:
         self.done: list[Done] = []
 
     @contextlib.contextmanager
-    def opened(self, *, anew: bool) -> Generator[None, None, None]:
+    def opened(self, *, anew: bool, replace: bool = False) -> Generator[None, None, None]:
         """Hold the folder, made where it is missing, and learn what was done.
 
         Args:
             anew: begin from the first row, whatever was done.
+            replace: throw parts of another job away. Default: refuse them.
 
         Raises:
             WorkloadError: another run holds it, or it is of another job.
@@ -84,18 +91,24 @@ class Parts:
                 ) from None
             if anew:
                 self._clear()
-            self._learn()
+            self._learn(replace=replace)
             yield
         finally:
             os.close(descriptor)
 
-    def _learn(self) -> None:
+    def _learn(self, *, replace: bool) -> None:
         path = self.folder / _JOB
+        for left in self.folder.glob(f"{TEMPORARY_PREFIX}*"):
+            left.unlink()  # of a run that was killed: the lock says that none is at it
         if not path.exists():
             write_json_atomic(path, {"format": FORMAT, **self._job})
             return
         kept = read_json(path, "the job of the kept parts")
         if kept != {"format": FORMAT, **self._job}:
+            if replace:
+                self._clear()
+                self._learn(replace=False)
+                return
             different = [key for key in self._job if kept.get(key) != self._job[key]]
             raise WorkloadError(
                 f"{self.folder} holds parts of another job: {', '.join(different) or 'format'} "

@@ -185,10 +185,10 @@ class Batch:
             )
 
     def _keep(self, sources: Sequence[Source]) -> tuple[str, ...]:
-        asked = self._request.keep
         headers = [source.header() for source in sources]
+        asked = self._request.keep
         if "*" in asked:
-            return tuple(name for name in headers[0] or () if name)
+            asked = tuple(name for name in headers[0] or () if name)
         for source, header in zip(sources, headers, strict=True):
             missing = [name for name in asked if header is not None and name not in header]
             if missing:
@@ -322,7 +322,7 @@ class Batch:
             )
         with storage_errors(request.output.parent):
             make_missing_folders(request.output.parent)
-        with parts.opened(anew=request.restart):
+        with parts.opened(anew=request.restart, replace=request.overwrite):
             before = sum(each.rows + each.bad for each in parts.done)
             self._predict(parts, tell, stop)
             tell("writing the output", self.rows, self.rows)
@@ -405,12 +405,16 @@ class Batch:
     def _finish(self, parts: Parts, job: dict[str, Any]) -> dict[str, Any]:
         request, identity = self._request, parts.identity
         rows, bad = sum(d.rows for d in parts.done), sum(d.bad for d in parts.done)
-        with _output(request.output, request.seals, context_of(identity)) as target:
+        stage = parts.folder
+        with _output(request.output, request.seals, context_of(identity), stage) as target:
             counted = _Counted(target)
             self._encoder().join(parts.results(), counted)
         beside = request.output.with_name(request.output.name + BAD_ROWS)
+        for stale in (beside, artifact_path(beside, request.keyring)):
+            with storage_errors(stale):
+                stale.unlink(missing_ok=True)
         if bad:
-            with _output(beside, request.seals, context_of(identity, BAD_ROWS)) as target:
+            with _output(beside, request.seals, context_of(identity, BAD_ROWS), stage) as target:
                 for each in parts.bad_rows():
                     target.write(each)
         record = {
@@ -469,13 +473,15 @@ class _Counted:
 
 
 @contextlib.contextmanager
-def _output(path: Path, keyring: KeyRing | None, context: bytes) -> Generator[Writes, None, None]:
+def _output(
+    path: Path, keyring: KeyRing | None, context: bytes, stage: Path
+) -> Generator[Writes, None, None]:
     """A file that is there as a whole when the block has ended, sealed where there is a ring."""
     if keyring is None:
-        with replacing(path) as file:
+        with replacing(path, stage=stage) as file:
             yield file
     else:
-        with sealing(artifact_path(path, keyring), keyring, context) as stream:
+        with sealing(artifact_path(path, keyring), keyring, context, stage=stage) as stream:
             yield stream
 
 

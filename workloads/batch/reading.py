@@ -407,8 +407,9 @@ def _values(column: Any) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        column = _compute.cast(_compute.cast(column, pa.date32(), safe=False), pa.string())
+    if pa.types.is_timestamp(kind):
+        # Python's have no nanoseconds.
+        column = _compute.cast(column, pa.timestamp("us", kind.tz), safe=False)
     elif pa.types.is_decimal(kind):
         column = _compute.cast(column, pa.float64(), safe=False)
     return column.to_pylist()

@@ -32,7 +32,7 @@ FILE: Final = "file"
 _FORMULA: Final = re.compile("[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _NUMBER: Final = re.compile(r"[+-]?(\d[\d., ']*|\.\d+)([eE][+-]?\d+)?%?")
 _ARROW: Final[Mapping[str, pa.DataType]] = {
-    "i": pa.int64(), "u": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.string(),
+    "i": pa.int64(), "u": pa.uint64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.string(),
 }  # fmt: skip
 
 
@@ -107,7 +107,14 @@ class Layout:
         kept = [[chunk.columns[each][index] for index in good] for each in self.kept]
         found: list[Any] = [*files, rows, *kept]
         for answered, values in zip(self.answered, answers, strict=True):
-            array = np.asarray(values).reshape(len(rows), -1)
+            array = np.asarray(values)
+            if array.shape[:1] != (len(rows),):
+                raise WorkloadError(
+                    f"the model answered {len(rows):,} rows with an output "
+                    f"{answered.spec.name!r} of the shape {list(array.shape)}: it doesn't answer "
+                    "row by row"
+                )
+            array = array.reshape(len(rows), -1)
             if answered.classes:
                 found.append([answered.classes[int(number)] for number in array[:, 0]])
             else:
@@ -236,7 +243,10 @@ class Encoder:
         schema = self._schema()
         kept = set(self._layout.kept)
         arrays = [
-            pa.array([_text(v) for v in values] if field.name in kept else values, field.type)
+            pa.array(
+                [_text(v) for v in values] if field.name in kept else _fitting(values, field.type),
+                field.type,
+            )
             for field, values in zip(schema, table, strict=True)
         ]
         return pa.record_batch(arrays, schema=schema)
@@ -273,6 +283,12 @@ class _Forward(io.RawIOBase):
 
     def tell(self) -> int:
         return self._place
+
+
+def _fitting(values: Any, kind: Any) -> Any:
+    """Arrow takes no half floats for others."""
+    half = isinstance(values, np.ndarray) and values.dtype == np.float16
+    return values.astype(kind.to_pandas_dtype()) if half else values
 
 
 def _arrow_type(spec: TensorSpec) -> Any:

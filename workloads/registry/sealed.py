@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import struct
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -213,11 +214,17 @@ def seal(
 
 @contextlib.contextmanager
 def sealing(
-    path: Path, keys: KeyService, context: bytes, *, chunk_bytes: int = CHUNK_BYTES
+    path: Path,
+    keys: KeyService,
+    context: bytes,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    stage: Path | None = None,
 ) -> Generator[Sealing, None, None]:
     """As :func:`seal`, for data that are written piece by piece in the block: one chunk is held.
 
-    A rotation waits until the block has ended.
+    A rotation waits until the block has ended. ``stage`` is as :func:`replacing` takes it;
+    default: the file's own folder.
 
     Raises:
         StorageFullError: no space; an older file is untouched.
@@ -225,7 +232,7 @@ def sealing(
     """
     header = StreamHeader.new(chunk_bytes)
     key = new_data_key()
-    with keys.steady(), replacing(path) as file:
+    with keys.steady(), replacing(path, stage=stage) as file:
         file.write(_front(keys.wrap(key, _WRAP_CONTEXT + header.encode())))
         stream = Sealing(file, key, header, context)
         yield stream
@@ -278,20 +285,13 @@ def unsealed_chunks(path: Path, keys: KeyService, context: bytes) -> Iterator[by
         WorkloadError: it is missing, or its key was retired.
     """
     what = str(path)
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        reason = error.strerror or error
-        raise WorkloadError(f"can't read the sealed file {path}: {reason}") from error
-    with file:
+    with contextlib.ExitStack() as stack:
         with keys.steady():
-            front = file.read(_FRONT.size + _MAX_WRAPPED_BYTES + HEADER_BYTES)
-            wrapped, stream = _split(memoryview(front), what)
-            encoded = bytes(stream[:HEADER_BYTES])
+            file = stack.enter_context(_opened(path))
+            wrapped, encoded = _read_front(file, what)
             key = keys.unwrap(wrapped, _WRAP_CONTEXT + encoded)
         header = StreamHeader.decode(encoded, what)
         cipher = _cipher(key, header)
-        file.seek(len(front) - len(stream) + HEADER_BYTES)
         step = header.chunk_bytes + TAG_BYTES
         part, index, last = file.read(step), 0, False
         while not last:
@@ -334,14 +334,16 @@ def rewrap(path: Path, keys: KeyService) -> bool:
     Raises:
         IntegrityError: the file isn't a sealed one, or was changed.
     """
-    data = memoryview(read_bytes(path, "the sealed file"))
-    wrapped, stream = _split(data, str(path))
-    context = _WRAP_CONTEXT + bytes(stream[:HEADER_BYTES])
-    # Unwrapped even when there is nothing to do: a damaged file is found while its key exists.
-    key = keys.unwrap(wrapped, context)
-    if wrapped.key_id == keys.primary:
-        return False
-    write_atomic(path, _front(keys.wrap(key, context)) + bytes(stream))
+    with _opened(path) as file:
+        wrapped, header = _read_front(file, str(path))
+        context = _WRAP_CONTEXT + header
+        # Unwrapped even when there is nothing to do: a damaged file is found while its key exists.
+        key = keys.unwrap(wrapped, context)
+        if wrapped.key_id == keys.primary:
+            return False
+        with replacing(path) as renewed:
+            renewed.write(_front(keys.wrap(key, context)) + header)
+            shutil.copyfileobj(file, renewed, CHUNK_BYTES)
     return True
 
 
@@ -397,6 +399,25 @@ def read_artifact(path: Path, keyring: KeyRing | None, context: bytes) -> bytes:
 def _front(wrapped: WrappedKey) -> bytes:
     encoded = json.dumps(wrapped.to_json(), sort_keys=True, separators=(",", ":")).encode()
     return _FRONT.pack(_MAGIC, len(encoded)) + encoded
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A sealed file, to be read piece by piece; errors are those of `read_bytes`."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise WorkloadError(f"the sealed file is missing: there is no file {path}") from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise WorkloadError(f"can't read the sealed file {path}: {reason}") from error
+
+
+def _read_front(file: BinaryIO, what: str) -> tuple[WrappedKey, bytes]:
+    """The wrapped key and the stream's header; the file stands behind them then."""
+    front = file.read(_FRONT.size + _MAX_WRAPPED_BYTES + HEADER_BYTES)
+    wrapped, stream = _split(memoryview(front), what)
+    file.seek(len(front) - len(stream) + HEADER_BYTES)
+    return wrapped, bytes(stream[:HEADER_BYTES])
 
 
 def _split(data: memoryview, what: str) -> tuple[WrappedKey, memoryview]:

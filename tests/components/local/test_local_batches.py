@@ -82,7 +82,7 @@ def test_bad_rows_are_refused_in_the_workloads_words(
     Path(inputs["inputs"][0]).write_text("age,city\nold,x\n1,y\n")
     with pytest.raises(grpc.RpcError) as caught:
         provider.create("BatchInference", inputs)
-    assert "line 2: column 'age': 'old' isn't a number" in caught.value.details()
+    assert "line 2: column 'age': 'old' isn't a number" in str(caught.value.details())
     _, state = provider.create(
         "BatchInference", {**inputs, "skipBadRows": True, "format": "jsonl", "plain": True}
     )

@@ -31,6 +31,10 @@ REPLACES: dict[str, set[str]] = {
     "ModelPackage": {"site", "model"},
     "InferenceService": {"site", "name"},
     "Daemon": {"site", "name"},
+    "BatchInference": {
+        "site", "name", "inputsSha256", "model", "version", "packageDigest", "format", "keep",
+        "encoding", "decimal", "skipBadRows", "plain",
+    },
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow]
 
 
 @contextlib.contextmanager
-def serving(site: Site) -> Iterator[Server]:
+def serving(site: Site) -> Generator[Server]:
     server = Server(site)
     try:
         yield server.serving(1)
@@ -76,7 +76,8 @@ def test_a_table_with_texts_and_missing_values(
 def test_digits(batch: Batch, tmp_path: Path) -> None:
     site = Site(tmp_path / "site")
     site.publish(models.classifier())
-    images = load_digits().images[:300].astype(np.float32)
+    bunch: Any = load_digits()
+    images = bunch.images[:300].astype(np.float32)
     with (tmp_path / "in.jsonl").open("w") as file:
         for image in images:
             file.write(json.dumps({"image": [image.tolist()]}) + "\n")

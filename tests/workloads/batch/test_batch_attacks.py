@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from falaj.workloads.batch import prediction
-from falaj.workloads.batch.reading import CsvSource
+from falaj.workloads.batch.reading import CsvSource, open_sources
+from falaj.workloads.errors import WorkloadError
 from tests.workloads.batch.conftest import Batch
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site
@@ -262,7 +266,7 @@ def test_a_file_that_changes_between_the_readings_is_refused(
 
 
 @contextmanager
-def largest_file(size: int) -> Iterator[None]:
+def largest_file(size: int) -> Generator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -357,3 +361,36 @@ def test_a_package_that_was_changed_predicts_nothing(
     ran = batch(tmp_path / "in.csv", "--output", tmp_path / "out.csv", model="broken")
     assert ran.status == 2
     assert "isn't what was signed" in ran.err
+
+
+BYTES = st.one_of(
+    st.binary(max_size=200),
+    st.lists(
+        st.sampled_from([b'"', b",", b"\n", b"\r", b";", b"1", b"x", b"\xd9\xa1", b"{", b"}",
+                         b'{"age":', b'"city":', b"null", b"age,city", b"\x00", b"\xff\xfe"]),
+        max_size=40,
+    ).map(b"".join),
+)  # fmt: skip
+
+
+@given(data=BYTES, suffix=st.sampled_from([".csv", ".jsonl", ".parquet"]))
+def test_any_bytes_are_rows_or_refused(
+    data: bytes, suffix: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"any{suffix}"
+    path.write_bytes(data)
+    try:
+        (source,), _ = open_sources([path], None, None)
+        header = source.header() or []
+        columns = [name for name in header if name][:2]
+        seen = 0
+        for chunk in source.chunks(columns):
+            assert len(chunk.rows) + len(chunk.bad) == chunk.count
+            assert all(len(chunk.columns[name]) == len(chunk.rows) for name in columns)
+            numbers = sorted([*chunk.rows, *(bad.row for bad in chunk.bad)])
+            assert numbers == list(range(seen + 1, seen + chunk.count + 1))
+            seen += chunk.count
+    except WorkloadError as error:
+        assert str(error)
+    else:
+        assert source.digest == hashlib.sha256(data).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 from pathlib import Path
@@ -10,8 +11,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from onnx import TensorProto
 
+from falaj.workloads.training import dataset
 from tests.workloads.batch.conftest import Batch
+from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site
 
 ROWS = [("1", "21.5", "Dubai"), ("2", "", "Sharjah"), ("3", "٣٠", "=1+1")]
@@ -206,3 +211,103 @@ def test_shares_together_are_the_whole(tmp_path: Path, batch: Batch) -> None:
         lines += output.read_text().splitlines()[1:]
     assert lines == (tmp_path / "all.csv").read_text().splitlines()[1:]
     assert len(lines) == 9_000
+
+
+def test_a_sealed_snapshot_is_opened_and_its_predictions_are_sealed(
+    tmp_path: Path, batch: Batch, published: Site
+) -> None:
+    rows = [(str(i), str(i % 7 + i / 10), f"city {i % 3}") for i in range(60)]
+    table = write_csv(tmp_path / "t.csv", rows)
+    built = dataset.build(dataset.Source(str(table), target="city"))
+    kept = dataset.write(built, tmp_path / "sets", published.keyring)
+    model = models.echo({"age": TensorProto.FLOAT})
+    fields = models.fields(model, "echo")
+    fields["inputs"][0]["missing"] = True
+    version = published.store.publish("echo", {"model.onnx": model}, fields, published.keyring)
+    published.store.promote("echo", version.version)
+    words = (kept, "--output", tmp_path / "out.jsonl", "--keep", "city")
+    assert "is sealed" in batch(*words, "--plain", model="echo").err
+    done = batch(*words, model="echo")
+    assert done.answer["rows"] == 60
+    assert done.answer["input"][0]["sha256"] == built.digest
+    opened = tmp_path / "plain.jsonl"
+    ring = published.root / "keyring"
+    batch(done.answer["path"], "--output", opened, "--keyring", ring, name="open")
+    found = [json.loads(line) for line in opened.open()]
+    assert {each["city"] for each in found} == {"city 0", "city 1", "city 2"}
+    assert [each["age_out"] for each in found] == pytest.approx(built.inputs["age"].tolist())
+
+
+def test_every_kind_of_answer_is_written_in_every_format(
+    tmp_path: Path, batch: Batch, published: Site
+) -> None:
+    types: dict[str, int] = {
+        "half": TensorProto.FLOAT16, "double": TensorProto.DOUBLE, "big": TensorProto.UINT64,
+        "small": TensorProto.INT8, "flag": TensorProto.BOOL, "text": TensorProto.STRING,
+    }  # fmt: skip
+    model = models.echo(types)
+    fields = models.fields(model, "kinds")
+    version = published.store.publish("kinds", {"model.onnx": model}, fields, published.keyring)
+    published.store.promote("kinds", version.version)
+    row = {
+        "half": 0.5, "double": 0.1, "big": 2**53, "small": -7, "flag": True, "text": "=x",
+    }  # fmt: skip
+    (tmp_path / "in.jsonl").write_text(json.dumps(row) + "\n")
+    words = (tmp_path / "in.jsonl", "--plain", "--output")
+    expected = {"row": 1, **{f"{name}_out": value for name, value in row.items()}}
+    assert batch(*words, tmp_path / "o.jsonl", model="kinds").status == 0
+    assert json.loads((tmp_path / "o.jsonl").read_text()) == expected
+    assert batch(*words, tmp_path / "o.parquet", model="kinds").status == 0
+    assert pq.read_table(tmp_path / "o.parquet").to_pylist() == [expected]
+    assert batch(*words, tmp_path / "o.csv", model="kinds").status == 0
+    line = (tmp_path / "o.csv").read_text().splitlines()[1]
+    assert line == "1,0.5,0.1,9007199254740992,-7,true,'=x"
+
+
+def test_dates_and_categories_of_parquet(tmp_path: Path, batch: Batch) -> None:
+    when = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    table = pa.table(
+        {
+            "age": pa.array([1, 2], pa.decimal128(5, 2)),
+            "city": pa.array(["x", "y"]).dictionary_encode(),
+            "at": pa.array([when, None], pa.timestamp("ns", "UTC")),
+        }
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    words = (tmp_path / "in.parquet", "--plain", "--keep", "at", "--output", tmp_path / "o.jsonl")
+    assert batch(*words).status == 0
+    found = [json.loads(line) for line in (tmp_path / "o.jsonl").open()]
+    assert [each["label"] for each in found] == ["x", "y"]
+    assert found[0]["at"].startswith("2026-01-02 03:04:05")
+    assert found[1]["at"] is None
+    dated = pa.table({"age": [1.0], "city": [when.date()]})
+    pq.write_table(dated, tmp_path / "dated.parquet")
+    batch(tmp_path / "dated.parquet", "--plain", "--output", tmp_path / "d.jsonl")
+    assert json.loads((tmp_path / "d.jsonl").read_text())["label"] == "2026-01-02"
+
+
+def test_all_columns_have_to_be_in_all_files(tmp_path: Path, batch: Batch) -> None:
+    (tmp_path / "a.csv").write_text("age,city,id\n1,x,7\n")
+    (tmp_path / "b.csv").write_text("age,city\n1,x\n")
+    words = (tmp_path / "a.csv", tmp_path / "b.csv", "--output", tmp_path / "o.csv", "--plain")
+    refused = batch(*words, "--keep", "*")
+    assert refused.status == 2
+    assert "b.csv has no column 'id'" in refused.err
+    assert batch(*words).answer["rows"] == 2
+
+
+def test_what_an_overwritten_output_left_beside_goes(tmp_path: Path, batch: Batch) -> None:
+    table = write_csv(tmp_path / "in.csv", [*ROWS, ("4", "old", "x")])
+    words = (table, "--output", tmp_path / "out.csv", "--plain", "--skip-bad-rows")
+    batch(*words)
+    assert (tmp_path / "out.csv.bad-rows.jsonl").exists()
+    write_csv(table)
+    # Parts of another job don't stand in the way of a run that replaces.
+    (tmp_path / "out.csv.partial").mkdir()
+    (tmp_path / "out.csv.partial" / "job.json").write_text('{"format": "another"}')
+    (tmp_path / "out.csv.partial" / ".tmp-left").write_text("of a run that was killed")
+    assert batch(*words).status == 2
+    assert batch(*words, "--overwrite").answer["rows"] == 3
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "in.csv", "out.csv", "out.csv.json",
+    ]  # fmt: skip

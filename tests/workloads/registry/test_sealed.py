@@ -11,7 +11,9 @@ from falaj.workloads.registry.sealed import (
     read_artifact,
     rewrap,
     seal,
+    sealing,
     unseal,
+    unsealed_chunks,
     write_artifact,
 )
 from tests.examples import examples
@@ -148,3 +150,60 @@ def test_rewrap_changes_the_wrapped_key_only(keyring: KeyRing, tmp_path: Path) -
     assert after[front_length(after) :] == before[front_length(before) :]
     keyring.retire("1")
     assert unseal(path, keyring, CONTEXT) == b"data"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(pieces=st.lists(st.binary(max_size=40), max_size=6), cut=st.integers(1, 200))
+def test_pieces_are_sealed_as_the_whole_is(
+    pieces: list[bytes], cut: int, keyring: KeyRing, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.sealed"
+    with sealing(path, keyring, CONTEXT, chunk_bytes=16) as stream:
+        for piece in pieces:
+            assert stream.write(piece) == len(piece)
+    whole = b"".join(pieces)
+    assert unseal(path, keyring, CONTEXT) == whole
+    found = list(unsealed_chunks(path, keyring, CONTEXT))
+    assert b"".join(found) == whole
+    assert all(len(each) == 16 for each in found[:-1])
+    seal(path, whole, keyring, CONTEXT, chunk_bytes=16)
+    assert b"".join(unsealed_chunks(path, keyring, CONTEXT)) == whole
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(IntegrityError):
+        list(unsealed_chunks(path, keyring, CONTEXT))
+
+
+def test_pieces_of_changed_files_are_not_given_out(keyring: KeyRing, tmp_path: Path) -> None:
+    path = tmp_path / "rows.sealed"
+    with sealing(path, keyring, CONTEXT, chunk_bytes=16) as stream:
+        stream.write(bytes(range(48)))
+    good = path.read_bytes()
+    for position in range(len(good)):
+        changed = bytearray(good)
+        changed[position] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(WorkloadError):
+            list(unsealed_chunks(path, keyring, CONTEXT))
+    path.write_bytes(good + good[-32:])
+    with pytest.raises(IntegrityError):
+        list(unsealed_chunks(path, keyring, CONTEXT))
+    with pytest.raises(IntegrityError):
+        list(unsealed_chunks(path, keyring, b"another"))
+    with pytest.raises(WorkloadError, match="is missing"):
+        list(unsealed_chunks(tmp_path / "none.sealed", keyring, CONTEXT))
+
+
+def test_a_block_that_fails_leaves_the_older_file(keyring: KeyRing, tmp_path: Path) -> None:
+    path = tmp_path / "rows.sealed"
+    seal(path, b"older", keyring, CONTEXT)
+
+    def fail() -> None:
+        with sealing(path, keyring, CONTEXT) as stream:
+            stream.write(b"newer")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert unseal(path, keyring, CONTEXT) == b"older"
+    assert [each.name for each in tmp_path.glob("*rows*")] == ["rows.sealed"]
+    assert not list(tmp_path.glob(".tmp-*"))

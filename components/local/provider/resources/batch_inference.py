@@ -44,9 +44,11 @@ class BatchInferenceHandler(Handler):
             "text", "Name of the predictions.", required=True, replaces=True,
             pattern=NAME_PATTERN, pattern_hint=NAME_HINT,
         ),
+        # Where they lie decides nothing: what is in them does.
         "inputs": Field(
-            "texts", "Absolute paths of files, folders and dataset snapshots.", required=True,
-            replaces=True,
+            "texts",
+            "Absolute paths of files, folders and dataset snapshots.",
+            required=True,
         ),
         "inputsSha256": Field(
             "text", "Filled in: digest of the input, so that a changed file is a change.",
