@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,6 +44,20 @@ settings.register_profile(
     "search", settings.get_profile("falaj"), derandomize=False, max_examples=200
 )
 settings.load_profile("falaj")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Without collections of garbage, which what is collected is none of.
+
+    Fifteen thousand tests and the modules that they import are looked at by none later, either.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

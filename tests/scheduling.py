@@ -15,11 +15,19 @@ CLUSTER: Final = PurePosixPath("tests/cluster")
 REAL: Final = CLUSTER / "real"
 REALM: Final = "realm"
 """The tests on real machines: on the same ones, and in the order of their files."""
-TOGETHER: Final[Mapping[str, str]] = dict.fromkeys(
-    ("test_admission_attacks.py", "test_admission_parity.py", "test_forbidden.py"),
-    "residency_plane",
-)
-"""Files that share a control plane of their own: one worker runs them."""
+RESIDENCY: Final = "tests/cluster residency"
+DECLARED: Final = "tests/stacks declared"
+TOGETHER: Final[Mapping[str, str]] = {
+    "tests/cluster/test_admission_attacks.py": RESIDENCY,
+    "tests/cluster/test_admission_parity.py": RESIDENCY,
+    "tests/cluster/test_forbidden.py": RESIDENCY,
+    "tests/stacks/costs/test_costs.py": DECLARED,
+    "tests/stacks/costs/test_tables.py": DECLARED,
+    "tests/stacks/drawing/test_drawing.py": DECLARED,
+    "tests/stacks/drawing/test_pictures.py": DECLARED,
+}
+"""Files that one worker runs: they share a control plane of their own, or every shipped stack's
+resources in each form (`tests.stacks.states.states`)."""
 NEWCOMERS: Final = "tests/newcomer/test_on_a_cluster.py"
 PLANES: Final = 2
 """Workers with control planes at a time: each keeps one to its end, some tests start another."""
@@ -36,21 +44,21 @@ LONGEST: Final = (
     "tests/stacks/test_check.py",
     "tests/stacks/test_phases.py",
     "tests/stacks/test_every_setting.py",
+    DECLARED,
 )
 """What takes minutes, the longest first: else one worker has it left when others are done."""
 
 
 def unit(file: str) -> str:
     """What a file's tests are run with by one worker: its own name, where they are alone."""
-    path = PurePosixPath(file)
-    if path.is_relative_to(REAL):
+    if PurePosixPath(file).is_relative_to(REAL):
         return REALM
-    return TOGETHER.get(path.name, file) if path.is_relative_to(CLUSTER) else file
+    return TOGETHER.get(file, file)
 
 
 def needs_a_plane(name: str) -> bool:
     """Whether a unit's tests have a control plane."""
-    return name in (REALM, NEWCOMERS, *TOGETHER.values()) or name.startswith(f"{CLUSTER}/")
+    return name in (REALM, NEWCOMERS, RESIDENCY) or name.startswith(f"{CLUSTER}/")
 
 
 def rank(name: str) -> int:

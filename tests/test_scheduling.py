@@ -9,13 +9,23 @@ from typing import Any, cast
 import pytest
 from xdist.remote import Producer
 
-from tests.scheduling import LONGEST, NEWCOMERS, PLANES, REALM, Schedule, needs_a_plane, unit
+from tests.scheduling import (
+    LONGEST,
+    NEWCOMERS,
+    PLANES,
+    REALM,
+    TOGETHER,
+    Schedule,
+    needs_a_plane,
+    unit,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (
     "tests/cluster/real/test_a.py", "tests/cluster/real/test_b.py", NEWCOMERS,
     "tests/stacks/test_a.py", "tests/cluster/test_admission_attacks.py", "tests/stacks/test_b.py",
     "tests/cluster/test_forbidden.py", "tests/cluster/test_c.py", "tests/cluster/test_d.py",
+    "tests/stacks/costs/test_costs.py", "tests/stacks/drawing/test_drawing.py",
     "tests/wire/test_a.py", "tests/wire/test_b.py", "tests/wire/test_c.py",
 )  # fmt: skip
 
@@ -90,6 +100,8 @@ def test_real_machines_are_the_first_and_for_one_worker() -> None:
     assert [unit(each.partition("::")[0]) for each in own[:6]] == [REALM] * 6
 
 
-def test_what_takes_longest_is_there() -> None:
-    assert [each for each in LONGEST if each != REALM and not (ROOT / each).is_file()] == []
+def test_what_is_named_is_there() -> None:
+    several = {REALM, *TOGETHER.values()}
+    files = [*TOGETHER, *(each for each in LONGEST if each not in several)]
+    assert [each for each in files if not (ROOT / each).is_file()] == []
     assert len(set(LONGEST)) == len(LONGEST)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -267,6 +267,8 @@ SECONDS: Final = 2 * 3600
 EARLIEST: Final = 315532800
 NON_ROOT: Final = IMAGE["user"]
 """User and group of the images, as in distroless ones."""
+Compression = Literal["gzip", "zstd"]
+"""Of layers: https://github.com/opencontainers/image-spec/blob/main/layer.md"""
 
 
 @dataclass(frozen=True)
@@ -323,7 +325,7 @@ def source_date_epoch() -> int:
 def build_image(
     recipe: Recipe, image: Item, bases: Mapping[str, str], out: Path, *,
     tool: str, machine: str, epoch: int, wheels: Path | None, say: Callable[[str], None],
-    variables: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None, compression: Compression = "gzip",
 ) -> Built:  # fmt: skip
     """Build one image into ``out/<name>``.
 
@@ -338,6 +340,7 @@ def build_image(
         wheels: a folder with wheels. Default: pip's own index.
         say: gets lines of progress.
         variables: of the builder, beside this process's.
+        compression: of its layers. Default: gzip, which every registry and runtime knows.
 
     Raises:
         StackError: something is missing, or the builder failed.
@@ -359,8 +362,9 @@ def build_image(
         options = build_options(recipe, image, bases, machine)
         has_network = environment.get("BUILDAH_ISOLATION") == "chroot"
         for command in _commands(
-            tool, context, tag, layout, options=options, epoch=epoch, has_network=has_network
-        ):
+            tool, context, tag, layout, options=options, epoch=epoch, has_network=has_network,
+            compression=compression,
+        ):  # fmt: skip
             _run(command, environment)
     return Built(recipe.name, layout, layout_digest(layout), target / "sbom.cdx.json")
 
@@ -392,11 +396,13 @@ def _labels(image: Item, base: str) -> dict[str, str]:
 
 def _commands(
     tool: str, context: Path, tag: str, layout: Path, *, options: Sequence[str], epoch: int,
-    has_network: bool,
+    has_network: bool, compression: Compression,
 ) -> list[list[str]]:  # fmt: skip
     options = ["--file", str(context / "Containerfile"), *options]
     if tool == "docker":
         output = f"type=oci,dest={layout},tar=false,rewrite-timestamp=true"
+        if compression != "gzip":
+            output += f",compression={compression},force-compression=true"
         return [
             ["docker", "buildx", "build", *options, "--network=none", "--provenance=false",
              "--output", output, str(context)],
@@ -407,7 +413,8 @@ def _commands(
     verb = "build" if tool == "podman" else "bud"
     build_command = [tool, verb, *options, *network, "--layers=false", "--no-cache",
                      "--timestamp", str(epoch), "--tag", tag, str(context)]  # fmt: skip
-    return [build_command, [tool, "push", "--quiet", tag, f"oci:{layout}"]]
+    compressed = [] if compression == "gzip" else ["--compression-format", compression]
+    return [build_command, [tool, "push", "--quiet", *compressed, tag, f"oci:{layout}"]]
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> None:

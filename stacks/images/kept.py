@@ -32,6 +32,8 @@ from falaj.stacks.images.build import (
 from falaj.stacks.images.items import Item
 
 BUILDER: Final = "buildah"
+#: Machines of this computer read it: gigabytes are packed and unpacked five times as fast.
+_COMPRESSION: Final = "zstd"
 _UNFINISHED: Final = "unfinished-"
 _LAYOUT: Final = "layout"
 _CONTENTS: Final = "sbom.cdx.json"
@@ -69,7 +71,7 @@ class Kept:
         wheels = self.recipe.wheels(self.machine)
         bom = sbom(self.image, self.bases[self.recipe.run_base], wheels, epoch=EARLIEST)
         options = build_options(self.recipe, self.image, self.bases, self.machine)
-        digest = hashlib.sha256(repr((BUILDER, EARLIEST, options)).encode())
+        digest = hashlib.sha256(repr((BUILDER, EARLIEST, _COMPRESSION, options)).encode())
         with tempfile.TemporaryDirectory(prefix="falaj-build-") as name:
             staged = Path(name)
             stage_own(self.recipe, staged, wheels, bom=bom)
@@ -131,7 +133,7 @@ class Kept:
                     self.recipe, self.image, self.bases, work / "out", tool=BUILDER,
                     machine=self.machine, epoch=EARLIEST, wheels=wheels,
                     say=lambda line: progress.update(line.removeprefix(f"{name}: ")),
-                    variables=variables(work),
+                    variables=variables(work), compression=_COMPRESSION,
                 )  # fmt: skip
             # Of those before it none is asked for again, and each has a gigabyte.
             for old in home().glob(f"{name}-{self.image.tag}-*"):

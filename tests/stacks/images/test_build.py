@@ -23,6 +23,7 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.images import build
 from falaj.stacks.images.build import (
     Built,
+    Compression,
     Recipe,
     build_image,
     find_tool,
@@ -88,12 +89,16 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return kept
 
 
-def run(tmp_path: Path, wheelhouse: tuple[Path, Path], packages: tuple[str, ...]) -> str:
+def run(
+    tmp_path: Path, wheelhouse: tuple[Path, Path], packages: tuple[str, ...],
+    compression: Compression = "gzip",
+) -> str:  # fmt: skip
     wheels, requirements = wheelhouse
     recipe = Recipe("falaj-inference", "inference.Containerfile", str(requirements), packages, "r")
     built = build_image(
         recipe, IMAGE, {"base-build": BASE, "r": BASE}, tmp_path / "out", tool="buildah",
         machine="amd64", epoch=1_700_000_000, wheels=wheels, say=lambda line: None,
+        compression=compression,
     )  # fmt: skip
     return built.digest
 
@@ -116,6 +121,16 @@ def test_a_builder_gets_all_with_one_time_and_no_network(
     assert first[first.index("--timestamp") + 1] == "1700000000"
     assert f"org.opencontainers.image.base.digest={BASE.partition('@')[2]}" in first
     assert second[0] == "push"
+    assert "--compression-format" not in second
+
+
+@pytest.mark.slow
+def test_layers_are_compressed_as_asked_for(
+    tmp_path: Path, wheelhouse: tuple[Path, Path], builder: Path
+) -> None:
+    run(tmp_path, wheelhouse, ("__init__.py",), "zstd")
+    _, pushed = map(json.loads, (builder / "commands").read_text().splitlines())
+    assert pushed[pushed.index("--compression-format") + 1] == "zstd"
 
 
 @pytest.mark.slow
