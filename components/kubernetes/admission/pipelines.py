@@ -27,15 +27,15 @@ from falaj.components.kubernetes.admission.policy import (
     Policy,
     Target,
     joined,
-    text,
+    literal,
     texts,
     when,
 )
 
 _USER = "request.userInfo.username"
 _OWN = (
-    f'{_USER} == {text(ACCOUNTS)} + request.namespace + ":" + params.metadata.name + '
-    f"{text(ACCOUNT_ENDING)}"
+    f'{_USER} == {literal(ACCOUNTS)} + request.namespace + ":" + params.metadata.name + '
+    f"{literal(ACCOUNT_ENDING)}"
 )
 #: What controllers decide of a JobSet, not who makes it.
 _OTHERS = ("suspend", "managedBy")
@@ -48,8 +48,8 @@ def policies(_: ClusterScope) -> tuple[Policy, ...]:
     own = {"own": _OWN, "new": "dyn(object)", "old": "dyn(params)"}
     targets = (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),)
     of_starters = {
-        "of-a-starter": f"{_USER}.startsWith({text(ACCOUNTS)}) && "
-        f"{_USER}.endsWith({text(ACCOUNT_ENDING)})"
+        "of-a-starter": f"{_USER}.startsWith({literal(ACCOUNTS)}) && "
+        f"{_USER}.endsWith({literal(ACCOUNT_ENDING)})"
     }
     return (
         Policy(
@@ -93,14 +93,14 @@ def _unmarked() -> str:
     """Without the label nothing is compared, and neither is a template."""
     labels = "object.metadata.?labels.orValue({})"
     return joined((
-        when(f"!({text(LABEL)} in {labels})", text(f"without {LABEL}")),
-        when(f"{text(TEMPLATE_LABEL)} in {labels}", text(TEMPLATE_LABEL)),
+        when(f"!({literal(LABEL)} in {labels})", literal(f"without {LABEL}")),
+        when(f"{literal(TEMPLATE_LABEL)} in {labels}", literal(TEMPLATE_LABEL)),
     ))  # fmt: skip
 
 
 def _elsewhere() -> str:
-    here = f'{_USER}.startsWith({text(ACCOUNTS)} + request.namespace + ":")'
-    return when(f"!({here})", text("in another namespace"))
+    here = f'{_USER}.startsWith({literal(ACCOUNTS)} + request.namespace + ":")'
+    return when(f"!({here})", literal("in another namespace"))
 
 
 def _names() -> str:
@@ -115,22 +115,22 @@ def _names() -> str:
         for each in ("finalizers", "ownerReferences")
     )
     wrong = (
-        when(f"!({numbered})", text("its name")),
-        when(kept, text("its owners or finalizers")),
-        when('request.operation != "CREATE"', text("a run that is there")),
+        when(f"!({numbered})", literal("its name")),
+        when(kept, literal("its owners or finalizers")),
+        when('request.operation != "CREATE"', literal("a run that is there")),
     )
     return joined(wrong)
 
 
 def _labels() -> str:
     new, old = (f"variables.{each}.metadata.?labels.orValue({{}})" for each in ("new", "old"))
-    queue = f'params.metadata.?annotations.orValue({{}})[?{text(QUEUE_NOTE)}].orValue("")'
+    queue = f'params.metadata.?annotations.orValue({{}})[?{literal(QUEUE_NOTE)}].orValue("")'
     marks = texts((QUEUE_LABEL, TEMPLATE_LABEL))
     return joined((
         f"{new}.filter(k, !(k in {marks}) && !(k in {old} && {old}[k] == {new}[k]))",
         f"{old}.filter(k, !(k in {marks}) && !(k in {new}))",
-        when(f"{new}[?{text(QUEUE_LABEL)}].orValue(\"\") != {queue}", text(QUEUE_LABEL)),
-        when(f"{new}[?{text(LABEL)}].orValue(\"\") != params.metadata.name", text(LABEL)),
+        when(f"{new}[?{literal(QUEUE_LABEL)}].orValue(\"\") != {queue}", literal(QUEUE_LABEL)),
+        when(f"{new}[?{literal(LABEL)}].orValue(\"\") != params.metadata.name", literal(LABEL)),
     ))  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _jobs() -> str:
     known = f"{jobs['old']}.exists(t, t.name == r.name && {' && '.join(same)})"
     return joined((
         f"{jobs['new']}.filter(r, !({known})).map(r, string(r.name))",
-        when(f"size({jobs['new']}) != size({jobs['old']})", text("the number of its jobs")),
+        when(f"size({jobs['new']}) != size({jobs['old']})", literal("the number of its jobs")),
     ))  # fmt: skip
 
 
@@ -178,9 +178,9 @@ def _notes_of(job: str) -> str:
 
 def _snapshot() -> str:
     """The template's own, or one whose name begins as it says, with ``*`` at its end."""
-    new, old = (f'{_notes_of(each)}[?{text(DATASET_NOTE)}].orValue("")' for each in ("r", "t"))
+    new, old = (f'{_notes_of(each)}[?{literal(DATASET_NOTE)}].orValue("")' for each in ("r", "t"))
     begins = (
         f'{old}.endsWith("*") && {new}.startsWith({old}.substring(0, size({old}) - 1)) && '
-        f"{new}.matches({text(_SNAPSHOT)})"
+        f"{new}.matches({literal(_SNAPSHOT)})"
     )
     return f"({new} == {old} || ({begins}))"
