@@ -22,6 +22,7 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.kubernetes": frozenset({"kubernetes"}),
     "falaj.engine.controlplane": frozenset({"kubernetes"}),
     "falaj.sandbox.cluster": frozenset({"kubernetes"}),
+    "falaj.components.local.provider.daemons": frozenset({"local"}),
     "falaj.components.local.provider.service": frozenset({"local"}),
     "falaj.components.local.provider.resources": frozenset({"local"}),
     "falaj.components.local.provider.workloads": frozenset({"local"}),
@@ -34,6 +35,7 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.stacks.command.pods": frozenset({"kubernetes"}),
     "falaj.stacks.models": frozenset({"local"}),
     "falaj.stacks.page": frozenset({"local"}),
+    "falaj.stacks.watching": frozenset({"local"}),
     "falaj.stacks.preflight.aws": frozenset({"aws"}),
     "falaj.stacks.preflight.azure": frozenset({"azure"}),
 }

@@ -107,6 +107,18 @@ EQUAL = {
     "CustomResourceDefinition": "a kind of Kubernetes' own: the engine knows no other package",
     "apiServerAccessProfile": "an input of Azure's own type",
     "cluster.local": "the engine knows no other package",
+    **dict.fromkeys(
+        (
+            "falaj.io/pipeline",
+            "falaj.io/pipeline-template",
+            "falaj.io/queue",
+            "falaj.io/dataset",
+            "kueue.x-k8s.io/queue-name",
+        ),
+        "marks that starters read: workloads know no other package; a test compares",
+    ),
+    "dataset.json": "the image of starters has no trainer",
+    "falaj.workloads.batch": "a program, which the command and the provider start",
     "tokens.jwks.json": "a file that a workload writes and a component mounts",
     "http://169.254.169.254/metadata/identity/oauth2/token": "two programs that machines run, "
     "each a file of its own",

@@ -170,6 +170,7 @@ CHOICES = {
         "accept": Choice(("better", "any"), "better"),
         "data_class": Choice(("public", "internal", "confidential", "restricted"), "internal"),
     },
+    "batch": {"format": Choice(("csv", "jsonl", "parquet"), "csv")},
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the

@@ -5,6 +5,8 @@ from typing import Any, Final
 from falaj.components.specification.workload_bounds import fixed
 
 INFERENCE_IMAGE: Final = "falaj-inference"
+PACKAGE_KEYS: Final = "/package-keys"
+"""Where a version's wrapped keys are mounted that lie in an image of their own."""
 """Short name of the smallest image that has the workloads: what serves, and what copies, judges,
 repairs and holds others."""
 USER: Final = fixed("image", "user")

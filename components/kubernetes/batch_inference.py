@@ -10,6 +10,7 @@ import pulumi
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.components.kubernetes._key_ring import BASE, KEY_RING, KEYS
 from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes._pods import PACKAGE_KEYS
 from falaj.components.kubernetes._validation import RELATIVE_PATH, object_name
 from falaj.components.kubernetes.training.arguments import KeyRing, Run, SizedArgs
 from falaj.components.kubernetes.training.jobs import (
@@ -32,9 +33,9 @@ from falaj.components.kubernetes.training_job import checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import DIGEST
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, choice
 
-FORMATS: Final = ("csv", "jsonl", "parquet")
+_FORMAT: Final = choice("batch", "format")
 DECIMALS: Final = ("point", "comma")
 CONTAINER: Final = "predict"
 _MOST_PARALLEL: Final = 128
@@ -43,7 +44,6 @@ _MODEL: Final = re.compile(r"^[a-z0-9]+([._-][a-z0-9]+)*$")
 _MOST_MODEL: Final = 64
 _ENCODING: Final = re.compile(r"^[A-Za-z0-9_-]{1,32}$")
 _PACKAGE: Final = "/package"
-_PACKAGE_KEYS: Final = "/package-keys"
 _WORK: Final = f"{BASE}/work"
 _REGISTRY: Final = f"{_WORK}/registry"
 _ROOM_MIB: Final = 256
@@ -111,7 +111,7 @@ class BatchInferenceArgs(SizedArgs):
     """Service account of the pods. Default: ``trainer``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchInferenceSpec:
     """The arguments of `BatchInference`, checked."""
 
@@ -162,7 +162,7 @@ def check(name: str, args: BatchInferenceArgs) -> BatchInferenceSpec:
                 "it is the digest of an image in the registry, as a tag could be moved",
             )  # fmt: skip
     chosen = given.get("format", "parquet")
-    errors.choice("format", chosen, FORMATS)
+    errors.choice("format", chosen, _FORMAT)
     most = bound("batch", "shards")
     shares = errors.whole("shares", given.get("shares", 1), int(most.low), int(most.high))
     parallel = errors.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
@@ -173,9 +173,10 @@ def check(name: str, args: BatchInferenceArgs) -> BatchInferenceSpec:
     if run is None or ring is None:
         raise AssertionError("what can't be used was refused")
     return BatchInferenceSpec(
-        run, ring, inputs, model, version, str(given["package_digest"]),
-        str(given.get("keys_digest", "")), options, str(chosen), shares, min(parallel, shares),
-        retries, mib,
+        run=run, ring=ring, inputs=inputs, model=model, version=version,
+        package_digest=str(given["package_digest"]),
+        keys_digest=str(given.get("keys_digest", "")), options=options, format=str(chosen),
+        shares=shares, parallel=min(parallel, shares), retries=retries, model_mib=mib,
     )  # fmt: skip
 
 
@@ -250,7 +251,7 @@ def pod(spec: BatchInferenceSpec) -> dict[str, Any]:
         {"name": "package", **_image(spec, spec.package_digest)},
     ]
     if spec.keys_digest:
-        mounts.append({"name": "package-keys", "mountPath": _PACKAGE_KEYS, "readOnly": True})
+        mounts.append({"name": "package-keys", "mountPath": PACKAGE_KEYS, "readOnly": True})
         body["volumes"].append({"name": "package-keys", **_image(spec, spec.keys_digest)})
     taking = first("package", spec.ring.image, package_command(spec), mounts)
     # Twice the package: its sealed bytes and, to be checked, the open ones.
@@ -277,7 +278,7 @@ def package_command(spec: BatchInferenceSpec) -> list[str]:
         "python", "-m", "falaj.workloads.registry", "import", "--registry", _REGISTRY,
         "--model", spec.model, "--version", str(spec.version), "--from", _PACKAGE,
         "--keyring", KEY_RING,
-        *(["--keys", f"{_PACKAGE_KEYS}/keys.json"] if spec.keys_digest else []),
+        *(["--keys", f"{PACKAGE_KEYS}/keys.json"] if spec.keys_digest else []),
     ]  # fmt: skip
 
 

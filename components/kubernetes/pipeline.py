@@ -30,7 +30,7 @@ from falaj.components.catalogue.pipelines import (
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._peers import API_SERVER_PORTS, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
-from falaj.components.kubernetes._pods import USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
 from falaj.components.kubernetes._validation import CRON, TIME_ZONE, options, private_ranges
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
@@ -53,8 +53,6 @@ __all__ = ["NewDataArgs", "Pipeline", "PipelineArgs", "check", "manifests"]
 
 #: With a run's number, and what Kubernetes adds to names of pods, at most 63 characters.
 _NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$")
-_IMAGE: Final = "falaj-inference"
-"""The smallest of Falaj's images."""
 _MANAGER: Final = f"{PREFIX}pipeline-template"
 """Names in ``managedBy`` who runs the template: nobody does."""
 _NO_QUEUE: Final = "pipeline-templates"
@@ -177,7 +175,9 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     flavor = _flavor(given, job, errors)
     image = ""
     if job is not None:
-        image = resolve(job.run.placed, [_IMAGE], given.get("images"), errors).get(_IMAGE, "")
+        image = resolve(job.run.placed, [INFERENCE_IMAGE], given.get("images"), errors).get(
+            INFERENCE_IMAGE, ""
+        )
     errors.raise_if_any()
     if job is None:
         raise AssertionError("what can't be used was refused")

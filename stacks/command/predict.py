@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
+from falaj.components.specification.workload_bounds import choice
 from falaj.stacks.command import service
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.errors import StackError
 
 _MODULE: Final = "falaj.workloads.batch"
-_FORMATS: Final = ("csv", "jsonl", "parquet")
 #: As packages are referred to elsewhere: a name with an alias, or with a version.
 _REFERENCE: Final = re.compile(r"([^@:]+)(?:@([^@:]+)|:([1-9][0-9]{0,8}))?")
 
@@ -62,7 +62,7 @@ class Reference:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(_FORMATS),
+    type=click.Choice(choice("batch", "format").words),
     help="Of the output where its name isn't given (default: csv).",
 )
 @click.option(

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.page.form import NOTHING, figure
+from falaj.stacks.watching.report import STATES
 
-STATES: Final = ("collecting", "ok", "drifted", "no reference")
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""
 _OF_FEATURES: Final = (

@@ -24,6 +24,7 @@ DIGITS: Final = "digits"
 _TASK: Final = choice("dataset", "task")
 _PRECISION: Final = choice("training", "precision")
 _ACCEPT: Final = choice("optimization", "accept")
+_FORMAT: Final = choice("batch", "format")
 _QUANTISE: Final = choice("optimization", "quantise")
 HOST: Final = TextRule(
     r"^[A-Za-z0-9*][A-Za-z0-9.-]{0,251}$",
@@ -126,7 +127,7 @@ class BatchSettings(Section):
     described_by: ClassVar = "falaj.components.local.batch_inference.BatchInferenceArgs"
     inputs: Annotated[list[Named], Field(min_length=1)]
     """Paths of .csv, .jsonl and .parquet files, or folders of them, from the project's folder."""
-    format: Literal["csv", "jsonl", "parquet"] = "csv"
+    format: Annotated[str, _FORMAT] = _FORMAT.default
     keep: list[Named] = Field(default_factory=list)
     encoding: Named | None = None
     decimal: Literal["point", "comma"] | None = None

@@ -138,10 +138,17 @@ def test_every_target_is_explained() -> None:
     assert declared - explained == {"environment", "environment-dev", "ensure-test"}
 
 
+#: Clients that need an environment of their own, and where they are run in it.
+IN_THEIR_OWN_ENVIRONMENT = {"tritonclient.grpc": "workloads/inference/foreign_grpc.py"}
+
+
 @pytest.mark.parametrize("block", snippets("python"))
 def test_programs_use_what_is_there(block: documents.Block) -> None:
     for node in ast.walk(ast.parse(block.text)):
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.Import) and node.names[0].name in IN_THEIR_OWN_ENVIRONMENT:
+            home = documents.ROOT / "tests" / IN_THEIR_OWN_ENVIRONMENT[node.names[0].name]
+            assert node.names[0].name in home.read_text(encoding="utf-8")
+        elif isinstance(node, ast.ImportFrom):
             module = importlib.import_module(str(node.module))
             for each in node.names:
                 if not hasattr(module, each.name):

@@ -17,6 +17,7 @@ from falaj.components.kubernetes._objects import RBAC_GROUP
 from falaj.components.kubernetes._placed import DATA_CLASS_LABEL, SECRET_NAMES
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
+    ASKER,
     ROLE_MAKERS,
     TENANT_OF_NAMESPACE,
     Check,
@@ -50,10 +51,9 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
 
 def _rights(scope: ClusterScope) -> tuple[Policy, ...]:
     """Roles of tenants, roles of the cluster, and bindings of both."""
-    user = "request.userInfo.username"
     # A role without rules has null in their place.
     rules = {"rules": "dyn(object.?rules.orValue([])) == null ? [] : object.?rules.orValue([])"}
-    maker = f'{texts(ROLE_MAKERS)}.exists(n, {user}.startsWith({literal(ACCOUNTS)} + n + ":"))'
+    maker = f'{texts(ROLE_MAKERS)}.exists(n, {ASKER}.startsWith({literal(ACCOUNTS)} + n + ":"))'
     own = {
         "may-not-change-policies": f"!{MAY_CHANGE_POLICIES}",
         "not-of-an-operator-of-agents": f"!{maker}",

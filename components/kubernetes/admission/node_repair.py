@@ -8,6 +8,7 @@ from falaj.components.catalogue.clusters import GPU_ERROR_TAINT, NODE_REPAIR, RE
 from falaj.components.kubernetes.admission.access import MAY_CHANGE_POLICIES
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
+    ASKER,
     Check,
     ClusterScope,
     Policy,
@@ -17,7 +18,7 @@ from falaj.components.kubernetes.admission.policy import (
     when,
 )
 
-_CONTROLLER = f"request.userInfo.username == {literal(f'{ACCOUNTS}{NODE_REPAIR}:{NODE_REPAIR}')}"
+_CONTROLLER = f"{ASKER} == {literal(f'{ACCOUNTS}{NODE_REPAIR}:{NODE_REPAIR}')}"
 #: By way of its status a node's labels and annotations can be changed as well.
 _TARGETS = (Target("", "v1", ("nodes", "nodes/status")),)
 _OWN = f"k.startsWith({literal(REPAIR_DOMAIN + '/')})"

@@ -21,6 +21,7 @@ from falaj.components.catalogue.pipelines import (
 )
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
+    ASKER,
     Check,
     ClusterScope,
     Compared,
@@ -32,9 +33,8 @@ from falaj.components.kubernetes.admission.policy import (
     when,
 )
 
-_USER = "request.userInfo.username"
 _OWN = (
-    f'{_USER} == {literal(ACCOUNTS)} + request.namespace + ":" + params.metadata.name + '
+    f'{ASKER} == {literal(ACCOUNTS)} + request.namespace + ":" + params.metadata.name + '
     f"{literal(ACCOUNT_ENDING)}"
 )
 #: What controllers decide of a JobSet, not who makes it.
@@ -48,8 +48,8 @@ def policies(_: ClusterScope) -> tuple[Policy, ...]:
     own = {"own": _OWN, "new": "dyn(object)", "old": "dyn(params)"}
     targets = (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),)
     of_starters = {
-        "of-a-starter": f"{_USER}.startsWith({literal(ACCOUNTS)}) && "
-        f"{_USER}.endsWith({literal(ACCOUNT_ENDING)})"
+        "of-a-starter": f"{ASKER}.startsWith({literal(ACCOUNTS)}) && "
+        f"{ASKER}.endsWith({literal(ACCOUNT_ENDING)})"
     }
     return (
         Policy(
@@ -99,7 +99,7 @@ def _unmarked() -> str:
 
 
 def _elsewhere() -> str:
-    here = f'{_USER}.startsWith({literal(ACCOUNTS)} + request.namespace + ":")'
+    here = f'{ASKER}.startsWith({literal(ACCOUNTS)} + request.namespace + ":")'
     return when(f"!({here})", literal("in another namespace"))
 
 

@@ -1,6 +1,7 @@
 """Where nodes, pods and what is made for them are: in the cluster's own place."""
 
 from falaj.components.kubernetes.admission.policy import (
+    ASKER,
     PLACE_KEYS,
     Check,
     ClusterScope,
@@ -71,7 +72,7 @@ def _pinning(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
         "add it to the pod's nodeSelector, or require it in every term of its node affinity",
     )
     # Kubelets register static pods with their own name.
-    by_scheduler = 'request.userInfo.username.startsWith("system:node:")'
+    by_scheduler = f'{ASKER}.startsWith("system:node:")'
     fresh = 'request.operation == "CREATE" && ' if shape.is_pod else ""
     # DaemonSets' pods name their node in an affinity, which their controller writes.
     of_nodes = f" && !({DAEMON_SETS})" if shape.is_pod else ""

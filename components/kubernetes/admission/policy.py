@@ -42,6 +42,8 @@ def texts(values: Iterable[str]) -> str:
     return "[" + ", ".join(literal(each) for each in listed) + "]"
 
 
+ASKER = "request.userInfo.username"
+"""Who asks the API server."""
 NON_EMPTY = '.filter(s, s != "")'
 """Of a list of texts, those that say something."""
 TENANT_OF_NAMESPACE = f'namespaceObject.metadata.?labels[?{literal(TENANT_LABEL)}].orValue("")'
@@ -166,7 +168,7 @@ _JUDGED_WHILE_DELETED = (
     "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"
 )
 #: The API server's own objects: the service it is reached by, and the roles it starts with.
-_NOT_OF_THE_SERVER = 'request.userInfo.username != "system:apiserver"'
+_NOT_OF_THE_SERVER = f'{ASKER} != "system:apiserver"'
 #: Annotations of the audit log that a policy may have (its API's own limit).
 _MOST_CHECKS = 20
 

@@ -18,6 +18,7 @@ from falaj.components.catalogue.pod_rules import CONTAINER_LISTS
 from falaj.components.kubernetes._placed import HOME_PREFIX, PROTECTED_LABEL
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
+    ASKER,
     NON_EMPTY,
     Check,
     ClusterScope,
@@ -39,7 +40,6 @@ _MANAGER = "system:kube-controller-manager"
 _DELEGATES = tuple(
     f"{ACCOUNTS}{each}:" for each in ("kueue-system", "kubeflow-system", "kserve", "keda")
 )
-_USER = "request.userInfo.username"
 _MAY_READ = (
     'authorizer.group("").resource("secrets").namespace(request.namespace).check("get").allowed()'
 )
@@ -79,7 +79,7 @@ def _use(
 
     def permitted(found: str) -> str:
         return (
-            f"{_is_one_of(_COPIERS)} || {_USER} == {literal(_MANAGER)} || "
+            f"{_is_one_of(_COPIERS)} || {ASKER} == {literal(_MANAGER)} || "
             f"({_is_one_of(_DELEGATES)} "
             f"? variables.{found}.all(s, s in variables.{found}_before) "
             f": (variables.pods == variables.before || {_MAY_READ}))"
@@ -121,7 +121,7 @@ def _use(
 
 
 def _is_one_of(beginnings: tuple[str, ...]) -> str:
-    return f"{texts(beginnings)}.exists(a, {_USER}.startsWith(a))"
+    return f"{texts(beginnings)}.exists(a, {ASKER}.startsWith(a))"
 
 
 def _used(pods: str) -> str:
@@ -217,7 +217,7 @@ def _homes_of(pods: str) -> str:
 #: Who binds claims, chooses their nodes, and ends them with their namespace.
 _CONTROLLERS = (
     f"({_is_one_of((f'{ACCOUNTS}kube-system:',))} || "
-    f"{_USER} in {texts((_MANAGER, 'system:kube-scheduler'))})"
+    f"{ASKER} in {texts((_MANAGER, 'system:kube-scheduler'))})"
 )
 
 

@@ -8,10 +8,10 @@ extended by, the pods that they make are judged.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from falaj.components.kubernetes.admission.policy import Check, Policy, Target
+from falaj.components.kubernetes.admission.policy import ASKER, Check, Policy, Target
 
 DAEMON_SETS = (
-    'request.userInfo.username in ["system:serviceaccount:kube-system:daemon-set-controller", '
+    f'{ASKER} in ["system:serviceaccount:kube-system:daemon-set-controller", '
     '"system:kube-controller-manager"]'
 )
 """Whether the controller of DaemonSets asks, whose pods are bound to a node each."""

@@ -14,6 +14,7 @@ from falaj.components.catalogue.scalers import (
 )
 from falaj.components.kubernetes.admission.access import MAY_CHANGE_POLICIES
 from falaj.components.kubernetes.admission.policy import (
+    ASKER,
     CLUSTER,
     NON_EMPTY,
     TENANT_OF_NAMESPACE,
@@ -68,7 +69,7 @@ def _claimed_volumes() -> Policy:
         ),
         conditions={
             **_OTHERS,
-            "not-of-the-binder": f"!(request.userInfo.username in {texts(_BINDERS)})",
+            "not-of-the-binder": f"!({ASKER} in {texts(_BINDERS)})",
         },
         exempt=CLUSTER,
     )

@@ -13,6 +13,7 @@ from falaj.components.kubernetes._placed import DATA_CLASS_LABEL
 from falaj.components.kubernetes.admission.image_prefetch import holds_images
 from falaj.components.kubernetes.admission.policy import (
     ACCOUNTS,
+    ASKER,
     CLUSTER,
     NON_EMPTY,
     Check,
@@ -398,10 +399,9 @@ def _in_pods(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
 
 def _token_requests(scope: ClusterScope) -> Policy:
     """Requests for tokens: those of another namespace are of another tenant."""
-    user = "request.userInfo.username"
-    own = f'{user}.startsWith({literal(ACCOUNTS)} + request.namespace + ":")'
+    own = f'{ASKER}.startsWith({literal(ACCOUNTS)} + request.namespace + ":")'
     platform = (
-        f'{texts(scope.platform)}.exists(n, {user}.startsWith({literal(ACCOUNTS)} + n + ":"))'
+        f'{texts(scope.platform)}.exists(n, {ASKER}.startsWith({literal(ACCOUNTS)} + n + ":"))'
     )
     return Policy(
         "token-requests",
@@ -409,7 +409,7 @@ def _token_requests(scope: ClusterScope) -> Policy:
         (
             Check(
                 "kubernetes-rbac-escalation",
-                when(f"{user}.startsWith({literal(ACCOUNTS)}) && !{own} && !{platform}", user),
+                when(f"{ASKER}.startsWith({literal(ACCOUNTS)}) && !{own} && !{platform}", ASKER),
                 "the token is of an account of another namespace, and asked for by",
                 "accounts of its own namespace and of the platform",
                 "use an account of one's own",

@@ -17,7 +17,13 @@ from falaj.components.kubernetes._key_ring import (
 )
 from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._placed import PROTECTED
-from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._pods import (
+    INFERENCE_IMAGE,
+    PACKAGE_KEYS,
+    USER,
+    unprivileged,
+    unprivileged_pod,
+)
 from falaj.components.kubernetes._secrets import certificate
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -40,7 +46,6 @@ LOGS: Final = f"{LOGS_VOLUME}/server"
 """Below the volume's root, which belongs to the node and can't be made private."""
 PACKAGE: Final = "/package"
 """Where the sealed package comes from; for the container that checks it only."""
-PACKAGE_KEYS: Final = "/package-keys"
 """Where its wrapped keys come from, if they are an image of their own; for the same container."""
 WRAPPED_KEYS: Final = "keys.json"
 MODELS: Final = f"{BASE}/models"

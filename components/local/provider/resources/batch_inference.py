@@ -26,6 +26,7 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Value, Values, has_unknown
 
 _MODULE: Final = "falaj.workloads.batch"
@@ -71,7 +72,8 @@ class BatchInferenceHandler(Handler):
             required=True,
         ),
         "format": Field(
-            "text", "What is written.", default="csv", choices=("csv", "jsonl", "parquet"),
+            "text", "What is written.", default=choice("batch", "format").default,
+            choices=choice("batch", "format").words,
             replaces=True,
         ),
         "keep": Field("texts", "Columns of the input that go along; * is all.", replaces=True),
