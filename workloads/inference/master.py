@@ -571,7 +571,13 @@ class Master:
         if kind == channel.DRIFT_REQUEST:
             worker.answer(payload[:8], orjson.dumps(drift.report()))
         elif kind == channel.FEEDBACK:
-            joined = drift.labels.join(orjson.loads(payload[8:]))
+            # A worker that leaves has read labels by its own version's classes.
+            by = (
+                reference.read(worker.manifest).answers
+                if worker.version != drift.version
+                else None
+            )
+            joined = drift.labels.join(orjson.loads(payload[8:]), by)
             worker.answer(payload[:8], orjson.dumps(joined))
             drift.tick(time.time())
         elif worker.version != drift.version:
