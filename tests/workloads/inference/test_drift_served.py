@@ -293,7 +293,19 @@ def test_another_version_begins_anew_and_old_ids_are_of_the_old_one(
     server = start(site).serving(1)
     caller = Caller(server)
     _, _, images, _ = watched.digits()
-    caller.until(lambda each: each["window"]["judged"] >= 1, images[:250])
+    judged = caller.until(lambda each: each["window"]["judged"] >= 1, images[:250])["window"]
+    # Other settings of the same version begin nothing anew.
+    before = set(server.workers())
+    site.write(limits={"drain_seconds": 2})
+    server.wait(
+        lambda state: state["workers"] and all(
+            each["pid"] not in before and each["state"] == "serving" for each in state["workers"]
+        ),
+        "no new workers",
+    )  # fmt: skip
+    caller.close()
+    caller = Caller(server)
+    assert caller.drift()["window"]["judged"] >= judged["judged"]
     identifier = new_id()
     caller.predict(images[:1], identifier)
     assert caller.label(("x", 1))[0] == 200  # the id is with the master now
