@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from falaj.workloads.inference import counting, model, reference
+from falaj.workloads.inference import counting, model, reference, shifts
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.http import Exchange
 from falaj.workloads.inference.oip import Inference
@@ -71,6 +71,18 @@ def test_training_rows_fall_into_their_own_cells(values: list[float]) -> None:
         found = counted(layout, {"x": served[:1]}, {"x": served[1:]})
         assert found[0] == feature.missing
         assert found[1:].tolist() == feature.counts.tolist()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_a_flag_that_is_seldom_set_is_watched(share: float) -> None:
+    made_from = (np.arange(1_000) < share * 1_000).astype(np.float64)
+    layout = known({"x": dataset.of_numbers(made_from)})
+    (feature,) = layout.features
+    set_more_often = (np.arange(1_000) < 300).astype(np.float32)[:, None]
+    as_ever = counted(layout, {"x": made_from[:, None].astype(np.float32)})[1:]
+    found = counted(layout, {"x": set_more_often})[1:]
+    assert not shifts.of_numbers(feature.counts, as_ever, 1e-4).is_over
+    assert shifts.of_numbers(feature.counts, found, 1e-4).is_over
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "ب"]), min_size=1, max_size=60))
