@@ -85,6 +85,9 @@ class Counting:
         self._ring_rows = 0
         self._ring_size = 0
         self._ring_used = 0
+        # What the ring may hold beside the other requests' rows: both stop together, else on a
+        # busy server rows that come one way would be counted more often than others.
+        self._ring_end = 0
         self._told = (0, 0.0)
 
     # -- taking ----------------------------------------------------------------------------
@@ -92,7 +95,7 @@ class Counting:
     def row(self, row: RowModel) -> None:
         """Take the row that a `RowModel` has just answered."""
         used = self._ring_used
-        if used == self._ring_rows:
+        if used >= self._ring_end or self._row is not row:
             if not self._makes_room(row):
                 return
             used = self._ring_used
@@ -108,11 +111,22 @@ class Counting:
             self._ring_rows = max(1, min(ROWS, KEPT_BYTES // size))
             self._ring = memoryview(bytearray(self._ring_rows * size))
             self._ring_used = 0
-            return True
+            self._set_end()
+            if self._ring_end:
+                return True
         if self._is_resting():
             return False
         self.fold()
         return True
+
+    def _set_end(self) -> None:
+        is_full = self._rows >= ROWS or self._bytes >= KEPT_BYTES
+        self._ring_end = 0 if is_full else max(0, self._ring_rows - self._rows)
+
+    def _is_full(self) -> bool:
+        if self._rows + self._ring_used >= ROWS or self._bytes >= KEPT_BYTES:
+            return True
+        return self._row is not None and self._ring_used >= self._ring_end
 
     def add(self, inference: Inference, results: Sequence[Any] | None) -> None:
         """Take an answered request.
@@ -121,7 +135,7 @@ class Counting:
             inference: the request.
             results: its outputs; None where another version answered.
         """
-        if self._rows >= ROWS or self._bytes >= KEPT_BYTES:
+        if self._is_full():
             if self._is_resting():
                 return
             self.fold()
@@ -132,6 +146,7 @@ class Counting:
         self._feeds.append(feed)
         self._rows += min(inference.rows, _MOST_ROWS)
         self._bytes += inference.size or sum(each.nbytes for each in inference.feed.values())
+        self._set_end()
         if results is None or self._answer is None:
             return
         names = inference.outputs or self._outputs
@@ -164,6 +179,7 @@ class Counting:
         began = time.thread_time()
         feeds, answers = self._feeds, self._answers
         self._feeds, self._answers, self._rows, self._bytes = [], [], 0, 0
+        self._set_end()
         if self._ring_used and self._row is not None:
             given = self._row.rows_of(bytes(self._ring[: self._ring_used * self._ring_size]))
             self._ring_used = 0

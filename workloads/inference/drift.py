@@ -201,6 +201,7 @@ class Drift:
     def tick(self, now: float) -> None:
         """Judge the window if it is full, or old and full enough."""
         settings = self._settings
+        self._began = min(self._began, now)  # where the clock is set back
         is_old = now - self._began >= settings.window_seconds and self._filled >= LEAST_ROWS
         if self._reference.is_known and (self._filled >= settings.window_rows or is_old):
             self._judge()

@@ -12,7 +12,7 @@ import math
 import secrets
 import struct
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, Final, cast
@@ -42,11 +42,14 @@ RECENT: Final = 5_000
 LEAST_Z: Final = 4.0
 LEAST_GAP: Final = 0.02
 """A stated probability is off where hits are so many standard errors and such a share away."""
+_ENDING_Z: Final = 3.0
+"""Where it is off no more: a verdict at its limit would change with each label."""
 _BINS: Final = 10
 _ENTRY_BYTES: Final = 200
 """Of a key, its place and its object, beside what is remembered."""
 _DIGEST_BYTES: Final = 16
-_HEAD = struct.Struct(f"<{_DIGEST_BYTES}sI")
+_CALLER_BYTES: Final = 8
+_HEAD = struct.Struct(f"<{_DIGEST_BYTES}s{_CALLER_BYTES}sI")
 _LEAST_PROBABILITY: Final = 1e-7
 
 UNLABELLED: Final = None
@@ -93,7 +96,9 @@ class Sender:
         self._soon = soon
         self._packed: list[bytes] = []
 
-    def add(self, identifier: str, names: Sequence[str] | None, results: Sequence[Any]) -> None:
+    def add(
+        self, identifier: str, caller: str, names: Sequence[str] | None, results: Sequence[Any]
+    ) -> None:
         """Take an answered request; without the model's answer among its outputs, it isn't one."""
         asked = names or self._names
         if self._name not in asked:
@@ -111,7 +116,8 @@ class Sender:
         if not self._packed:
             self._soon(self.flush)
         self._packed.append(
-            _HEAD.pack(digest(identifier), len(rows)) + rows.astype("<f4").tobytes()
+            _HEAD.pack(digest(identifier), digest(caller)[:_CALLER_BYTES], len(rows))
+            + rows.astype("<f4").tobytes()
         )
 
     def flush(self) -> None:
@@ -173,7 +179,10 @@ def _label(where: str, value: Any, classes: dict[str, int]) -> Any:
     if not classes:
         return float(value) if type(value) in (int, float) else INVALID
     if type(value) is bool:
-        return classes.get(str(value).lower(), INVALID)
+        # As Parquet, Python and spreadsheets write it.
+        word = str(value)
+        known = (classes.get(each) for each in (word.lower(), word, word.upper()))
+        return next((place for place in known if place is not None), INVALID)
     if type(value) is float and value.is_integer():
         value = int(value)
     return classes.get(str(value), INVALID)
@@ -184,8 +193,10 @@ class Memory:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(16)
-        # By keyed digest: version, moment of the answer, and the packed rows ("" once labelled).
-        self._known: dict[bytes, tuple[int, float, bytes]] = {}
+        # By keyed digest: version, moment of the answer, and who asked with the packed rows
+        # behind (none once labelled); nobody where several callers used the id. The oldest entry
+        # of a plain dict is found slowly where many have gone before it.
+        self._known: OrderedDict[bytes, tuple[int, float, bytes]] = OrderedDict()
         self._bytes = 0
         self.forgotten = 0
         """Ids that went before a label came."""
@@ -197,39 +208,48 @@ class Memory:
         """Remember a worker's packed answers; returns how many ids they were."""
         position = count = 0
         while position + _HEAD.size <= len(packed):
-            identifier, rows = _HEAD.unpack_from(packed, position)
+            identifier, caller, rows = _HEAD.unpack_from(packed, position)
             position += _HEAD.size
             end = position + rows * width * 4
             if end > len(packed):
                 break
-            self._put(self._keyed(identifier), (version, now, packed[position:end]))
+            self._put(self._keyed(identifier), (version, now, caller + packed[position:end]))
             position = end
             count += 1
         return count
 
     def _put(self, key: bytes, entry: tuple[int, float, bytes]) -> None:
-        # An id that is used again means the newer answer.
+        # An id that is used again means the newer answer; of another caller, none: nobody may
+        # choose what another one's label is joined with.
         before = self._known.pop(key, None)
         if before is not None:
-            self._bytes -= _ENTRY_BYTES + len(before[2])
+            self._bytes -= _bytes_of(before)
+            if before[2][:_CALLER_BYTES] != entry[2][:_CALLER_BYTES]:
+                entry = (*entry[:2], b"")
         self._known[key] = entry
-        self._bytes += _ENTRY_BYTES + len(entry[2])
+        self._bytes += _bytes_of(entry)
         while len(self._known) > MAX_IDS or self._bytes > MAX_BYTES:
-            oldest = next(iter(self._known))
-            gone = self._known.pop(oldest)
-            self._bytes -= _ENTRY_BYTES + len(gone[2])
-            self.forgotten += bool(gone[2])
+            _, gone = self._known.popitem(last=False)
+            self._bytes -= _bytes_of(gone)
+            self.forgotten += len(gone[2]) > _CALLER_BYTES
 
     def find(self, identifier: bytes) -> tuple[int, float, bytes] | None:
-        """Return what was answered, None of an id that isn't known."""
-        return self._known.get(self._keyed(identifier))
+        """Return what was answered, None of an id that isn't known or is of several callers."""
+        known = self._known.get(self._keyed(identifier))
+        if known is None or not known[2]:
+            return None
+        return (*known[:2], known[2][_CALLER_BYTES:])
 
     def labelled(self, identifier: bytes) -> None:
         """Keep of an id only that its label has come."""
         key = self._keyed(identifier)
         version, moment, packed = self._known[key]
-        self._bytes -= len(packed)
-        self._known[key] = (version, moment, b"")
+        self._bytes -= len(packed) - _CALLER_BYTES
+        self._known[key] = (version, moment, packed[:_CALLER_BYTES])
+
+
+def _bytes_of(entry: tuple[int, float, bytes]) -> int:
+    return _ENTRY_BYTES + max(0, len(entry[2]) - _CALLER_BYTES)
 
 
 class Labels:
@@ -258,22 +278,46 @@ class Labels:
         self.seen = 0
         self.wrong = 0
         self._calibrated: tuple[int, dict[str, float] | None, bool] = (-1, None, False)
+        self._named: dict[str, int] = {
+            name: place
+            for place, name in enumerate(reference.answers.classes if reference.answers else ())
+        }
 
     def remember(self, packed: bytes, now: float) -> None:
         """Take a worker's answers to requests with ids."""
         self.answered += self._memory.take(self._version, packed, self._width, now)
 
-    def join(self, entries: Sequence[tuple[str, Sequence[Any]]]) -> dict[str, int]:
-        """Join labels, of `parse`, with what was answered; returns how many came to what."""
+    def join(
+        self, entries: Sequence[tuple[str, Sequence[Any]]], by: Answers | None = None
+    ) -> dict[str, int]:
+        """Join labels with what was answered.
+
+        Args:
+            entries: of `parse`.
+            by: what they were parsed by, where that was another version's. Default: this one's.
+
+        Returns:
+            How many came to what.
+        """
         now = time.time()
         counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
-        for identifier, values in entries:
+        is_other = by is not None and by != self._answers
+        for identifier, given in entries:
+            values = [self._renamed(each, by) for each in given] if is_other and by else given
             outcome = self._join_one(bytes.fromhex(identifier), values, now)
             counts[outcome] += 1
         for outcome, count in counts.items():
             self.counts[outcome] += count
         self.received += len(entries)
         return {"received": len(entries), **counts}
+
+    def _renamed(self, value: Any, by: Answers) -> Any:
+        """Return this version's label for another version's."""
+        if value is UNLABELLED or value == INVALID:
+            return value
+        if not by.classes:
+            return value if not self._named else INVALID
+        return self._named.get(by.classes[value], INVALID)
 
     def _join_one(self, identifier: bytes, values: Sequence[Any], now: float) -> str:
         known = self._memory.find(identifier)
@@ -302,7 +346,7 @@ class Labels:
             # In units of the error that was measured; ten times as much is as bad as it gets.
             unit = self._reference.rmse or 1.0
             self._rows.append((predicted, float(value), 0.0))
-            self._watch(min(error / unit, 10.0) / 10)
+            self._watch(1.0 if math.isnan(error) else min(error / unit, 10.0) / 10)
             return
         if len(row) == len(self._answers.classes):
             chosen = int(row.argmax())
@@ -321,8 +365,9 @@ class Labels:
 
     def _watch(self, loss: float) -> None:
         before = self._stream.mean
-        if self._stream.update(loss):
-            self._alarm = (before + self._stream.mean) / 2 if self._stream.rose else None
+        if self._stream.update(loss) and self._stream.rose:
+            level = (before + self._stream.mean) / 2
+            self._alarm = level if self._alarm is None else min(level, self._alarm)
         elif self._alarm is not None and self._stream.mean < self._alarm:
             self._alarm = None
 
@@ -339,7 +384,9 @@ class Labels:
         """Return the bin whose hits are furthest from what was stated, and if it is too far.
 
         Ten bins of as many rows each; a sum of hits has the variance of the sum of p (1 - p)
-        where the stated p hold (Spiegelhalter, Statistics in Medicine 5, 1986).
+        where the stated p hold (Spiegelhalter, Statistics in Medicine 5, 1986). Of probabilities
+        near 1 such a sum isn't normal, so that Bennett's bound has to say as well that it is rare
+        (Journal of the American Statistical Association 57, 1962).
         """
         if self._is_regression or len(self._rows) < LEAST_LABELS:
             return None, False
@@ -347,13 +394,15 @@ class Labels:
         order = np.argsort(rows[:, 0], kind="stable")
         worst: tuple[float, float] = (0.0, 0.0)
         least_gap = LEAST_GAP + self._reference.calibration_gap
+        least_z = _ENDING_Z if self._calibrated[2] else LEAST_Z
         is_off = False
         for part in np.array_split(order, _BINS):
             stated, hits = rows[part, 0], rows[part, 1]
             error = math.sqrt(max(float((stated * (1 - stated)).sum()), 1e-6))
             z = float((hits - stated).sum()) / error
             gap = float((hits - stated).mean())
-            is_off = is_off or (abs(z) > LEAST_Z and abs(gap) > least_gap)
+            is_far = abs(z) > least_z and _rarity(error**2, abs(z) * error) > least_z**2 / 2
+            is_off = is_off or (is_far and abs(gap) > least_gap)
             worst = max(worst, (z, gap), key=lambda each: abs(each[0]))
         return {"z": worst[0], "gap": worst[1]}, is_off
 
@@ -395,3 +444,9 @@ class Labels:
             **{name: self.counts[name] for name in OUTCOMES if name != "matched"},
             "forgotten": self._memory.forgotten,
         }
+
+
+def _rarity(variance: float, distance: float) -> float:
+    """Return Bennett's bound of how seldom a sum is so far off its mean, as -log of the chance."""
+    ratio = distance / variance
+    return variance * ((1 + ratio) * math.log1p(ratio) - ratio)

@@ -300,6 +300,8 @@ class Master:
         self._totals = Totals(self.settings.model)
         self._memory = Memory()
         self._drift: Drift | None = None
+        self._watched: tuple[Any, ...] = ()
+        """What `_drift` was begun with."""
         self._logs: Logs | None = None
         self._current: Generation | None = None
         self._draining: list[WorkerHandle] = []
@@ -524,9 +526,14 @@ class Master:
             before.listener.close()
 
     def _watch(self, generation: Generation) -> None:
-        """Begin to compare rows with what the package of a new version says."""
+        """Compare rows with what the package says, anew unless only other settings changed."""
         wanted = generation.settings.drift
-        known = reference.read(generation.workers[0].manifest)
+        manifest = generation.workers[0].manifest
+        begun = (generation.settings.model, generation.version, wanted, manifest)
+        if self._watched == begun:
+            return
+        self._watched = begun
+        known = reference.read(manifest)
         self._drift = Drift(
             generation.settings.model, generation.version, known, wanted,
             memory=self._memory, event=self._event,
@@ -571,7 +578,13 @@ class Master:
         if kind == channel.DRIFT_REQUEST:
             worker.answer(payload[:8], orjson.dumps(drift.report()))
         elif kind == channel.FEEDBACK:
-            joined = drift.labels.join(orjson.loads(payload[8:]))
+            # A worker that leaves has read labels by its own version's classes.
+            by = (
+                reference.read(worker.manifest).answers
+                if worker.version != drift.version
+                else None
+            )
+            joined = drift.labels.join(orjson.loads(payload[8:]), by)
             worker.answer(payload[:8], orjson.dumps(joined))
             drift.tick(time.time())
         elif worker.version != drift.version:

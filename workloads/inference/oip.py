@@ -349,7 +349,8 @@ class Inference:
     """A checked request: arrays by input name, and what is asked back."""
 
     __slots__ = (
-        "binary", "binary_default", "feed", "identifier", "outputs", "request_id", "rows", "size",
+        "binary", "binary_default", "caller", "feed", "identifier", "outputs", "request_id",
+        "rows", "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -360,6 +361,8 @@ class Inference:
         self.identifier: str | None = None
         self.request_id = ""
         """The transport's name of a request without an id; labels may name it."""
+        self.caller = ""
+        """Whose request it is: an id means nothing without."""
         self.outputs: list[str] | None = None
         self.binary: dict[str, bool] = {}
         self.binary_default = False

@@ -241,6 +241,15 @@ class Watched:
     ask: Callable[[int, bytes], Awaitable[bytes]]
 
 
+def _name_of(header: bytes) -> str:
+    """Return a request's name; none that a label couldn't give: too long, or no UTF-8."""
+    try:
+        name = header.decode()
+    except UnicodeDecodeError:
+        return ""
+    return name if len(name) <= oip.MAX_ID_CHARACTERS else ""
+
+
 class Client(Protocol):
     """An open connection, as the service and its worker know it."""
 
@@ -463,7 +472,9 @@ class Service:
         inference = self.schema.read(body, exchange.header_length)
         inference.size = len(body)
         if named is not None and inference.identifier is None:
-            inference.request_id = named[: oip.MAX_ID_CHARACTERS].decode("utf-8", "replace")
+            inference.request_id = _name_of(named)
+        if exchange.identity is not None:
+            inference.caller = exchange.identity.subject
         if self.model.is_quick(inference.rows):
             start = time.perf_counter()
             results = self.run(inference)
@@ -493,7 +504,7 @@ class Service:
             watched.counting.add(inference, results if schema is None else None)
             identifier = inference.identifier or inference.request_id
             if identifier and watched.sender is not None and schema is None:
-                watched.sender.add(identifier, inference.outputs, results)
+                watched.sender.add(identifier, inference.caller, inference.outputs, results)
         names = inference.outputs or self.schema.output_names
         if schema is None and self._counted in names:
             values = np.asarray(results[names.index(self._counted)])

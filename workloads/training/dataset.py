@@ -104,7 +104,8 @@ def of_numbers(values: NDArray[np.floating[Any]]) -> dict[str, Any]:
     """Describe numbers: moments, range, deciles and the share of rows in each decile bin.
 
     Edges and values are compared as they are served, in 32 bits: a value that is an edge, such as
-    0.7, falls into the same bin then and there.
+    0.7, falls into the same bin then and there. A value that is several deciles has a bin of its
+    own: else a flag that is seldom set, or always the same, could become anything unseen.
 
     Args:
         values: the training rows' values, any shape, NaN where missing.
@@ -119,7 +120,12 @@ def of_numbers(values: NDArray[np.floating[Any]]) -> dict[str, Any]:
         return {"kind": "numeric", "count": 0, "missing": len(flat)}
     deciles = np.quantile(present, np.linspace(0, 1, _BINS + 1)[1:-1])
     with np.errstate(over="ignore"):
-        edges = np.unique(deciles.astype(np.float32))
+        edges, times = np.unique(deciles.astype(np.float32), return_counts=True)
+        ends = np.nextafter(edges[times > 1], np.float32(np.inf))
+        # Some processors' modes take what is smaller than a normal number for 0.
+        least = np.finfo(np.float32).tiny
+        ends = np.where((ends > 0) & (ends < least), least, ends)
+        edges = np.union1d(edges, ends[np.isfinite(ends)])
         bins = np.searchsorted(edges, present.astype(np.float32), side="right")
     shares = np.bincount(bins, minlength=len(edges) + 1) / len(present)
     return {

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from falaj.workloads.inference import counting, model, reference
+from falaj.workloads.inference import counting, model, reference, shifts
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.http import Exchange
 from falaj.workloads.inference.oip import Inference
@@ -71,6 +71,18 @@ def test_training_rows_fall_into_their_own_cells(values: list[float]) -> None:
         found = counted(layout, {"x": served[:1]}, {"x": served[1:]})
         assert found[0] == feature.missing
         assert found[1:].tolist() == feature.counts.tolist()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_a_flag_that_is_seldom_set_is_watched(share: float) -> None:
+    made_from = (np.arange(1_000) < share * 1_000).astype(np.float64)
+    layout = known({"x": dataset.of_numbers(made_from)})
+    (feature,) = layout.features
+    set_more_often = (np.arange(1_000) < 300).astype(np.float32)[:, None]
+    as_ever = counted(layout, {"x": made_from[:, None].astype(np.float32)})[1:]
+    found = counted(layout, {"x": set_more_often})[1:]
+    assert not shifts.of_numbers(feature.counts, as_ever, 1e-4).is_over
+    assert shifts.of_numbers(feature.counts, found, 1e-4).is_over
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "ب"]), min_size=1, max_size=60))
@@ -163,6 +175,31 @@ def test_while_counting_rests_rows_go_by_and_nothing_is_kept() -> None:
     assert (sent[0]["rows"], sent[0]["busy"]) == (400, (10, 1.0))
     counts.flush(10, 1.0)
     assert len(sent) == 1
+
+
+def test_neither_way_of_asking_is_counted_more_often_than_it_is_used() -> None:
+    # Rows with ids, with missing values and in batches don't go the quick way: on a busy server
+    # the place that one way leaves unused would otherwise make the other's share too large.
+    layout = known({"x": dataset.of_numbers(np.arange(100.0))})
+    sent: list[dict[str, Any]] = []
+    counts = Counting(layout, sent.append, [])
+    memory = np.zeros(4, np.uint8)
+    row: Any = SimpleNamespace(
+        memory=memory.data,
+        rows_of=lambda packed: {"x": np.zeros((len(packed) // 4, 1), np.float32)},
+    )
+    for _ in range(5):
+        counts._next, counts._next_of_processor = float("inf"), float("inf")
+        for number in range(20_000):
+            if number % 10:
+                counts.row(row)
+            else:
+                counts.add(request({"x": np.full((1, 1), np.nan, np.float32)}), None)
+        assert counts._rows + counts._ring_used == counting.ROWS
+        counts._next = 0
+        counts.fold()
+    found = np.array([each["counts"] for each in sent]).sum(axis=0)
+    assert found[0] / found.sum() == pytest.approx(0.1, abs=0.02)
 
 
 def test_large_bodies_are_counted_at_once_and_of_many_rows_some() -> None:

@@ -182,6 +182,17 @@ def test_answers_that_take_longer_are_told_and_are_no_drift_of_the_model() -> No
     assert watch.drift.report()["latency"]["state"] == "ok"
 
 
+def test_a_window_ends_in_its_time_though_the_clock_was_set_back() -> None:
+    fields = watched.table_fields(models.table())
+    layout = reference.read(reference.part_of(fields))
+    settings = DriftSettings(window_seconds=60)
+    drift = Drift("m", 1, layout, settings, memory=Memory(), event=lambda *_, **__: None)
+    counts = {"rows": 300, "counts": [0] * layout.size, "busy": (0, 0)}
+    drift.take(counts, now=1e6)
+    drift.tick(1e6 + 61)
+    assert drift.report()["window"]["judged"] == 1
+
+
 def test_the_series_of_metrics_are_bounded_and_stand_once() -> None:
     fields = watched.table_fields(models.table())
     column = fields["statistics"]["features"]["age"]

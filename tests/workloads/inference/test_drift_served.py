@@ -268,7 +268,11 @@ def test_a_feedback_body_over_the_limit_is_refused(served: Server) -> None:
 
 def test_a_worker_that_is_killed_takes_no_window_along(served: Server, caller: Caller) -> None:
     _, _, images, _ = watched.digits()
-    judged = caller.until(lambda each: each["window"]["filled"] > 0, images[:50])["window"]
+    judged = caller.until(
+        # What the worker counts at once may be a whole window: then nothing is left of it.
+        lambda each: each["window"]["filled"] + each["window"]["judged"] > 0,
+        images[:50],
+    )["window"]
     (worker,) = served.workers()
     os.kill(worker, signal.SIGKILL)
     served.wait(
@@ -293,7 +297,19 @@ def test_another_version_begins_anew_and_old_ids_are_of_the_old_one(
     server = start(site).serving(1)
     caller = Caller(server)
     _, _, images, _ = watched.digits()
-    caller.until(lambda each: each["window"]["judged"] >= 1, images[:250])
+    judged = caller.until(lambda each: each["window"]["judged"] >= 1, images[:250])["window"]
+    # Other settings of the same version begin nothing anew.
+    before = set(server.workers())
+    site.write(limits={"drain_seconds": 2})
+    server.wait(
+        lambda state: state["workers"] and all(
+            each["pid"] not in before and each["state"] == "serving" for each in state["workers"]
+        ),
+        "no new workers",
+    )  # fmt: skip
+    caller.close()
+    caller = Caller(server)
+    assert caller.drift()["window"]["judged"] >= judged["judged"]
     identifier = new_id()
     caller.predict(images[:1], identifier)
     assert caller.label(("x", 1))[0] == 200  # the id is with the master now
