@@ -40,6 +40,8 @@ RESTART_SECONDS: Final = 1.0
 END_SECONDS: Final = 2.0
 TRIES: Final = 50
 """Of connecting with a process whose queue of connections is full."""
+READY_URL: Final = b"/v2/health/ready"
+"""As which a call of an open method is counted that ended without a message."""
 _BODY_MARGIN: Final = 1024 * 1024
 """Of a payload, for what stands beside a body."""
 
@@ -242,7 +244,7 @@ class Front:
     def ended(self, process: _Process) -> None:
         """Forget a process that has ended; the next connection starts another one."""
         for task in self._tasks.values():
-            task.cancel()
+            self._give_up(task)
         if process is not self._process:
             return
         self._process = None
@@ -266,7 +268,7 @@ class Front:
         if kind == calls.CANCEL:
             task = self._tasks.get(call)
             if task is not None:
-                task.cancel()
+                self._give_up(task)
             return
         relay = self._relays.get(head["peer"])
         if relay is None:
@@ -274,9 +276,12 @@ class Front:
             self._send(call, RequestError(503, "the connection has ended"))
             return
         token: str | None = head["token"]
+        headers: dict[bytes, bytes] = {} if token is None else {b"authorization": token.encode()}
+        if head["named"] is not None:
+            headers[http.REQUEST_ID] = head["named"].encode()
         exchange = Exchange(
             method=b"POST",
-            headers={} if token is None else {b"authorization": token.encode()},
+            headers=headers,
             header_count=1,
             content=body,
             received=len(body),
@@ -285,11 +290,18 @@ class Front:
         if kind == calls.ADMIT:
             self._admit_only(call, head, relay, exchange)
         elif kind == calls.LOST:
+            # A method that asks for no credentials refuses nobody for having none.
+            url = READY_URL if head["open"] else self._infer_url
             with contextlib.suppress(RequestError):
-                self._admit(relay, exchange, self._infer_url)
+                self._admit(relay, exchange, url)
             self._finished(head, relay, exchange, int(head["status"]), 0)
         else:
             self._call(call, head, relay, exchange)
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        # A task that is cancelled before it has begun runs nothing, and so gives nothing back: of
+        # what came in one read, it begins first.
+        self._loop.call_soon(task.cancel)
 
     def _admit(self, relay: Relay, exchange: Exchange, url: bytes) -> None:
         """As a connection of HTTP does.

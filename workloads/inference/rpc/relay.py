@@ -186,6 +186,8 @@ class Relay(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Take no further bytes for a client that doesn't read."""
+        if self._closing:
+            return
         self._stuck = True
         self.deadline = time.perf_counter() + FLUSH_SECONDS
         if self._inner is not None:
@@ -194,6 +196,8 @@ class Relay(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on with a client that has caught up."""
         self._stuck = False
+        if self._closing:
+            return  # the gRPC process may have left; these are the last bytes
         self.deadline = time.perf_counter() + self._service.limits.header_timeout_seconds
         if self._inner is not None:
             self._inner.resume_reading()

@@ -68,10 +68,16 @@ def _read(name: str, data: bytes) -> Any:
 
 
 def _path(name: str, version: str, last: str = "") -> str:
-    path = f"/v2/models/{quote(name[:_LONGEST_NAME], safe='')}"
+    path = f"/v2/models/{_segment(name)}"
     if version:
-        path += f"/versions/{quote(version[:_LONGEST_NAME], safe='')}"
+        path += f"/versions/{_segment(version)}"
     return path + last
+
+
+def _segment(name: str) -> str:
+    # Twice for what separates segments: the router takes one quoting off, and a name that goes on
+    # as a path would be another route's.
+    return quote(name[:_LONGEST_NAME].replace("/", "%2F"), safe="")
 
 
 # Tensors: the contents' field of each datatype, and the array's type code of its elements.
