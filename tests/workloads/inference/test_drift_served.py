@@ -332,14 +332,14 @@ def test_calls_by_grpc_are_counted_and_joined(served: Server, caller: Caller) ->
     typed = CLASSES["ModelInferRequest"](model_name="mlp", id=new_id())
     typed.inputs.append(tensor)
     typed.inputs[0].contents.fp32_contents.extend(images.ravel().tolist())
-    before = caller.drift()["window"]["rows"]
+    before = caller.drift()["window"]
     with Client(served, token=served.site.token("predict")) as client:
         client.infer(typed)
         # As HTTP's header does, metadata name a request whose message has no id.
         assert client.infer(message, metadata=(("x-request-id", named),)).id == ""
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and caller.drift()["window"]["rows"] == before:
+        while time.monotonic() < end and caller.drift()["window"] == before:
             client.infer(message)
-    assert caller.drift()["window"]["rows"] != before
+    assert caller.drift()["window"] != before
     status, found = caller.label((typed.id, ["1"] * 8), (named, ["1"] * 8), ("never", "1"))
     assert (status, found["matched"], found["unknown"]) == (200, 2, 1)
