@@ -292,6 +292,8 @@ class Service:
         #: When those came whose TLS handshake is under way; of failed ones until they are freed.
         self.arriving: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
         self.max_connections = 16384
+        #: Connections with a second descriptor, to another process.
+        self.relayed = 0
         #: Takes connections over that speak another protocol, and tells whether it has.
         self.take_over: Callable[[asyncio.Transport], bool] | None = None
         self.tasks: set[asyncio.Future[None]] = set()

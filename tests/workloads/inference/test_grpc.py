@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import struct
 import threading
 import time
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from falaj.workloads.inference import model
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.rpc import calls, front
 from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH, INFERENCE, SERVING
@@ -427,6 +429,9 @@ class Transport:
     def __getattr__(self, name: str) -> Any:
         return lambda *_: 0 if name == "get_write_buffer_size" else None
 
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
     def resume_reading(self) -> None:
         if self.closed:
             raise RuntimeError("the handler is closed")
@@ -450,6 +455,40 @@ def test_a_slow_client_may_catch_up_after_the_process_has_left(site: Site) -> No
         relay.resume_writing()
         assert relay.deadline == farewell
         relay.pause_writing()
+
+    asyncio.run(run())
+
+
+def test_a_relay_counts_for_the_two_descriptors_that_it_takes(site: Site) -> None:
+    async def run() -> None:
+        _, _, _, service = _front(site)
+        service.max_connections = 4
+        relays = [Relay(service, cast("Any", Transport()), lambda: None) for _ in range(2)]
+        Connection(service).connection_made(cast("Any", Transport()))
+        assert (len(service.connections), service.counters.refused_connections) == (2, 1)
+        for relay in relays:
+            relay.connection_lost(None)
+        Connection(service).connection_made(cast("Any", Transport()))
+        assert (len(service.connections), service.counters.refused_connections) == (1, 1)
+
+    asyncio.run(run())
+
+
+def test_a_name_is_nobodys_once_its_end_is_closed(site: Site) -> None:
+    """Its client may still be taking the last bytes; who binds the name then is somebody else."""
+
+    async def run() -> None:
+        _, _, _, service = _front(site)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        gone: list[bool] = []
+        relay = Relay(service, cast("Any", Transport()), lambda: gone.append(True))
+        await relay.join(ours)
+        theirs.close()
+        async with asyncio.timeout(20):
+            while not gone:
+                await asyncio.sleep(0.01)
+        assert relay in service.connections
 
     asyncio.run(run())
 
