@@ -147,6 +147,33 @@ def test_a_health_check_that_fails_is_no_refused_caller(running: Server) -> None
     connection.close()
 
 
+def test_a_refused_caller_is_counted_where_http_counts_it(running: Server) -> None:
+    connection = running.connect()
+    token = running.site.token("observe")
+
+    def counted() -> dict[str, float]:
+        text = call(connection, "GET", "/metrics", token=token)[1].decode()
+        lines = [each.rpartition(" ") for each in text.splitlines() if 'status="401"' in each]
+        return {name: float(value) for name, _, value in lines if "responses_total" in name}
+
+    def refused(path: str, method: str) -> dict[str, float]:
+        before = counted()
+        if path:
+            assert call(connection, "GET", path)[0] == 401
+        else:
+            with Client(running) as stranger:
+                assert refusal(stranger.call, method)[0] == "UNAUTHENTICATED"
+        return {name: now - before.get(name, 0) for name, now in counted().items()
+                if now != before.get(name, 0)}  # fmt: skip
+
+    for path, method in (
+        ("/v2", "ServerMetadata"), ("/v2/models/mlp", "ModelMetadata"),
+        ("/v2/models/mlp/ready", "ModelReady"),
+    ):  # fmt: skip
+        assert refused(path, method) == refused("", method)
+    connection.close()
+
+
 @pytest.mark.parametrize("name", ["mlp/ready", "mlp/drift", "mlp/", "mlp%2Fready"])
 def test_a_name_is_no_path(client: Client, running: Server, name: str) -> None:
     message = CLASSES["ModelMetadataRequest"](name=name)
@@ -585,7 +612,7 @@ def _head(site: Site, call_id: int, **more: Any) -> tuple[dict[str, Any], bytes]
     asked = MODEL_INFER.ask(row("mlp").SerializeToString())
     head = {
         "call": call_id, "peer": "known", "path": INFER, "token": f"Bearer {site.token()}",
-        "open": False, "named": None,
+        "place": "/v2/models/{}/infer", "named": None,
         "method": asked.method, "url": asked.url, "header": asked.header_length, "left": None,
     }  # fmt: skip
     return head | more, asked.body

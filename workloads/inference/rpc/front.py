@@ -40,8 +40,6 @@ RESTART_SECONDS: Final = 1.0
 END_SECONDS: Final = 2.0
 TRIES: Final = 50
 """Of connecting with a process whose queue of connections is full."""
-READY_URL: Final = b"/v2/health/ready"
-"""As which a call of an open method is counted that ended without a message."""
 _BODY_MARGIN: Final = 1024 * 1024
 """Of a payload, for what stands beside a body."""
 
@@ -155,8 +153,6 @@ class Front:
         self._starting: asyncio.Task[_Process] | None = None
         self._process: _Process | None = None
         self._started = -RESTART_SECONDS
-        model = service.model
-        self._infer_url = f"/v2/models/{model.name}/infer".encode()
 
     # -- connections -----------------------------------------------------------------------
 
@@ -290,10 +286,8 @@ class Front:
         if kind == calls.ADMIT:
             self._admit_only(call, head, relay, exchange)
         elif kind == calls.LOST:
-            # A method that asks for no credentials refuses nobody for having none.
-            url = READY_URL if head["open"] else self._infer_url
             with contextlib.suppress(RequestError):
-                self._admit(relay, exchange, url)
+                self._admit(relay, exchange, self._place(head, exchange))
             self._finished(head, relay, exchange, int(head["status"]), 0)
         else:
             self._call(call, head, relay, exchange)
@@ -317,11 +311,17 @@ class Front:
                 self._service.denied(error, relay.client)
             raise
 
+    def _place(self, head: dict[str, Any], exchange: Exchange) -> bytes:
+        """Return where a call belongs whose message nobody has read, and set its method."""
+        place: str = head["place"]
+        exchange.method = b"POST" if place.endswith("/infer") else b"GET"
+        return place.format(self._service.model.name).encode()
+
     def _admit_only(
         self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange
     ) -> None:
         try:
-            self._admit(relay, exchange, self._infer_url)
+            self._admit(relay, exchange, self._place(head, exchange))
         except RequestError as error:
             self._finished(head, relay, exchange, error.status, len(error.body()))
             self._send(call, error)

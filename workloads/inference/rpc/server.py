@@ -272,7 +272,7 @@ class Server:
         peer, token = context.peer(), _authorization(context)
         head: dict[str, Any] = {
             "call": self._calls, "peer": peer, "path": path, "token": token,
-            "open": method.is_open, "named": _request_id(context),
+            "place": method.place, "named": _request_id(context),
         }  # fmt: skip
         caller = (peer, token)
         if not method.is_open and caller not in self._known:
