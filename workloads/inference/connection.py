@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         service = self._service
         service.arriving.pop(self, None)
         self._transport = cast("asyncio.Transport", transport)
-        if len(service.connections) >= service.max_connections:
+        if len(service.connections) + service.relayed >= service.max_connections:
             service.counters.refused_connections += 1
             self._closing = True
             self._transport.abort()

@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.errors import RequestError, body_too_large
+from falaj.workloads.inference.errors import RequestError, body_too_large, retry_after
 from falaj.workloads.inference.remote import MARK
 
 # Which path means what: exact comparison first, words for what is unknown.
@@ -311,7 +311,7 @@ class Bodies:
                 503,
                 f"the bodies of unanswered requests take {self.held} of {self.limit} bytes; "
                 "try again",
-                headers=(b"Retry-After: 1",),
+                headers=(retry_after(1),),
             )
 
     def release(self, exchange: Exchange) -> None:

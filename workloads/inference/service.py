@@ -20,7 +20,7 @@ import orjson
 from falaj.workloads.inference import answers, channel, http, labels, oip
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.counting import Counting
-from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.errors import RequestError, retry_after
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.model import Model
@@ -106,7 +106,7 @@ class Runs:
             raise RequestError(
                 503,
                 f"{self.waiting} inferences are waiting already; try again",
-                headers=(b"Retry-After: 1",),
+                headers=(retry_after(1),),
             )
         self.waiting += 1
 
@@ -151,7 +151,7 @@ class Runs:
             print(f"the runtime failed on a request: {error}"[:500], file=sys.stderr, flush=True)
             if error.refused:
                 raise RequestError(500, "the model could not run on this input") from error
-            again = (b"Retry-After: 1",)
+            again = (retry_after(1),)
             raise RequestError(503, "the model's runtime is busy or not there; try again",
                                headers=again) from error  # fmt: skip
         finally:
@@ -301,6 +301,8 @@ class Service:
         #: When those came whose TLS handshake is under way; of failed ones until they are freed.
         self.arriving: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
         self.max_connections = 16384
+        #: Connections with a second descriptor, to another process.
+        self.relayed = 0
         #: Takes connections over that speak another protocol, and tells whether it has.
         self.take_over: Callable[[asyncio.Transport], bool] | None = None
         self.tasks: set[asyncio.Future[None]] = set()

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models, watched
+from tests.workloads.inference.grpc_calls import Client
 from tests.workloads.inference.serving import PATIENCE, Server, Site, call
 
 DRIFT = "/v2/models/mlp/drift"
@@ -335,3 +337,25 @@ def test_a_service_may_do_without(site: Site, start: Callable[..., Server]) -> N
     assert status == 404
     assert "drift.enabled" in found["error"]
     caller.close()
+
+
+def test_calls_by_grpc_are_counted_and_joined(served: Server, caller: Caller) -> None:
+    images = watched.digits()[2][:8].astype(np.float32)
+    message = CLASSES["ModelInferRequest"](model_name="mlp")
+    tensor = message.inputs.add(name="image", datatype="FP32", shape=images.shape)
+    message.raw_input_contents.append(images.tobytes())
+    named = new_id()
+    typed = CLASSES["ModelInferRequest"](model_name="mlp", id=new_id())
+    typed.inputs.append(tensor)
+    typed.inputs[0].contents.fp32_contents.extend(images.ravel().tolist())
+    before = caller.drift()["window"]
+    with Client(served, token=served.site.token("predict")) as client:
+        client.infer(typed)
+        # As HTTP's header does, metadata name a request whose message has no id.
+        assert client.infer(message, metadata=(("x-request-id", named),)).id == ""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and caller.drift()["window"] == before:
+            client.infer(message)
+    assert caller.drift()["window"] != before
+    status, found = caller.label((typed.id, ["1"] * 8), (named, ["1"] * 8), ("never", "1"))
+    assert (status, found["matched"], found["unknown"]) == (200, 2, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import struct
 import threading
 import time
@@ -21,10 +22,11 @@ from hypothesis import strategies as st
 from falaj.workloads.inference import model
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.rpc import calls, front
 from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH, INFERENCE, SERVING
-from falaj.workloads.inference.rpc.relay import GOAWAY, Frames
+from falaj.workloads.inference.rpc.relay import GOAWAY, Frames, Relay
 from falaj.workloads.inference.rpc.server import Reads
 from falaj.workloads.inference.rpc.translation import METHODS, Told
 from falaj.workloads.inference.service import Service
@@ -112,19 +114,88 @@ def test_calls_are_recorded_as_those_of_http(running: Server) -> None:
         )
 
     before = counted()
+    # Lines of other tests' calls may still be on their way: the newer ones are of this test.
+    since = time.time_ns() // 1000
     with Client(running, token=token) as client:
         for _ in range(5):
             client.infer(row(client.model))
     assert counted() == before + 5
     connection.close()
-    deadline = time.monotonic() + 20
-    found: list[dict[str, Any]] = []
-    while time.monotonic() < deadline and len(found) < 5:
-        lines = (site.logs / "access.jsonl").read_text().splitlines()
-        found = [each for each in map(json.loads, lines) if each["path"] == INFER]
+    found = _lines(site, since, 5)
+    assert len(found) == 5
+    assert {each["path"] for each in found} == {INFER}
     last = found[-1]
     assert (last["subject"], last["method"], last["status"]) == ("tester", "POST", 200)
     assert last["client"].startswith("127.0.0.1:")
+
+
+def test_a_health_check_that_fails_is_no_refused_caller(running: Server) -> None:
+    connection = running.connect()
+    token = running.site.token("observe")
+
+    def denied() -> list[str]:
+        text = call(connection, "GET", "/metrics", token=token)[1].decode()
+        return [each for each in text.splitlines() if "denied" in each]
+
+    before, since = denied(), time.time_ns() // 1000
+    with Client(running) as stranger:
+        given = CLASSES["HealthCheckRequest"](service="other").SerializeToString()
+        assert refusal(stranger.raw, "Check", given, service=HEALTH)[0] == "NOT_FOUND"
+    (line,) = _lines(running.site, since, 1)
+    assert (line["subject"], line["status"]) == (None, 404)
+    assert denied() == before
+    connection.close()
+
+
+def test_a_refused_caller_is_counted_where_http_counts_it(running: Server) -> None:
+    connection = running.connect()
+    token = running.site.token("observe")
+
+    def counted() -> dict[str, float]:
+        text = call(connection, "GET", "/metrics", token=token)[1].decode()
+        lines = [each.rpartition(" ") for each in text.splitlines() if 'status="401"' in each]
+        return {name: float(value) for name, _, value in lines if "responses_total" in name}
+
+    def refused(path: str, method: str) -> dict[str, float]:
+        before = counted()
+        if path:
+            assert call(connection, "GET", path)[0] == 401
+        else:
+            with Client(running) as stranger:
+                assert refusal(stranger.call, method)[0] == "UNAUTHENTICATED"
+        return {name: now - before.get(name, 0) for name, now in counted().items()
+                if now != before.get(name, 0)}  # fmt: skip
+
+    for path, method in (
+        ("/v2", "ServerMetadata"), ("/v2/models/mlp", "ModelMetadata"),
+        ("/v2/models/mlp/ready", "ModelReady"),
+    ):  # fmt: skip
+        assert refused(path, method) == refused("", method)
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["mlp/ready", "mlp/drift", "mlp/", "mlp%2Fready"])
+def test_a_name_is_no_path(client: Client, running: Server, name: str) -> None:
+    message = CLASSES["ModelMetadataRequest"](name=name)
+    assert refusal(client.call, "ModelMetadata", message)[0] == "NOT_FOUND"
+    message = CLASSES["ModelMetadataRequest"](name="mlp", version="1/ready")
+    assert refusal(client.call, "ModelMetadata", message)[0] == "NOT_FOUND"
+    assert "Traceback" not in running.errors.read_text()
+
+
+def _lines(site: Site, since: int, count: int) -> list[dict[str, Any]]:
+    """The lines of gRPC calls from a moment on, once there are so many of them."""
+    deadline = time.monotonic() + 20
+    found: list[dict[str, Any]] = []
+    while time.monotonic() < deadline and len(found) < count:
+        time.sleep(0.02)
+        log = site.logs / "access.jsonl"  # there with the first lines
+        lines = log.read_text().splitlines() if log.exists() else []
+        found = [
+            each for each in map(json.loads, lines)
+            if each["time_us"] >= since and each["path"].startswith(("/inference.", "/grpc."))
+        ]  # fmt: skip
+    return found
 
 
 # What is refused.
@@ -373,6 +444,82 @@ def test_a_farewell_stands_between_frames(groups: list[list[bytes]], data: Any) 
     assert frame(raw_h2.GOAWAY, 0, 0, struct.pack(">II", 2**31 - 1, 0)) == GOAWAY
 
 
+# The relay: a client that catches up when the gRPC process has left already.
+
+
+class Transport:
+    """What a relay needs of a transport; one that is closed can't be resumed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: 0 if name == "get_write_buffer_size" else None
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def resume_reading(self) -> None:
+        if self.closed:
+            raise RuntimeError("the handler is closed")
+
+    pause_reading = resume_reading
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_slow_client_may_catch_up_after_the_process_has_left(site: Site) -> None:
+    async def run() -> None:
+        _, _, _, service = _front(site)
+        relay = Relay(service, cast("Any", Transport()), lambda: None)
+        inner = Transport()
+        relay._inner = cast("Any", inner)
+        relay.pause_writing()
+        inner.close()
+        relay.close()
+        farewell = relay.deadline
+        relay.resume_writing()
+        assert relay.deadline == farewell
+        relay.pause_writing()
+
+    asyncio.run(run())
+
+
+def test_a_relay_counts_for_the_two_descriptors_that_it_takes(site: Site) -> None:
+    async def run() -> None:
+        _, _, _, service = _front(site)
+        service.max_connections = 4
+        relays = [Relay(service, cast("Any", Transport()), lambda: None) for _ in range(2)]
+        Connection(service).connection_made(cast("Any", Transport()))
+        assert (len(service.connections), service.counters.refused_connections) == (2, 1)
+        for relay in relays:
+            relay.connection_lost(None)
+        Connection(service).connection_made(cast("Any", Transport()))
+        assert (len(service.connections), service.counters.refused_connections) == (1, 1)
+
+    asyncio.run(run())
+
+
+def test_a_name_is_nobodys_once_its_end_is_closed(site: Site) -> None:
+    """Its client may still be taking the last bytes; who binds the name then is somebody else."""
+
+    async def run() -> None:
+        _, _, _, service = _front(site)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        gone: list[bool] = []
+        relay = Relay(service, cast("Any", Transport()), lambda: gone.append(True))
+        await relay.join(ours)
+        theirs.close()
+        async with asyncio.timeout(20):
+            while not gone:
+                await asyncio.sleep(0.01)
+        assert relay in service.connections
+
+    asyncio.run(run())
+
+
 # Slow messages: who sends most of them loses one.
 
 
@@ -465,6 +612,7 @@ def _head(site: Site, call_id: int, **more: Any) -> tuple[dict[str, Any], bytes]
     asked = MODEL_INFER.ask(row("mlp").SerializeToString())
     head = {
         "call": call_id, "peer": "known", "path": INFER, "token": f"Bearer {site.token()}",
+        "place": "/v2/models/{}/infer", "named": None,
         "method": asked.method, "url": asked.url, "header": asked.header_length, "left": None,
     }  # fmt: skip
     return head | more, asked.body
@@ -497,6 +645,33 @@ def test_the_queue_of_calls(site: Site) -> None:
                 await asyncio.sleep(0.01)
         assert (service.runs.waiting, service.bodies.held) == (0, 0)
         assert not [each for each in inner.sent if each["call"] == 2]
+
+    asyncio.run(run())
+
+
+def test_a_call_that_is_given_up_at_once_leaves_the_queue(site: Site) -> None:
+    """A busy worker finds a call and its end together, before the call's task has begun."""
+
+    async def run() -> None:
+        made, inner, held, service = _front(site)
+        relay = made._relays["known"]
+        for call_id in range(1, 31):
+            made.received(calls.CALL, calls.pack(*_head(site, call_id)))
+            made.received(calls.CANCEL, calls.pack({"call": call_id}))
+        await asyncio.sleep(0.05)
+        assert (service.runs.waiting, service.bodies.held, relay.calls) == (0, 0, 0)
+        assert not made._tasks
+        # The same where the process ends.
+        made.received(calls.CALL, calls.pack(*_head(site, 41)))
+        made.ended(cast("Any", Inner()))
+        await asyncio.sleep(0.05)
+        assert (service.runs.waiting, service.bodies.held, relay.calls) == (0, 0, 0)
+        held.go.set()
+        made.received(calls.CALL, calls.pack(*_head(site, 42)))
+        async with asyncio.timeout(20):
+            while not inner.sent:
+                await asyncio.sleep(0.01)
+        assert (inner.sent[-1]["call"], inner.sent[-1]["status"]) == (42, 200)
 
     asyncio.run(run())
 

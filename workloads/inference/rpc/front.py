@@ -153,8 +153,6 @@ class Front:
         self._starting: asyncio.Task[_Process] | None = None
         self._process: _Process | None = None
         self._started = -RESTART_SECONDS
-        model = service.model
-        self._infer_url = f"/v2/models/{model.name}/infer".encode()
 
     # -- connections -----------------------------------------------------------------------
 
@@ -242,7 +240,7 @@ class Front:
     def ended(self, process: _Process) -> None:
         """Forget a process that has ended; the next connection starts another one."""
         for task in self._tasks.values():
-            task.cancel()
+            self._give_up(task)
         if process is not self._process:
             return
         self._process = None
@@ -266,7 +264,7 @@ class Front:
         if kind == calls.CANCEL:
             task = self._tasks.get(call)
             if task is not None:
-                task.cancel()
+                self._give_up(task)
             return
         relay = self._relays.get(head["peer"])
         if relay is None:
@@ -274,9 +272,12 @@ class Front:
             self._send(call, RequestError(503, "the connection has ended"))
             return
         token: str | None = head["token"]
+        headers: dict[bytes, bytes] = {} if token is None else {b"authorization": token.encode()}
+        if head["named"] is not None:
+            headers[http.REQUEST_ID] = head["named"].encode()
         exchange = Exchange(
             method=b"POST",
-            headers={} if token is None else {b"authorization": token.encode()},
+            headers=headers,
             header_count=1,
             content=body,
             received=len(body),
@@ -286,10 +287,15 @@ class Front:
             self._admit_only(call, head, relay, exchange)
         elif kind == calls.LOST:
             with contextlib.suppress(RequestError):
-                self._admit(relay, exchange, self._infer_url)
+                self._admit(relay, exchange, self._place(head, exchange))
             self._finished(head, relay, exchange, int(head["status"]), 0)
         else:
             self._call(call, head, relay, exchange)
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        # A task that is cancelled before it has begun runs nothing, and so gives nothing back: of
+        # what came in one read, it begins first.
+        self._loop.call_soon(task.cancel)
 
     def _admit(self, relay: Relay, exchange: Exchange, url: bytes) -> None:
         """As a connection of HTTP does.
@@ -305,11 +311,17 @@ class Front:
                 self._service.denied(error, relay.client)
             raise
 
+    def _place(self, head: dict[str, Any], exchange: Exchange) -> bytes:
+        """Return where a call belongs whose message nobody has read, and set its method."""
+        place: str = head["place"]
+        exchange.method = b"POST" if place.endswith("/infer") else b"GET"
+        return place.format(self._service.model.name).encode()
+
     def _admit_only(
         self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange
     ) -> None:
         try:
-            self._admit(relay, exchange, self._infer_url)
+            self._admit(relay, exchange, self._place(head, exchange))
         except RequestError as error:
             self._finished(head, relay, exchange, error.status, len(error.body()))
             self._send(call, error)

@@ -85,7 +85,7 @@ class _Inner(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        self._relay.close()
+        self._relay.left()
 
     def pause_writing(self) -> None:
         self._relay.hold(True)
@@ -100,7 +100,7 @@ class Relay(asyncio.Protocol):
     Args:
         service: the worker's.
         transport: to the client, after the handshake.
-        gone: called once when the connection is over.
+        gone: called when no call can come over the connection any more.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class Relay(asyncio.Protocol):
         self.client = f'"{peer[0]}:{peer[1]}"'.encode()
         self.deadline = _NEVER  # until it is joined, for which the front has a limit
         service.connections.add(self)
+        service.relayed += 1
         service.counters.connections += 1
         transport.set_protocol(self)
         transport.pause_reading()
@@ -169,6 +170,7 @@ class Relay(asyncio.Protocol):
         if self._inner is not None:
             self._inner.close()
         self._service.connections.discard(self)
+        self._service.relayed -= 1
         self._gone()
 
     # -- to the client ---------------------------------------------------------------------
@@ -184,8 +186,15 @@ class Relay(asyncio.Protocol):
             data = b"".join((data[:place], GOAWAY, data[place:]))
         self._transport.write(data)
 
+    def left(self) -> None:
+        """Close the connection that the gRPC process has closed: its name is free from now on."""
+        self._gone()
+        self.close()
+
     def pause_writing(self) -> None:
         """Take no further bytes for a client that doesn't read."""
+        if self._closing:
+            return
         self._stuck = True
         self.deadline = time.perf_counter() + FLUSH_SECONDS
         if self._inner is not None:
@@ -194,6 +203,8 @@ class Relay(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on with a client that has caught up."""
         self._stuck = False
+        if self._closing:
+            return  # the gRPC process may have left; these are the last bytes
         self.deadline = time.perf_counter() + self._service.limits.header_timeout_seconds
         if self._inner is not None:
             self._inner.resume_reading()

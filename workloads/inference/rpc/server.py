@@ -272,6 +272,7 @@ class Server:
         peer, token = context.peer(), _authorization(context)
         head: dict[str, Any] = {
             "call": self._calls, "peer": peer, "path": path, "token": token,
+            "place": method.place, "named": _request_id(context),
         }  # fmt: skip
         caller = (peer, token)
         if not method.is_open and caller not in self._known:
@@ -330,6 +331,12 @@ def _authorization(context: Any) -> str | None:
     """The bearer token of a call; two of them are none that anybody knows."""
     found = [value for key, value in context.invocation_metadata() if key == "authorization"]
     return ", ".join(found) if found else None
+
+
+def _request_id(context: Any) -> str | None:
+    """The name of a request whose message has no id, as HTTP's header of that name has it."""
+    found = [value for key, value in context.invocation_metadata() if key == "x-request-id"]
+    return found[0] if found else None
 
 
 def _require(head: dict[str, Any], body: bytes) -> Told:

@@ -51,6 +51,8 @@ class Method(NamedTuple):
 
     ask: Callable[[bytes], Asked]
     tell: Callable[[Asked, Told], bytes]
+    place: str
+    """The path of HTTP that does the same, with `{}` for the model's name."""
     is_open: bool = False
     """Whether it asks for no credentials."""
 
@@ -68,10 +70,16 @@ def _read(name: str, data: bytes) -> Any:
 
 
 def _path(name: str, version: str, last: str = "") -> str:
-    path = f"/v2/models/{quote(name[:_LONGEST_NAME], safe='')}"
+    path = f"/v2/models/{_segment(name)}"
     if version:
-        path += f"/versions/{quote(version[:_LONGEST_NAME], safe='')}"
+        path += f"/versions/{_segment(version)}"
     return path + last
+
+
+def _segment(name: str) -> str:
+    # Twice for what separates segments: the router takes one quoting off, and a name that goes on
+    # as a path would be another route's.
+    return quote(name[:_LONGEST_NAME].replace("/", "%2F"), safe="")
 
 
 # Tensors: the contents' field of each datatype, and the array's type code of its elements.
@@ -290,21 +298,27 @@ METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
         "ServerLive": Method(
             _ask_plain("ServerLiveRequest", "/v2/health/live"),
             _tell_flag("ServerLiveResponse", "live"),
+            "/v2/health/live",
             is_open=True,
         ),
         "ServerReady": Method(
             _ask_plain("ServerReadyRequest", "/v2/health/ready"),
             _tell_flag("ServerReadyResponse", "ready"),
+            "/v2/health/ready",
             is_open=True,
         ),
         "ModelReady": Method(
-            _ask_model("ModelReadyRequest", "/ready"), _tell_flag("ModelReadyResponse", "ready")
+            _ask_model("ModelReadyRequest", "/ready"),
+            _tell_flag("ModelReadyResponse", "ready"),
+            "/v2/models/{}/ready",
         ),
-        "ServerMetadata": Method(_ask_plain("ServerMetadataRequest", "/v2"), _tell_server),
-        "ModelMetadata": Method(_ask_model("ModelMetadataRequest", ""), _tell_model),
-        "ModelInfer": Method(_ask_infer, _tell_infer),
+        "ServerMetadata": Method(_ask_plain("ServerMetadataRequest", "/v2"), _tell_server, "/v2"),
+        "ModelMetadata": Method(
+            _ask_model("ModelMetadataRequest", ""), _tell_model, "/v2/models/{}"
+        ),
+        "ModelInfer": Method(_ask_infer, _tell_infer, "/v2/models/{}/infer"),
     },
-    HEALTH: {"Check": Method(_ask_health, _tell_health, is_open=True)},
+    HEALTH: {"Check": Method(_ask_health, _tell_health, "/v2/health/ready", is_open=True)},
 }
 """By service and name. Streams of health's `Watch` aren't offered: clients take its refusal for
 "no health checking"."""
