@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.engine.backend import is_locked
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.errors import EngineError
 from falaj.engine.guard import guarded
@@ -39,6 +40,7 @@ _ROLL_BACK_SECONDS: Final = 120.0
 #: What `up` says of a model that isn't worth serving, and of another run on the stack.
 _NOT_WORTH: Final = "the model isn't worth serving"
 _BUSY: Final = "another run is working on stack"
+_WORKS: Final = "another run is working on the stack"
 _LONGEST: Final = 2_000
 
 
@@ -163,6 +165,12 @@ class Machine:
                     f"the backend {pulumi.environment.get('PULUMI_BACKEND_URL')} knows no stack "
                     f"{self.stack.name}; bring it up with the same PULUMI_BACKEND_URL"
                 )
+            if is_locked(
+                pulumi.environment.get("PULUMI_BACKEND_URL", ""),
+                self.stack.project.name, self.stack.name,
+            ):  # fmt: skip
+                # Before the stack's file is touched, which that run may be reading.
+                raise NoDataError(_WORKS)
             resources = pulumi.resources()
         except (StackError, EngineError) as error:
             raise NoDataError(f"the stack's state can't be read: {error}") from None
@@ -259,7 +267,7 @@ def judged(status: int, printed: str, log: Path) -> Updated:
     if status == 0:
         return Updated("done")
     if _BUSY in printed:
-        return Updated("busy", "another run is working on the stack")
+        return Updated("busy", _WORKS)
     if status in (INTERRUPTED, -15, 128 + 15):
         return Updated("stopped", "it was asked to end")
     if _NOT_WORTH in printed:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from falaj.engine.files import replace_file
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.settings.problems import RefusedSettingsError
+from falaj.stacks.watching.data import NoDataError
 from falaj.stacks.watching.machine import Machine, judged, learned_from
 from falaj.stacks.watching.seen import seen
 from falaj.stacks.watching.server import Server
@@ -307,6 +311,38 @@ def test_what_a_failed_training_left_behind_was_not_learned() -> None:
     assert learned_from([new, resource("ModelPackage", {"dataset": "/datasets/2"}, {})]) == "new"
     assert learned_from([new]) == ""
     assert learned_from([]) is None
+
+
+def test_while_somebody_works_on_the_stack_its_file_is_left_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Known:
+        environment: Mapping[str, str] = {"PULUMI_BACKEND_URL": tmp_path.as_uri()}
+
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def exists(self) -> bool:
+            return True
+
+        def resources(self) -> list[dict[str, Any]]:
+            return [resource("Dataset", {"sourceSha256": "old"}, {"path": "/1"}),
+                    resource("ModelPackage", {"dataset": "/1"}, {})]  # fmt: skip
+
+    monkeypatch.setattr("falaj.stacks.command.pulumi.Pulumi", Known)
+    watched = Machine(StackFile("main", Project.find(place.root)), tmp_path)
+    assert watched.learned() == "old"
+    write_lock(tmp_path, pid=os.getpid(), project="shop", stack="main")
+    with pytest.raises(NoDataError, match="another run is working on the stack"):
+        watched.learned()
+
+
+def write_lock(backend: Path, *, pid: int, project: str, stack: str) -> None:
+    """As the engine does while it works on a stack."""
+    path = backend / ".pulumi" / "locks" / "organization" / project / stack / "1.json"
+    path.parent.mkdir(parents=True)
+    now = datetime.now(UTC).isoformat()
+    path.write_text(json.dumps({"pid": pid, "hostname": socket.gethostname(), "timestamp": now}))
 
 
 def test_a_rollback_is_only_of_the_version_that_was_judged(
