@@ -164,6 +164,9 @@ class Watch:
         self.memory.waiting.pop("idle", None)
         self._webhook = settings.webhook is not None
         self.memory.put_back_to(self.clock())
+        if self.memory.pending is not None:
+            # Of this process: the stack's file or the disk didn't let it come to its end.
+            self._settle(self.memory.pending)
         seen = self._look(settings)
         self.memory.looked = self.clock()
         self._deliver()

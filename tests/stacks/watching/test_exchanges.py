@@ -29,7 +29,7 @@ falaj_inference_served_version 2
 # TYPE falaj_inference_responses_total counter
 falaj_inference_responses_total{route="infer",status="200",version="2"} 90
 falaj_inference_responses_total{route="infer",status="400",version="2"} 70
-falaj_inference_responses_total{route="infer",status="503",version="2"} 7
+falaj_inference_responses_total{route="infer",status="500",version="2"} 7
 falaj_inference_responses_total{route="infer",status="500",version="1"} 5
 """
 

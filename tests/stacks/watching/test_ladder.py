@@ -274,6 +274,30 @@ def test_a_crash_in_a_retraining_is_told_and_counts(scene: Scene, where: str) ->
     assert len(scene.watch.memory.retrainings) == 2
 
 
+def test_what_a_file_kept_from_its_end_is_settled_at_the_next_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drifting(scene, data="in")
+    scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
+    scene.world.becomes = Updated("refused", "why")
+    put = scene.world.set_dataset
+
+    def refuse(given: str) -> None:
+        if given == "shop.csv":
+            raise StackError("somebody else is writing the file")
+        put(given)
+
+    monkeypatch.setattr(scene.world, "set_dataset", refuse)
+    with pytest.raises(StackError):
+        scene.look()
+    assert scene.world.said == "in/2.csv"
+    monkeypatch.setattr(scene.world, "set_dataset", put)
+    scene.look()
+    assert scene.world.said == "shop.csv"
+    assert scene.watch.memory.pending is None
+    assert scene.world.done.count("up") == 1
+
+
 def test_a_crash_after_the_switch_finds_the_new_version(scene: Scene) -> None:
     drifting(scene, data="in")
     scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
