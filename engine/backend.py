@@ -162,6 +162,24 @@ def clear_stale_locks(backend_url: str, report: Report = to_stderr) -> int:
     return cleared
 
 
+def is_locked(backend_url: str, project: str, stack: str) -> bool:
+    """Whether a run works on a stack of a `file://` backend; of others nobody knows, so no.
+
+    What isn't a lock, or is one of a killed engine, counts for nothing.
+    """
+    folder = _lock_folder(backend_url)
+    if folder is None:
+        return False
+    for path in sorted(folder.glob(f"*/{project}/{stack}/*.json")):
+        try:
+            lock = Lock.parse(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if not lock.is_stale():
+            return True
+    return False
+
+
 def _lock_folder(backend_url: str) -> Path | None:
     parts = urlsplit(backend_url)
     if parts.scheme != "file":

@@ -42,6 +42,13 @@ HANDED_ON: Final = (
 """Variables of the environment that a program gets of the one that starts it, and no others: what
 a shell holds beside them (passphrases, keys of clouds, tokens) is none of its business."""
 
+_FOLDERS: Final = (
+    "FALAJ_HOME", "FALAJ_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+)  # fmt: skip
+"""Those that a unit of systemd names, as its manager knows nothing of a shell's: without them a
+program would look for its files elsewhere. Others differ from shell to shell, and each difference
+would be a restart."""
+
 REFUSED: Final = 2
 """Exit status of a program that can't work with what it was given: it is not started again."""
 
@@ -58,6 +65,8 @@ class Program:
         stop_seconds: how long it may take to leave after SIGTERM.
         process_marks: what the command line of its process holds, by which it is recognised.
         environment: environment of the process.
+        log_name: of the file in ``logs`` that supervisord keeps of what it prints. Default:
+            ``server.log``.
     """
 
     name: str
@@ -67,6 +76,7 @@ class Program:
     stop_seconds: int
     process_marks: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    log_name: str = "server.log"
 
     @property
     def files(self) -> Path:
@@ -235,6 +245,12 @@ class Systemd:
 def systemd_unit(program: Program) -> str:
     """The unit's text; see systemd.service(5) and systemd.exec(5)."""
     command = " ".join(_quote_for_systemd(part) for part in program.throttled_command)
+    environment = "".join(
+        # Unlike a command's, its dollars stand for themselves.
+        f"Environment={_quote_for_systemd(f'{name}={value}').replace('$$', '$')}\n"
+        for name in _FOLDERS
+        if (value := program.environment.get(name))
+    )
     return f"""\
 [Unit]
 Description=Falaj: {program.name}
@@ -243,7 +259,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStart={command}
-WorkingDirectory={str(program.directory).replace("%", "%%")}
+{environment}WorkingDirectory={str(program.directory).replace("%", "%%")}
 UMask=0077
 Restart=on-failure
 RestartSec=0
@@ -395,7 +411,7 @@ def _supervisord_launch(program: Program, settings: Path) -> None:
 def _supervisord_settings(program: Program) -> str:
     """The configuration; see https://supervisord.org/configuration.html."""
     command = " ".join(_quote_for_supervisord(part) for part in program.throttled_command)
-    log = program.folder / "logs" / "server.log"
+    log = program.folder / "logs" / program.log_name
     machine.make_folder(log.parent)
     return f"""\
 [unix_http_server]

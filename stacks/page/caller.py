@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Final
 
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_LOCAL, _REMOTE, _USER = 1, 2, 7
+_LOCAL, _REMOTE, _USER, _INODE = 1, 2, 7, 9
 """Columns of the tables: https://www.kernel.org/doc/Documentation/networking/proc_net_tcp.txt"""
 _ROOT: Final = 0
+NOBODY: Final = -1
+"""No user: of a socket that its program has closed, for which the kernel names root."""
 
 
 def is_foreign(port: int, ours: int) -> bool:
@@ -41,6 +43,9 @@ def _tables() -> list[str]:
 def user_in(table: str, port: int, ours: int) -> int | None:
     """The user of the socket with a port that is connected to ours; None: the table has none.
 
+    `NOBODY` where its program has closed it: whose it was isn't known any more, and nobody waits
+    for an answer.
+
     Args:
         table: text of the kernel's table of sockets.
         port: of that socket.
@@ -50,9 +55,9 @@ def user_in(table: str, port: int, ours: int) -> int | None:
     for line in table.splitlines()[1:]:
         parts = line.split()
         if (
-            len(parts) > _USER
+            len(parts) > _INODE
             and parts[_LOCAL].endswith(ends[0])
             and (parts[_REMOTE].endswith(ends[1]))
         ):
-            return int(parts[_USER])
+            return NOBODY if parts[_INODE] == "0" else int(parts[_USER])
     return None

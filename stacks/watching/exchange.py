@@ -15,6 +15,10 @@ class ExchangeError(Exception):
     """There was no whole answer; the message says why."""
 
 
+class UnreachedError(ExchangeError):
+    """Nobody was there to be asked, so that nothing was said."""
+
+
 @dataclass(frozen=True)
 class Peer:
     """Whom to ask.
@@ -41,12 +45,13 @@ class Peer:
         """Send a request; returns the status, the body and the header ``Location``.
 
         Raises:
-            ExchangeError: it can't be reached or trusted, or takes too long, or says too much.
+            ExchangeError: it can't be reached (`UnreachedError`) or trusted, or takes too long, or
+                says too much.
         """
         try:
             plain = socket.create_connection((self.address, self.port), self.seconds)
         except OSError as error:
-            raise ExchangeError(f"it can't be reached: {error.strerror or error}") from None
+            raise UnreachedError(f"it can't be reached: {error.strerror or error}") from None
         try:
             secured = self.context.wrap_socket(
                 plain, server_hostname=self.name, do_handshake_on_connect=False

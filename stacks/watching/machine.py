@@ -8,11 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.engine.backend import is_locked
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.errors import EngineError
 from falaj.engine.guard import guarded
@@ -39,6 +40,7 @@ _ROLL_BACK_SECONDS: Final = 120.0
 #: What `up` says of a model that isn't worth serving, and of another run on the stack.
 _NOT_WORTH: Final = "the model isn't worth serving"
 _BUSY: Final = "another run is working on stack"
+_WORKS: Final = "another run is working on the stack"
 _LONGEST: Final = 2_000
 
 
@@ -111,12 +113,19 @@ class Machine:
             return int(version) if isinstance(version, int | str) else None
         return None
 
-    def roll_back(self) -> str:
-        """Serve the previous version, and wait until the server does; why not, or nothing."""
+    def roll_back(self, version: int) -> str:
+        """Serve the one before a version, and wait until the server does; why not, or nothing."""
         try:
-            command = service.rollback_arguments(self._config())
-        except NoAnswerError as error:
+            config = self._config()
+            command = service.rollback_arguments(config)
+            folder = Path(str(config["registry"])) / str(config["model"])
+            alias = read_list(folder).aliases.get(str(config["alias"]))
+        except (NoAnswerError, WorkloadError, OSError) as error:
             return str(error)
+        if alias is None or alias.version != version:
+            # Somebody published or promoted meanwhile: going back would be from theirs.
+            there = f"version {alias.version}" if alias else "no version"
+            return f"{config['alias']} stands for {there} by now, and not for version {version}"
         before = self.served()
         try:
             done = subprocess.run(
@@ -156,13 +165,18 @@ class Machine:
                     f"the backend {pulumi.environment.get('PULUMI_BACKEND_URL')} knows no stack "
                     f"{self.stack.name}; bring it up with the same PULUMI_BACKEND_URL"
                 )
+            if is_locked(
+                pulumi.environment.get("PULUMI_BACKEND_URL", ""),
+                self.stack.project.name, self.stack.name,
+            ):  # fmt: skip
+                # Before the stack's file is touched, which that run may be reading.
+                raise NoDataError(_WORKS)
             resources = pulumi.resources()
         except (StackError, EngineError) as error:
             raise NoDataError(f"the stack's state can't be read: {error}") from None
-        for each in resources:
-            if str(each.get("type", "")).endswith(":index:Dataset"):
-                return str(mapping(each.get("inputs")).get("sourceSha256"))
-        raise NoDataError(f"stack {self.stack.name} has no dataset yet")
+        if (found := learned_from(resources)) is None:
+            raise NoDataError(f"stack {self.stack.name} has no dataset yet")
+        return found
 
     def dataset(self) -> str | None:
         """What the stack's file says of its dataset."""
@@ -222,12 +236,38 @@ class Machine:
         ).send(message, delivery, now)
 
 
+def learned_from(resources: Sequence[Mapping[str, Any]]) -> str | None:
+    """Digest of the file that a stack's model learned from.
+
+    An `up` that fails in training leaves a dataset behind that nothing was published from, so that
+    the model's own dataset counts.
+
+    Args:
+        resources: of the stack's state.
+
+    Returns:
+        The digest; empty where the state has the model's dataset no more, None without any.
+    """
+
+    def of_type(name: str) -> list[Mapping[str, Any]]:
+        end = f":index:{name}"
+        return [each for each in resources if str(each.get("type", "")).endswith(end)]
+
+    packages = of_type("ModelPackage")
+    used = {str(mapping(each.get("inputs")).get("dataset")) for each in packages}
+    found = of_type("Dataset")
+    for each in found:
+        if str(mapping(each.get("outputs")).get("path")) in used:
+            return str(mapping(each.get("inputs")).get("sourceSha256"))
+    return "" if found else None
+
+
 def judged(status: int, printed: str, log: Path) -> Updated:
     """What an `up` came to."""
     if status == 0:
         return Updated("done")
     if _BUSY in printed:
-        return Updated("busy", "another run is working on the stack")
+        return Updated("busy", _WORKS)
     if status in (INTERRUPTED, -15, 128 + 15):
         return Updated("stopped", "it was asked to end")
     if _NOT_WORTH in printed:

@@ -193,6 +193,15 @@ class Memory(_Part):
             self.retrainings = self.retrainings[:-1]
         self.acted, self.pending, self.last = acted, None, last
 
+    def put_back_to(self, now: float) -> None:
+        """Take what lies in the future as done now, as the clock was put back.
+
+        So a cool-down neither ends by that nor lasts for ever, and no ceiling is passed.
+        """
+        if self.acted is not None:
+            self.acted = min(self.acted, now)
+        self.retrainings = [min(each, now) for each in self.retrainings]
+
     def ledger(self, kind: Kind) -> Ledger:
         """The outcomes of a kind."""
         return self.ledgers.setdefault(kind, Ledger())

@@ -75,8 +75,8 @@ class World(Protocol):
         """The version that the server serves now."""
         ...
 
-    def roll_back(self) -> str:
-        """Serve the previous version again; returns why it couldn't be, or nothing."""
+    def roll_back(self, version: int) -> str:
+        """Serve the one before a version again; returns why it couldn't be, or nothing."""
         ...
 
     def table(self, now: float) -> Table:
@@ -158,9 +158,15 @@ class Watch:
         """
         settings = self.world.settings()
         if settings is None:
-            self.tell("idle", "the stack's file asks for no watch (falaj:watch)", {})
+            self._wait("idle", "the stack's file asks for no watch (falaj:watch)")
+            self._keep()
             return "unknown"
+        self.memory.waiting.pop("idle", None)
         self._webhook = settings.webhook is not None
+        self.memory.put_back_to(self.clock())
+        if self.memory.pending is not None:
+            # Of this process: the stack's file or the disk didn't let it come to its end.
+            self._settle(self.memory.pending)
         seen = self._look(settings)
         self.memory.looked = self.clock()
         self._deliver()
@@ -282,7 +288,7 @@ class Watch:
         memory.begin(Pending(step="rollBack", time=now, version=report.version, why=why))
         self._keep()
         self._note("rollBack", f"rolling back: {why}", posted=False, version=report.version)
-        refused = self.world.roll_back()
+        refused = self.world.roll_back(report.version)
         served = self.world.served()
         outcome = f"not rolled back: {refused}" if refused else f"version {served} serves again"
         memory.end(outcome, self.clock())
@@ -388,8 +394,7 @@ class Watch:
 
     def _cooling(self, settings: WatchSettings, now: float) -> str | None:
         acted = self.memory.acted
-        # A clock that was put back would cool for ever.
-        if acted is None or acted > now:
+        if acted is None:
             return None
         until = acted + settings.cool_down_hours * _HOUR
         if now >= until:

@@ -25,10 +25,12 @@ from urllib.parse import urlsplit
 from falaj.engine.files import replace_file
 from falaj.policies.reading.hosts import is_private
 from falaj.stacks.settings.watching import refused_host
-from falaj.stacks.watching.exchange import ExchangeError, Peer
+from falaj.stacks.watching.exchange import ExchangeError, Peer, UnreachedError
 
 _SECONDS: Final = 15.0
 _MOST_BYTES: Final = 64 << 10
+_MOST_ADDRESSES: Final = 3
+"""Of a host, that are tried."""
 #: Of those that a later try may change (RFC 9110, 15.5.9; RFC 6585, 4).
 _AGAIN: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
@@ -76,7 +78,11 @@ class Webhook:
         host, port = parts.hostname or "", parts.port or 443
         if reason := refused_host(host, list(self.hosts)):
             raise WebhookError(f"nothing is sent to {host}: {reason}", for_good=True)
-        peer = Peer(self._address(host, port), port, host, self._context(), _SECONDS, _MOST_BYTES)
+        context = self._context()
+        peers = [
+            Peer(each, port, host, context, _SECONDS, _MOST_BYTES)
+            for each in self._addresses(host, port)
+        ]
         body = json.dumps(message, ensure_ascii=False, sort_keys=True).encode()
         stamp = str(int(now))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -87,7 +93,7 @@ class Webhook:
             "Falaj-Signature": f"t={stamp},v1={signature(self._key(), stamp, body)}",
         }
         try:
-            status, _, onward = peer.ask("POST", path, headers, body)
+            status, _, onward = _ask_first(peers, path, headers, body)
         except ExchangeError as error:
             raise WebhookError(f"the webhook {self.shown}: {error}", for_good=False) from None
         if 200 <= status < 300:
@@ -109,23 +115,25 @@ class Webhook:
         """The address for people: paths and queries of webhooks are often as good as passwords."""
         return urlsplit(self.url).netloc
 
-    def _address(self, host: str, port: int) -> str:
-        """The address that is connected to: judged, so that no other answer of DNS counts."""
+    def _addresses(self, host: str, port: int) -> list[str]:
+        """What is connected to: judged, so that no other answer of DNS counts."""
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise WebhookError(
                 f"the webhook {self.shown}: its host has no address: {error}", for_good=False
             ) from None
-        address = str(found[0][4][0])
-        if is_private(host) and not _is_own(address):
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:_MOST_ADDRESSES]
+        for address in addresses:
+            if not is_private(host) or _is_own(address):
+                continue
             # The name says that it is one's own network, and what it leads to isn't.
             raise WebhookError(
                 f"nothing is sent to {host}: it is a name of one's own networks that stands for "
                 f"{address}, which isn't of them",
                 for_good=True,
             )
-        return address
+        return addresses
 
     def _context(self) -> ssl.SSLContext:
         try:
@@ -142,6 +150,18 @@ class Webhook:
 
     def _key(self) -> bytes:
         return signing_key(self.key)
+
+
+def _ask_first(
+    peers: Sequence[Peer], path: str, headers: Mapping[str, str], body: bytes
+) -> tuple[int, bytes, str]:
+    """Ask the first that is there: a host may have an address that nobody listens at."""
+    for peer in peers[:-1]:
+        try:
+            return peer.ask("POST", path, headers, body)
+        except UnreachedError:
+            continue
+    return peers[-1].ask("POST", path, headers, body)
 
 
 def signing_key(path: Path) -> bytes:

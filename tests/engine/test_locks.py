@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.engine.backend import Lock, clear_stale_locks
+from falaj.engine.backend import Lock, clear_stale_locks, is_locked
 
 
 def dead_process() -> int:
@@ -104,3 +104,17 @@ def test_lock_of_a_dead_process_that_nobody_waited_for_is_stale() -> None:
         assert Lock(ended.pid, socket.gethostname(), time.time()).is_stale()
     finally:
         ended.wait()
+
+
+def test_a_stack_is_locked_by_a_living_run_of_its_own(tmp_path: Path) -> None:
+    url = tmp_path.as_uri()
+    assert not is_locked(url, "tiny", "dev")
+    path = write(tmp_path, pid=os.getpid())
+    assert is_locked(url, "tiny", "dev")
+    assert not is_locked(url, "tiny", "prod")
+    assert not is_locked(url, "other", "dev")
+    assert not is_locked("s3://bucket", "tiny", "dev")
+    write(tmp_path)
+    assert not is_locked(url, "tiny", "dev")
+    path.write_text("{}")
+    assert not is_locked(url, "tiny", "dev")

@@ -29,7 +29,7 @@ class DaemonFiles:
     @property
     def log(self) -> Path:
         """What it prints."""
-        return self.folder / "logs" / "server.log"
+        return self.folder / "logs" / f"{self.folder.name}.log"
 
     def write(self, command: tuple[str, ...], stop_seconds: int) -> None:
         """Note what is to run.
@@ -54,6 +54,7 @@ class DaemonFiles:
             # The whole line: parts of it are parts of others' as well.
             process_marks=("\0".join(command) or str(self.folder),),
             environment=workloads.environment(),
+            log_name=self.log.name,
         )
 
 

@@ -75,6 +75,7 @@ def test_a_daemon_lives_and_goes(inputs: dict[str, Any], tmp_path: Path) -> None
     HANDLER.delete(Context("watch"), identifier, state)
     assert running("one-more", tmp_path) == []
     assert HANDLER.read(identifier, state) is None
+    assert Path(str(state["log"])).name != "server.log"
     assert not Path(str(state["log"])).exists()
     HANDLER.delete(Context("watch"), identifier, state)  # gone is fine
 

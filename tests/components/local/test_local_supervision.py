@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -209,6 +210,14 @@ def test_systemd_units_are_written_enabled_and_removed(
     assert f"--user start {program.label}.service" in asked
     assert f"--user disable --now {program.label}.service" in asked
     assert not path.exists()
+
+
+def test_a_systemd_unit_says_where_files_are(make: Callable[..., Program]) -> None:
+    program = make("pass")
+    given = {"FALAJ_HOME": '/home/a %h $x "y"', "SECRET": "s", "PATH": "/bin"}
+    text = supervision.systemd_unit(replace(program, environment=given))
+    lines = [each for each in text.splitlines() if each.startswith("Environment=")]
+    assert lines == ['Environment="FALAJ_HOME=/home/a %%h $x \\"y\\""']
 
 
 def test_systemd_commands_are_quoted(make: Callable[..., Program], tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from onnx import TensorProto
 
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.page.caller import is_foreign, user_in
+from falaj.stacks.page.caller import NOBODY, is_foreign, user_in
 from falaj.stacks.page.server import MOST_BYTES as MOST_OF_AN_ANSWER
 from falaj.workloads.registry import rotation
 from tests.ports import free_port
@@ -303,6 +303,9 @@ def test_the_kernels_table_says_whose_a_connection_is() -> None:
             port = client.getsockname()[1]
             assert user_in(Path("/proc/net/tcp").read_text(), port, ours) == os.geteuid()
             assert not is_foreign(port, ours)
+        # Whoever sent something and went is nobody, and not root, as the kernel has it.
+        assert user_in(Path("/proc/net/tcp").read_text(), port, ours) == NOBODY
+        assert is_foreign(port, ours)
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/"), ("DELETE", "/rollback"),

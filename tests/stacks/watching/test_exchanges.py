@@ -29,7 +29,7 @@ falaj_inference_served_version 2
 # TYPE falaj_inference_responses_total counter
 falaj_inference_responses_total{route="infer",status="200",version="2"} 90
 falaj_inference_responses_total{route="infer",status="400",version="2"} 70
-falaj_inference_responses_total{route="infer",status="503",version="2"} 7
+falaj_inference_responses_total{route="infer",status="500",version="2"} 7
 falaj_inference_responses_total{route="infer",status="500",version="1"} 5
 """
 
@@ -248,6 +248,33 @@ def test_nothing_goes_abroad(
     with pytest.raises(WebhookError, match=words) as raised:
         hook(443, host).send(MESSAGE, "one", 0.0)
     assert raised.value.for_good
+
+
+def test_a_host_may_have_an_address_that_nobody_listens_at(
+    hook: Any, authority: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(host: str, port: int, *args: Any, **kwargs: Any) -> list[Any]:
+        del host, args, kwargs
+        # As of IPv6, or of another interface.
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port))
+            for each in ("127.0.0.2", "127.0.0.1")
+        ]
+
+    with peer(authority, saying("200 OK")) as other:
+        sender = hook(other.port)
+        real = socket.create_connection
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+        def connect(address: tuple[str, int], *args: Any) -> socket.socket:
+            if address[0] == "127.0.0.2":
+                raise ConnectionRefusedError(111, "Connection refused")
+            monkeypatch.undo()
+            return real(address, *args)
+
+        monkeypatch.setattr(socket, "create_connection", connect)
+        sender.send(MESSAGE, "one", 0.0)
+    assert len(other.asked) == 1
 
 
 def test_a_webhook_that_isnt_there_or_isnt_trusted(

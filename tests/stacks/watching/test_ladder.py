@@ -109,8 +109,9 @@ def test_a_server_that_is_back_is_said(scene: Scene) -> None:
 
 def test_a_stack_that_asks_for_no_watch_any_more(scene: Scene) -> None:
     scene.world.asked = {"none": True}
-    assert scene.look() == "unknown"
-    assert "falaj:watch" in scene.said[0]
+    assert [scene.look(), scene.look()] == ["unknown"] * 2
+    (said,) = scene.said
+    assert "falaj:watch" in said
 
 
 # Retrain.
@@ -170,6 +171,21 @@ def test_the_cool_down_outlives_a_restart(scene: Scene) -> None:
     scene.look(23)
     assert scene.world.done == ["up"]
     scene.look(2)
+    assert scene.world.done == ["up", "up"]
+
+
+def test_a_clock_that_is_put_back_ends_no_cool_down_and_no_ceiling(scene: Scene) -> None:
+    drifting(scene, coolDownHours=24, mostRetrainingsPerWeek=1)
+    scene.look()
+    scene.world.says = report("drifted", version=2, since=5_000.0)
+    scene.world.data = Table(Path("/d"), "newer")
+    scene.look(-1_000)
+    scene.look(23)
+    scene.look(2)
+    assert scene.world.done == ["up"]
+    assert "the most" in scene.events("waits")[-1]["text"]
+    # Neither lasts for ever.
+    scene.look(WEEK / 3_600)
     assert scene.world.done == ["up", "up"]
 
 
@@ -256,6 +272,30 @@ def test_a_crash_in_a_retraining_is_told_and_counts(scene: Scene, where: str) ->
     scene.look(2)
     assert scene.world.said == "in/2.csv"
     assert len(scene.watch.memory.retrainings) == 2
+
+
+def test_what_a_file_kept_from_its_end_is_settled_at_the_next_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drifting(scene, data="in")
+    scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
+    scene.world.becomes = Updated("refused", "why")
+    put = scene.world.set_dataset
+
+    def refuse(given: str) -> None:
+        if given == "shop.csv":
+            raise StackError("somebody else is writing the file")
+        put(given)
+
+    monkeypatch.setattr(scene.world, "set_dataset", refuse)
+    with pytest.raises(StackError):
+        scene.look()
+    assert scene.world.said == "in/2.csv"
+    monkeypatch.setattr(scene.world, "set_dataset", put)
+    scene.look()
+    assert scene.world.said == "shop.csv"
+    assert scene.watch.memory.pending is None
+    assert scene.world.done.count("up") == 1
 
 
 def test_a_crash_after_the_switch_finds_the_new_version(scene: Scene) -> None:

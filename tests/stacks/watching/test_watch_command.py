@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from falaj.engine.files import replace_file
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.settings.problems import RefusedSettingsError
-from falaj.stacks.watching.machine import judged
+from falaj.stacks.watching.data import NoDataError
+from falaj.stacks.watching.machine import Machine, judged, learned_from
 from falaj.stacks.watching.seen import seen
+from falaj.stacks.watching.server import Server
+from falaj.workloads.inference.http import INFER
+from falaj.workloads.inference.metrics import PREFIX
+from falaj.workloads.rollout.pairs import Outcomes
 from tests.stacks.models.published import Publisher
 from tests.stacks.watching.peers import certificate, peer, saying
 from tests.stacks.watching.reports import labels, report
@@ -286,3 +294,77 @@ def test_what_an_up_came_to(status: int, printed: str, outcome: str) -> None:
     assert bool(found.detail) == (outcome != "done")
     if outcome == "refused":
         assert found.detail == "accuracy 0.5"
+
+
+def resource(kind: str, inputs: dict[str, str], outputs: dict[str, str]) -> dict[str, Any]:
+    return {"type": f"falaj:index:{kind}", "inputs": inputs, "outputs": outputs}
+
+
+def test_what_a_failed_training_left_behind_was_not_learned() -> None:
+    old = resource("Dataset", {"sourceSha256": "old"}, {"path": "/datasets/1"})
+    new = resource("Dataset", {"sourceSha256": "new"}, {"path": "/datasets/2"})
+    package = resource("ModelPackage", {"dataset": "/datasets/1"}, {})
+    assert learned_from([old, package]) == "old"
+    # The new snapshot was taken, its training failed; the old one is still to be removed, or is.
+    assert learned_from([new, old, package]) == "old"
+    assert learned_from([new, package]) == ""
+    assert learned_from([new, resource("ModelPackage", {"dataset": "/datasets/2"}, {})]) == "new"
+    assert learned_from([new]) == ""
+    assert learned_from([]) is None
+
+
+def test_while_somebody_works_on_the_stack_its_file_is_left_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Known:
+        environment: Mapping[str, str] = {"PULUMI_BACKEND_URL": tmp_path.as_uri()}
+
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def exists(self) -> bool:
+            return True
+
+        def resources(self) -> list[dict[str, Any]]:
+            return [resource("Dataset", {"sourceSha256": "old"}, {"path": "/1"}),
+                    resource("ModelPackage", {"dataset": "/1"}, {})]  # fmt: skip
+
+    monkeypatch.setattr("falaj.stacks.command.pulumi.Pulumi", Known)
+    watched = Machine(StackFile("main", Project.find(place.root)), tmp_path)
+    assert watched.learned() == "old"
+    write_lock(tmp_path, pid=os.getpid(), project="shop", stack="main")
+    with pytest.raises(NoDataError, match="another run is working on the stack"):
+        watched.learned()
+
+
+def write_lock(backend: Path, *, pid: int, project: str, stack: str) -> None:
+    """As the engine does while it works on a stack."""
+    path = backend / ".pulumi" / "locks" / "organization" / project / stack / "1.json"
+    path.parent.mkdir(parents=True)
+    now = datetime.now(UTC).isoformat()
+    path.write_text(json.dumps({"pid": pid, "hostname": socket.gethostname(), "timestamp": now}))
+
+
+def test_a_rollback_is_only_of_the_version_that_was_judged(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FALAJ_HOME", str(place.home))
+    publisher = Publisher(place.site)
+    for name in ("one", "two", "three"):
+        publisher.publish(name, model="shop")
+    place.serve(1, publisher.keyring.path)
+    stack = StackFile("main", Project.find(place.root))
+    refused = Machine(stack, place.site).roll_back(2)
+    assert "stands for version 3 by now, and not for version 2" in refused
+    assert publisher.store.resolve("shop") == 3
+
+
+def test_what_a_server_without_room_turned_away_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "\n".join(
+        f'{PREFIX}_responses_total{{version="2",route="{INFER}",status="{status}"}} {count}'
+        for status, count in (("200", 90), ("500", 3), ("503", 70), ("400", 9))
+    )
+    monkeypatch.setattr(Server, "_get", lambda *_: text.encode())
+    assert Server({"host": "localhost", "port": 1}).failures(2) == Outcomes(93, 3)

@@ -62,7 +62,8 @@ class FakeWorld:
     def served(self) -> int | None:
         return self.serving
 
-    def roll_back(self) -> str:
+    def roll_back(self, version: int) -> str:
+        del version
         self._do("rollBack")
         if not self.refuses:
             self.serving, self.before = self.before, None
