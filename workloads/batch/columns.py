@@ -6,6 +6,7 @@ What the server would refuse of a request is refused of a row, for the same reas
 from __future__ import annotations
 
 import datetime
+import decimal
 import difflib
 import math
 from collections import Counter
@@ -32,6 +33,7 @@ _KEPT_READINGS: Final = 1 << 16
 _MARK_NAMES: Final[Mapping[Mark, str]] = {".": "decimal points", ",": "decimal commas"}
 MARKS: Final[Mapping[str, Mark]] = {"point": ".", "comma": ","}
 _EXACT: Final = 1 << 53
+_UNSAID: Final = "its value"
 _FLAGS: Final[Mapping[Any, bool]] = {True: True, False: False, "true": True, "false": False}
 
 
@@ -42,11 +44,15 @@ class Numbers:
         name: the column's.
         spec: the model's input.
         mark: what stands before decimals; None: what the column's texts say.
+        shows: whether reasons say what a value is. Default: they do.
     """
 
-    def __init__(self, name: str, spec: TensorSpec, mark: Mark | None) -> None:
+    def __init__(
+        self, name: str, spec: TensorSpec, mark: Mark | None, *, shows: bool = True
+    ) -> None:
         self.name = name
         self._spec = spec
+        self._shows = shows
         self._given = mark
         self._mark: Mark = mark or "."
         self._known: dict[str, frozenset[Mark]] = {}
@@ -87,8 +93,8 @@ class Numbers:
             return
         if self.clear["."] and self.clear[","]:
             raise WorkloadError(
-                f"column {self.name!r} has numbers with decimal points ({self._first['.']!r}) and "
-                f"with decimal commas ({self._first[',']!r}): say which it has (--decimal point, "
+                f"column {self.name!r} has numbers with decimal points{self._like('.')} and "
+                f"with decimal commas{self._like(',')}: say which it has (--decimal point, "
                 "--decimal comma), and the others are bad rows"
             )
         self._mark = most
@@ -102,6 +108,9 @@ class Numbers:
         if plain is not None and np.isfinite(plain[~np.isnan(plain)]).all():
             return plain, self._unfit(plain)
         return self._each(values, self._mark)
+
+    def _like(self, mark: Mark) -> str:
+        return f" ({self._first[mark]!r})" if self._shows else ""
 
     def _learn(self, values: Sequence[Any]) -> None:
         for value in values:
@@ -145,20 +154,25 @@ class Numbers:
             return math.nan
         if isinstance(value, str):
             return self._written(value.strip(), mark)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return f"{_shown(value)} isn't a number"
+        if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+            return f"{_shown(value, shows=self._shows)} isn't a number"
         # Whole numbers of JSON and Parquet have no bound of their own.
-        return float(value) if abs(value) <= _LARGEST else f"{_shown(value)} is too large"
+        # What isn't a number isn't above it either.
+        return (
+            f"{_shown(value, shows=self._shows)} is too large"
+            if abs(value) > _LARGEST
+            else float(value)
+        )
 
     def _written(self, text: str, mark: Mark | None) -> float | str:
         if text.lower() in MISSING_NUMBERS:
             return math.nan
         fitting = self._readings(text)
         if not fitting:
-            return f"{_shown(text)} isn't a number"
+            return f"{_shown(text, shows=self._shows)} isn't a number"
         chosen = mark or ("." if "." in fitting else ",")
         if chosen not in fitting:
-            return f"{_shown(text)} isn't a number with {_MARK_NAMES[chosen]}"
+            return f"{_shown(text, shows=self._shows)} isn't a number with {_MARK_NAMES[chosen]}"
         return number(bare(text), chosen)
 
     def _unfit(self, found: NDArray[np.float64]) -> Refusals:
@@ -181,8 +195,9 @@ class Numbers:
                 beyond = (found < low) | (found > high) | (found != np.round(found))
         for index in np.flatnonzero(beyond & ~missing):
             whole = "" if kind.kind == "f" else "whole numbers "
+            what = f"{found[index]:g}" if self._shows else _UNSAID
             refused[int(index)] = (
-                f"column {self.name!r}: {found[index]:g} isn't among the {whole}from {low:g} to "
+                f"column {self.name!r}: {what} isn't among the {whole}from {low:g} to "
                 f"{high:g} that the model takes"
             )
         return refused
@@ -210,7 +225,7 @@ def _plain(values: Sequence[Any], kind: str) -> NDArray[np.float64] | None:
 def _typed(values: Sequence[Any]) -> NDArray[np.float64] | None:
     """Numbers that are some already."""
     types = set(map(type, values))
-    if not types <= {int, float, type(None)}:
+    if not types <= {int, float, decimal.Decimal, type(None)}:
         return None
     try:
         return np.array([math.nan if v is None else v for v in values], dtype=np.float64)
@@ -219,10 +234,16 @@ def _typed(values: Sequence[Any]) -> NDArray[np.float64] | None:
 
 
 class Texts:
-    """A column of one file that is read as texts."""
+    """A column of one file that is read as texts.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: the column's.
+        shows: whether reasons say what a value is. Default: they do.
+    """
+
+    def __init__(self, name: str, *, shows: bool = True) -> None:
         self.name = name
+        self._shows = shows
 
     def read(self, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
         """The texts, object (rows,), "" where missing; and the values that can't be used."""
@@ -237,7 +258,8 @@ class Texts:
             found[index] = ""
             if value is not None:
                 refused[index] = (
-                    f"column {self.name!r}: {_shown(value)} isn't text, which the model takes"
+                    f"column {self.name!r}: {_shown(value, shows=self._shows)} isn't text, which "
+                    "the model takes"
                 )
         return found, refused
 
@@ -247,16 +269,14 @@ def _worded(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime.datetime):
-        return (value if value.tzinfo is None else value.astimezone(datetime.UTC)).strftime(
-            "%Y-%m-%d"
-        )
+        return value.date().isoformat()  # where the column's time zone has it
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-def _flags(name: str, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
+def _flags(name: str, values: Sequence[Any], *, shows: bool) -> tuple[NDArray[Any], Refusals]:
     read = [_FLAGS.get(v.strip().lower() if isinstance(v, str) else _hashed(v)) for v in values]
     refused = {
-        index: f"column {name!r}: {_shown(values[index])} isn't true or false"
+        index: f"column {name!r}: {_shown(values[index], shows=shows)} isn't true or false"
         for index, each in enumerate(read)
         if each is None
     }
@@ -274,13 +294,22 @@ class Input:
         spec: the input.
         header: names of the file's columns; None where they aren't known before.
         mark: as `Numbers` takes it.
+        shows: whether reasons say what a value is. Default: they do.
 
     Raises:
         WorkloadError: rows of such an input can't be made of columns.
     """
 
-    def __init__(self, spec: TensorSpec, header: Sequence[str] | None, mark: Mark | None) -> None:
+    def __init__(
+        self,
+        spec: TensorSpec,
+        header: Sequence[str] | None,
+        mark: Mark | None,
+        *,
+        shows: bool = True,
+    ) -> None:
         self.spec = spec
+        self._shows = shows
         inner = spec.shape[1:]
         if spec.shape[:1] != (-1,) or -1 in inner:
             raise WorkloadError(
@@ -296,7 +325,7 @@ class Input:
         self.numbers = (
             []
             if spec.datatype in {"BYTES", "BOOL"}
-            else [Numbers(name, spec, mark) for name in self.columns]
+            else [Numbers(name, spec, mark, shows=shows) for name in self.columns]
         )
 
     def survey(self, columns: Mapping[str, Sequence[Any]]) -> Refusals:
@@ -320,9 +349,9 @@ class Input:
             if self.numbers:
                 part, bad = self.numbers[index].read(columns[name])
             elif self.spec.datatype == "BOOL":
-                part, bad = _flags(name, columns[name])
+                part, bad = _flags(name, columns[name], shows=self._shows)
             else:
-                part, bad = Texts(name).read(columns[name])
+                part, bad = Texts(name, shows=self._shows).read(columns[name])
             refused |= bad
             parts.append(part)
         return self._shaped(np.stack(parts, axis=1), refused), refused
@@ -343,9 +372,9 @@ class Input:
         if self.numbers:
             read, bad = self.numbers[0].read(flat)
         elif self.spec.datatype == "BOOL":
-            read, bad = _flags(self.spec.name, flat)
+            read, bad = _flags(self.spec.name, flat, shows=self._shows)
         else:
-            read, bad = Texts(self.spec.name).read(flat)
+            read, bad = Texts(self.spec.name, shows=self._shows).read(flat)
         for position, reason in bad.items():
             refused.setdefault(position // self.width, reason)
         return self._shaped(read.reshape(len(values), self.width), refused), refused
@@ -370,7 +399,9 @@ def _flattened(value: Any) -> list[Any] | None:
     return found
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, *, shows: bool) -> str:
+    if not shows:
+        return _UNSAID
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
