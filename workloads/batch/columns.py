@@ -239,18 +239,23 @@ class Texts:
     Args:
         name: the column's.
         shows: whether reasons say what a value is. Default: they do.
+        form: how the model has learned dates of the column, as its manifest says it. Default:
+            as Parquet's are learned, the year first.
     """
 
-    def __init__(self, name: str, *, shows: bool = True) -> None:
+    def __init__(
+        self, name: str, *, shows: bool = True, form: Mapping[str, Any] | None = None
+    ) -> None:
         self.name = name
         self._shows = shows
+        self._form = form or {}
 
     def read(self, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
         """The texts, object (rows,), "" where missing; and the values that can't be used."""
         found = np.empty(len(values), dtype=object)
         refused: Refusals = {}
         for index, value in enumerate(values):
-            text = _worded(value)
+            text = _worded(value, self._form)
             if isinstance(text, str):
                 text = text.strip()
                 found[index] = "" if text.lower() in MISSING_TEXTS else text
@@ -264,13 +269,17 @@ class Texts:
         return found, refused
 
 
-def _worded(value: Any) -> Any:
+def _worded(value: Any, form: Mapping[str, Any]) -> Any:
     """Truth values and dates as training reads those of Parquet: dates without their times."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime.datetime):
-        return value.date().isoformat()  # where the column's time zone has it
-    return value.isoformat() if isinstance(value, datetime.date) else value
+        value = value.date()  # where the column's time zone has it
+    if isinstance(value, datetime.date):
+        parts = dict(zip("ymd", value.isoformat().split("-"), strict=True))
+        order = str(form.get("order", "ymd"))
+        return str(form.get("separator", "-")).join(parts[each] for each in order)
+    return value
 
 
 def _flags(name: str, values: Sequence[Any], *, shows: bool) -> tuple[NDArray[Any], Refusals]:
@@ -295,6 +304,7 @@ class Input:
         header: names of the file's columns; None where they aren't known before.
         mark: as `Numbers` takes it.
         shows: whether reasons say what a value is. Default: they do.
+        form: as `Texts` takes it.
 
     Raises:
         WorkloadError: rows of such an input can't be made of columns.
@@ -307,8 +317,10 @@ class Input:
         mark: Mark | None,
         *,
         shows: bool = True,
+        form: Mapping[str, Any] | None = None,
     ) -> None:
         self.spec = spec
+        self._form = form
         self._shows = shows
         inner = spec.shape[1:]
         if spec.shape[:1] != (-1,) or -1 in inner:
@@ -351,7 +363,7 @@ class Input:
             elif self.spec.datatype == "BOOL":
                 part, bad = _flags(name, columns[name], shows=self._shows)
             else:
-                part, bad = Texts(name, shows=self._shows).read(columns[name])
+                part, bad = Texts(name, shows=self._shows, form=self._form).read(columns[name])
             refused |= bad
             parts.append(part)
         return self._shaped(np.stack(parts, axis=1), refused), refused

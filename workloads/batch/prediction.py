@@ -210,7 +210,12 @@ class Batch:
         # A snapshot's texts were read once; its numbers are some.
         mark = "." if isinstance(source, SnapshotSource) else mark
         specs = self._model.schema.inputs.values()
-        inputs = [Input(spec, header, mark, shows=self._shows) for spec in specs]
+        learned = self.package.manifest.get("dataset") or {}
+        forms = {each.get("name"): each.get("form") for each in learned.get("features") or ()}
+        inputs = [
+            Input(spec, header, mark, shows=self._shows, form=forms.get(spec.name))
+            for spec in specs
+        ]
         if header is not None:
             check_columns(source.name, header, inputs)
         wanted = [name for each in inputs for name in each.columns]

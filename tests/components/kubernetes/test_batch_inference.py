@@ -90,8 +90,8 @@ def test_each_index_is_a_share_that_goes_on_alone() -> None:
 
 def test_the_commands_are_ones_that_the_workloads_understand() -> None:
     objects = rendered(
-        keep=["id", "-x", "$(NODE_RANK)", "*"], encoding="windows-1256", decimal="comma", skip_bad_rows=True, shares=3,
-        keys_digest=OTHER_DIGEST, format="csv",
+        keep=["id", "-x", "$(NODE_RANK)", "*"], encoding="windows-1256", decimal="comma",
+        skip_bad_rows=True, shares=3, keys_digest=OTHER_DIGEST, format="csv",
     )  # fmt: skip
     command = container_of(objects)["command"]
     assert command[:3] == ["python", "-m", "falaj.workloads.batch"]

@@ -108,3 +108,22 @@ def test_messages_say_nothing_that_restricted_rows_hold(
     assert "'age'" in ran.err
     assert not any(each in ran.err + ran.out for each in cell.split(";"))
     assert cell.split(";", maxsplit=1)[0] in batch(*words).err
+
+
+def test_dates_that_parquet_knows_are_written_as_the_model_has_learned_them(
+    tmp_path: Path, batch: Batch, published: Site
+) -> None:
+    model = models.table()
+    form = {"separator": "/", "order": "dmy", "time_mark": "", "sure": True}
+    fields = models.fields(model, "dated")
+    fields["dataset"] = {
+        **fields.get("dataset", {}), "features": [{"name": "city", "kind": "date", "form": form}]
+    }  # fmt: skip
+    published.store.publish("dated", {"model.onnx": model}, fields, published.keyring)
+    published.store.promote("dated", 1)
+    days = [datetime.date(2024, 5, 6), None]
+    table = pa.table({"age": [1.0, 2.0], "city": pa.array(days, pa.date32())})
+    pq.write_table(table, tmp_path / "in.parquet")
+    done = batch(tmp_path / "in.parquet", "--output", tmp_path / "o.csv", "--plain", model="dated")
+    assert done.status == 0, done.err
+    assert (tmp_path / "o.csv").read_text().splitlines()[1:] == ["1,1.0,06/05/2024", "2,2.0,"]
