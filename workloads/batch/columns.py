@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.oip import TensorSpec
+from falaj.workloads.training.dates import DateColumn, date_features, form_of
 from falaj.workloads.training.numerals import Mark, bare, number, readings, units
 from falaj.workloads.training.tables import MISSING_NUMBERS, MISSING_TEXTS
 
@@ -321,6 +322,8 @@ class Input:
     ) -> None:
         self.spec = spec
         self._form = form
+        self._strange = ""
+        self._is_dated = form is None
         self._shows = shows
         inner = spec.shape[1:]
         if spec.shape[:1] != (-1,) or -1 in inner:
@@ -345,11 +348,42 @@ class Input:
         if self._listed:
             return self._lists(columns[self.spec.name])[1]
         if not self.numbers:
-            return self.read(columns)[1]
+            found, refused = self.read(columns)
+            self._learn_dates(found.reshape(-1))
+            return refused
         refused: Refusals = {}
         for each in self.numbers:
             refused |= each.survey(columns[each.name])
         return refused
+
+    def _learn_dates(self, texts: NDArray[Any]) -> None:
+        form, present = self._form, texts[texts != ""]
+        if self._is_dated or form is None or not len(present):
+            return
+        mark, order = str(form.get("time_mark", "")), str(form.get("order", "ymd"))
+        column = DateColumn(self.spec.name, str(form.get("separator", "-")), order, mark, 0.0, 1.0)
+        self._is_dated = bool((date_features(column, present)[:, 1] == 0).any())
+        if not self._is_dated and not self._strange:
+            dates = (text for text in present if form_of([text]) is not None)
+            self._strange = next(dates, "")
+
+    def settle(self) -> None:
+        """Refuse dates that the model can't tell from missing ones, after all were surveyed.
+
+        Raises:
+            WorkloadError: the column has dates, and none in the form that the model has learned.
+        """
+        if self._is_dated or not self._strange or self._form is None:
+            return
+        said = {"d": "DD", "m": "MM", "y": "YYYY"}
+        wanted = str(self._form.get("separator", "-")).join(
+            said[each] for each in str(self._form.get("order", "ymd"))
+        )
+        raise WorkloadError(
+            f"column {self.spec.name!r} has dates such as "
+            f"{_shown(self._strange, shows=self._shows)}, none in the form {wanted} that the "
+            "model has learned, which would all count as missing: write them so"
+        )
 
     def read(self, columns: Mapping[str, Sequence[Any]]) -> tuple[NDArray[Any], Refusals]:
         """The input's array, first size rows; and which rows can't be used."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -259,9 +260,10 @@ class Batch:
             if len(column.clear) == 1:
                 clear.update(column.clear.keys())
         most: Mark = "," if clear[","] > clear["."] else "."
-        for column in numbers:
+        for settle in (*(partial(one.settle, most) for one in numbers),
+                       *(one.settle for one in each.inputs)):  # fmt: skip
             try:
-                column.settle(most)
+                settle()
             except WorkloadError as error:
                 raise WorkloadError(f"{each.source.name}: {error}") from error
 

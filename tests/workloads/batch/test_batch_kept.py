@@ -127,3 +127,11 @@ def test_dates_that_parquet_knows_are_written_as_the_model_has_learned_them(
     done = batch(tmp_path / "in.parquet", "--output", tmp_path / "o.csv", "--plain", model="dated")
     assert done.status == 0, done.err
     assert (tmp_path / "o.csv").read_text().splitlines()[1:] == ["1,1.0,06/05/2024", "2,2.0,"]
+    words = (tmp_path / "new.csv", "--output", tmp_path / "n.csv", "--plain")
+    (tmp_path / "new.csv").write_text("age,city\n1,2024-05-06\n2,unknown\n3,\n")
+    ran = batch(*words, model="dated")
+    assert ran.status == 2
+    assert "such as '2024-05-06', none in the form DD/MM/YYYY" in ran.err
+    # What isn't a date at all counts as missing, as the server takes it.
+    (tmp_path / "new.csv").write_text("age,city\n1,06/05/2024\n2,unknown\n3,2024-05-06\n")
+    assert batch(*words, model="dated").status == 0
