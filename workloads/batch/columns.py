@@ -59,6 +59,8 @@ class Numbers:
         self._known: dict[str, frozenset[Mark]] = {}
         self.clear: Counter[Mark] = Counter()
         self._first: dict[Mark, str] = {}
+        self.is_open = False
+        """Whether a value says another number by each mark."""
         self._units: set[str] = set()
 
     def survey(self, values: Sequence[Any]) -> Refusals:
@@ -125,6 +127,8 @@ class Numbers:
                 (mark,) = fitting
                 self.clear[mark] += 1
                 self._first.setdefault(mark, text)
+            elif fitting and ("." in text or "," in text):
+                self.is_open = True
 
     def _readings(self, text: str) -> frozenset[Mark]:
         found = self._known.get(text)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from falaj.workloads.batch.columns import MARKS, Input, Refusals, check_columns
+from falaj.workloads.batch.columns import MARKS, Input, Numbers, Refusals, check_columns
 from falaj.workloads.batch.parts import FORMAT, SUFFIX, Done, Parts
 from falaj.workloads.batch.reading import (
     CHUNK_ROWS,
@@ -35,7 +35,7 @@ from falaj.workloads.files import (
 )
 from falaj.workloads.inference import model as inference_model
 from falaj.workloads.inference.model import MODEL_FILE, Model
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.oip import Inference, TensorSpec
 from falaj.workloads.inference.settings import Limits
 from falaj.workloads.registry.keyring import KeyRing, VerifyKey
 from falaj.workloads.registry.package import Package
@@ -259,6 +259,8 @@ class Batch:
         for column in numbers:
             if len(column.clear) == 1:
                 clear.update(column.clear.keys())
+        if not clear and any(column.is_open for column in numbers):
+            clear = self._told_by_others(each)
         most: Mark = "," if clear[","] > clear["."] else "."
         for settle in (*(partial(one.settle, most) for one in numbers),
                        *(one.settle for one in each.inputs)):  # fmt: skip
@@ -266,6 +268,22 @@ class Batch:
                 settle()
             except WorkloadError as error:
                 raise WorkloadError(f"{each.source.name}: {error}") from error
+
+    def _told_by_others(self, each: _Surveyed) -> Counter[Mark]:
+        """Decimal marks of the columns that aren't the model's, which training counts as well."""
+        taken = {column.name for one in each.inputs for column in one.numbers}
+        names = [name for name in each.source.header() or () if name and name not in taken]
+        number = TensorSpec("", "FP64", (-1, 1), missing=True)
+        others = {name: Numbers(name, number, None) for name in names}
+        for chunk in each.source.chunks(names) if names else ():
+            for name in list(others):
+                if others[name].survey(chunk.columns[name]):
+                    del others[name]  # texts
+        clear: Counter[Mark] = Counter()
+        for column in others.values():
+            if len(column.clear) == 1:
+                clear.update(column.clear.keys())
+        return clear
 
     @staticmethod
     def _all_bad(chunk: Chunk, refused: Refusals) -> list[BadRow]:

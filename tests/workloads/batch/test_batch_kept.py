@@ -135,3 +135,12 @@ def test_dates_that_parquet_knows_are_written_as_the_model_has_learned_them(
     # What isn't a date at all counts as missing, as the server takes it.
     (tmp_path / "new.csv").write_text("age,city\n1,06/05/2024\n2,unknown\n3,2024-05-06\n")
     assert batch(*words, model="dated").status == 0
+
+
+def test_columns_that_the_model_does_not_take_tell_the_decimal_mark(
+    tmp_path: Path, batch: Batch
+) -> None:
+    (tmp_path / "in.csv").write_text("age;city;price\n1.153;x;2,5\n2.200;y;3,75\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "o.csv", "--plain")
+    assert batch(*words).status == 0
+    assert (tmp_path / "o.csv").read_text().splitlines()[1:] == ["1,1153.0,x", "2,2200.0,y"]
