@@ -198,7 +198,8 @@ def _run(name: str, given: Mapping[str, Any], errors: ArgumentErrors) -> Run | N
 def _options(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
     found: list[str] = []
     for column in errors.texts("keep", given["keep"]) if "keep" in given else ():
-        found += ["--keep", column]
+        # Kubernetes takes "$(NAME)" for a variable and "$$" for one of both.
+        found.append(f"--keep={column.replace('$', '$$')}")
     encoding = given.get("encoding")
     if encoding is not None:
         if not (isinstance(encoding, str) and _ENCODING.match(encoding)):

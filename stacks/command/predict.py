@@ -131,7 +131,7 @@ def predict(
     return _run(
         "run", "--registry", str(config["registry"]), *chosen.options(str(config["alias"])),
         "--keyring", str(config["keyring"]), "--output", str(target),
-        *(part for column in keep for part in ("--keep", column)),
+        *(f"--keep={column}" for column in keep),
         *(part for name, value in values.items() if value for part in (name, value)),
         *(name for name, given in flags.items() if given),
         "--", *map(str, files),

@@ -48,6 +48,8 @@ def test_predictions_are_sealed_in_the_site_and_opened(
     words = ["--stack", "local", "--plain", "--model", "table:1", "--format", "jsonl"]
     assert main(["predict", "rows.csv", *words]) == 0
     assert len((project / "rows.predictions.jsonl").read_text().splitlines()) == 2
+    (project / "dashed.csv").write_text("-id,age,city\n1,5,x\n")
+    assert main(["predict", "dashed.csv", "--stack", "local", "--keep=-id", "--dry-run"]) == 0
     assert main(["predict", "rows.csv", "--model", "table@candidate", "--dry-run"]) == 2
     assert "no alias 'candidate'" in capfd.readouterr().err
 

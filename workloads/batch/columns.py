@@ -6,6 +6,7 @@ What the server would refuse of a request is refused of a row, for the same reas
 from __future__ import annotations
 
 import datetime
+import decimal
 import difflib
 import math
 from collections import Counter
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.oip import TensorSpec
+from falaj.workloads.training.dates import DateColumn, date_features, form_of
 from falaj.workloads.training.numerals import Mark, bare, number, readings, units
 from falaj.workloads.training.tables import MISSING_NUMBERS, MISSING_TEXTS
 
@@ -32,6 +34,7 @@ _KEPT_READINGS: Final = 1 << 16
 _MARK_NAMES: Final[Mapping[Mark, str]] = {".": "decimal points", ",": "decimal commas"}
 MARKS: Final[Mapping[str, Mark]] = {"point": ".", "comma": ","}
 _EXACT: Final = 1 << 53
+_UNSAID: Final = "its value"
 _FLAGS: Final[Mapping[Any, bool]] = {True: True, False: False, "true": True, "false": False}
 
 
@@ -42,16 +45,22 @@ class Numbers:
         name: the column's.
         spec: the model's input.
         mark: what stands before decimals; None: what the column's texts say.
+        shows: whether reasons say what a value is. Default: they do.
     """
 
-    def __init__(self, name: str, spec: TensorSpec, mark: Mark | None) -> None:
+    def __init__(
+        self, name: str, spec: TensorSpec, mark: Mark | None, *, shows: bool = True
+    ) -> None:
         self.name = name
         self._spec = spec
+        self._shows = shows
         self._given = mark
         self._mark: Mark = mark or "."
         self._known: dict[str, frozenset[Mark]] = {}
         self.clear: Counter[Mark] = Counter()
         self._first: dict[Mark, str] = {}
+        self.is_open = False
+        """Whether a value says another number by each mark."""
         self._units: set[str] = set()
 
     def survey(self, values: Sequence[Any]) -> Refusals:
@@ -87,8 +96,8 @@ class Numbers:
             return
         if self.clear["."] and self.clear[","]:
             raise WorkloadError(
-                f"column {self.name!r} has numbers with decimal points ({self._first['.']!r}) and "
-                f"with decimal commas ({self._first[',']!r}): say which it has (--decimal point, "
+                f"column {self.name!r} has numbers with decimal points{self._like('.')} and "
+                f"with decimal commas{self._like(',')}: say which it has (--decimal point, "
                 "--decimal comma), and the others are bad rows"
             )
         self._mark = most
@@ -103,6 +112,9 @@ class Numbers:
             return plain, self._unfit(plain)
         return self._each(values, self._mark)
 
+    def _like(self, mark: Mark) -> str:
+        return f" ({self._first[mark]!r})" if self._shows else ""
+
     def _learn(self, values: Sequence[Any]) -> None:
         for value in values:
             if not isinstance(value, str):
@@ -115,6 +127,8 @@ class Numbers:
                 (mark,) = fitting
                 self.clear[mark] += 1
                 self._first.setdefault(mark, text)
+            elif fitting and ("." in text or "," in text):
+                self.is_open = True
 
     def _readings(self, text: str) -> frozenset[Mark]:
         found = self._known.get(text)
@@ -145,20 +159,25 @@ class Numbers:
             return math.nan
         if isinstance(value, str):
             return self._written(value.strip(), mark)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return f"{_shown(value)} isn't a number"
+        if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+            return f"{_shown(value, shows=self._shows)} isn't a number"
         # Whole numbers of JSON and Parquet have no bound of their own.
-        return float(value) if abs(value) <= _LARGEST else f"{_shown(value)} is too large"
+        # What isn't a number isn't above it either.
+        return (
+            f"{_shown(value, shows=self._shows)} is too large"
+            if abs(value) > _LARGEST
+            else float(value)
+        )
 
     def _written(self, text: str, mark: Mark | None) -> float | str:
         if text.lower() in MISSING_NUMBERS:
             return math.nan
         fitting = self._readings(text)
         if not fitting:
-            return f"{_shown(text)} isn't a number"
+            return f"{_shown(text, shows=self._shows)} isn't a number"
         chosen = mark or ("." if "." in fitting else ",")
         if chosen not in fitting:
-            return f"{_shown(text)} isn't a number with {_MARK_NAMES[chosen]}"
+            return f"{_shown(text, shows=self._shows)} isn't a number with {_MARK_NAMES[chosen]}"
         return number(bare(text), chosen)
 
     def _unfit(self, found: NDArray[np.float64]) -> Refusals:
@@ -181,8 +200,9 @@ class Numbers:
                 beyond = (found < low) | (found > high) | (found != np.round(found))
         for index in np.flatnonzero(beyond & ~missing):
             whole = "" if kind.kind == "f" else "whole numbers "
+            what = f"{found[index]:g}" if self._shows else _UNSAID
             refused[int(index)] = (
-                f"column {self.name!r}: {found[index]:g} isn't among the {whole}from {low:g} to "
+                f"column {self.name!r}: {what} isn't among the {whole}from {low:g} to "
                 f"{high:g} that the model takes"
             )
         return refused
@@ -210,7 +230,7 @@ def _plain(values: Sequence[Any], kind: str) -> NDArray[np.float64] | None:
 def _typed(values: Sequence[Any]) -> NDArray[np.float64] | None:
     """Numbers that are some already."""
     types = set(map(type, values))
-    if not types <= {int, float, type(None)}:
+    if not types <= {int, float, decimal.Decimal, type(None)}:
         return None
     try:
         return np.array([math.nan if v is None else v for v in values], dtype=np.float64)
@@ -219,17 +239,28 @@ def _typed(values: Sequence[Any]) -> NDArray[np.float64] | None:
 
 
 class Texts:
-    """A column of one file that is read as texts."""
+    """A column of one file that is read as texts.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: the column's.
+        shows: whether reasons say what a value is. Default: they do.
+        form: how the model has learned dates of the column, as its manifest says it. Default:
+            as Parquet's are learned, the year first.
+    """
+
+    def __init__(
+        self, name: str, *, shows: bool = True, form: Mapping[str, Any] | None = None
+    ) -> None:
         self.name = name
+        self._shows = shows
+        self._form = form or {}
 
     def read(self, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
         """The texts, object (rows,), "" where missing; and the values that can't be used."""
         found = np.empty(len(values), dtype=object)
         refused: Refusals = {}
         for index, value in enumerate(values):
-            text = _worded(value)
+            text = _worded(value, self._form)
             if isinstance(text, str):
                 text = text.strip()
                 found[index] = "" if text.lower() in MISSING_TEXTS else text
@@ -237,26 +268,29 @@ class Texts:
             found[index] = ""
             if value is not None:
                 refused[index] = (
-                    f"column {self.name!r}: {_shown(value)} isn't text, which the model takes"
+                    f"column {self.name!r}: {_shown(value, shows=self._shows)} isn't text, which "
+                    "the model takes"
                 )
         return found, refused
 
 
-def _worded(value: Any) -> Any:
+def _worded(value: Any, form: Mapping[str, Any]) -> Any:
     """Truth values and dates as training reads those of Parquet: dates without their times."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime.datetime):
-        return (value if value.tzinfo is None else value.astimezone(datetime.UTC)).strftime(
-            "%Y-%m-%d"
-        )
-    return value.isoformat() if isinstance(value, datetime.date) else value
+        value = value.date()  # where the column's time zone has it
+    if isinstance(value, datetime.date):
+        parts = dict(zip("ymd", value.isoformat().split("-"), strict=True))
+        order = str(form.get("order", "ymd"))
+        return str(form.get("separator", "-")).join(parts[each] for each in order)
+    return value
 
 
-def _flags(name: str, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
+def _flags(name: str, values: Sequence[Any], *, shows: bool) -> tuple[NDArray[Any], Refusals]:
     read = [_FLAGS.get(v.strip().lower() if isinstance(v, str) else _hashed(v)) for v in values]
     refused = {
-        index: f"column {name!r}: {_shown(values[index])} isn't true or false"
+        index: f"column {name!r}: {_shown(values[index], shows=shows)} isn't true or false"
         for index, each in enumerate(read)
         if each is None
     }
@@ -274,13 +308,27 @@ class Input:
         spec: the input.
         header: names of the file's columns; None where they aren't known before.
         mark: as `Numbers` takes it.
+        shows: whether reasons say what a value is. Default: they do.
+        form: as `Texts` takes it.
 
     Raises:
         WorkloadError: rows of such an input can't be made of columns.
     """
 
-    def __init__(self, spec: TensorSpec, header: Sequence[str] | None, mark: Mark | None) -> None:
+    def __init__(
+        self,
+        spec: TensorSpec,
+        header: Sequence[str] | None,
+        mark: Mark | None,
+        *,
+        shows: bool = True,
+        form: Mapping[str, Any] | None = None,
+    ) -> None:
         self.spec = spec
+        self._form = form
+        self._strange = ""
+        self._is_dated = form is None
+        self._shows = shows
         inner = spec.shape[1:]
         if spec.shape[:1] != (-1,) or -1 in inner:
             raise WorkloadError(
@@ -296,7 +344,7 @@ class Input:
         self.numbers = (
             []
             if spec.datatype in {"BYTES", "BOOL"}
-            else [Numbers(name, spec, mark) for name in self.columns]
+            else [Numbers(name, spec, mark, shows=shows) for name in self.columns]
         )
 
     def survey(self, columns: Mapping[str, Sequence[Any]]) -> Refusals:
@@ -304,11 +352,42 @@ class Input:
         if self._listed:
             return self._lists(columns[self.spec.name])[1]
         if not self.numbers:
-            return self.read(columns)[1]
+            found, refused = self.read(columns)
+            self._learn_dates(found.reshape(-1))
+            return refused
         refused: Refusals = {}
         for each in self.numbers:
             refused |= each.survey(columns[each.name])
         return refused
+
+    def _learn_dates(self, texts: NDArray[Any]) -> None:
+        form, present = self._form, texts[texts != ""]
+        if self._is_dated or form is None or not len(present):
+            return
+        mark, order = str(form.get("time_mark", "")), str(form.get("order", "ymd"))
+        column = DateColumn(self.spec.name, str(form.get("separator", "-")), order, mark, 0.0, 1.0)
+        self._is_dated = bool((date_features(column, present)[:, 1] == 0).any())
+        if not self._is_dated and not self._strange:
+            dates = (text for text in present if form_of([text]) is not None)
+            self._strange = next(dates, "")
+
+    def settle(self) -> None:
+        """Refuse dates that the model can't tell from missing ones, after all were surveyed.
+
+        Raises:
+            WorkloadError: the column has dates, and none in the form that the model has learned.
+        """
+        if self._is_dated or not self._strange or self._form is None:
+            return
+        said = {"d": "DD", "m": "MM", "y": "YYYY"}
+        wanted = str(self._form.get("separator", "-")).join(
+            said[each] for each in str(self._form.get("order", "ymd"))
+        )
+        raise WorkloadError(
+            f"column {self.spec.name!r} has dates such as "
+            f"{_shown(self._strange, shows=self._shows)}, none in the form {wanted} that the "
+            "model has learned, which would all count as missing: write them so"
+        )
 
     def read(self, columns: Mapping[str, Sequence[Any]]) -> tuple[NDArray[Any], Refusals]:
         """The input's array, first size rows; and which rows can't be used."""
@@ -320,9 +399,9 @@ class Input:
             if self.numbers:
                 part, bad = self.numbers[index].read(columns[name])
             elif self.spec.datatype == "BOOL":
-                part, bad = _flags(name, columns[name])
+                part, bad = _flags(name, columns[name], shows=self._shows)
             else:
-                part, bad = Texts(name).read(columns[name])
+                part, bad = Texts(name, shows=self._shows, form=self._form).read(columns[name])
             refused |= bad
             parts.append(part)
         return self._shaped(np.stack(parts, axis=1), refused), refused
@@ -343,9 +422,9 @@ class Input:
         if self.numbers:
             read, bad = self.numbers[0].read(flat)
         elif self.spec.datatype == "BOOL":
-            read, bad = _flags(self.spec.name, flat)
+            read, bad = _flags(self.spec.name, flat, shows=self._shows)
         else:
-            read, bad = Texts(self.spec.name).read(flat)
+            read, bad = Texts(self.spec.name, shows=self._shows).read(flat)
         for position, reason in bad.items():
             refused.setdefault(position // self.width, reason)
         return self._shaped(read.reshape(len(values), self.width), refused), refused
@@ -370,7 +449,9 @@ def _flattened(value: Any) -> list[Any] | None:
     return found
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, *, shows: bool) -> str:
+    if not shows:
+        return _UNSAID
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

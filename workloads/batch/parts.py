@@ -156,6 +156,18 @@ class Parts:
         for number in range(len(self.done)):
             yield self.read(number)[1]
 
+    def sweep(self) -> None:
+        """Remove what a run of this job left that was killed once its output was whole."""
+        if not self.folder.is_dir() or self.folder.is_symlink():
+            return
+        path = self.folder / _JOB
+        if path.exists() and read_json(path, "the job of the kept parts") != {
+            "format": FORMAT, **self._job
+        }:  # fmt: skip
+            return
+        with self.opened(anew=True):
+            self.discard()
+
     def discard(self) -> None:
         """Remove all parts, and their folder."""
         self._clear()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from falaj.workloads.batch.columns import MARKS, Input, Refusals, check_columns
+from falaj.workloads.batch.columns import MARKS, Input, Numbers, Refusals, check_columns
 from falaj.workloads.batch.parts import FORMAT, SUFFIX, Done, Parts
 from falaj.workloads.batch.reading import (
     CHUNK_ROWS,
@@ -30,11 +32,10 @@ from falaj.workloads.files import (
     read_json,
     replacing,
     storage_errors,
-    write_json_atomic,
 )
 from falaj.workloads.inference import model as inference_model
 from falaj.workloads.inference.model import MODEL_FILE, Model
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.oip import Inference, TensorSpec
 from falaj.workloads.inference.settings import Limits
 from falaj.workloads.registry.keyring import KeyRing, VerifyKey
 from falaj.workloads.registry.package import Package
@@ -143,6 +144,10 @@ class Batch:
         schema = self._model.schema
         sources, self.others = open_sources(request.inputs, request.encoding, request.keyring)
         self._check_sealed(sources)
+        # What people read of a run goes to terminals and to logs, which nobody seals.
+        self._shows = manifest.get("data_class") != SEALED_CLASS and not any(
+            each.sealed for each in sources
+        )
         self._kept = self._keep(sources)
         self._sources = [self._prepared(each) for each in sources]
         self.beside = sorted({name for each in self._sources for name in self._beside(each)})
@@ -205,7 +210,13 @@ class Batch:
         mark: Mark | None = MARKS[decimal] if decimal is not None else None
         # A snapshot's texts were read once; its numbers are some.
         mark = "." if isinstance(source, SnapshotSource) else mark
-        inputs = [Input(spec, header, mark) for spec in self._model.schema.inputs.values()]
+        specs = self._model.schema.inputs.values()
+        learned = self.package.manifest.get("dataset") or {}
+        forms = {each.get("name"): each.get("form") for each in learned.get("features") or ()}
+        inputs = [
+            Input(spec, header, mark, shows=self._shows, form=forms.get(spec.name))
+            for spec in specs
+        ]
         if header is not None:
             check_columns(source.name, header, inputs)
         wanted = [name for each in inputs for name in each.columns]
@@ -248,12 +259,31 @@ class Batch:
         for column in numbers:
             if len(column.clear) == 1:
                 clear.update(column.clear.keys())
+        if not clear and any(column.is_open for column in numbers):
+            clear = self._told_by_others(each)
         most: Mark = "," if clear[","] > clear["."] else "."
-        for column in numbers:
+        for settle in (*(partial(one.settle, most) for one in numbers),
+                       *(one.settle for one in each.inputs)):  # fmt: skip
             try:
-                column.settle(most)
+                settle()
             except WorkloadError as error:
                 raise WorkloadError(f"{each.source.name}: {error}") from error
+
+    def _told_by_others(self, each: _Surveyed) -> Counter[Mark]:
+        """Decimal marks of the columns that aren't the model's, which training counts as well."""
+        taken = {column.name for one in each.inputs for column in one.numbers}
+        names = [name for name in each.source.header() or () if name and name not in taken]
+        number = TensorSpec("", "FP64", (-1, 1), missing=True)
+        others = {name: Numbers(name, number, None) for name in names}
+        for chunk in each.source.chunks(names) if names else ():
+            for name in list(others):
+                if others[name].survey(chunk.columns[name]):
+                    del others[name]  # texts
+        clear: Counter[Mark] = Counter()
+        for column in others.values():
+            if len(column.clear) == 1:
+                clear.update(column.clear.keys())
+        return clear
 
     @staticmethod
     def _all_bad(chunk: Chunk, refused: Refusals) -> list[BadRow]:
@@ -314,10 +344,13 @@ class Batch:
         parts = Parts(request.output, job, request.seals)
         record = _existing(request, parts.identity)
         if record is not None and not request.restart:
+            parts.sweep()
             return {**record, "path": str(self.path), "already": True}
-        if self.path.exists() and not request.overwrite and not parts.folder.exists():
+        twin = _twin(request)
+        there = twin or (self.path if self.path.exists() else None)
+        if there is not None and not request.overwrite and not parts.folder.exists():
             raise WorkloadError(
-                f"{self.path} is there already, of another input, model or options: give "
+                f"{there} is there already, of another input, model or options: give "
                 "--overwrite, or another --output"
             )
         with storage_errors(request.output.parent):
@@ -410,9 +443,10 @@ class Batch:
             counted = _Counted(target)
             self._encoder().join(parts.results(), counted)
         beside = request.output.with_name(request.output.name + BAD_ROWS)
-        for stale in (beside, artifact_path(beside, request.keyring)):
-            with storage_errors(stale):
-                stale.unlink(missing_ok=True)
+        for stale in (beside, artifact_path(beside, request.keyring), _twin(request)):
+            if stale is not None:
+                with storage_errors(stale):
+                    stale.unlink(missing_ok=True)
         if bad:
             with _output(beside, request.seals, context_of(identity, BAD_ROWS), stage) as target:
                 for each in parts.bad_rows():
@@ -431,7 +465,8 @@ class Batch:
         }
         if bad:
             record["bad_rows_file"] = artifact_path(beside, request.seals).name
-        write_json_atomic(record_path(request.output), record)
+        with replacing(record_path(request.output), stage=stage) as file:
+            file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
         return record
 
 
@@ -521,6 +556,16 @@ def opened(path: Path, keyring: KeyRing) -> Iterator[bytes]:
     ending = BAD_ROWS if plain.name.endswith(BAD_ROWS) else ""
     record = read_record(plain.with_name(plain.name.removesuffix(ending)) if ending else plain)
     return unsealed_chunks(path, keyring, context_of(str(record.get("identity")), ending))
+
+
+def _twin(request: Request) -> Path | None:
+    """The output that the record is of, where one is plain and the new one not."""
+    try:
+        sealed = read_record(request.output).get("sealed") is True
+    except WorkloadError:
+        return None
+    path = artifact_path(request.output, request.keyring if sealed else None)
+    return path if sealed == request.plain and path.exists() else None
 
 
 def _existing(request: Request, identity: str) -> dict[str, Any] | None:

@@ -410,8 +410,6 @@ def _values(column: Any) -> list[Any]:
     if pa.types.is_timestamp(kind):
         # Python's have no nanoseconds.
         column = _compute.cast(column, pa.timestamp("us", kind.tz), safe=False)
-    elif pa.types.is_decimal(kind):
-        column = _compute.cast(column, pa.float64(), safe=False)
     return column.to_pylist()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import decimal
 import io
 import json
 import math
@@ -311,7 +312,7 @@ def _plain(values: Any) -> list[Any]:
             return [float(each) if each else None for each in _figures(values)]
         return values.tolist()
     return [
-        each if each is None or isinstance(each, str | int | float | bool | list) else str(each)
+        each if each is None or isinstance(each, str | int | float | bool | list) else _text(each)
         for each in values
     ]
 
@@ -321,6 +322,8 @@ def _text(value: Any) -> str | None:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
     if isinstance(value, bool | list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return "" if isinstance(value, float) and math.isnan(value) else str(value)

@@ -90,8 +90,8 @@ def test_each_index_is_a_share_that_goes_on_alone() -> None:
 
 def test_the_commands_are_ones_that_the_workloads_understand() -> None:
     objects = rendered(
-        keep=["id", "*"], encoding="windows-1256", decimal="comma", skip_bad_rows=True, shares=3,
-        keys_digest=OTHER_DIGEST, format="csv",
+        keep=["id", "-x", "$(NODE_RANK)", "*"], encoding="windows-1256", decimal="comma",
+        skip_bad_rows=True, shares=3, keys_digest=OTHER_DIGEST, format="csv",
     )  # fmt: skip
     command = container_of(objects)["command"]
     assert command[:3] == ["python", "-m", "falaj.workloads.batch"]
@@ -99,7 +99,7 @@ def test_the_commands_are_ones_that_the_workloads_understand() -> None:
     assert [str(each) for each in options.inputs] == ["/data/customers/2026-11", "/data/more.csv"]
     assert str(options.output) == "/runs/scores/share-$(NODE_RANK).csv"
     assert options.shard == "$(NODE_RANK)/3"
-    assert (options.keep, options.skip_bad_rows) == (["id", "*"], True)
+    assert (options.keep, options.skip_bad_rows) == (["id", "-x", "$$(NODE_RANK)", "*"], True)
     assert not options.plain
     names = [each["name"] for each in container_of(objects)["env"]]
     assert "NODE_RANK" in names

@@ -145,7 +145,7 @@ class BatchInferenceHandler(Handler):
         flags = {"--plain": flag(inputs, "plain"), "--skip-bad-rows": flag(inputs, "skipBadRows")}
         arguments = [
             "run", *workloads.options(values),
-            *(part for each in texts(inputs, "keep") for part in ("--keep", each)),
+            *(f"--keep={each}" for each in texts(inputs, "keep")),
             *(name for name, given in flags.items() if given),
             # What is left of the same digest is damaged, or it would be taken as it is.
             "--overwrite", "--progress", "json", "--json", "--", *texts(inputs, "inputs"),

@@ -1,0 +1,146 @@
+"""What a batch keeps of its input, and what it leaves on the disk."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from falaj.workloads.batch.columns import Numbers, Texts
+from falaj.workloads.batch.parts import Parts
+from falaj.workloads.batch.reading import ParquetSource
+from falaj.workloads.inference.oip import TensorSpec
+from falaj.workloads.training.tables import Column, interpret
+from tests.workloads.batch.conftest import Batch
+from tests.workloads.inference import models
+from tests.workloads.inference.serving import Site
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Dubai"])
+def test_dates_of_parquet_are_those_that_training_saw(zone: str | None, tmp_path: Path) -> None:
+    where = ZoneInfo(zone) if zone else None
+    times = [datetime.datetime(2024, 1, 2, 1, 30, tzinfo=where),
+             datetime.datetime(24, 1, 2, 5, tzinfo=where)]  # fmt: skip
+    table = pa.table({"when": pa.array(times, pa.timestamp("us", zone))})
+    pq.write_table(table, tmp_path / "t.parquet")
+    (chunk,) = ParquetSource(tmp_path / "t.parquet", "t").chunks(["when"])
+    trained = interpret("when", table.column("when"))
+    assert isinstance(trained, Column)
+    found, refused = Texts("when").read(chunk.columns["when"])
+    assert refused == {}
+    assert found.tolist() == trained.values.tolist()
+
+
+def test_a_missing_number_beside_an_infinite_one_is_only_missing() -> None:
+    spec = TensorSpec("x", "FP32", (-1, 1), missing=True)
+    found, refused = Numbers("x", spec, None).read([float("nan"), float("inf"), 1.0])
+    assert list(refused) == [1]
+    assert np.isnan(found[0])
+
+
+def test_decimal_numbers_that_are_kept_stay_exact(tmp_path: Path, batch: Batch) -> None:
+    number = decimal.Decimal("12345678901234567890")
+    table = pa.table({
+        "age": pa.array([decimal.Decimal("2.50"), None], pa.decimal128(9, 2)), "city": ["x", "y"],
+        "id": pa.array([number, decimal.Decimal(7)], pa.decimal128(38, 0)),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "in.parquet")
+    words = (tmp_path / "in.parquet", "--plain", "--keep", "id")
+    assert batch(*words, "--output", tmp_path / "o.csv").status == 0
+    rows = (tmp_path / "o.csv").read_text().splitlines()
+    assert rows[1:] == [f"1,{number},2.5,x", "2,7,40.0,y"]
+    assert batch(*words, "--output", tmp_path / "o.jsonl").status == 0
+    kept = [json.loads(line)["id"] for line in (tmp_path / "o.jsonl").open()]
+    assert kept == [str(number), "7"]
+
+
+def test_what_a_killed_run_left_behind_its_record_is_removed(
+    tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", "--plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "discard", lambda _: None)
+        assert batch(*words).status == 0
+    assert (tmp_path / "out.csv.partial").is_dir()
+    assert batch(*words).answer["already"] is True
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["in.csv", "out.csv", "out.csv.json"]
+
+
+@pytest.mark.parametrize(("first", "second"), [([], ["--plain"]), (["--plain"], [])])
+def test_a_sealed_output_keeps_its_record_when_a_plain_one_is_asked_for(
+    first: list[str], second: list[str], tmp_path: Path, batch: Batch
+) -> None:
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
+    assert batch(*words, *first).status == 0
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    refused = batch(*words, *second)
+    assert refused.status == 2
+    assert "--overwrite" in refused.err
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+    assert batch(*words, *second, "--overwrite").status == 0
+    output = "out.csv" if second else "out.csv.sealed"
+    assert {each.name for each in tmp_path.iterdir()} == {"in.csv", output, "out.csv.json"}
+
+
+@pytest.mark.parametrize("cell", ["Fatima-784", "1,5;2.5"])
+def test_messages_say_nothing_that_restricted_rows_hold(
+    cell: str, tmp_path: Path, batch: Batch, published: Site
+) -> None:
+    model = models.table()
+    fields = {**models.fields(model, "restricted"), "data_class": "restricted"}
+    published.store.publish("secrets", {"model.onnx": model}, fields, published.keyring)
+    published.store.promote("secrets", 1)
+    rows = "".join(f'"{each}",x\n' for each in cell.split(";"))
+    (tmp_path / "in.csv").write_text(f"age,city\n{rows}")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
+    ran = batch(*words, model="secrets")
+    assert ran.status == 2
+    assert "'age'" in ran.err
+    assert not any(each in ran.err + ran.out for each in cell.split(";"))
+    assert cell.split(";", maxsplit=1)[0] in batch(*words).err
+
+
+def test_dates_that_parquet_knows_are_written_as_the_model_has_learned_them(
+    tmp_path: Path, batch: Batch, published: Site
+) -> None:
+    model = models.table()
+    form = {"separator": "/", "order": "dmy", "time_mark": "", "sure": True}
+    fields = models.fields(model, "dated")
+    fields["dataset"] = {
+        **fields.get("dataset", {}), "features": [{"name": "city", "kind": "date", "form": form}]
+    }  # fmt: skip
+    published.store.publish("dated", {"model.onnx": model}, fields, published.keyring)
+    published.store.promote("dated", 1)
+    days = [datetime.date(2024, 5, 6), None]
+    table = pa.table({"age": [1.0, 2.0], "city": pa.array(days, pa.date32())})
+    pq.write_table(table, tmp_path / "in.parquet")
+    done = batch(tmp_path / "in.parquet", "--output", tmp_path / "o.csv", "--plain", model="dated")
+    assert done.status == 0, done.err
+    assert (tmp_path / "o.csv").read_text().splitlines()[1:] == ["1,1.0,06/05/2024", "2,2.0,"]
+    words = (tmp_path / "new.csv", "--output", tmp_path / "n.csv", "--plain")
+    (tmp_path / "new.csv").write_text("age,city\n1,2024-05-06\n2,unknown\n3,\n")
+    ran = batch(*words, model="dated")
+    assert ran.status == 2
+    assert "such as '2024-05-06', none in the form DD/MM/YYYY" in ran.err
+    # What isn't a date at all counts as missing, as the server takes it.
+    (tmp_path / "new.csv").write_text("age,city\n1,06/05/2024\n2,unknown\n3,2024-05-06\n")
+    assert batch(*words, model="dated").status == 0
+
+
+def test_columns_that_the_model_does_not_take_tell_the_decimal_mark(
+    tmp_path: Path, batch: Batch
+) -> None:
+    (tmp_path / "in.csv").write_text("age;city;price\n1.153;x;2,5\n2.200;y;3,75\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "o.csv", "--plain")
+    assert batch(*words).status == 0
+    assert (tmp_path / "o.csv").read_text().splitlines()[1:] == ["1,1153.0,x", "2,2200.0,y"]
