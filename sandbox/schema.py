@@ -415,7 +415,7 @@ class Package:
         if found is None:
             return {}
         inner = found[0].relative_to(self.folder).with_suffix("").parts
-        module = importlib.import_module(".".join((self.module, *inner)))
+        module = module_named(".".join((self.module, *inner)))
         # The class of the answer comes before the one by which it can be awaited.
         name = next((each for each in module.__all__ if each.endswith("Result")), "")
         hints = _hints(getattr(module, name)) if name else {}
@@ -435,6 +435,21 @@ class Package:
                 if token in _FUNCTION.findall(text):
                     return source, text
         return None
+
+
+def module_named(name: str) -> ModuleType:
+    """A module of an SDK; its package is loaded first.
+
+    SDKs load their packages when something of them is asked for. One that an import of its own
+    module loads doesn't get that module's names: the module is half loaded then.
+
+    Raises:
+        ModuleNotFoundError: there is none.
+    """
+    package, _, own = name.rpartition(".")
+    # Whether it is there or not: what is asked for loads the package.
+    hasattr(importlib.import_module(package), own)
+    return importlib.import_module(name)
 
 
 def _arguments_class(module: ModuleType) -> type:

@@ -6,9 +6,11 @@ from __future__ import annotations
 # ruff: noqa: UP007, UP042, UP045
 import enum
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Optional, Union
+from typing import Any, Final, Literal, Optional, Union
 
 import pulumi
 import pytest
@@ -169,3 +171,21 @@ def test_arguments_of_queries_are_read_from_the_source() -> None:
         Package("azure-native").function_arguments("azure-native:authorization:getClientConfig")
         == frozenset()
     )
+
+
+_ASKED_BEFORE_A_PROGRAM: Final = """
+from falaj.sandbox.schema import Package, module_named
+
+assert "arn" in Package("aws").function_results("aws:ec2/getSubnet:getSubnet")
+assert module_named("pulumi_aws.kms.key").KeyArgs
+from pulumi_aws import ec2, kms
+
+print(ec2.get_subnet_output.__name__, kms.Key.__name__)
+"""
+
+
+def test_a_program_has_every_name_of_an_sdk_whose_modules_were_read_before_it() -> None:
+    """In an interpreter of its own: another test would have loaded the SDK's packages."""
+    command = [sys.executable, "-c", _ASKED_BEFORE_A_PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("get_subnet_output Key\n", "")

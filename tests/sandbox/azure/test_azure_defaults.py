@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import re
 from functools import cache
@@ -27,7 +26,7 @@ FILLED = re.compile(r"if (\w+) is None:\n\s+\1 = (.+)\n")
 def filled_in(name: str) -> dict[str, Any]:
     """The values that a class of the SDK gives to what it isn't given, by the engine's names."""
     module, _, cls = name.rpartition(".")
-    arguments = getattr(importlib.import_module(module), cls)
+    arguments = getattr(schema.module_named(module), cls)
     names = sdk.input_type_py_to_pulumi_names(arguments)
     source = inspect.getsource(arguments.__init__)
     return {names[own]: ast.literal_eval(value) for own, value in FILLED.findall(source)}
