@@ -74,8 +74,7 @@ def _feature(said: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _short(key: str, value: object) -> str:
     """A figure of a feature: a share in percent, others by three digits."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not abs(value) < _LARGE:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGE:
         return _said(value)
     if key in _SHARES:
         return f"{figure(float(f'{100 * value:.2g}'))} %"
