@@ -253,6 +253,10 @@ def _explain_os_error(error: OSError, what: str) -> LocalError:
 
 # Whether a port is free, and who holds it.
 
+#: Set to anything where plans are judged and none is carried out, as by `falaj check`: what runs
+#: meanwhile, the same stack above all, says nothing of them.
+PLANS_ALONE: Final = "FALAJ_PLANS_ALONE"
+
 
 def is_port_free(host: str, port: int) -> bool:
     """Whether a server could listen there.

@@ -31,6 +31,7 @@ import yaml
 from pydantic import TypeAdapter
 
 import falaj
+from falaj.components.local import machine
 from falaj.engine.errors import EngineError
 from falaj.policies.model import PACKS, Rule, kind_of
 from falaj.policies.reading.types import azure
@@ -152,6 +153,7 @@ class SideBySide:
                     **activation.left(),
                     "FALAJ_HOME": home,
                     "PULUMI_HOME": str(Path(home) / "pulumi"),
+                    machine.PLANS_ALONE: "1",
                 },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -176,7 +176,7 @@ def _asked_for(stack: StackFile, message: str) -> str:
 
 def _check(subject: Subject, strict: bool | None, folder: Path) -> StackResult:
     stack, settings = subject.stack, subject.settings
-    pulumi, _ = opened(subject, sandbox=not subject.is_local)
+    pulumi, _ = opened(subject, sandbox=not subject.is_local, copied=True)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
     configuration = folder / "packs.json"
@@ -232,10 +232,16 @@ def result_of(
     )
 
 
-def opened(subject: Subject, *, sandbox: bool) -> tuple[Pulumi, str]:
+def opened(subject: Subject, *, sandbox: bool, copied: bool = False) -> tuple[Pulumi, str]:
     """The engine with the stack in its backend, and the place that the stack goes to.
 
     What the stack stands on is there as well. The place is empty for a stack of this machine.
+
+    Args:
+        subject: the stack.
+        sandbox: whether the sandbox answers.
+        copied: whether the backend is another than the stack's own, so that its file is copied.
+            Default: no.
 
     Raises:
         EngineError: there is no engine.
@@ -245,7 +251,7 @@ def opened(subject: Subject, *, sandbox: bool) -> tuple[Pulumi, str]:
     place = ""
     if isinstance(settings, CloudSettings):
         place = prepare_cloud(stack, settings, sandbox=sandbox)
-    pulumi = Pulumi(stack, sandbox=sandbox, plugins=not subject.is_local)
+    pulumi = Pulumi(stack, sandbox=sandbox, plugins=not subject.is_local, copied=copied)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
         bring_up_upstream(pulumi, settings)

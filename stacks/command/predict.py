@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,8 @@ from typing import Final
 import click
 
 from falaj.components.specification.workload_bounds import choice
-from falaj.stacks.command import service
+from falaj.stacks.command import installation, service
+from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.errors import StackError
 
@@ -128,7 +130,7 @@ def predict(
         "--plain": plain, "--skip-bad-rows": skip_bad_rows, "--raw-text": raw_text,
         "--restart": restart, "--overwrite": overwrite, "--dry-run": dry_run,
     }  # fmt: skip
-    return _run(
+    status = _run(
         "run", "--registry", str(config["registry"]), *chosen.options(str(config["alias"])),
         "--keyring", str(config["keyring"]), "--output", str(target),
         *(f"--keep={column}" for column in keep),
@@ -136,6 +138,11 @@ def predict(
         *(name for name, given in flags.items() if given),
         "--", *map(str, files),
     )  # fmt: skip
+    sealed = target.with_name(f"{target.name}.sealed")
+    if status == 0 and not (plain or dry_run) and sealed.exists():
+        opening = ["unseal", str(sealed), "--output", target.name, "--stack", found.name]
+        say(f"write them out in plain with: {installation.call(shlex.join(opening))}")
+    return status
 
 
 @click.command()

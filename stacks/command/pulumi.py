@@ -23,7 +23,14 @@ from falaj.stacks.errors import StackError
 class Pulumi:
     """The engine with its environment, for one stack."""
 
-    def __init__(self, stack: StackFile, *, sandbox: bool = False, plugins: bool = True) -> None:
+    def __init__(
+        self,
+        stack: StackFile,
+        *,
+        sandbox: bool = False,
+        plugins: bool = True,
+        copied: bool = False,
+    ) -> None:
         """Find, download or build the engine, and open the backend.
 
         Args:
@@ -31,6 +38,9 @@ class Pulumi:
             sandbox: let the sandbox's providers answer, with a backend of their own.
             plugins: whether the engine may get the vendor's providers for the SDKs that are
                 installed. A local stack needs none of them.
+            copied: work on a copy of the stack's file, as the sandbox does. With another backend
+                than the stack's own the engine would write the salt of another passphrase into
+                it, and nothing could open the stack again. Default: on the file itself.
 
         Raises:
             EngineError: there is no engine, or our variables are half the sandbox's.
@@ -38,6 +48,7 @@ class Pulumi:
         activation.check()
         self.stack = stack
         self.sandbox = sandbox
+        self._copied = copied or sandbox
         self.engine = install.ensure_engine(say)
         if sandbox:
             base = launch.environment(say, self.engine)
@@ -46,7 +57,7 @@ class Pulumi:
             self.folder: Path = make_workspace(stack)
         else:
             self.environment = launch.environment(say, self.engine)
-            self.folder = stack.project.root
+            self.folder = make_workspace(stack) if copied else stack.project.root
         if not plugins:
             self.environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
 
@@ -118,7 +129,7 @@ class Pulumi:
         """Make the stack in the backend when it is new, and clear locks of killed engines."""
         backend.clear_stale_locks(self.environment.get("PULUMI_BACKEND_URL", ""), say)
         if not self.exists():
-            if not self.sandbox:
+            if not self._copied:
                 self.stack.forget_passphrase()
             self.capture(["stack", "init", self.stack.name, "--non-interactive"])
 

@@ -38,6 +38,7 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
             _tritonclient(outputs, request, stack),
             "",
             f"See it work:   {project.command('demo', stack)}",
+            f"In a browser:  {project.command('open', stack)}",
             f"What runs:     {project.command('status', stack)}",
             f"Change it:     edit {stack.shown_path}, then {project.command('up', stack)}",
             f"Go back:       {project.command('rollback', stack)}",

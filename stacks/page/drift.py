@@ -13,9 +13,12 @@ from falaj.stacks.watching.report import STATES
 
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""
+_LARGE: Final = 100
+"""From here on a figure keeps its digits."""
 _OF_FEATURES: Final = (
     "psi", "psi_limit", "ks", "ks_limit", "missing", "missing_reference", "unseen",
 )  # fmt: skip
+_SHARES: Final = ("missing", "missing_reference", "unseen")
 _ANSWERS: Final = "answers"
 
 Pairs = tuple[tuple[str, str], ...]
@@ -65,8 +68,17 @@ def _feature(said: Mapping[str, Any]) -> Mapping[str, str]:
         "name": str(said.get("name", "")),
         "kind": str(said.get("kind", "")),
         "state": _state(said.get("state")),
-        **{key: _said(said.get(key)) for key in _OF_FEATURES},
+        **{key: _short(key, said.get(key)) for key in _OF_FEATURES},
     }
+
+
+def _short(key: str, value: object) -> str:
+    """A figure of a feature: a share in percent, others by three digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGE:
+        return _said(value)
+    if key in _SHARES:
+        return f"{figure(float(f'{100 * value:.2g}'))} %"
+    return figure(float(f"{value:.3g}"))
 
 
 def _pairs(part: object) -> Pairs:

@@ -7,6 +7,7 @@ makes the form a better one. A package without it has a form as well.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -15,7 +16,7 @@ from typing import Any, Final, Literal, TypeGuard
 import orjson
 
 from falaj.stacks.documents import mapping, sequence
-from falaj.workloads.training.dates import DateForm
+from falaj.workloads.training.dates import DateForm, full_year
 from falaj.workloads.training.numerals import bare, number, readings
 
 Kind = Literal["number", "whole", "flag", "choice", "text", "words", "date", "image", "numbers",
@@ -32,6 +33,7 @@ _EXACT: Final = 1e15
 """Below it whole numbers are exact, and are written out."""
 _LONG: Final = 1e4
 """From it on two decimals are as many as anybody reads."""
+_DAY: Final = re.compile(r"(\d+)\D(\d+)\D(\d+)")
 _LARGEST_FLOAT32: Final = 3.4028235e38
 _WHOLE: Final = {
     f"{sign}INT{bits}": (0 if sign else -(2 ** (bits - 1)), 2 ** (bits - (0 if sign else 1)) - 1)
@@ -313,9 +315,13 @@ def _text(made: Field, described: Mapping[str, Any], statistics: Mapping[str, An
     if made.size != 1:
         return replace(made, kind="texts", typical="\n" * (made.size - 1))
     kind = described.get("kind")
-    if kind == "date":
-        return replace(made, kind="date", form=_date_form(mapping(described.get("form"))))
     choices = _most_frequent(mapping(statistics.get("categories")))
+    if kind == "date":
+        form = _date_form(mapping(described.get("form")))
+        # Any date can be chosen: how many others there were says nothing.
+        hint = _hint({**statistics, "others": None})
+        typical = _chosen(choices[0], form) if choices and form else ""
+        return replace(made, kind="date", form=form, hint=hint, typical=typical)
     if choices and kind != "words":
         return replace(made, kind="choice", choices=tuple(choices))
     return replace(made, kind="words" if kind == "words" else "text")
@@ -329,6 +335,17 @@ def _most_frequent(counts: Mapping[str, Any]) -> list[str]:
         return (-count if _is_number(count) else 0.0, text)
 
     return sorted(map(str, counts), key=place)
+
+
+def _chosen(text: str, form: DateForm) -> str:
+    """A date of a column as a browser's field for dates has it; empty where it is none."""
+    if not (found := _DAY.match(text)):
+        return ""
+    part = dict(zip(form.order, map(int, found.groups()), strict=True))
+    try:
+        return date(full_year(part["y"]), part["m"], part["d"]).isoformat()
+    except ValueError:
+        return ""
 
 
 def _date_form(said: Mapping[str, Any]) -> DateForm | None:

@@ -257,11 +257,22 @@ def _no_worse(before: list[Problem], after: Given, root: Path) -> list[Problem]:
     """What is wrong after a change. Raises StackError for what wasn't before."""
     known = {_without_lines(problem) for problem in before}
     problems = _problems(after, root)
-    new = [each.text for each in problems if _without_lines(each) not in known]
+    new = [_with_what_lacks(each) for each in problems if _without_lines(each) not in known]
     if new:
         name = after.stack_file.label if after.stack_file else "the stack's file"
         raise StackError("\n".join([*new, f"  {name} was not changed"]))
     return problems
+
+
+def _with_what_lacks(problem: Problem) -> str:
+    """The problem; with the lines that would mend it where they are further ones.
+
+    Others stand in what was given, which the reader has before him.
+    """
+    if problem.edit is None or not problem.edit.inserts:
+        return problem.text
+    lines = [f"    {line}" for line in problem.edit.lines]
+    return "\n".join([problem.text, "  with it in the file, this would do:", *lines])
 
 
 def _without_lines(problem: Problem) -> tuple[KeyPath, str]:

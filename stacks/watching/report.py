@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
 from falaj.stacks.documents import is_mapping
@@ -18,6 +18,8 @@ MOST_BYTES: Final = 8 << 20
 """Of a report: a row of some 300 bytes for each of 20,000 columns, and room."""
 _MOST_ROWS: Final = 20_000
 _LONGEST: Final = 512
+ANSWERS: Final = "answers"
+"""What people read for the server's row ``outputs``, of all answers together."""
 
 
 class ReportError(Exception):
@@ -51,7 +53,19 @@ class Row:
             shown.append(f"missing {missing:.1%} (trained on {before:.1%})")
         if unseen := self.figures.get("unseen"):
             shown.append(f"never seen {unseen:.1%}")
+        if (over := self.figures.get("over")) and not self._beyond:
+            shown.append(f"beyond in {over:.0f} of the windows before")
         return f"{self.name}: {', '.join(shown)}" if shown else self.name
+
+    @property
+    def _beyond(self) -> bool:
+        """Whether a figure of the last window is beyond its limit."""
+        figures = self.figures
+        return any(
+            figures[name] > figures.get(f"{name}_limit", math.inf)
+            for name in ("psi", "ks")
+            if name in figures
+        )
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,7 @@ class Report:
         since: Unix time at which drift began, in seconds; None without drift.
         filled: rows of the window so far.
         features: rows of the inputs.
-        outputs: rows of the outputs.
+        outputs: rows of the outputs; the one of all answers is called `ANSWERS`.
         latency: state of the time that answers take.
         labels: state of the labels that came back.
         outcomes: answered rows of this version whose label came back, and wrong ones among them;
@@ -87,7 +101,8 @@ class Report:
     def drifted(self) -> tuple[str, ...]:
         """What drifted: names of columns, and what else there is."""
         names = [f"input {each.name}" for each in self.features if each.state == "drifted"]
-        names += [f"output {each.name}" for each in self.outputs if each.state == "drifted"]
+        answers = [each.name for each in self.outputs if each.state == "drifted"]
+        names += [each if each == ANSWERS else f"output {each}" for each in answers]
         names += ["latency"] if self.latency == "drifted" else []
         return (*names, *(["labels"] if self.labels == "drifted" else []))
 
@@ -149,7 +164,10 @@ def read_report(data: bytes, model: str) -> Report:
         since=_number(document, "since"),
         filled=_count(_object(document, "window"), "filled"),
         features=_rows(document, "features"),
-        outputs=_rows(document, "outputs"),
+        outputs=tuple(
+            replace(each, name=ANSWERS) if each.name == "outputs" else each
+            for each in _rows(document, "outputs")
+        ),
         latency=_state(_object(document, "latency")),
         labels=_state(labels),
         outcomes=_outcomes(labels),

@@ -36,7 +36,9 @@ def seen(site: Path) -> tuple[str, str, str] | None:
         text += f"; drifted: {', '.join(map(str, told.get('names') or ()))}"
     if isinstance(last, dict):
         text += f"; last {last.get('step')} {_ago(last.get('time', 0))}: {last.get('outcome')}"
-    return ("watch", f"process {process}" if runs else "not running", text)
+    if runs:
+        return ("watch", "watching", f"process {process}, {text}")
+    return ("watch", "not running", text)
 
 
 def _is_watch(process: int) -> bool:

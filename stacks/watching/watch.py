@@ -308,7 +308,9 @@ class Watch:
             self._wait("retrain", f"not retrained: {error}")
             return
         if table.digest == learned:
-            self._wait("retrain", f"not retrained: {table.path} is what the model learned from")
+            self._wait(
+                "retrain", f"not retrained: {table.path} is what the stack learned from last"
+            )
             return
         if (before := memory.tried.get(table.digest)) is not None:
             self._wait("retrain", f"not retrained: {table.path} was tried already, and {before}")

@@ -104,7 +104,9 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj predict": "tests/stacks/test_predict.py",
     "falaj predict customers.csv --stack NAME --keep id": "tests/stacks/test_predict.py",
     "falaj unseal": "tests/stacks/test_predict.py",
-    "falaj unseal FILE --output customers.predictions.csv": "tests/stacks/test_predict.py",
+    "falaj unseal FILE --output customers.predictions.csv --stack NAME": (
+        "tests/stacks/test_predict.py"
+    ),
     **dict.fromkeys(("falaj watch", "falaj watch --once"), "tests/stacks/watching run it"),
     "falaj rollback": "what `make rollback` runs",
     "falaj publish REGISTRY": _MODELS,

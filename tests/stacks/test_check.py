@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,29 @@ def test_a_program_that_fails_could_not_be_checked(project: Project, tmp_path: P
     assert "the table is missing" in "".join(result.stacks[0].errors)
     assert "could not be checked" in printed
     assert result.stacks[0].answered_by == "nobody"
+
+
+def test_the_file_of_a_stack_that_runs_here_is_left_as_it_is(
+    project: Project, tmp_path: Path
+) -> None:
+    """A check has a backend and a passphrase of its own: their salt would lock the stack."""
+    project.stack = "local"
+    project.configure()
+    file = project.file
+    salt = "encryptionsalt: v1:mlY4cTEAQtU=:v1:aJWoQQgysN2Hi5GI:2kL90T2avbrbX/vbnF2GybyHzEq9Cg==\n"
+    file.write_text(file.read_text() + salt)
+    before = file.read_bytes()
+    try:
+        with socket.create_server(("127.0.0.1", project.port)):
+            status, printed, result = check(
+                project, "--stack", "local", out=tmp_path / "result.json"
+            )
+        after = file.read_bytes()
+    finally:
+        file.unlink()
+    assert status == 0, printed
+    assert result.stacks[0].resources
+    assert after == before
 
 
 @pytest.mark.thorough

@@ -78,6 +78,24 @@ def test_what_is_refused_leaves_the_file_as_it_is(
     assert (folder / "stacks" / "Pulumi.dev.yaml").read_text() == BASES["local"]
 
 
+def test_what_a_value_needs_beside_it_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "stacks" / "Pulumi.dev.yaml"
+    path.write_text(BASES["table"])
+    words = ("watch.steps", "[tell, retrain]", "watch.data", "data")
+    status, _, err = called(capsys, "set", "-s", "dev", *words)
+    assert status == 2
+    assert "falaj:model: missing; " in err
+    assert err.endswith(
+        "  with it in the file, this would do:\n"
+        "      falaj:model: customers\n"
+        "  stacks/Pulumi.dev.yaml was not changed\n"
+    )
+    assert path.read_text() == BASES["table"]
+    assert called(capsys, "set", "-s", "dev", *words, "model", "customers")[0] == 0
+
+
 def test_keys_are_removed_together_or_not_at_all(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,7 @@ def serve(project: Project, **config: Any) -> Client:
     project.configure(**config)
     printed = project.up()
     assert "Call it with curl" in printed
+    assert "In a browser:  " in printed
     path = next(project.site.glob(f"service/{config['model']}/service.json"))
     service = json.loads(path.read_text())
     return Client(service, mint(service))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,14 @@ def test_predictions_are_sealed_in_the_site_and_opened(
 ) -> None:
     assert main(["predict", "rows.csv", "--stack", "local", "--keep", "id"]) == 0
     sealed = stack_home("falaj", "local") / "batches" / "rows.predictions.csv.sealed"
-    assert str(sealed) in capfd.readouterr().out
+    said = capfd.readouterr().out
+    opening = [str(sealed), "--output", "rows.predictions.csv", "--stack", "local"]
+    assert said.splitlines()[-1].endswith(f" unseal {shlex.join(opening)}")
     assert main(["unseal", str(sealed), "--stack", "local"]) == 0
     assert capfd.readouterr().out == "row,id,score,label\n1,1,5.0,x\n2,2,40.0,y\n"
     words = ["--stack", "local", "--plain", "--model", "table:1", "--format", "jsonl"]
     assert main(["predict", "rows.csv", *words]) == 0
+    assert "unseal" not in capfd.readouterr().out
     assert len((project / "rows.predictions.jsonl").read_text().splitlines()) == 2
     (project / "dashed.csv").write_text("-id,age,city\n1,5,x\n")
     assert main(["predict", "dashed.csv", "--stack", "local", "--keep=-id", "--dry-run"]) == 0

@@ -101,11 +101,12 @@ def form_of(texts: Sequence[str]) -> DateForm | None:
 
 
 def _is_date(part: dict[str, int]) -> bool:
-    year = _full(part["y"])
+    year = full_year(part["y"])
     return 1 <= part["m"] <= MONTHS and 1 <= part["d"] <= 31 and FIRST_YEAR <= year <= LAST_YEAR
 
 
-def _full(year: int) -> int:
+def full_year(year: int) -> int:
+    """Return the year that two digits mean, by `CENTURY_FROM`; others as they are."""
     if year >= 100:
         return year
     return year + (1900 if year >= CENTURY_FROM else 2000)

@@ -15,6 +15,7 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import proto
 
+from falaj.components.local import machine
 from falaj.wire.values import SECRET, SIGNATURE, UNKNOWN, decode, encode
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,6 +61,18 @@ def test_a_held_port_is_refused_in_preview_and_in_create(provider: Any, tmp_path
             assert f"port {port} on 127.0.0.1 is in use by python" in caught.value.details()
             assert "choose another port" in caught.value.details()
     assert not (tmp_path / "s").exists()
+
+
+def test_where_plans_alone_are_judged_a_held_port_is_none_of_theirs(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(machine.PLANS_ALONE, "1")
+    provider: Any = request.getfixturevalue("own_provider")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        wanted = {"path": str(tmp_path / "s"), "ports": [server.getsockname()[1]]}
+        provider.create("Workspace", wanted, preview=True)
+        with pytest.raises(grpc.RpcError):
+            provider.create("Workspace", wanted)
 
 
 def test_configuration_is_checked(provider: Any) -> None:

@@ -145,6 +145,30 @@ def test_dates_are_sent_as_the_column_writes_them(written_as: str) -> None:
     assert "no date" in refused(given, "31 December")
 
 
+@pytest.mark.parametrize(
+    ("written_as", "shown"),
+    [
+        ("31.12.2025", "2025-12-31"),
+        ("2025-12-31T10:30", "2025-12-31"),
+        ("12/31/70", "1970-12-31"),
+        ("٣١/١٢/٢٠٢٥", "2025-12-31"),
+        ("31.02.2025", ""),
+    ],
+)
+def test_a_date_is_at_first_the_most_frequent_one(written_as: str, shown: str) -> None:
+    form = dates_of([written_as])
+    assert form is not None
+    described = {"name": "d", "kind": "date", "form": asdict(form)}
+    counts = {"kind": "text", "categories": {"01.01.2001": 2, written_as: 7}, "others": 2037}
+    given = {
+        "inputs": [tensor("d", "BYTES")], "dataset": {"features": [described]},
+        "statistics": {"features": {"d": {**counts, "missing": 5}}},
+    }  # fmt: skip
+    made = form_of(given)
+    assert made.typical() == {"i0": shown}
+    assert made.fields[0].hint == "missing in 5 rows"
+
+
 def test_pictures_are_as_many_numbers_as_they_have_pixels() -> None:
     image = {"name": "image", "kind": "image", "largest": 16, "shape": [1, 8, 8]}
     given = {"inputs": [tensor("image", "FP32", 1, 8, 8)], "dataset": {"features": [image]}}

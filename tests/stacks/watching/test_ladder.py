@@ -33,6 +33,17 @@ def scene(tmp_path: Path) -> Scene:
 # Tell.
 
 
+def test_what_is_within_its_limits_by_now_says_in_how_many_windows_it_was_not() -> None:
+    seen = row("outputs", "drifted", psi=0.05, ks=0.01)
+    found = read_report(json.dumps(report("drifted", outputs=seen)).encode(), "shop")
+    assert found.drifted == ("input age", "answers")
+    age, answers = found.why.split("; ")
+    assert age == "age: psi 0.4 (limit 0.1), ks 0.2 (limit 0.05)"
+    assert answers == (
+        "answers: psi 0.05 (limit 0.1), ks 0.01 (limit 0.05), beyond in 2 of the windows before"
+    )
+
+
 def test_without_drift_nothing_is_said(scene: Scene) -> None:
     assert scene.look() == "fine"
     assert scene.said == []
@@ -141,13 +152,13 @@ def test_the_same_data_are_never_learned_twice(scene: Scene) -> None:
     for _ in range(5):
         scene.look(1)
     assert scene.world.done == ["up"]
-    assert "is what the model learned from" in scene.events("waits")[-1]["text"]
+    assert "is what the stack learned from last" in scene.events("waits")[-1]["text"]
 
 
 @pytest.mark.parametrize(
     ("data", "learned", "words"),
     [("still being written", "old", "still being written"),
-     (Table(Path("/d"), "old"), "old", "is what the model learned from"),
+     (Table(Path("/d"), "old"), "old", "is what the stack learned from last"),
      (Table(Path("/d"), "new"), None, "state can't be read")],
 )  # fmt: skip
 def test_without_new_data_nothing_is_trained(

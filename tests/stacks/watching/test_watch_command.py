@@ -160,7 +160,8 @@ def test_one_stack_has_one_watch_and_sigterm_ends_it(place: Place) -> None:
         place.configure(steps=["tell"], intervalSeconds="often")
         assert json.loads(process.stdout.readline())["event"] == "refused"
         line = seen_from(place)
-        assert line[1] == f"process {process.pid}"
+        assert line[1] == "watching"
+        assert line[2].startswith(f"process {process.pid}, last look ")
         assert "drifted: input age" in line[2]
         process.send_signal(signal.SIGTERM)
         rest = process.communicate(timeout=30)[0]
