@@ -53,6 +53,7 @@ __all__ = ["NewDataArgs", "Pipeline", "PipelineArgs", "check", "manifests"]
 
 #: With a run's number, and what Kubernetes adds to names of pods, at most 63 characters.
 _NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$")
+_OF_A_RUN: Final = re.compile(r"-[0-9]+$")
 _MANAGER: Final = f"{PREFIX}pipeline-template"
 """Names in ``managedBy`` who runs the template: nobody does."""
 _NO_QUEUE: Final = "pipeline-templates"
@@ -144,11 +145,11 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     errors = ArgumentErrors(f"Pipeline {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
     errors.names(given, PipelineArgs)
-    if not _NAME.match(name) or name.endswith(ACCOUNT_ENDING):
+    if not _NAME.match(name) or name.endswith(ACCOUNT_ENDING) or _OF_A_RUN.search(name):
         errors.add(
             "name", name,
-            "1 to 28 of a-z, 0-9 and '-', first a letter, last no '-', and not ending in "
-            f"{ACCOUNT_ENDING}",
+            "1 to 28 of a-z, 0-9 and '-', first a letter, last no '-', not ending in "
+            f"{ACCOUNT_ENDING}, nor in '-' and a number, as names of runs do",
         )  # fmt: skip
     pattern = str(given.get("dataset", ""))
     training = {key: value for key, value in given.items() if key not in _OWN}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BY_HAND: Final = ("by-hand", "drift")
 _OPTION: Final = "--reason"
+_NUMBER: Final = re.compile(r"-([0-9]+)$")
 _KEPT_SECONDS: Final = 24 * 3600
 """What was started by hand is looked at, and goes."""
 
@@ -198,7 +199,13 @@ def _runs(cluster: Cluster, pipeline: _Pipeline) -> list[dict[str, Any]]:
     """Its runs, in the order of their numbers."""
     of = f"{LABEL}={pipeline.name},!{TEMPLATE_LABEL}"
     found = cluster.job_sets(pipeline.namespace, of)
-    return sorted(found, key=lambda each: int(re.sub(r"^.*-", "", _name(each)) or 0))
+    return sorted(found, key=_number)
+
+
+def _number(run: Mapping[str, Any]) -> int:
+    """Its number; 0 of what somebody gave the label of a run without one."""
+    ending = _NUMBER.search(_name(run))
+    return int(ending[1]) if ending is not None else 0
 
 
 def _name(run: Mapping[str, Any]) -> str:

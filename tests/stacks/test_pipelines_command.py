@@ -100,7 +100,7 @@ def test_runs_are_shown_in_their_order_and_a_failure_is_told(cluster: Cluster) -
     assert said.index("again-9") < said.index("again-10")
     assert "failed: publish: the gate" in said
     assert "5" * 16 in said
-    cluster.runs = [run("again-10", "Failed"), run("again-11")]
+    cluster.runs = [run("again-11"), run("again-10", "Failed"), run("somebodys", "Failed")]
     assert called("status", "again")[0] == 0
 
 

@@ -64,8 +64,11 @@ def newest(data: Path, pattern: str) -> Snapshot | None:
 def _described(data: Path, path: str) -> tuple[datetime.datetime, Snapshot] | None:
     """When the snapshot at a path was made, and the snapshot."""
     file = data / path / _DESCRIPTION
-    if not file.is_file():
-        return None
+    try:
+        if not file.is_file():
+            return None
+    except OSError as error:
+        raise WorkloadError(f"can't read {file}: {error.strerror}") from error
     found: object = read_json(file, "the dataset description")
     said = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     digest, created = said.get("digest"), said.get("created")

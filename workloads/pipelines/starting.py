@@ -158,7 +158,7 @@ class Starter:
                 break
             except ApiError as error:
                 if error.status == CONFLICT:
-                    return Outcome(None, reason, f"{name} was started by another one just now")
+                    return Outcome(None, reason, self._taken(name))
                 if error.status != _FORBIDDEN or again == _TRIES - 1:
                     raise
             self.sleep(_PAUSE_SECONDS)
@@ -170,6 +170,18 @@ class Starter:
         }  # fmt: skip
         self.api.merge(self._state, {"data": {_STATE: json.dumps(said, sort_keys=True)}})
         return Outcome(name, reason, "", path, digest)
+
+    def _taken(self, name: str) -> str:
+        """Why a run of the name can't be started. Raises WorkloadError: something else has it."""
+        for each in self.api.items(self._sets):
+            about = each["metadata"]
+            labels = about.get("labels") or {}
+            if about["name"] == name and labels.get(LABEL) != self.pipeline:
+                raise WorkloadError(
+                    f"a JobSet {name} is there that is no run of {self.pipeline}, whose next run "
+                    "would be called so: remove it, or give it another name"
+                )
+        return f"{name} was started by another one just now"
 
 
 def run_of(

@@ -94,8 +94,10 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], reason: str) -> None
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["Credit", "credit-", "c" * 29, "credit-pipeline", "1st"])
-def test_a_name_that_leaves_no_room_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["Credit", "credit-", "c" * 29, "credit-pipeline", "1st", "credit-2"]
+)
+def test_a_name_that_leaves_no_room_or_is_a_runs_is_refused(name: str) -> None:
     with pytest.raises(pulumi.InputPropertiesError, match="name"):
         rendered(name=name)
 

@@ -41,6 +41,7 @@ class Api:
         self.state = state
         self.made: list[dict[str, Any]] = []
         self.refusals: list[ApiError] = []
+        self.others: list[dict[str, Any]] = []
 
     def get(self, path: str) -> dict[str, Any]:
         if path.endswith("/jobsets/credit"):
@@ -50,6 +51,8 @@ class Api:
         return {"metadata": {}, **data}
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        if not query:
+            return [*self.runs, *self.others]
         assert query == {"labelSelector": f"{LABEL}=credit,!falaj.io/pipeline-template"}
         return self.runs
 
@@ -126,6 +129,18 @@ def test_who_comes_second_starts_none(data: Path) -> None:
     api.refusals = [ApiError(409, "exists")]
     assert "by another one just now" in starter(api, data).start("schedule").why
     assert api.state is None
+
+
+@pytest.mark.parametrize("labels", [None, {}, {LABEL: "credit-1"}])
+def test_what_has_the_name_of_the_next_run_and_is_none_is_said(
+    data: Path, labels: dict[str, str] | None
+) -> None:
+    """Else nothing would ever be started, without a word."""
+    api = Api()
+    api.refusals = [ApiError(409, "exists")]
+    api.others = [{"metadata": {"name": "credit-1", "labels": labels}}]
+    with pytest.raises(WorkloadError, match="credit-1 is there that is no run of credit"):
+        starter(api, data).start("schedule")
 
 
 def test_a_template_that_just_changed_is_read_again(data: Path) -> None:
