@@ -14,10 +14,11 @@ CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
 # live for seconds here: a fifth of their time would go into collecting what soon goes with them.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE GOGC=300 $(VENV)/bin/python -m pytest
 # Tests run side by side, the tests of a file in one process, what takes longest first
-# (tests/scheduling.py): two more than two cores, for engines, servers and real machines wait
-# more than they compute.
+# (tests/scheduling.py): two more than two cores, for engines and servers wait more than they
+# compute. Whole lives of stacks wait less.
 WORKERS ?= 4
-# Those of the cluster alone have a control plane each, some two: no more of them than cores.
+THOROUGH_WORKERS ?= 3
+# Those of the cluster have a control plane each, some two: no more of them than cores.
 CLUSTER_WORKERS ?= 2
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with some of their examples, and with all (tests/conftest.py).
@@ -99,9 +100,10 @@ test: environment-dev ## The tests that take minutes, with their own set-up
 	@$(FALAJ) engine ensure
 	@$(PYTEST) -m "not thorough and not cluster" $(SIDE_BY_SIDE)
 
-# In one run: while real machines wait, the others' tests have the cores.
+# In two runs, with fewer workers each: real machines whose tests wait for cores miss their times.
 test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, every example, the control plane
-	@$(PYTEST) -m "thorough or hypothesis or cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE)
+	@$(PYTEST) -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(THOROUGH_WORKERS)
+	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS)
 
 test-cluster: environment-dev ## The tests on a real control plane
 	@$(FALAJ) cluster ensure --crds
