@@ -126,6 +126,7 @@ async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, by
         connections=set(), max_connections=9, counters=SimpleNamespace(connections=0),
         handle=lambda _: answer, tasks=set(), draining=False, answers=http.Answers(),
         finished=lambda *_: None, remember=lambda *_: None, admit=admit, take_over=None,
+        relayed=0,
     )  # fmt: skip
     transports: list[Any] = []
     for _ in range(2):

@@ -288,7 +288,7 @@ def test_the_fields_are_the_registrys(optimised: Path, digits: Any) -> None:
     trained = json.loads((digits.path / "record.json").read_text())
     assert fields["lineage"] == {"run": trained["identity"], "dataset": dataset["digest"]}
     statistics = dict(fields["statistics"])
-    assert statistics.pop("outputs")["kind"] == "category"
+    assert statistics.pop("outputs")["kind"] == "classes"
     assert statistics == dataset["statistics"]
     assert fields["parameters"] == trained["parameters"]
     assert fields["data_class"] == "internal"
