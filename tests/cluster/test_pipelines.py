@@ -68,7 +68,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         eventually("quotas are counted", lambda: counted(found, NAMESPACE))
         eventually("the queues are active", lambda: active(found, "acme"))
         placed = pipeline.check("credit", given()).run.placed
-        policies = admission.policies(ClusterScope(placed))
+        policies = admission.policies(ClusterScope(placed=placed))
         found.apply(list(policy_manifests(policies, {}, {})))
         for name in ("credit", "fraud"):
             found.apply(rendered(name))
