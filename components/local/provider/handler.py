@@ -173,6 +173,10 @@ class Handler(ABC):
         del state
         return {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
 
+    def outputs_of(self, state: Values) -> Values:
+        """The outputs that a state has."""
+        return {key: state[key] for key in self.outputs if key in state}
+
     def after_read(self, state: Values) -> Values:
         """Inputs as they are found on the machine: the state's own."""
         return {key: state[key] for key in self.table if key in state}

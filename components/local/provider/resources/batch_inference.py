@@ -19,6 +19,7 @@ from falaj.components.local.provider.fields import (
     Field,
     Table,
     bounded,
+    chosen,
     flag,
     optional,
     text,
@@ -26,7 +27,6 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Value, Values, has_unknown
 
 _MODULE: Final = "falaj.workloads.batch"
@@ -71,11 +71,7 @@ class BatchInferenceHandler(Handler):
             "predictions.",
             required=True,
         ),
-        "format": Field(
-            "text", "What is written.", default=choice("batch", "format").default,
-            choices=choice("batch", "format").words,
-            replaces=True,
-        ),
+        "format": chosen("batch", "format", "What is written.", replaces=True),
         "keep": Field("texts", "Columns of the input that go along; * is all.", replaces=True),
         "encoding": Field("text", "Encoding of CSV files.", replaces=True),
         "decimal": Field(
@@ -121,9 +117,9 @@ class BatchInferenceHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """The file is known when the package is."""
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         if state is not None:
-            expected.update({key: state[key] for key in self.outputs if key in state})
+            expected.update(self.outputs_of(state))
         elif not has_unknown(inputs):
             expected["path"] = str(self._path(inputs))
         return expected
@@ -170,7 +166,7 @@ class BatchInferenceHandler(Handler):
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
         """Nothing that can change in place predicts again."""
         del context, resource_id
-        return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
+        return {**inputs, **self.outputs_of(state)}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
         """Remove the predictions and what is beside them, unless they are retained."""

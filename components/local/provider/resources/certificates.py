@@ -32,7 +32,7 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
-from falaj.wire.values import UNKNOWN, Values
+from falaj.wire.values import Values
 
 # Certificates on the disk.
 
@@ -250,7 +250,7 @@ class CertificateAuthorityHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """The path follows from the site."""
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         if isinstance(inputs.get("site"), str):
             expected["certificatePath"] = str(self.site_of(inputs).pki / "ca.crt")
         if state is not None and not _is_renamed(state, inputs) and not self.drift(state):
@@ -390,7 +390,7 @@ class CertificateHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """Paths follow from the site and the name."""
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         if isinstance(inputs.get("site"), str) and isinstance(inputs.get("fileName"), str):
             certificate, key = self._paths(inputs)
             expected.update(certificatePath=str(certificate), privateKeyPath=str(key))

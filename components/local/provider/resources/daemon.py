@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from falaj.components.local import machine, supervision
+from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
-from falaj.components.local.provider.daemons import DaemonFiles
+from falaj.components.local.provider.daemons import (
+    SUPERVISOR,
+    DaemonFiles,
+    say_what_ends_it,
+)
 from falaj.components.local.provider.fields import (
     NAME_HINT,
     NAME_PATTERN,
@@ -18,8 +22,8 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.supervision import AUTO, KINDS, Supervisor, choose
-from falaj.wire.values import UNKNOWN, Values
+from falaj.components.local.supervision import KINDS, Supervisor, choose
+from falaj.wire.values import Values
 
 
 class DaemonHandler(Handler):
@@ -38,10 +42,7 @@ class DaemonHandler(Handler):
             "whole", "How long it may take to leave after SIGTERM, in seconds.", default=30,
             minimum=1, maximum=3_600,
         ),
-        "supervisor": Field(
-            "text", "Who keeps it running; auto takes systemd where the user has it.",
-            default=AUTO, choices=(AUTO, *KINDS),
-        ),
+        "supervisor": SUPERVISOR,
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
         "status": "running or stopped.",
@@ -68,8 +69,7 @@ class DaemonHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """What it does is known once it runs."""
-        del state
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         if isinstance(inputs.get("site"), str):
             expected["log"] = str(self._files(inputs).log)
         return expected
@@ -110,8 +110,7 @@ class DaemonHandler(Handler):
         supervisor = choose(text(inputs, "supervisor"))
         context.status("starting")
         supervisor.start(files.program())
-        if supervisor.kind == "systemd" and not supervision.survives_logout():
-            context.say("it ends when you log out; `loginctl enable-linger` keeps it running")
+        say_what_ends_it(context, supervisor)
         return {
             **inputs,
             **self._observed(inputs, supervisor),

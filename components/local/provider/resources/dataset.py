@@ -97,11 +97,10 @@ class DatasetHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """Reads the source without writing, so that bad rows are refused before any work."""
-        del state
         if has_unknown(
             {k: v for k, v in inputs.items() if k not in {"site", "keyring", "retain"}}
         ):
-            return {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+            return super().preview(inputs, state)
         arguments = [*_options(inputs), "--dry-run", "--json"]
         described = workloads.run(
             Context("preview"),
@@ -139,7 +138,7 @@ class DatasetHandler(Handler):
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
         """Nothing that can change in place needs work."""
         del context, resource_id
-        return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
+        return {**inputs, **self.outputs_of(state)}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
         """Remove the snapshot, unless it is retained."""

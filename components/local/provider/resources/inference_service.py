@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from falaj.components.local import machine, supervision
+from falaj.components.local import machine
+from falaj.components.local.provider.daemons import SUPERVISOR, say_what_ends_it
 from falaj.components.local.provider.fields import (
     KEYRING,
     NAME_HINT,
@@ -20,8 +21,8 @@ from falaj.components.local.provider.fields import (
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.service import Rollout, ServiceFiles, configuration, promoted
-from falaj.components.local.supervision import AUTO, KINDS, Supervisor, choose
-from falaj.wire.values import UNKNOWN, Values
+from falaj.components.local.supervision import KINDS, Supervisor, choose
+from falaj.wire.values import Values
 
 _PORT_LIMIT_S = 15.0
 
@@ -83,10 +84,7 @@ class InferenceServiceHandler(Handler):
         "driftAlpha": bounded(
             "drift", "alpha", "Chance of a false alarm in a window.", default=0.001
         ),
-        "supervisor": Field(
-            "text", "Who keeps it running; auto takes systemd where the user has it.",
-            default=AUTO, choices=(AUTO, *KINDS),
-        ),
+        "supervisor": SUPERVISOR,
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
         "endpoint": "Base URL of the service.",
@@ -106,7 +104,7 @@ class InferenceServiceHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """Where it will be is known; what it serves only afterwards."""
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         expected["endpoint"] = endpoint(inputs)
         if isinstance(inputs.get("keyring"), str):
             expected["tokenKeyPath"] = str(Path(text(inputs, "keyring")) / "tokens.pem")
@@ -166,8 +164,7 @@ class InferenceServiceHandler(Handler):
             # Nobody asked for another one: what a person has rolled back to stays.
             version = promoted(wanted) or version
         rollout.reach(wanted, version)
-        if supervisor.kind == "systemd" and not supervision.survives_logout():
-            context.say("it ends when you log out; `loginctl enable-linger` keeps it running")
+        say_what_ends_it(context, supervisor)
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"
         return {
             **inputs,

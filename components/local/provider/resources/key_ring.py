@@ -11,7 +11,7 @@ from falaj.components.local.machine import InvalidInput, InvalidInputsError, Loc
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import SITE, Field, Table, flag, whole
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
-from falaj.wire.values import UNKNOWN, Values
+from falaj.wire.values import Values
 
 
 class KeyRingHandler(Handler):
@@ -60,7 +60,7 @@ class KeyRingHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """Paths follow from the site; key ids stay the same but in a rotation."""
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         if isinstance(inputs.get("site"), str):
             expected.update(_paths(self.site_of(inputs)))
         if state is not None and inputs.get("rotation") == state.get("rotation"):

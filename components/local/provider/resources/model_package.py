@@ -25,7 +25,7 @@ from falaj.components.local.provider.fields import (
 )
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.components.local.provider.service import promoted
-from falaj.wire.values import UNKNOWN, Values
+from falaj.wire.values import Values
 
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
 #: The model, and the page that says what it is worth.
@@ -97,11 +97,11 @@ class ModelPackageHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """The version is known only when something else than its making changed."""
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         if isinstance(inputs.get("site"), str):
             expected["registry"] = str(self.site_of(inputs).registry)
         if state is not None and not self._makes_version(state, inputs):
-            expected.update({key: state[key] for key in self.outputs if key in state})
+            expected.update(self.outputs_of(state))
         return expected
 
     def create(self, context: Context, inputs: Values) -> tuple[str, Values]:
@@ -117,7 +117,7 @@ class ModelPackageHandler(Handler):
         if self._makes_version(state, inputs):
             return self._publish(context, inputs)
         self._prune(context, inputs, whole(state, "version"))
-        return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
+        return {**inputs, **self.outputs_of(state)}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
         """Remove all versions of the model, unless they are retained."""

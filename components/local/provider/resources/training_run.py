@@ -24,7 +24,7 @@ from falaj.components.local.provider.fields import (
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.specification.workload_bounds import choice
-from falaj.wire.values import UNKNOWN, Values, has_unknown
+from falaj.wire.values import Values, has_unknown
 
 #: Hyperparameters and the options of ``falaj.workloads.training run`` that they become.
 _OPTIONS: Final[Mapping[str, str]] = {
@@ -95,9 +95,9 @@ class TrainingRunHandler(Handler):
 
     def preview(self, inputs: Values, state: Values | None) -> Values:
         """The folder is known when the dataset is."""
-        expected = {**inputs, **dict.fromkeys(self.outputs, UNKNOWN)}
+        expected = super().preview(inputs, state)
         if state is not None:
-            expected.update({key: state[key] for key in self.outputs if key in state})
+            expected.update(self.outputs_of(state))
         elif not has_unknown(inputs):
             digest = run_digest(inputs)
             expected["digest"] = digest
@@ -138,7 +138,7 @@ class TrainingRunHandler(Handler):
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
         """Nothing that can change in place trains again."""
         del context, resource_id
-        return {**inputs, **{key: state[key] for key in self.outputs if key in state}}
+        return {**inputs, **self.outputs_of(state)}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
         """End what may still train, and remove the run, unless it is retained."""
