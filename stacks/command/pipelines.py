@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from falaj.components.catalogue.clusters import USUAL_TIME_ZONE
 from falaj.components.catalogue.pipelines import ACCOUNT_ENDING, LABEL, RUN_NOTES, TEMPLATE_LABEL
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
@@ -216,7 +217,7 @@ def _state(run: Mapping[str, Any]) -> str:
 def _clock(section: Any) -> str:
     if not section.schedule:
         return "no"
-    return f"{section.schedule} ({section.timezone or 'Asia/Dubai'})"
+    return f"{section.schedule} ({section.timezone or USUAL_TIME_ZONE})"
 
 
 def _data(section: Any) -> str:
