@@ -90,7 +90,7 @@ class Webhook:
             "Host": parts.netloc,
             "Content-Type": "application/json",
             "Falaj-Delivery": delivery,
-            "Falaj-Signature": f"t={stamp},v1={signature(self._key(), stamp, body)}",
+            "Falaj-Signature": f"t={stamp},v1={signature(signing_key(self.key), stamp, body)}",
         }
         try:
             status, _, onward = _ask_first(peers, path, headers, body)
@@ -147,9 +147,6 @@ class Webhook:
             ) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
-
-    def _key(self) -> bytes:
-        return signing_key(self.key)
 
 
 def _ask_first(
