@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.page.form import NOTHING, figure
-from falaj.stacks.watching.report import STATES
+from falaj.stacks.watching.report import ANSWERS, STATES
 
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""
@@ -19,7 +19,6 @@ _OF_FEATURES: Final = (
     "psi", "psi_limit", "ks", "ks_limit", "missing", "missing_reference", "unseen",
 )  # fmt: skip
 _SHARES: Final = ("missing", "missing_reference", "unseen")
-_ANSWERS: Final = "answers"
 
 Pairs = tuple[tuple[str, str], ...]
 """What and how much."""
@@ -55,7 +54,7 @@ def drift_of(document: object) -> Drift | None:
     features = [_feature(each) for each in map(mapping, sequence(found.get("features")))]
     outputs = mapping(found.get("outputs"))
     if outputs:
-        features.append(_feature({**outputs, "name": _ANSWERS}))
+        features.append(_feature({**outputs, "name": ANSWERS}))
     features.sort(key=lambda each: each["state"] != "drifted")
     return Drift(
         _state(found["state"]), _moment(found.get("since")), _pairs(found.get("window")),
