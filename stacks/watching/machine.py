@@ -30,7 +30,8 @@ from falaj.stacks.watching.server import NoAnswerError, Server
 from falaj.stacks.watching.watch import Updated
 from falaj.stacks.watching.webhook import Webhook, WebhookError
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.registry.alias_list import Alias, read_list
+from falaj.workloads.registry.alias_list import Alias
+from falaj.workloads.registry.store import Store
 from falaj.workloads.rollout.pairs import Outcomes
 
 _DATASET: Final = "falaj:dataset"
@@ -96,11 +97,10 @@ class Machine:
     def previous(self) -> int | None:
         """The version that a rollback would go to."""
         with contextlib.suppress(WorkloadError, NoAnswerError, OSError):
-            folder, alias = _alias(self._config())
-            versions = folder / "versions"
-            back = (
-                alias.rolled_back(lambda each: (versions / str(each)).is_dir()) if alias else None
-            )
+            config = self._config()
+            versions = set(_store(config).versions(str(config["model"])))
+            alias = _alias(config)
+            back = alias.rolled_back(versions.__contains__) if alias else None
             return back.version if back else None
         return None
 
@@ -116,7 +116,7 @@ class Machine:
         try:
             config = self._config()
             command = service.rollback_arguments(config)
-            _, alias = _alias(config)
+            alias = _alias(config)
         except (NoAnswerError, WorkloadError, OSError) as error:
             return str(error)
         if alias is None or alias.version != version:
@@ -232,10 +232,13 @@ class Machine:
         ).send(message, delivery, now)
 
 
-def _alias(config: Mapping[str, Any]) -> tuple[Path, Alias | None]:
-    """The served model's folder in the registry, and what the server's alias stands for there."""
-    folder = Path(str(config["registry"])) / str(config["model"])
-    return folder, read_list(folder).aliases.get(str(config["alias"]))
+def _store(config: Mapping[str, Any]) -> Store:
+    return Store(Path(str(config["registry"])))
+
+
+def _alias(config: Mapping[str, Any]) -> Alias | None:
+    """What the server's alias stands for, as the registry's list says it."""
+    return _store(config).aliases(str(config["model"])).get(str(config["alias"]))
 
 
 def learned_from(resources: Sequence[Mapping[str, Any]]) -> str | None:
