@@ -32,8 +32,8 @@ class Drift:
         state: one of `STATES`; ``unknown`` for others.
         since: since when it is so, ISO 8601; empty where that isn't said.
         window: what a window of rows is.
-        features: one for each input and for the answers, those that drifted first: name, kind,
-            state and figures.
+        features: one for each input and for the answers, those that drifted first: name, state
+            and figures.
         latency: how the time of answers is judged.
         labels: what became of answers whose truth came later.
     """
@@ -65,7 +65,6 @@ def drift_of(document: object) -> Drift | None:
 def _feature(said: Mapping[str, Any]) -> Mapping[str, str]:
     return {
         "name": str(said.get("name", "")),
-        "kind": str(said.get("kind", "")),
         "state": _state(said.get("state")),
         **{key: _short(key, said.get(key)) for key in _OF_FEATURES},
     }
