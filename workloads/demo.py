@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.inference.auth import mint
+from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training.snapshot import Rows, load_rows
 
@@ -72,15 +73,6 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
         _show_regression(outputs["prediction"], rows, show)
     else:
         _show_classification(outputs["label"], rows, described, draw, show)
-
-
-def reached_at(host: str) -> str:
-    """The address of a server on this machine; one that listens on every address has loopback's.
-
-    >>> reached_at("0.0.0.0")
-    '127.0.0.1'
-    """
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
 class Client:

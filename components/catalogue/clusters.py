@@ -30,6 +30,8 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 #: What the names of a tenant's two namespaces end in, after the tenant's.
 TRAINING_ENDING: Final = "-training"
 SERVING_ENDING: Final = "-serving"
+#: Of schedules that name no time zone.
+USUAL_TIME_ZONE: Final = "Asia/Dubai"
 
 #: Label by which namespaces, pods and nodes say whose they are.
 TENANT_LABEL: Final = "falaj.io/tenant"

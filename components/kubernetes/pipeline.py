@@ -20,6 +20,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import pulumi
 
+from falaj.components.catalogue.clusters import USUAL_TIME_ZONE
 from falaj.components.catalogue.pipelines import (
     ACCOUNT_ENDING,
     LABEL,
@@ -165,7 +166,7 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     schedule = str(given.get("schedule", ""))
     if "schedule" in given and not CRON.fullmatch(schedule):
         errors.add("schedule", given["schedule"], "five fields, as 0 3 * * *")
-    zone = str(given.get("timezone", "Asia/Dubai"))
+    zone = str(given.get("timezone", USUAL_TIME_ZONE))
     if not TIME_ZONE.match(zone):
         errors.add("timezone", zone, "a time zone such as Asia/Dubai")
     if "timezone" in given and not schedule:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from falaj.components.catalogue.clusters import USUAL_TIME_ZONE
 from falaj.components.catalogue.pipelines import ACCOUNT_ENDING, LABEL, RUN_NOTES, TEMPLATE_LABEL
-from falaj.components.nearest import nearest
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
 from falaj.stacks.documents import mapping, sequence
@@ -164,7 +164,7 @@ def _found(
     Raises:
         StackError: it is no stack of workloads, or there is none of that name.
     """
-    from falaj.stacks.command import in_cluster, testplane  # noqa: PLC0415 - the API's client
+    from falaj.stacks.command import in_cluster, pods, testplane  # noqa: PLC0415 - the API's client
     from falaj.stacks.command.call import Call  # noqa: PLC0415 - loads the settings' models
     from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415 - so does it
 
@@ -177,22 +177,13 @@ def _found(
         raise StackError(
             f"stack {found.name} has no pipelines; allowed: stacks of the blueprint workloads"
         )
-    chosen = [
-        _Pipeline(
-            each, getattr(section, "namespace", None) or f"{settings.tenant}-training", section
-        )
-        for each, section in settings.pipelines.items()
-        if name in (None, each)
+    chosen = pods.named(
+        [each for each in pods.workloads(settings) if each.kind == "pipeline"],
+        name, found.shown_path, argument="NAME", none="as it has no pipelines",
+    )  # fmt: skip
+    return in_cluster.connect(call, settings), [
+        _Pipeline(each.name, each.namespace, settings.pipelines[each.name]) for each in chosen
     ]
-    if name is not None and not chosen:
-        known = sorted(settings.pipelines)
-        near = nearest(name, known)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise StackError(
-            f"NAME: given {name!r}, which {found.shown_path} doesn't have; allowed: "
-            f"{', '.join(known) or 'none, as it has no pipelines'}{hint}"
-        )
-    return in_cluster.connect(call, settings), chosen
 
 
 def _runs(cluster: Cluster, pipeline: _Pipeline) -> list[dict[str, Any]]:
@@ -226,7 +217,7 @@ def _state(run: Mapping[str, Any]) -> str:
 def _clock(section: Any) -> str:
     if not section.schedule:
         return "no"
-    return f"{section.schedule} ({section.timezone or 'Asia/Dubai'})"
+    return f"{section.schedule} ({section.timezone or USUAL_TIME_ZONE})"
 
 
 def _data(section: Any) -> str:

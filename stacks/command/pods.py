@@ -121,16 +121,30 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
     )  # fmt: skip
 
 
-def named(found: Sequence[Workload], name: str | None, path: Path) -> tuple[Workload, ...]:
-    """Those of a name; all where none is given. Raises StackError: there is none of that name."""
+def named(
+    found: Sequence[Workload], name: str | None, path: Path, *,
+    argument: str = "WORKLOAD", none: str = "as it has none",
+) -> tuple[Workload, ...]:  # fmt: skip
+    """Those of a name; all where none is given.
+
+    Args:
+        found: of the stack.
+        name: which is given.
+        path: the stack's file, for people.
+        argument: by which the name is given.
+        none: why there is none to choose where there are none.
+
+    Raises:
+        StackError: there is none of that name.
+    """
     chosen = tuple(each for each in found if name in (None, each.name))
     if not chosen and name is not None:
         known = sorted({each.name for each in found})
         near = nearest(name, known)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise StackError(
-            f"WORKLOAD: given {name!r}, which {path} doesn't have; allowed: "
-            f"{', '.join(known) or 'none, as it has none'}{hint}"
+            f"{argument}: given {name!r}, which {path} doesn't have; allowed: "
+            f"{', '.join(known) or f'none, {none}'}{hint}"
         )
     return chosen
 

@@ -17,6 +17,7 @@ from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.errors import StackError
 
 _MODULE: Final = "falaj.workloads.batch"
+_FORMAT: Final = choice("batch", "format")
 #: As packages are referred to elsewhere: a name with an alias, or with a version.
 _REFERENCE: Final = re.compile(r"([^@:]+)(?:@([^@:]+)|:([1-9][0-9]{0,8}))?")
 
@@ -64,8 +65,8 @@ class Reference:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(choice("batch", "format").words),
-    help="Of the output where its name isn't given (default: csv).",
+    type=click.Choice(_FORMAT.words),
+    help=f"Of the output where its name isn't given (default: {_FORMAT.default}).",
 )
 @click.option(
     "--keep", multiple=True, metavar="COLUMN", help="Goes along; may be given again, '*' is all."
@@ -123,7 +124,7 @@ def predict(
     target = output
     if target is None:
         stem = files[0].resolve().stem or "predictions"
-        name = f"{stem}.predictions.{kind or 'csv'}"
+        name = f"{stem}.predictions.{kind or _FORMAT.default}"
         target = Path.cwd() / name if plain else found.site / "batches" / name
     values = {"--encoding": encoding, "--decimal": decimal}
     flags = {

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -213,14 +212,11 @@ def endpoint(host: str, port: int, model: str) -> str:
 
 
 def _expiry(path: Path) -> str:
-    from cryptography import x509  # noqa: PLC0415 - only `status` reads certificates
+    # Only `status` reads certificates.
+    from falaj.stacks.certificates import certificate_of  # noqa: PLC0415
 
-    try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
-    except (OSError, ValueError):
-        return "missing"
-    days = (certificate.not_valid_after_utc - datetime.now(UTC)).days
-    return f"{days} days left"
+    days = certificate_of(path).days
+    return "missing" if days is None else f"{days} days left"
 
 
 def _size(path: Path) -> str:

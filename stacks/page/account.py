@@ -9,13 +9,11 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from cryptography import x509
-
+from falaj.stacks.certificates import Certificate, certificate_of
 from falaj.stacks.documents import mapping, sequence
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference import logs, settings
@@ -32,8 +30,6 @@ MOST_COLUMNS: Final = 12
 """Columns that a version's card lists here; the card's own page lists all."""
 AT_ONCE: Final = 32 * 2**20
 """Bytes of logs that are verified whenever the page is shown; more are verified when asked."""
-SOON: Final = 14
-"""Days before a certificate's end from which on it is pointed at."""
 _LOOKS: Final = 4
 """At logs into which a server may be writing a line and its record at this moment."""
 _BETWEEN_LOOKS: Final = 0.25
@@ -65,25 +61,6 @@ class Version:
     def created(self) -> str:
         """When it was published, ISO 8601; empty where that isn't known."""
         return str(self.manifest.get("created", ""))
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A certificate on the disk; ``days`` are left of it, None where it can't be read."""
-
-    name: str
-    subject: str
-    days: int | None
-    until: str
-
-    @property
-    def state(self) -> str:
-        """``unreadable``, ``expired``, ``soon`` or ``valid``."""
-        if self.days is None:
-            return "unreadable"
-        if self.days < 0:
-            return "expired"
-        return "soon" if self.days < SOON else "valid"
 
 
 @dataclass(frozen=True)
@@ -323,17 +300,6 @@ def _card(manifest: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         return tuple(card_text.lines(manifest, most=MOST_COLUMNS))
     except (KeyError, TypeError, AttributeError, ValueError):
         return ()
-
-
-def certificate_of(path: Path) -> Certificate:
-    """A certificate in a PEM file, and the days that are left of it."""
-    try:
-        found = x509.load_pem_x509_certificate(path.read_bytes())
-        subject = found.subject.rfc4514_string()
-    except (OSError, ValueError):
-        return Certificate(path.name, "", None, "")
-    end = found.not_valid_after_utc
-    return Certificate(path.name, subject, (end - datetime.now(UTC)).days, f"{end:%Y-%m-%d}")
 
 
 def data_of(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:

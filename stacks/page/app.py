@@ -30,7 +30,7 @@ from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.page import form as forms
 from falaj.stacks.page import live
-from falaj.stacks.page.account import Account, data_of
+from falaj.stacks.page.account import Account, Version, data_of
 from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
@@ -246,7 +246,7 @@ class Page:
         )
         return _html(
             "page.html", status,
-            **{**self._predicting(shown_now["served"]), **shown_now,
+            **{**_predicting(shown_now["served"]), **shown_now,
                **running, "drift": drift, **given},
         )  # fmt: skip
 
@@ -279,13 +279,6 @@ class Page:
             },
         }
 
-    def _predicting(self, served: Any) -> dict[str, Any]:
-        made = forms.form_of(served.manifest if served else {})
-        return {
-            "form": made, "given": made.typical(), "errors": {}, "answer": None, "refused": "",
-            "names": _names(made), "todo": "", "sent": "",
-        }  # fmt: skip
-
     def _calls(self, account: Account, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         """How to call the server, to be pasted into a shell."""
         endpoint = service.endpoint(account.settings.host, account.port, account.model)
@@ -308,14 +301,11 @@ class Page:
         account = await self._account()
         number = account.served
         version = await asyncio.to_thread(account.version, number) if number else None
-        made = forms.form_of(version.manifest if version else {})
-        found: dict[str, Any] = {
-            "form": made, "given": {**made.typical(), **given}, "errors": {}, "answer": None,
-            "names": _names(made), "refused": "", "todo": "", "sent": "",
-        }  # fmt: skip
+        found = _predicting(version)
+        found["given"] = {**found["given"], **given}
         status = 200
         try:
-            row = made.read(given)
+            row = found["form"].read(given)
             found["sent"] = forms.written(row)
             path = f"/v2/models/{quote(account.model, safe='')}/{INFER}"
             reply = await self.server.ask(account, path, row)
@@ -336,7 +326,7 @@ class Page:
             return _html("answer.html", status, **found)
         return await self._page(account, status=status, **found)
 
-    async def _answered(self, account: Account, document: Any, version: Any) -> Any:
+    async def _answered(self, account: Account, document: Any, version: Version | None) -> Any:
         """The answer, by the manifest of the version that gave it."""
         said = mapping(document).get("model_version")
         manifest = version.manifest if version else {}
@@ -476,9 +466,13 @@ async def _add_headers(request: web.Request, answer: web.StreamResponse) -> None
             answer.headers[name] = value
 
 
-def _names(made: forms.Form) -> dict[str, str]:
-    """What the fields are called, by their keys."""
-    return {each.key: each.name for each in made.fields}
+def _predicting(version: Version | None) -> dict[str, Any]:
+    """What the form of a version shows before anything was sent."""
+    made = forms.form_of(version.manifest if version else {})
+    return {
+        "form": made, "given": made.typical(), "errors": {}, "answer": None, "refused": "",
+        "names": {each.key: each.name for each in made.fields}, "todo": "", "sent": "",
+    }  # fmt: skip
 
 
 def _refusal(status: int, document: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.page.form import NOTHING, figure
-from falaj.stacks.watching.report import STATES
+from falaj.stacks.watching.report import ANSWERS, STATES
 
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""
@@ -19,7 +19,6 @@ _OF_FEATURES: Final = (
     "psi", "psi_limit", "ks", "ks_limit", "missing", "missing_reference", "unseen",
 )  # fmt: skip
 _SHARES: Final = ("missing", "missing_reference", "unseen")
-_ANSWERS: Final = "answers"
 
 Pairs = tuple[tuple[str, str], ...]
 """What and how much."""
@@ -33,8 +32,8 @@ class Drift:
         state: one of `STATES`; ``unknown`` for others.
         since: since when it is so, ISO 8601; empty where that isn't said.
         window: what a window of rows is.
-        features: one for each input and for the answers, those that drifted first: name, kind,
-            state and figures.
+        features: one for each input and for the answers, those that drifted first: name, state
+            and figures.
         latency: how the time of answers is judged.
         labels: what became of answers whose truth came later.
     """
@@ -55,7 +54,7 @@ def drift_of(document: object) -> Drift | None:
     features = [_feature(each) for each in map(mapping, sequence(found.get("features")))]
     outputs = mapping(found.get("outputs"))
     if outputs:
-        features.append(_feature({**outputs, "name": _ANSWERS}))
+        features.append(_feature({**outputs, "name": ANSWERS}))
     features.sort(key=lambda each: each["state"] != "drifted")
     return Drift(
         _state(found["state"]), _moment(found.get("since")), _pairs(found.get("window")),
@@ -66,7 +65,6 @@ def drift_of(document: object) -> Drift | None:
 def _feature(said: Mapping[str, Any]) -> Mapping[str, str]:
     return {
         "name": str(said.get("name", "")),
-        "kind": str(said.get("kind", "")),
         "state": _state(said.get("state")),
         **{key: _short(key, said.get(key)) for key in _OF_FEATURES},
     }

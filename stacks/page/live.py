@@ -28,12 +28,11 @@ _Counters = Mapping[tuple[str, str, str], float]
 
 @dataclass(frozen=True)
 class Point:
-    """What happened between two looks: a second's requests and errors, and seconds of latency."""
+    """What happened between two looks: a second's requests and errors, and how long 99 % took."""
 
     when: float
     requests: float
     errors: float
-    usual: float | None
     slow: float | None
 
 
@@ -116,7 +115,7 @@ class Meter:
             self._points.append(
                 Point(
                     now, between.requests / seconds, between.failed / seconds,
-                    between.quantile(0.5), between.quantile(0.99),
+                    between.quantile(0.99),
                 )
             )  # fmt: skip
         self._looks.append((now, counters))

@@ -11,9 +11,10 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from falaj.stacks.page.account import Account, certificate_of
-from falaj.workloads.demo import reached_at
+from falaj.stacks.certificates import certificate_of
+from falaj.stacks.page.account import Account
 from falaj.workloads.files import fingerprint
+from falaj.workloads.inference.settings import reached_at
 
 SCOPES: Final = ("predict", "observe")
 """What the page's certificate has to be allowed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from falaj.stacks.settings.local import TABLES
+from falaj.stacks.settings.local import TABLES, resolved
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
 
@@ -49,7 +49,7 @@ def newest(root: Path, dataset: Path, folder: str | None, now: float) -> Table:
     """
     if folder is None:
         return Table(dataset, _whole(dataset, now))
-    place = (root / Path(folder).expanduser()).resolve()
+    place = resolved(folder, root)
     try:
         names = sorted(
             each.name for each in os.scandir(place)

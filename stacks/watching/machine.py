@@ -22,7 +22,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
-from falaj.stacks.settings.local import DIGITS
+from falaj.stacks.settings.local import DIGITS, resolved
 from falaj.stacks.settings.watching import WatchSettings
 from falaj.stacks.watching.data import NoDataError, Table, newest
 from falaj.stacks.watching.report import Report
@@ -30,7 +30,8 @@ from falaj.stacks.watching.server import NoAnswerError, Server
 from falaj.stacks.watching.watch import Updated
 from falaj.stacks.watching.webhook import Webhook, WebhookError
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.registry.alias_list import read_list
+from falaj.workloads.registry.alias_list import Alias
+from falaj.workloads.registry.store import Store
 from falaj.workloads.rollout.pairs import Outcomes
 
 _DATASET: Final = "falaj:dataset"
@@ -97,12 +98,9 @@ class Machine:
         """The version that a rollback would go to."""
         with contextlib.suppress(WorkloadError, NoAnswerError, OSError):
             config = self._config()
-            folder = Path(str(config["registry"])) / str(config["model"])
-            alias = read_list(folder).aliases.get(str(config["alias"]))
-            versions = folder / "versions"
-            back = (
-                alias.rolled_back(lambda each: (versions / str(each)).is_dir()) if alias else None
-            )
+            versions = set(_store(config).versions(str(config["model"])))
+            alias = _alias(config)
+            back = alias.rolled_back(versions.__contains__) if alias else None
             return back.version if back else None
         return None
 
@@ -118,8 +116,7 @@ class Machine:
         try:
             config = self._config()
             command = service.rollback_arguments(config)
-            folder = Path(str(config["registry"])) / str(config["model"])
-            alias = read_list(folder).aliases.get(str(config["alias"]))
+            alias = _alias(config)
         except (NoAnswerError, WorkloadError, OSError) as error:
             return str(error)
         if alias is None or alias.version != version:
@@ -227,13 +224,21 @@ class Machine:
         if watch is None or watch.webhook is None:
             raise WebhookError("there is no webhook any more", for_good=True)
         authority = watch.webhook_authority
-        root = self.stack.project.root
         Webhook(
             watch.webhook,
             watch.allowed_hosts,
-            (root / Path(authority).expanduser()).resolve() if authority else None,
+            resolved(authority, self.stack.project.root) if authority else None,
             self.folder / "webhook.key",
         ).send(message, delivery, now)
+
+
+def _store(config: Mapping[str, Any]) -> Store:
+    return Store(Path(str(config["registry"])))
+
+
+def _alias(config: Mapping[str, Any]) -> Alias | None:
+    """What the server's alias stands for, as the registry's list says it."""
+    return _store(config).aliases(str(config["model"])).get(str(config["alias"]))
 
 
 def learned_from(resources: Sequence[Mapping[str, Any]]) -> str | None:

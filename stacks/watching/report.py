@@ -32,13 +32,11 @@ class Row:
 
     Attributes:
         name: of the column.
-        kind: ``number``, ``category`` or ``text``.
         state: what is true of it in this window.
         figures: what it was judged by, with their limits, by name; those that were measured.
     """
 
     name: str
-    kind: str
     state: str
     figures: Mapping[str, float]
 
@@ -192,9 +190,7 @@ def _rows(document: Mapping[str, Any], key: str) -> tuple[Row, ...]:
             for name, value in row.items()
             if isinstance(value, int | float) and not isinstance(value, bool) and _finite(value)
         }
-        found.append(
-            Row(_text(row, "name"), str(row.get("kind"))[:_LONGEST], _state(row), figures)
-        )
+        found.append(Row(_text(row, "name"), _state(row), figures))
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ from falaj.stacks.watching.exchange import ExchangeError, Peer
 from falaj.stacks.watching.report import MOST_BYTES, Report, ReportError, read_report
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.auth import mint
+from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.rollout.measures import answered_by_status, read
 from falaj.workloads.rollout.pairs import Outcomes
 
@@ -25,7 +26,6 @@ _HINTS: Final[Mapping[int, str]] = {
 }
 SUBJECT: Final = "falaj-watch"
 """Whom the server's access log names."""
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nobody listens here
 
 
 class NoAnswerError(Exception):
@@ -49,8 +49,7 @@ class Server:
 
     @property
     def _host(self) -> str:
-        host = str(self.config["host"])
-        return _WILDCARDS.get(host, host)
+        return reached_at(str(self.config["host"]))
 
     def report(self) -> Report:
         """What it says of drift now.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import json
 import secrets
 import socket
@@ -90,7 +89,7 @@ class Webhook:
             "Host": parts.netloc,
             "Content-Type": "application/json",
             "Falaj-Delivery": delivery,
-            "Falaj-Signature": f"t={stamp},v1={signature(self._key(), stamp, body)}",
+            "Falaj-Signature": f"t={stamp},v1={signature(signing_key(self.key), stamp, body)}",
         }
         try:
             status, _, onward = _ask_first(peers, path, headers, body)
@@ -125,7 +124,7 @@ class Webhook:
             ) from None
         addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:_MOST_ADDRESSES]
         for address in addresses:
-            if not is_private(host) or _is_own(address):
+            if not is_private(host) or is_private(address):
                 continue
             # The name says that it is one's own network, and what it leads to isn't.
             raise WebhookError(
@@ -147,9 +146,6 @@ class Webhook:
             ) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
-
-    def _key(self) -> bytes:
-        return signing_key(self.key)
 
 
 def _ask_first(
@@ -178,8 +174,3 @@ def signing_key(path: Path) -> bytes:
 def signature(key: bytes, stamp: str, body: bytes) -> str:
     """HMAC-SHA256 of a body that was sent at a time, in hexadecimal."""
     return hmac.new(key, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-
-
-def _is_own(address: str) -> bool:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    return found.is_private or found.is_loopback or found.is_link_local

@@ -23,7 +23,6 @@ import httptools
 
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import RequestError, body_too_large, retry_after
-from falaj.workloads.inference.remote import MARK
 
 # Which path means what: exact comparison first, words for what is unknown.
 
@@ -340,6 +339,8 @@ _ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
 REQUEST_ID = b"x-request-id"
 """Header that names a request whose body has no id."""
+MARK = b"falaj-overflowed"
+"""Header of a request that came from another tier: it isn't passed on again."""
 _WANTED = frozenset(
     {
         b"authorization", b"content-length", b"content-encoding", b"transfer-encoding", b"expect",

@@ -331,8 +331,6 @@ def _spec(entry: Mapping[str, Any]) -> TensorSpec:
 FAILURES = 3
 """In a row, before the other tier is left alone."""
 PAUSE_SECONDS = 5.0
-MARK = b"falaj-overflowed"
-"""Header of a request that came from another tier: it isn't passed on again."""
 
 
 class Breaker:

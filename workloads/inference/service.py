@@ -21,12 +21,12 @@ from falaj.workloads.inference import answers, channel, http, labels, oip
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError, retry_after
-from falaj.workloads.inference.http import Answer, Exchange, Head, Heads
+from falaj.workloads.inference.http import MARK, Answer, Exchange, Head, Heads
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference, Schema
 from falaj.workloads.inference.reference import Reference
-from falaj.workloads.inference.remote import MARK, Overflow, RelayedModel, Remote, RemoteError
+from falaj.workloads.inference.remote import Overflow, RelayedModel, Remote, RemoteError
 from falaj.workloads.inference.settings import Settings
 
 QUEUE_PER_THREAD = 32

@@ -265,6 +265,15 @@ class Settings:
     drift: DriftSettings = DriftSettings()
 
 
+def reached_at(host: str) -> str:
+    """The address of a server on this machine; one that listens on every address has loopback's.
+
+    >>> reached_at("0.0.0.0")
+    '127.0.0.1'
+    """
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+
+
 def _tls(section: Section) -> TlsSettings:
     authority = section.values.pop("client_ca", None)
     if authority is not None and (not isinstance(authority, str) or not authority):

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import pulumi
 
-from falaj.components.catalogue.clusters import GPU, TIME_SLICE
+from falaj.components.catalogue.clusters import GPU, TIME_SLICE, USUAL_TIME_ZONE
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE
@@ -329,7 +329,7 @@ def _hours(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str] |
     hours = _section("hours", given, HoursArgs, errors)
     if hours is None:
         return None
-    found = {"timezone": "Asia/Dubai", **{key: str(value) for key, value in hours.items()}}
+    found = {"timezone": USUAL_TIME_ZONE, **{key: str(value) for key, value in hours.items()}}
     for key in ("start", "end"):
         if not _CRON.match(found.get(key, "")):
             errors.add(

@@ -21,14 +21,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from falaj.engine.files import replace_file
+from falaj.stacks.command import operation
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.settings.problems import RefusedSettingsError
 from falaj.stacks.watching.data import NoDataError
 from falaj.stacks.watching.machine import Machine, judged, learned_from
 from falaj.stacks.watching.seen import seen
 from falaj.stacks.watching.server import Server
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.http import INFER
 from falaj.workloads.inference.metrics import PREFIX
+from falaj.workloads.optimization import worth
 from falaj.workloads.rollout.pairs import Outcomes
 from tests.stacks.models.published import Publisher
 from tests.stacks.watching.peers import certificate, peer, saying
@@ -295,6 +298,16 @@ def test_what_an_up_came_to(status: int, printed: str, outcome: str) -> None:
     assert bool(found.detail) == (outcome != "done")
     if outcome == "refused":
         assert found.detail == "accuracy 0.5"
+
+
+def test_what_an_up_says_of_its_refusals_is_understood() -> None:
+    busy = operation.lock_message("the stack is currently locked by 1 lock(s)", "main")
+    assert judged(2, f"error: {busy}", Path("up.log")).outcome == "busy"
+    with pytest.raises(WorkloadError) as refused:
+        worth.check(["accuracy 0.5"], "better", [{"name": "id", "reason": "an id"}])
+    found = judged(1, f"error: {refused.value}", Path("up.log"))
+    assert found.outcome == "refused"
+    assert found.detail.startswith("accuracy 0.5")
 
 
 def resource(kind: str, inputs: dict[str, str], outputs: dict[str, str]) -> dict[str, Any]:
