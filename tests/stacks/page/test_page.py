@@ -140,8 +140,7 @@ def server(place: tuple[StackFile, Site]) -> Iterator[Server]:
                 "city": {"kind": "text", "categories": {"دبي": 5, HOSTILE: 2}, "others": 0},
             }},
         }  # fmt: skip
-        done = site.store.publish("table", {"model.onnx": models.table()}, fields, site.keyring)
-        site.store.promote("table", done.version)
+        site.publish(models.table(), fields=fields)
     started = Server(site)
     try:
         yield started.serving(2)
@@ -579,8 +578,7 @@ def test_names_of_others_are_shown_and_do_nothing(apart: Path) -> None:
             "statistics": {"features": {long: {"categories": {HOSTILE: 1, long: 1},
                                                "others": 3}}},
         }  # fmt: skip
-        done = site.store.publish("other", {"model.onnx": model}, fields, site.keyring)
-        site.store.promote("other", done.version)
+        site.publish(model, fields=fields)
 
     with another(apart, apart / "stack", publish) as (visitor, _):
         page = visitor.get("/")

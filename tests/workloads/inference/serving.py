@@ -76,10 +76,20 @@ class Site:
         temporary.write_text(json.dumps(self.document))
         temporary.replace(self.config)
 
-    def publish(self, model: bytes, *, promote: bool = True, run: str = "run") -> int:
-        name = self.document["model"]
+    def publish(
+        self,
+        model: bytes,
+        *,
+        promote: bool = True,
+        run: str = "run",
+        name: str = "",
+        fields: dict[str, Any] | None = None,
+    ) -> int:
+        """Publish a version of the service's model, or of another; ``fields``: its manifest's."""
+        name = name or self.document["model"]
         files = {"model.onnx": model}
-        published = self.store.publish(name, files, models.fields(model, run), self.keyring)
+        known = fields or models.fields(model, run)
+        published = self.store.publish(name, files, known, self.keyring)
         if promote:
             self.store.promote(name, published.version)
         return published.version
