@@ -69,8 +69,9 @@ def rank(name: str) -> int:
 class Schedule(LoadFileScheduling):
     """A file's tests to one worker, and those of the cluster to as many as `PLANES`.
 
-    Workers that may have a control plane take what needs one first: real machines wait most of
-    their time, and the others' tests use the cores meanwhile.
+    Of a run with other tests as well, workers that may have a control plane take what needs one
+    first, and the others the rest. The long tests run apart (Makefile), with so few workers for
+    those of the cluster that each may have one.
     """
 
     def _split_scope(self, nodeid: str) -> str:

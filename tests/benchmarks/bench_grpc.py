@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +18,8 @@ from tests.benchmarks.bench_server import (
     KEYS,
     ROUNDS,
     SECONDS,
-    cpu_seconds,
+    drawn_rows,
+    figures_of,
     load,
 )
 from tests.workloads.inference import models
@@ -48,20 +47,10 @@ def load_grpc(server: Server) -> dict[str, Any]:
     site = server.site
     rows = site.root / "rows.json"
     if not rows.exists():
-        draw = random.Random(0)
-        rows.write_text(
-            json.dumps([[float(draw.randint(0, 16)) for _ in range(64)] for _ in range(64)])
-        )
+        rows.write_text(json.dumps(drawn_rows()))
     command = [sys.executable, str(HERE / "grpc_load_client.py"), str(server.port)]
     command += [str(CONNECTIONS), str(SECONDS), str(rows), str(site.pki.folder / "ca.crt")]
-    before = cpu_seconds(server.process.pid)
-    done = subprocess.run(
-        [*command, site.token("predict")], capture_output=True, text=True, check=True, timeout=60
-    )
-    figures = json.loads(done.stdout)
-    assert figures["failures"] == []
-    spent = cpu_seconds(server.process.pid) - before
-    return figures | {"cpu": spent / figures["all_requests"] * 1e6}
+    return figures_of([*command, site.token("predict")], server.process.pid)
 
 
 def test_grpc_beside_http(servers: dict[str, Server], benchmark: BenchmarkFixture) -> None:

@@ -105,18 +105,14 @@ def cpu_seconds(pid: int) -> float:
     return sum(part.user + part.system for part in times)
 
 
-def load(site: Site, port: int, pid: int, *headers: str, tls: bool = True) -> dict[str, Any]:
-    """Run the load client once and return its figures, with the server's CPU time."""
-    bodies = site.root / "bodies.json"
-    if not bodies.exists():
-        draw = random.Random(0)
-        rows = [[float(draw.randint(0, 16)) for _ in range(64)] for _ in range(64)]
-        tensor = {"name": "input", "datatype": "FP32", "shape": [1, 64]}
-        requests = [json.dumps({"inputs": [tensor | {"data": row}]}) for row in rows]
-        bodies.write_text(json.dumps(requests))
-    authority = str(site.pki.folder / "ca.crt") if tls else ""
-    command = [sys.executable, str(HERE / "load_client.py"), str(port), str(CONNECTIONS)]
-    command += [str(SECONDS), str(bodies), authority, *headers]
+def drawn_rows() -> list[list[float]]:
+    """Rows of the small network that load clients send, the same in every run."""
+    draw = random.Random(0)
+    return [[float(draw.randint(0, 16)) for _ in range(64)] for _ in range(64)]
+
+
+def figures_of(command: list[str], pid: int) -> dict[str, Any]:
+    """Run a load client once and return its figures, with the server's CPU time."""
     before = cpu_seconds(pid)
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     figures = json.loads(done.stdout)
@@ -124,6 +120,19 @@ def load(site: Site, port: int, pid: int, *headers: str, tls: bool = True) -> di
     # Over all requests of the run, those before the measured time too.
     figures["cpu"] = (cpu_seconds(pid) - before) / figures["all_requests"] * 1e6
     return figures
+
+
+def load(site: Site, port: int, pid: int, *headers: str, tls: bool = True) -> dict[str, Any]:
+    """Run the load client of HTTP once."""
+    bodies = site.root / "bodies.json"
+    if not bodies.exists():
+        tensor = {"name": "input", "datatype": "FP32", "shape": [1, 64]}
+        requests = [json.dumps({"inputs": [tensor | {"data": row}]}) for row in drawn_rows()]
+        bodies.write_text(json.dumps(requests))
+    authority = str(site.pki.folder / "ca.crt") if tls else ""
+    command = [sys.executable, str(HERE / "load_client.py"), str(port), str(CONNECTIONS)]
+    command += [str(SECONDS), str(bodies), authority, *headers]
+    return figures_of(command, pid)
 
 
 def session_loop() -> dict[str, Any]:

@@ -164,7 +164,6 @@ def locked(extra: str) -> set[str]:
 #: Imports modules where only some distributions are to be had; prints those that want others.
 PROGRAM = """
 import importlib, json, sys
-from tests.newcomer.documents import PACKAGES
 
 modules, absent = map(json.loads, sys.stdin)
 

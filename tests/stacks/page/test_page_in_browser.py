@@ -375,9 +375,7 @@ def publish_image(site: Site) -> int:
         "dataset": {"digest": "0" * 64, "features": [
             {"name": "image", "kind": "image", "shape": [1, 8, 8], "largest": 16}]},
     }  # fmt: skip
-    done = site.store.publish("pixels", {"model.onnx": models.classifier()}, fields, site.keyring)
-    site.store.promote("pixels", done.version)
-    return done.version
+    return site.publish(models.classifier(), fields=fields)
 
 
 def test_a_picture_is_drawn_by_mouse_and_by_keys(
@@ -421,9 +419,7 @@ def hostile(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
             "data_class": HOSTILE, "classes": [HOSTILE, long],
             "statistics": {"features": {long: {"categories": {HOSTILE: 3, "و" * 500: 1}}}},
         }  # fmt: skip
-        done = site.store.publish("hostile", {"model.onnx": model}, fields, site.keyring)
-        site.store.promote("hostile", done.version)
-        return done.version
+        return site.publish(model, fields=fields)
 
     yield from made(tmp_path_factory.mktemp("hostile"), "hostile", publish)
 

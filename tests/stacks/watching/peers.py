@@ -15,6 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 Answer = Callable[[ssl.SSLSocket, bytes], None]
@@ -40,15 +41,21 @@ def certificate(folder: Path, *, days: int = 2) -> Path:
         .sign(key, hashes.SHA256())
     )
     path = folder / f"loopback-{days}.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
+    path.write_bytes(_private(key) + made.public_bytes(serialization.Encoding.PEM))
     return path
+
+
+def write_token_key(folder: Path) -> None:
+    """The key that a key ring in this folder signs tokens with."""
+    (folder / "tokens.pem").write_bytes(_private(Ed25519PrivateKey.generate()))
+
+
+def _private(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
 @dataclass

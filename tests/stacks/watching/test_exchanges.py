@@ -14,14 +14,12 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from falaj.stacks.watching import server as server_module
 from falaj.stacks.watching import webhook as webhook_module
 from falaj.stacks.watching.server import NoAnswerError, Server
 from falaj.stacks.watching.webhook import Webhook, WebhookError
-from tests.stacks.watching.peers import Answer, certificate, peer, saying
+from tests.stacks.watching.peers import Answer, certificate, peer, saying, write_token_key
 from tests.stacks.watching.reports import report
 
 METRICS = b"""# TYPE falaj_inference_served_version gauge
@@ -47,10 +45,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path, authority: Path) -> dict[str, Any]:
-    key = Ed25519PrivateKey.generate()
-    (tmp_path / "tokens.pem").write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
+    write_token_key(tmp_path)
     return {
         "host": "127.0.0.1", "port": 0, "model": "shop", "keyring": str(tmp_path),
         "tls": {"client_ca": str(authority)}, "auth": {"issuer": "us", "audience": "them"},

@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from falaj.engine.files import replace_file
 from falaj.stacks.command import operation
@@ -34,7 +32,7 @@ from falaj.workloads.inference.metrics import PREFIX
 from falaj.workloads.optimization import worth
 from falaj.workloads.rollout.pairs import Outcomes
 from tests.stacks.models.published import Publisher
-from tests.stacks.watching.peers import certificate, peer, saying
+from tests.stacks.watching.peers import certificate, peer, saying, write_token_key
 from tests.stacks.watching.reports import labels, report
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,10 +48,7 @@ class Place:
         self.site = self.home / "projects" / "shop" / "main"
         (self.site / "service" / "shop").mkdir(parents=True)
         (self.root / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
-        key = Ed25519PrivateKey.generate()
-        (folder / "tokens.pem").write_bytes(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        )
+        write_token_key(folder)
         self.authority = certificate(folder)
         self.serve(1)
         self.configure(steps=["tell"])

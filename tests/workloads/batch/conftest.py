@@ -38,11 +38,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Site:
     for name, model in (
         ("mlp", models.mlp(sizes=(4, 3))), ("image", models.classifier()),
     ):  # fmt: skip
-        site.document["model"] = name
-        site.publish(model)
-    site.document["model"] = "table"
+        site.publish(model, name=name)
+    site.write(model="table")
     site.publish(models.table())
-    site.write()
     return site
 
 

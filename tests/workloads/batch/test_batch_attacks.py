@@ -334,10 +334,7 @@ def test_parts_that_were_swapped_are_refused(
 def test_restricted_data_is_never_plain(tmp_path: Path, batch: Batch, published: Site) -> None:
     model = models.table()
     fields = {**models.fields(model, "restricted"), "data_class": "restricted"}
-    version = published.store.publish(
-        "secret", {"model.onnx": model}, fields, published.keyring
-    ).version
-    published.store.promote("secret", version)
+    published.publish(model, name="secret", fields=fields)
     (tmp_path / "in.csv").write_text("age,city\n1,x\n")
     words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
     ran = batch(*words, "--plain", model="secret")
@@ -348,11 +345,7 @@ def test_restricted_data_is_never_plain(tmp_path: Path, batch: Batch, published:
 def test_a_package_that_was_changed_predicts_nothing(
     tmp_path: Path, batch: Batch, published: Site
 ) -> None:
-    model = models.table()
-    published.store.publish(
-        "broken", {"model.onnx": model}, models.fields(model), published.keyring
-    )
-    published.store.promote("broken", 1)
+    published.publish(models.table(), name="broken")
     sealed = published.store.path("broken", 1) / "files" / "model.onnx.enc"
     content = bytearray(sealed.read_bytes())
     content[100] ^= 1

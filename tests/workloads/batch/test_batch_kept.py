@@ -98,8 +98,7 @@ def test_messages_say_nothing_that_restricted_rows_hold(
 ) -> None:
     model = models.table()
     fields = {**models.fields(model, "restricted"), "data_class": "restricted"}
-    published.store.publish("secrets", {"model.onnx": model}, fields, published.keyring)
-    published.store.promote("secrets", 1)
+    published.publish(model, name="secrets", fields=fields)
     rows = "".join(f'"{each}",x\n' for each in cell.split(";"))
     (tmp_path / "in.csv").write_text(f"age,city\n{rows}")
     words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
@@ -119,8 +118,7 @@ def test_dates_that_parquet_knows_are_written_as_the_model_has_learned_them(
     fields["dataset"] = {
         **fields.get("dataset", {}), "features": [{"name": "city", "kind": "date", "form": form}]
     }  # fmt: skip
-    published.store.publish("dated", {"model.onnx": model}, fields, published.keyring)
-    published.store.promote("dated", 1)
+    published.publish(model, name="dated", fields=fields)
     days = [datetime.date(2024, 5, 6), None]
     table = pa.table({"age": [1.0, 2.0], "city": pa.array(days, pa.date32())})
     pq.write_table(table, tmp_path / "in.parquet")

@@ -223,8 +223,7 @@ def test_a_sealed_snapshot_is_opened_and_its_predictions_are_sealed(
     model = models.echo({"age": TensorProto.FLOAT})
     fields = models.fields(model, "echo")
     fields["inputs"][0]["missing"] = True
-    version = published.store.publish("echo", {"model.onnx": model}, fields, published.keyring)
-    published.store.promote("echo", version.version)
+    published.publish(model, name="echo", fields=fields)
     words = (kept, "--output", tmp_path / "out.jsonl", "--keep", "city")
     assert "is sealed" in batch(*words, "--plain", model="echo").err
     done = batch(*words, model="echo")
@@ -245,10 +244,7 @@ def test_every_kind_of_answer_is_written_in_every_format(
         "half": TensorProto.FLOAT16, "double": TensorProto.DOUBLE, "big": TensorProto.UINT64,
         "small": TensorProto.INT8, "flag": TensorProto.BOOL, "text": TensorProto.STRING,
     }  # fmt: skip
-    model = models.echo(types)
-    fields = models.fields(model, "kinds")
-    version = published.store.publish("kinds", {"model.onnx": model}, fields, published.keyring)
-    published.store.promote("kinds", version.version)
+    published.publish(models.echo(types), name="kinds")
     row = {
         "half": 0.5, "double": 0.1, "big": 2**53, "small": -7, "flag": True, "text": "=x",
     }  # fmt: skip

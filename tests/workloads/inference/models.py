@@ -43,7 +43,7 @@ def mlp(seed: int = 0, *, sizes: tuple[int, ...] = (64, 128, 64, 10)) -> bytes:
     outputs = [
         helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", sizes[-1]])
     ]
-    return _model(nodes, inputs, outputs, weights)
+    return model_of(nodes, inputs, outputs, weights)
 
 
 def classifier() -> bytes:
@@ -58,7 +58,7 @@ def classifier() -> bytes:
         helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 64]),
         helper.make_tensor_value_info("label", TensorProto.INT64, ["batch"]),
     ]
-    return _model(nodes, inputs, outputs, [])
+    return model_of(nodes, inputs, outputs, [])
 
 
 def echo(types: dict[str, int], shape: tuple[Any, ...] = ("batch", 1)) -> bytes:
@@ -68,7 +68,7 @@ def echo(types: dict[str, int], shape: tuple[Any, ...] = ("batch", 1)) -> bytes:
     outputs = [
         helper.make_tensor_value_info(f"{name}_out", kind, shape) for name, kind in types.items()
     ]
-    return _model(nodes, inputs, outputs, [])
+    return model_of(nodes, inputs, outputs, [])
 
 
 def table() -> bytes:
@@ -93,7 +93,7 @@ def table() -> bytes:
         helper.make_tensor_value_info("score", TensorProto.FLOAT, ["batch", 1]),
         helper.make_tensor_value_info("label", TensorProto.STRING, ["batch"]),
     ]
-    return _model(nodes, inputs, outputs, constants)
+    return model_of(nodes, inputs, outputs, constants)
 
 
 def heavy() -> bytes:
@@ -101,7 +101,8 @@ def heavy() -> bytes:
     return mlp(sizes=(64, 2048, 2048, 2048, 10))
 
 
-def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> bytes:
+def model_of(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> bytes:
+    """Return the model of a graph, as all of these tests have it."""
     graph = helper.make_graph(nodes, "model", inputs, outputs, weights)
     opset = [helper.make_opsetid("", 17)]
     return helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()

@@ -76,10 +76,20 @@ class Site:
         temporary.write_text(json.dumps(self.document))
         temporary.replace(self.config)
 
-    def publish(self, model: bytes, *, promote: bool = True, run: str = "run") -> int:
-        name = self.document["model"]
+    def publish(
+        self,
+        model: bytes,
+        *,
+        promote: bool = True,
+        run: str = "run",
+        name: str = "",
+        fields: dict[str, Any] | None = None,
+    ) -> int:
+        """Publish a version of the service's model, or of another; ``fields``: its manifest's."""
+        name = name or self.document["model"]
         files = {"model.onnx": model}
-        published = self.store.publish(name, files, models.fields(model, run), self.keyring)
+        known = fields or models.fields(model, run)
+        published = self.store.publish(name, files, known, self.keyring)
         if promote:
             self.store.promote(name, published.version)
         return published.version
@@ -113,29 +123,32 @@ class Pki:
         self.issue("caller", "caller", ExtendedKeyUsageOID.CLIENT_AUTH)
         self.issue("stranger", "stranger", ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def issue(self, name: str, common_name: str, *usages: x509.ObjectIdentifier) -> None:
+    def issue(
+        self, name: str, common_name: str, *usages: x509.ObjectIdentifier, days: int = 1
+    ) -> None:
+        """Make a key and a certificate; ``days`` may be past."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = (
-            self._builder(subject, key)
+            self._builder(subject, key, days)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
         )
         self._save(name, builder.sign(self._key, hashes.SHA256()), key)
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 1
     ) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
+        end = datetime.now(UTC) + timedelta(days=days)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._issuer)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_before(end - timedelta(days=1, minutes=5))
+            .not_valid_after(end)
         )
 
     def _save(

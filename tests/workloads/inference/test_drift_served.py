@@ -32,8 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     site = Site(tmp_path_factory.mktemp("drift") / "site")
     site.write(drift={"window_rows": 200})
     content, fields = watched.digits_model()
-    site.store.publish("mlp", {"model.onnx": content}, fields, site.keyring)
-    site.store.promote("mlp", 1)
+    site.publish(content, fields=fields)
     server = Server(site)
     try:
         yield server.serving(1)
@@ -294,8 +293,7 @@ def test_another_version_begins_anew_and_old_ids_are_of_the_old_one(
 ) -> None:
     site.write(drift={"window_rows": 200})
     content, fields = watched.digits_model()
-    site.store.publish("mlp", {"model.onnx": content}, fields, site.keyring)
-    site.store.promote("mlp", 1)
+    site.publish(content, fields=fields)
     server = start(site).serving(1)
     caller = Caller(server)
     _, _, images, _ = watched.digits()
@@ -317,8 +315,7 @@ def test_another_version_begins_anew_and_old_ids_are_of_the_old_one(
     assert caller.label(("x", 1))[0] == 200  # the id is with the master now
     bare = {key: fields[key] for key in ("dataset", "inputs", "outputs")}
     bare["lineage"] = fields["lineage"] | {"run": "another"}
-    site.store.publish("mlp", {"model.onnx": content}, bare, site.keyring)
-    site.store.promote("mlp", 2)
+    site.publish(content, fields=bare)
     server.serving(2)
     caller.close()
     caller = Caller(server)

@@ -284,7 +284,6 @@ def test_who_calls_by_http_alone_has_no_process(site: Site, start: Start) -> Non
 
 # Requests by four ways, which say the same.
 
-SERVED = {"MLP": MLP, "TABLE": TABLE} | ECHO
 MODEL_INFER = METHODS[INFERENCE]["ModelInfer"]
 TYPED = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT32": "int_contents",

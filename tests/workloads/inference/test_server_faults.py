@@ -80,8 +80,7 @@ def test_manifest_of_another_model_is_refused(site: Site) -> None:
     model = models.mlp()
     wrong = models.fields(model)
     wrong["inputs"][0]["datatype"] = "FP64"
-    published = site.store.publish("mlp", {"model.onnx": model}, wrong, site.keyring)
-    site.store.promote("mlp", published.version)
+    site.publish(model, fields=wrong)
     assert "the manifest's inputs aren't the model's" in refused(site)
 
 

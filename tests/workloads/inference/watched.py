@@ -42,9 +42,8 @@ def digits_model() -> tuple[bytes, dict[str, Any]]:
         helper.make_node("Softmax", ["scores"], ["probabilities"], axis=1),
         helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1, keepdims=0),
     ]
-    graph = helper.make_graph(
+    content = models.model_of(
         nodes,
-        "digits",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 8, 8])],
         [
             helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 10]),
@@ -52,8 +51,6 @@ def digits_model() -> tuple[bytes, dict[str, Any]]:
         ],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
-    opset = [helper.make_opsetid("", 17)]
-    content = helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
     stated = fitted.predict_proba(others_flat).astype(np.float32)
     found = models.fields(content)
     found["outputs"][0]["role"], found["outputs"][1]["role"] = "probabilities", "label"
