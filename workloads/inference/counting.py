@@ -43,8 +43,8 @@ class Counting:
     Args:
         reference: the cells.
         send: takes the counts, as the master reads them: ``rows``, ``counts`` by the layout,
-            ``level`` (rows, sum and sum of squares of probabilities of chosen classes or of
-            predicted numbers) and ``busy`` (requests and their seconds).
+            ``level`` (rows, and sum of probabilities of chosen classes or of predicted numbers)
+            and ``busy`` (requests and their seconds).
         output_names: of the model, in the order of its results.
     """
 
@@ -234,7 +234,7 @@ class Counting:
 
     def _count_answers(
         self, answers: Sequence[Array], counts: NDArray[Any]
-    ) -> tuple[int, float, float]:
+    ) -> tuple[int, float]:
         reference = self._reference
         given = np.concatenate([each.reshape(len(each), -1) for each in answers])
         if reference.answers is not None and reference.answers.probabilities is not None:
@@ -248,7 +248,7 @@ class Counting:
         level = level[np.isfinite(level)]
         if reference.level is not None:
             _Columns([reference.level]).count(level[:, None], counts)
-        return len(level), float(level.sum()), float((level**2).sum())
+        return len(level), float(level.sum())
 
 
 class _Columns:
