@@ -56,8 +56,7 @@ class Counting:
         self._reference = reference
         self._send = send
         self._outputs = list(output_names)
-        answers = reference.answers
-        self._answer = answers and (answers.probabilities or answers.prediction)
+        self._answer = reference.answers and reference.answers.output
         features = reference.features
         self._columns = _Columns([f for f in features if f.part is None and f.kind != "category"])
         self._categories = [f for f in features if f.kind == "category"]
