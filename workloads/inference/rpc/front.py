@@ -306,12 +306,7 @@ class Front:
             RequestError: 401, 403, 404 or 405.
         """
         exchange.url = url
-        try:
-            self._service.admit(exchange, relay.certificate)
-        except RequestError as error:
-            if error.status in {401, 403}:
-                self._service.denied(error, relay.client)
-            raise
+        self._service.admit(exchange, relay.certificate, relay.client)
 
     def _place(self, head: dict[str, Any], exchange: Exchange) -> bytes:
         """Return where a call belongs whose message nobody has read, and set its method."""
