@@ -69,7 +69,6 @@ class Counting:
             for f in self._categories
         }
         self._level = _Columns([reference.level]) if reference.level is not None else None
-        self._sources = sorted({f.source for f in features})
         self._feeds: list[Mapping[str, Array]] = []
         self._answers: list[Array] = []
         self._rows = 0
@@ -187,7 +186,7 @@ class Counting:
         reference = self._reference
         counts = np.zeros(reference.size, dtype=np.int64)
         rows = sum(_rows_of(feed) for feed in feeds)
-        if feeds and self._sources:
+        if feeds and reference.features:
             self._count_inputs(feeds, counts)
         document: dict[str, Any] = {"rows": rows, "busy": busy}
         if answers and reference.answers is not None:
