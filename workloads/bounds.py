@@ -41,6 +41,19 @@ class Bound:
             return False
         return math.isfinite(value) and self.low <= value <= self.high
 
+    def check(self, option: str, given: float) -> None:
+        """Refuse what is outside.
+
+        Args:
+            option: its name, as in ``--epochs``.
+            given: its value.
+
+        Raises:
+            WorkloadError: names the option, what was given and what is allowed.
+        """
+        if not self.allows(given):
+            raise WorkloadError(f"{option} is {given}: allowed is {self.description}")
+
 
 @dataclass(frozen=True)
 class Choice:

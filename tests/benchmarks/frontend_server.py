@@ -80,7 +80,7 @@ class Application:
             headers={name: value for name, value in scope["headers"] if name in WANTED},
         )
         try:
-            service.admit(exchange, None)
+            service.admit(exchange, None, b"")
             more = True
             while more:
                 message = await receive()

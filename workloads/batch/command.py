@@ -167,8 +167,8 @@ def _request(options: argparse.Namespace) -> Request:
     threads = options.threads
     if threads is None:
         threads = min(len(os.sched_getaffinity(0)), int(BATCH["threads"].high))
-    elif not BATCH["threads"].allows(threads):
-        raise WorkloadError(f"--threads is {threads}: allowed is {BATCH['threads'].description}")
+    else:
+        BATCH["threads"].check("--threads", threads)
     output: Path = options.output
     return Request(
         inputs=tuple(options.inputs),

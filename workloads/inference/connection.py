@@ -165,12 +165,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def _admit(self, exchange: Exchange) -> None:
-        try:
-            self._service.admit(exchange, self._certificate)
-        except RequestError as error:
-            if error.status in {401, 403}:
-                self._service.denied(error, self._client)
-            raise
+        self._service.admit(exchange, self._certificate, self._client)
 
     def _proceed(self, exchange: Exchange, size: int) -> None:
         limits = self._service.limits

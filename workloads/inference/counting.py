@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -43,8 +42,8 @@ class Counting:
     Args:
         reference: the cells.
         send: takes the counts, as the master reads them: ``rows``, ``counts`` by the layout,
-            ``level`` (rows, sum and sum of squares of probabilities of chosen classes or of
-            predicted numbers) and ``busy`` (requests and their seconds).
+            ``level`` (rows, and sum of probabilities of chosen classes or of predicted numbers)
+            and ``busy`` (requests and their seconds).
         output_names: of the model, in the order of its results.
     """
 
@@ -57,21 +56,19 @@ class Counting:
         self._reference = reference
         self._send = send
         self._outputs = list(output_names)
-        answers = reference.answers
-        self._answer = answers and (answers.probabilities or answers.prediction)
+        self._answer = reference.answers and reference.answers.output
         features = reference.features
-        self._columns = _Columns([f for f in features if f.part is None and f.kind == "number"])
-        self._texts = [f for f in features if f.kind != "number"]
+        self._columns = _Columns([f for f in features if f.part is None and f.kind != "category"])
+        self._categories = [f for f in features if f.kind == "category"]
         self._pictures: dict[str, _Columns] = {
             name: _Columns([f for f in features if f.part is not None and f.source == name])
             for name in {f.source for f in features if f.part is not None}
         }
         self._places = {
             f.name: {text: place for place, text in enumerate(f.categories)}
-            for f in self._texts
-            if f.kind == "category"
+            for f in self._categories
         }
-        self._sources = sorted({f.source for f in features})
+        self._level = _Columns([reference.level]) if reference.level is not None else None
         self._feeds: list[Mapping[str, Array]] = []
         self._answers: list[Array] = []
         self._rows = 0
@@ -189,7 +186,7 @@ class Counting:
         reference = self._reference
         counts = np.zeros(reference.size, dtype=np.int64)
         rows = sum(_rows_of(feed) for feed in feeds)
-        if feeds and self._sources:
+        if feeds and reference.features:
             self._count_inputs(feeds, counts)
         document: dict[str, Any] = {"rows": rows, "busy": busy}
         if answers and reference.answers is not None:
@@ -205,36 +202,19 @@ class Counting:
         columns = self._columns
         if columns.features:
             columns.count(
-                np.column_stack([_joined(feeds, f.source) for f in columns.features]), counts
+                np.column_stack([_numbers_of(feeds, f) for f in columns.features]), counts
             )
         for name, numbers in self._pictures.items():
             shown = np.concatenate([feed[name] for feed in feeds])
             found = pictures.described(shown)
             numbers.count(found[:, [f.part or 0 for f in numbers.features]], counts)
-        for feature in self._texts:
-            values: list[str] = list(chain.from_iterable(
-                feed[feature.source].ravel().tolist() for feed in feeds
-            ))  # fmt: skip
-            if feature.kind == "category":
-                self._count_categories(feature, values, counts)
-            else:
-                lengths = np.fromiter((len(each) for each in values), np.float64, len(values))
-                present = lengths[lengths > 0]
-                counts[feature.start] += len(values) - len(present)
-                places = np.searchsorted(np.asarray(feature.edges), present, side="right")
-                counts[feature.start + 1 : feature.end] += np.bincount(
-                    places, minlength=len(feature.counts)
-                )
+        for feature in self._categories:
+            places, unlisted = self._places[feature.name], len(feature.categories)
+            for value, count in Counter(_joined(feeds, feature.source).tolist()).items():
+                place = places.get(value, unlisted) if value else -1
+                counts[feature.start + 1 + place] += count
 
-    def _count_categories(self, feature: Feature, values: list[str], counts: NDArray[Any]) -> None:
-        places, unlisted = self._places[feature.name], len(feature.categories)
-        for value, count in Counter(values).items():
-            place = places.get(value, unlisted) if value else -1
-            counts[feature.start + 1 + place] += count
-
-    def _count_answers(
-        self, answers: Sequence[Array], counts: NDArray[Any]
-    ) -> tuple[int, float, float]:
+    def _count_answers(self, answers: Sequence[Array], counts: NDArray[Any]) -> tuple[int, float]:
         reference = self._reference
         given = np.concatenate([each.reshape(len(each), -1) for each in answers])
         if reference.answers is not None and reference.answers.probabilities is not None:
@@ -246,9 +226,9 @@ class Counting:
         else:
             level = given[:, 0].astype(np.float64)
         level = level[np.isfinite(level)]
-        if reference.level is not None:
-            _Columns([reference.level]).count(level[:, None], counts)
-        return len(level), float(level.sum()), float((level**2).sum())
+        if self._level is not None:
+            self._level.count(level[:, None], counts)
+        return len(level), float(level.sum())
 
 
 class _Columns:
@@ -282,6 +262,14 @@ class _Columns:
 def _joined(feeds: Sequence[Mapping[str, Array]], name: str) -> NDArray[Any]:
     """One column of all feeds, flat."""
     return np.concatenate([feed[name].ravel() for feed in feeds])
+
+
+def _numbers_of(feeds: Sequence[Mapping[str, Array]], feature: Feature) -> NDArray[Any]:
+    """One column of numbers, or the lengths of one of texts: NaN where missing."""
+    values = _joined(feeds, feature.source)
+    if feature.kind == "text":
+        return np.array([len(each) or np.nan for each in values.tolist()], dtype=np.float64)
+    return values
 
 
 def _rows_of(feed: Mapping[str, Array]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -193,9 +193,9 @@ class Drift:
         self._counts += counts
         self._filled += rows
         self._counted += rows
-        level: Sequence[float] | None = document.get("level")
+        level: tuple[int, float] | None = document.get("level")
         if level is not None:
-            self._level.take(int(level[0]), level[1])
+            self._level.take(*level)
         self.tick(time.time() if now is None else now)
 
     def tick(self, now: float) -> None:

@@ -90,7 +90,7 @@ class Sender:
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._answers = answers
-        self._name = answers.probabilities or answers.prediction or ""
+        self._name = answers.output
         self._names = list(output_names)
         self._send = send
         self._soon = soon
@@ -148,7 +148,7 @@ def parse(body: bytes | bytearray, answers: Answers | None) -> list[tuple[str, l
     if len(entries) > MAX_LABELS:
         raise bad_request(f"{len(entries)} labels in one request; at most {MAX_LABELS} are "
                           "allowed, so send several requests")  # fmt: skip
-    classes = {name: place for place, name in enumerate(answers.classes)} if answers else {}
+    classes = answers.places if answers else {}
     found: list[tuple[str, list[Any]]] = []
     rows = 0
     for number, entry in enumerate(cast("list[Any]", entries)):
@@ -278,10 +278,6 @@ class Labels:
         self.seen = 0
         self.wrong = 0
         self._calibrated: tuple[int, dict[str, float] | None, bool] = (-1, None, False)
-        self._named: dict[str, int] = {
-            name: place
-            for place, name in enumerate(reference.answers.classes if reference.answers else ())
-        }
 
     def remember(self, packed: bytes, now: float) -> None:
         """Take a worker's answers to requests with ids."""
@@ -315,9 +311,10 @@ class Labels:
         """Return this version's label for another version's."""
         if value is UNLABELLED or value == INVALID:
             return value
+        places = self._answers.places if self._answers is not None else {}
         if not by.classes:
-            return value if not self._named else INVALID
-        return self._named.get(by.classes[value], INVALID)
+            return value if not places else INVALID
+        return places.get(by.classes[value], INVALID)
 
     def _join_one(self, identifier: bytes, values: Sequence[Any], now: float) -> str:
         known = self._memory.find(identifier)

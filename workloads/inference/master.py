@@ -243,10 +243,6 @@ class WorkerHandle:
         """Let the worker take connections."""
         self._channel.send(channel.ACCEPT)
 
-    def send_metrics(self, text: bytes) -> None:
-        """Answer a worker that asked for the metrics."""
-        self._channel.send(channel.METRICS_TEXT, text)
-
     def answer(self, number: bytes, payload: bytes) -> None:
         """Answer a worker's question of this number."""
         self._channel.send(channel.ANSWERED, number + payload)
@@ -569,7 +565,7 @@ class Master:
         elif kind == channel.COUNTERS:
             self._totals.update(worker.pid, worker.version, orjson.loads(payload))
         elif kind == channel.METRICS_REQUEST:
-            worker.send_metrics(self._totals.render())
+            worker.answer(payload[:8], self._totals.render())
         elif self._drift is not None:
             self._of_drift(self._drift, worker, kind, payload)
 

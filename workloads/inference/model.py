@@ -18,6 +18,7 @@ import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -259,20 +260,14 @@ def bind(
 
 def _buffers(specs: Sequence[TensorSpec]) -> tuple[NDArray[np.uint8], dict[str, Array]]:
     """Return memory for one row, and each tensor's part of it."""
-    starts: list[int] = []
-    end = 0
-    for spec in specs:
-        starts.append(end)
-        size = math.prod(spec.shape[1:]) * spec.dtype.itemsize
-        end += -(-size // _ALIGNMENT) * _ALIGNMENT
+    sizes = [math.prod(spec.shape[1:]) * spec.dtype.itemsize for spec in specs]
+    *starts, end = accumulate((-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes), initial=0)
     whole = np.zeros(end + _ALIGNMENT, dtype=np.uint8)
     first = -whole.ctypes.data % _ALIGNMENT
     memory = whole[first : first + end]
     buffers = {
-        spec.name: memory[start : start + math.prod(spec.shape[1:]) * spec.dtype.itemsize]
-        .view(spec.dtype)
-        .reshape(1, *spec.shape[1:])
-        for spec, start in zip(specs, starts, strict=True)
+        spec.name: memory[start : start + size].view(spec.dtype).reshape(1, *spec.shape[1:])
+        for spec, start, size in zip(specs, starts, sizes, strict=True)
     }
     return memory, buffers
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
@@ -81,6 +82,16 @@ class Answers:
     probabilities: str | None
     prediction: str | None
     classes: tuple[str, ...]
+
+    @property
+    def output(self) -> str:
+        """The output that holds them."""
+        return self.probabilities or self.prediction or ""
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each class stands among the probabilities."""
+        return {name: place for place, name in enumerate(self.classes)}
 
 
 @dataclass(frozen=True)

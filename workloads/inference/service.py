@@ -375,8 +375,15 @@ class Service:
 
     # -- requests --------------------------------------------------------------------------
 
-    def admit(self, exchange: Exchange, certificate: Mapping[str, Any] | None) -> None:
+    def admit(
+        self, exchange: Exchange, certificate: Mapping[str, Any] | None, client: bytes
+    ) -> None:
         """Find the route and check the caller, before a body is read.
+
+        Args:
+            exchange: the request.
+            certificate: the client's; None without one.
+            client: its address in quotes, which is noted where the caller is refused.
 
         Raises:
             RequestError: 401, 403, 404 or 405.
@@ -384,12 +391,16 @@ class Service:
         route = self.router.find(exchange.url)
         exchange.route = route
         if route is None or route.scope is not None:
-            identity = self.authenticator.identify(
-                exchange.headers.get(b"authorization"), certificate
-            )
-            exchange.identity = identity
-            if route is not None and route.scope is not None:
-                identity.require(route.scope)
+            try:
+                identity = self.authenticator.identify(
+                    exchange.headers.get(b"authorization"), certificate
+                )
+                exchange.identity = identity
+                if route is not None and route.scope is not None:
+                    identity.require(route.scope)
+            except RequestError as error:
+                self._denied(error, client)
+                raise
         if route is None:
             raise self.router.unknown(exchange.url)
         if exchange.method not in route.methods:
@@ -544,7 +555,7 @@ class Service:
         if exchange.identity is not None:
             self.called(exchange.identity)
 
-    def denied(self, error: RequestError, client: bytes) -> None:
+    def _denied(self, error: RequestError, client: bytes) -> None:
         """Note a refused caller for the audit; a flood of them is summed up by address."""
         reason = str(error.status)
         self.counters.denied[reason] = self.counters.denied.get(reason, 0) + 1

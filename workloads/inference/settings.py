@@ -337,11 +337,8 @@ def _limits(section: Section) -> Limits:
 
 def _drift(section: Section) -> DriftSettings:
     known = DriftSettings()
-    enabled = section.take("enabled", known.enabled)
-    if not isinstance(enabled, bool):
-        raise section.error("enabled", enabled, "true or false")
     settings = DriftSettings(
-        enabled=enabled,
+        enabled=section.flag("enabled", default=known.enabled),
         window_rows=int(section.bounded("window_rows", known.window_rows, DRIFT)),
         window_seconds=section.bounded("window_seconds", known.window_seconds, DRIFT),
         alpha=section.bounded("alpha", known.alpha, DRIFT),

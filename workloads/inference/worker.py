@@ -145,8 +145,8 @@ async def watch_runtime(service: Service) -> None:
 
 FLUSH_SECONDS = 0.5
 SWEEP_SECONDS = 0.25
-METRICS_SECONDS = 2.0
-"""Time for the master to answer with everybody's counts."""
+ANSWER_SECONDS = 2.0
+"""Time for the master to answer a question."""
 SOON_SECONDS = 0.02
 """After which an answer with an id can have its label."""
 LOG_BACKLOG_BYTES = 32 * 1024 * 1024
@@ -170,7 +170,6 @@ class Worker:
         self._messages: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue()
         self._service: Service | None = None
         self._accepting: Listener | None = None
-        self._metrics: list[asyncio.Future[bytes]] = []
         # Questions to the master, by number.
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._questions = 0
@@ -289,12 +288,7 @@ class Worker:
     # -- channel -------------------------------------------------------------------------------
 
     def _received(self, kind: int, payload: bytes) -> None:
-        if kind == channel.METRICS_TEXT:
-            waiting, self._metrics = self._metrics, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(payload)
-        elif kind == channel.ANSWERED:
+        if kind == channel.ANSWERED:
             future = self._asked.pop(int.from_bytes(payload[:8], "little"), None)
             if future is not None and not future.done():
                 future.set_result(payload[8:])
@@ -305,25 +299,24 @@ class Worker:
         self._messages.put_nowait(None)
 
     async def _ask_metrics(self) -> bytes:
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._metrics.append(future)
         self._send_counters()
-        self._channel.send(channel.METRICS_REQUEST)
-        try:
-            return await asyncio.wait_for(future, METRICS_SECONDS)
-        except TimeoutError as error:
-            raise RequestError(503, "the metrics are not to be had now; try again") from error
+        return await self._ask(
+            channel.METRICS_REQUEST, b"", "the metrics are not to be had now; try again"
+        )
 
-    async def _ask(self, kind: int, payload: bytes) -> bytes:
+    async def _ask(
+        self, kind: int, payload: bytes,
+        refusal: str = "the server is too busy to answer now; try again",
+    ) -> bytes:  # fmt: skip
         self._questions += 1
         number = self._questions
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         self._channel.send(kind, number.to_bytes(8, "little") + payload)
         try:
-            return await asyncio.wait_for(future, METRICS_SECONDS)
+            return await asyncio.wait_for(future, ANSWER_SECONDS)
         except TimeoutError as error:
-            raise RequestError(503, "the server is too busy to answer now; try again") from error
+            raise RequestError(503, refusal) from error
         finally:
             self._asked.pop(number, None)
 

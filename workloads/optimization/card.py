@@ -89,15 +89,29 @@ def _area(answers: NDArray[Any], labels: NDArray[Any]) -> float | None:
     return float(np.mean(areas))
 
 
+def calibration_bins(
+    answers: NDArray[Any], labels: NDArray[Any]
+) -> list[tuple[float, float, int]]:
+    """Return of ten bins of as many rows: mean probability of the chosen class, hits, and rows.
+
+    Args:
+        answers: probabilities (rows, classes).
+        labels: class numbers, (rows,).
+    """
+    stated = answers.max(axis=1).astype(np.float64)
+    hits = (answers.argmax(axis=1) == labels).astype(np.float64)
+    order = np.argsort(stated, kind="stable")
+    return [
+        (float(stated[part].mean()), float(hits[part].mean()), len(part))
+        for part in np.array_split(order, min(_BINS, len(labels)))
+    ]
+
+
 def _calibration_error(answers: NDArray[Any], labels: NDArray[Any]) -> float:
     """How far stated probabilities of the chosen class are from hits, by ten equal-count bins.
 
     Expected calibration error of Guo, Pleiss, Sun, Weinberger, 2017, with bins of as many rows:
     https://arxiv.org/abs/1706.04599
     """
-    stated = answers.max(axis=1).astype(np.float64)
-    hits = (answers.argmax(axis=1) == labels).astype(np.float64)
-    order = np.argsort(stated, kind="stable")
-    parts = np.array_split(order, min(_BINS, len(labels)))
-    gaps = [abs(stated[part].mean() - hits[part].mean()) * len(part) for part in parts]
-    return float(sum(gaps) / len(labels))
+    bins = calibration_bins(answers, labels)
+    return sum(abs(stated - hits) * rows for stated, hits, rows in bins) / len(labels)

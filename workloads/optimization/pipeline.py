@@ -466,9 +466,7 @@ def _check_options(request: Request) -> None:
     request.gate.check_options()
     for name, choice in _CHOICES.items():
         choice.check("--" + name.replace("_", "-"), getattr(request, name))
-    threads = OPTIMIZATION["threads"]
-    if not threads.allows(request.threads):
-        raise WorkloadError(f"--threads is {request.threads}: allowed is {threads.description}")
+    OPTIMIZATION["threads"].check("--threads", request.threads)
 
 
 def _description(dataset: Path) -> dict[str, Any]:

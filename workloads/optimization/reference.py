@@ -6,14 +6,14 @@ be asked.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.optimization.card import calibration_bins
+from falaj.workloads.optimization.worth import losses_of, value_of
 from falaj.workloads.training.dataset import of_classes, of_numbers
-
-_BINS: Final = 10
 
 
 def outputs(
@@ -32,21 +32,13 @@ def outputs(
         chosen class), ``log_loss``, and ``calibration``: of ten bins of as many rows the mean
         confidence, the share that was right, and the rows.
     """
+    losses = losses_of(answers, labels)
     if classes is None:
         predicted = answers.reshape(-1).astype(np.float64)
-        error = float(np.sqrt(np.mean((predicted - labels.astype(np.float64)) ** 2)))
-        return {**of_numbers(predicted), "rmse": error}
-    chosen = answers.argmax(axis=1).astype(np.int64)
-    confidence = answers.max(axis=1).astype(np.float64)
-    of_truth = answers[np.arange(len(labels)), labels].astype(np.float64)
-    right = (chosen == labels).astype(np.float64)
-    order = np.argsort(confidence, kind="stable")
+        return {**of_numbers(predicted), "rmse": value_of("rmse", losses["rmse"])}
     return {
-        **of_classes(chosen, classes),
-        "confidence": of_numbers(confidence),
-        "log_loss": float(-np.log(np.maximum(of_truth, 1e-7)).mean()),
-        "calibration": [
-            [float(confidence[part].mean()), float(right[part].mean()), len(part)]
-            for part in np.array_split(order, min(_BINS, len(labels)))
-        ],
+        **of_classes(answers.argmax(axis=1).astype(np.int64), classes),
+        "confidence": of_numbers(answers.max(axis=1).astype(np.float64)),
+        "log_loss": value_of("log_loss", losses["log_loss"]),
+        "calibration": [list(each) for each in calibration_bins(answers, labels)],
     }

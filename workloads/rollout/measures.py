@@ -119,11 +119,15 @@ def read(text: str) -> dict[_Series, float]:
 
 def answered_by_status(counters: Mapping[_Series, float], version: int) -> dict[str, int]:
     """How many of a version's requests were answered with which status, of one look."""
-    return {
-        part: round(value)
-        for (whose, name, part), value in counters.items()
-        if (whose, name) == (str(version), _RESPONSES)
-    }
+    return {part: round(value) for part, value in _parts(counters, version, _RESPONSES)}
+
+
+def _parts(
+    counters: Mapping[_Series, float], version: int, metric: str
+) -> Iterable[tuple[str, float]]:
+    for (whose, name, part), value in counters.items():
+        if (whose, name) == (str(version), metric):
+            yield part, value
 
 
 class Tally:
@@ -166,6 +170,4 @@ class Tally:
         return found
 
     def _of(self, version: int, metric: str) -> Iterable[tuple[str, float]]:
-        for (whose, name, part), value in self._grown.items():
-            if (whose, name) == (str(version), metric):
-                yield part, value
+        return _parts(self._grown, version, metric)

@@ -288,9 +288,7 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
 
 def _check_options(source: Source) -> None:
     for option, bound in bounds.DATASET.items():
-        value = getattr(source, option)
-        if not bound.allows(value):
-            raise WorkloadError(f"--{option} is {value}: allowed is {bound.description}")
+        bound.check(f"--{option}", getattr(source, option))
     bounds.CHOICES["dataset"]["task"].check("--task", source.task)
 
 

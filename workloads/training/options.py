@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from falaj.workloads.bounds import CHOICES, TRAINING
-from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.snapshot import digest
 
 _CHOICES = CHOICES["training"]
@@ -105,10 +104,9 @@ def check(requested: Requested) -> None:
     """
     for field in fields(requested):
         value = getattr(requested, field.name)
-        option = "--" + field.name.replace("_", "-")
         bound = TRAINING.get(field.name)
-        if value is not None and bound is not None and not bound.allows(value):
-            raise WorkloadError(f"{option} is {value}: allowed is {bound.description}")
+        if value is not None and bound is not None:
+            bound.check("--" + field.name.replace("_", "-"), value)
     for name, choice in _CHOICES.items():
         choice.check("--" + name.replace("_", "-"), getattr(requested, name))
 

@@ -47,11 +47,13 @@ class Runtime(Service):
 
     seen: list[Exchange]
 
-    def admit(self, exchange: Exchange, certificate: Mapping[str, Any] | None) -> None:
+    def admit(
+        self, exchange: Exchange, certificate: Mapping[str, Any] | None, client: bytes
+    ) -> None:
         if exchange.url.endswith(b"/stats"):
             exchange.route = http.Route("stats", b"GET", None)
             return
-        super().admit(exchange, certificate)
+        super().admit(exchange, certificate, client)
         self.seen.append(exchange)
 
     def handle(self, exchange: Exchange) -> Any:

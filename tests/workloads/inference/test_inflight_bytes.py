@@ -118,7 +118,7 @@ async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, by
     answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     known = Head(Exchange(method=b"POST", received=len(body)), float("inf"), b"")
 
-    def admit(exchange: Exchange, _: object) -> None:
+    def admit(exchange: Exchange, *_: object) -> None:
         exchange.route = ROUTES[http.INFER]
 
     service: Any = SimpleNamespace(

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -149,7 +150,7 @@ class Front:
         self.folder = make_private_folder(service.settings.state.parent)
         self._relays: dict[str, Relay] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._own: set[asyncio.Future[Any]] = set()
+        self._own: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Task[_Process] | None = None
         self._process: _Process | None = None
         self._started = -RESTART_SECONDS
@@ -182,10 +183,11 @@ class Front:
         if process is not None:
             await process.end()
 
-    def _keep(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._own.add(task)
         task.add_done_callback(self._own.discard)
+        return task
 
     async def _join(self, relay: Relay, name: str) -> None:
         try:
@@ -304,12 +306,7 @@ class Front:
             RequestError: 401, 403, 404 or 405.
         """
         exchange.url = url
-        try:
-            self._service.admit(exchange, relay.certificate)
-        except RequestError as error:
-            if error.status in {401, 403}:
-                self._service.denied(error, relay.client)
-            raise
+        self._service.admit(exchange, relay.certificate, relay.client)
 
     def _place(self, head: dict[str, Any], exchange: Exchange) -> bytes:
         """Return where a call belongs whose message nobody has read, and set its method."""
@@ -350,10 +347,7 @@ class Front:
         if isinstance(answer, Answer | RequestError):
             self._finish(call, head, relay, exchange, answer)
             return
-        task = asyncio.ensure_future(self._later(call, head, relay, exchange, answer))
-        self._tasks[call] = task
-        self._own.add(task)
-        task.add_done_callback(self._own.discard)
+        self._tasks[call] = self._keep(self._later(call, head, relay, exchange, answer))
 
     async def _later(
         self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange, work: Any
