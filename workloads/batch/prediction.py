@@ -119,6 +119,7 @@ class _Surveyed:
     """One source, as the survey has left it."""
 
     source: Source
+    header: list[str] | None
     inputs: list[Input]
     columns: list[str]
     chunks: int = 0
@@ -148,8 +149,11 @@ class Batch:
         self._shows = manifest.get("data_class") != SEALED_CLASS and not any(
             each.sealed for each in sources
         )
-        self._kept = self._keep(sources)
-        self._sources = [self._prepared(each) for each in sources]
+        headers = [each.header() for each in sources]
+        self._kept = self._keep(sources, headers)
+        self._sources = [
+            self._prepared(source, header) for source, header in zip(sources, headers, strict=True)
+        ]
         self.beside = sorted({name for each in self._sources for name in self._beside(each)})
         self._layout: Layout = layout_of(
             list(schema.outputs.values()), manifest, self._kept, files=len(sources) > 1
@@ -189,8 +193,9 @@ class Batch:
                 f"--plain: {reason}, so its predictions are sealed as well: leave it away"
             )
 
-    def _keep(self, sources: Sequence[Source]) -> tuple[str, ...]:
-        headers = [source.header() for source in sources]
+    def _keep(
+        self, sources: Sequence[Source], headers: Sequence[list[str] | None]
+    ) -> tuple[str, ...]:
         asked = self._request.keep
         if "*" in asked:
             asked = tuple(name for name in headers[0] or () if name)
@@ -204,8 +209,7 @@ class Batch:
                 )
         return tuple(dict.fromkeys(asked))
 
-    def _prepared(self, source: Source) -> _Surveyed:
-        header = source.header()
+    def _prepared(self, source: Source, header: list[str] | None) -> _Surveyed:
         decimal = self._request.decimal
         mark: Mark | None = MARKS[decimal] if decimal is not None else None
         # A snapshot's texts were read once; its numbers are some.
@@ -220,10 +224,10 @@ class Batch:
         if header is not None:
             check_columns(source.name, header, inputs)
         wanted = [name for each in inputs for name in each.columns]
-        return _Surveyed(source, inputs, list(dict.fromkeys([*wanted, *self._kept])))
+        return _Surveyed(source, header, inputs, list(dict.fromkeys([*wanted, *self._kept])))
 
     def _beside(self, each: _Surveyed) -> list[str]:
-        return [name for name in each.source.header() or () if name not in each.columns]
+        return [name for name in each.header or () if name not in each.columns]
 
     def survey(self, tell: Tell, stop: Callable[[], bool]) -> None:
         """Read all rows once: count them, tell decimal marks apart, find what can't be used.
@@ -272,7 +276,7 @@ class Batch:
     def _told_by_others(self, each: _Surveyed) -> Counter[Mark]:
         """Decimal marks of the columns that aren't the model's, which training counts as well."""
         taken = {column.name for one in each.inputs for column in one.numbers}
-        names = [name for name in each.source.header() or () if name and name not in taken]
+        names = [name for name in each.header or () if name and name not in taken]
         number = TensorSpec("", "FP64", (-1, 1), missing=True)
         others = {name: Numbers(name, number, None) for name in names}
         for chunk in each.source.chunks(names) if names else ():
