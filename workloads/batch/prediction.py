@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -259,10 +259,7 @@ class Batch:
 
     def _settle(self, each: _Surveyed) -> None:
         numbers = [column for one in each.inputs for column in one.numbers]
-        clear: Counter[Mark] = Counter()
-        for column in numbers:
-            if len(column.clear) == 1:
-                clear.update(column.clear.keys())
+        clear = _clear_marks(numbers)
         if not clear and any(column.is_open for column in numbers):
             clear = self._told_by_others(each)
         most: Mark = "," if clear[","] > clear["."] else "."
@@ -283,11 +280,7 @@ class Batch:
             for name in list(others):
                 if others[name].survey(chunk.columns[name]):
                     del others[name]  # texts
-        clear: Counter[Mark] = Counter()
-        for column in others.values():
-            if len(column.clear) == 1:
-                clear.update(column.clear.keys())
-        return clear
+        return _clear_marks(others.values())
 
     @staticmethod
     def _all_bad(chunk: Chunk, refused: Refusals) -> list[BadRow]:
@@ -472,6 +465,11 @@ class Batch:
         with replacing(record_path(request.output), stage=stage) as file:
             file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
         return record
+
+
+def _clear_marks(columns: Iterable[Numbers]) -> Counter[Mark]:
+    """In how many columns that have one decimal mark it is which."""
+    return Counter(mark for each in columns if len(each.clear) == 1 for mark in each.clear)
 
 
 class _Part:
