@@ -396,15 +396,19 @@ class Input:
         refused: Refusals = {}
         parts: list[NDArray[Any]] = []
         for index, name in enumerate(self.columns):
-            if self.numbers:
-                part, bad = self.numbers[index].read(columns[name])
-            elif self.spec.datatype == "BOOL":
-                part, bad = _flags(name, columns[name], shows=self._shows)
-            else:
-                part, bad = Texts(name, shows=self._shows, form=self._form).read(columns[name])
+            part, bad = self._read_one(index, columns[name])
             refused |= bad
             parts.append(part)
         return self._shaped(np.stack(parts, axis=1), refused), refused
+
+    def _read_one(self, index: int, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
+        """Values of the column at ``index``."""
+        if self.numbers:
+            return self.numbers[index].read(values)
+        name = self.columns[index]
+        if self.spec.datatype == "BOOL":
+            return _flags(name, values, shows=self._shows)
+        return Texts(name, shows=self._shows, form=self._form).read(values)
 
     def _lists(self, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
         """A list a row, nested or flat."""
@@ -419,12 +423,7 @@ class Input:
                 )
                 row = [None] * self.width
             flat.extend(row)
-        if self.numbers:
-            read, bad = self.numbers[0].read(flat)
-        elif self.spec.datatype == "BOOL":
-            read, bad = _flags(self.spec.name, flat, shows=self._shows)
-        else:
-            read, bad = Texts(self.spec.name, shows=self._shows).read(flat)
+        read, bad = self._read_one(0, flat)
         for position, reason in bad.items():
             refused.setdefault(position // self.width, reason)
         return self._shaped(read.reshape(len(values), self.width), refused), refused
