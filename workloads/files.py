@@ -108,8 +108,12 @@ def replacing(
         sync_folder(path.parent)
 
 
-def write_json_atomic(path: Path, value: object, mode: int = 0o600) -> None:
+def write_json_atomic(
+    path: Path, value: object, mode: int = PRIVATE_FILE, *, stage: Path | None = None
+) -> None:
     """Write ``value`` as indented JSON, atomically; NaN and infinity are refused.
+
+    ``stage`` is as :func:`replacing` takes it.
 
     Raises:
         WorkloadError: ``value`` can't be said in JSON, or see :func:`write_atomic`.
@@ -118,7 +122,8 @@ def write_json_atomic(path: Path, value: object, mode: int = 0o600) -> None:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise WorkloadError(f"can't write {path} as JSON: {error}") from error
-    write_atomic(path, (text + "\n").encode(), mode)
+    with replacing(path, mode, stage=stage) as file:
+        file.write((text + "\n").encode())
 
 
 def read_bytes(path: Path, what: str) -> bytes:

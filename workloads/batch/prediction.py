@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from falaj.workloads.batch.columns import MARKS, Input, Numbers, Refusals, check_columns
-from falaj.workloads.batch.parts import FORMAT, SUFFIX, Done, Parts
+from falaj.workloads.batch.parts import FORMAT, Done, Parts
 from falaj.workloads.batch.reading import (
     CHUNK_ROWS,
     BadRow,
@@ -32,6 +31,7 @@ from falaj.workloads.files import (
     read_json,
     replacing,
     storage_errors,
+    write_json_atomic,
 )
 from falaj.workloads.inference import model as inference_model
 from falaj.workloads.inference.model import MODEL_FILE, Model
@@ -462,8 +462,7 @@ class Batch:
         }
         if bad:
             record["bad_rows_file"] = artifact_path(beside, request.seals).name
-        with replacing(record_path(request.output), stage=stage) as file:
-            file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+        write_json_atomic(record_path(request.output), record, stage=stage)
         return record
 
 
@@ -641,4 +640,4 @@ def _stop_if(stop: Callable[[], bool]) -> None:
         raise StoppedError
 
 
-__all__ = ["SUFFIX", "Batch", "Request", "StoppedError", "opened", "read_record"]
+__all__ = ["Batch", "Request", "StoppedError", "opened", "read_record"]
