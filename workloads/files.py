@@ -126,18 +126,31 @@ def write_json_atomic(
         file.write((text + "\n").encode())
 
 
-def read_bytes(path: Path, what: str) -> bytes:
-    """Return a file's content; ``what`` names its role in the error ("the manifest").
+@contextlib.contextmanager
+def reading_errors(path: Path, what: str) -> Generator[None, None, None]:
+    """Turn the operating system's errors into `WorkloadError`: the block reads ``path``.
+
+    ``what`` names its role in the error ("the manifest").
 
     Raises:
         WorkloadError: it is missing or can't be read.
     """
     try:
-        return path.read_bytes()
+        yield
     except FileNotFoundError as error:
         raise WorkloadError(f"{what} is missing: there is no file {path}") from error
     except OSError as error:
         raise WorkloadError(f"can't read {what} {path}: {error.strerror or error}") from error
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """Return a file's content; ``what`` names its role in the error.
+
+    Raises:
+        WorkloadError: it is missing or can't be read.
+    """
+    with reading_errors(path, what):
+        return path.read_bytes()
 
 
 def read_json(path: Path, what: str) -> Any:
