@@ -91,6 +91,14 @@ def not_parquet(path: Path, error: Exception) -> WorkloadError:
     return WorkloadError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}")
 
 
+def odd_quotes(path: Path, line: int) -> WorkloadError:
+    """The refusal of a CSV with an odd number of quotation marks, the last in ``line``."""
+    return WorkloadError(
+        f"{path} has an odd number of quotation marks (the last is in line {line:,}): one is "
+        'never closed, and would swallow rows. Inside a quoted value write "" for "'
+    )
+
+
 def encoding_of(data: bytes, encoding: str | None) -> str:
     """The encoding that is named, else what the byte order mark before ``data`` says, else UTF-8.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import DateForm, form_of
-from falaj.workloads.training.header import check_header, decode, names_of, not_parquet
+from falaj.workloads.training.header import check_header, decode, names_of, not_parquet, odd_quotes
 from falaj.workloads.training.numerals import Mark, are_codes, bare, number, readings, units
 from falaj.workloads.training.words import is_prose
 
@@ -393,10 +393,7 @@ def _read_csv(path: Path, encoding: str | None) -> Any:
         raise WorkloadError(f"{path} holds only white space: it needs a header line and rows")
     if text.count('"') % 2:
         line = text.count("\n", 0, text.rindex('"')) + 1
-        raise WorkloadError(
-            f"{path} has an odd number of quotation marks (the last is in line {line:,}): one is "
-            'never closed, and would swallow rows. Inside a quoted value write "" for "'
-        )
+        raise odd_quotes(path, line)
     names, delimiter = names_of(text, path)
     # Arrow wants unique names; the caller sees columns without a name as "".
     ragged: list[Any] = []
