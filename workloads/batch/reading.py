@@ -28,12 +28,10 @@ from falaj.workloads.files import fingerprint
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import snapshot
 from falaj.workloads.training.header import (
-    BEGINNING_BYTES,
-    decode,
-    encoding_of,
     names_of,
     not_parquet,
     odd_quotes,
+    read_beginning,
     read_header,
 )
 
@@ -174,10 +172,7 @@ class CsvSource(Source):
 
     def __init__(self, path: Path, name: str, encoding: str | None = None) -> None:
         super().__init__(path, name)
-        with path.open("rb") as file:
-            data = file.read(BEGINNING_BYTES)
-        self._encoding = encoding_of(data, encoding)
-        text = decode(data, path, encoding, whole=len(data) < BEGINNING_BYTES)
+        text, self._encoding = read_beginning(path, encoding)
         if not text.strip():
             raise WorkloadError(f"{path} is empty: it needs a header line and rows")
         self._names, self._delimiter = names_of(text, path)
