@@ -162,8 +162,7 @@ def check(name: str, args: BatchInferenceArgs) -> BatchInferenceSpec:
             )  # fmt: skip
     chosen = given.get("format", "parquet")
     errors.choice("format", chosen, _FORMAT)
-    most = bound("batch", "shards")
-    shares = errors.whole("shares", given.get("shares", 1), int(most.low), int(most.high))
+    shares = errors.within("shares", given.get("shares", 1), bound("batch", "shards"))
     parallel = errors.whole("parallel", given.get("parallel", 4), 1, MOST_PARALLEL)
     retries = errors.whole("retries", given.get("retries", 3), 0, 20)
     mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)

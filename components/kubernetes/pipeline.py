@@ -32,7 +32,7 @@ from falaj.components.kubernetes._peers import API_SERVER_PORTS, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
 from falaj.components.kubernetes._validation import CRON, TIME_ZONE, options, private_ranges
-from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
 from falaj.components.kubernetes.training.arguments import (
     GangArgs,
@@ -176,9 +176,7 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     flavor = _flavor(given, job, errors)
     image = ""
     if job is not None:
-        image = resolve(job.run.placed, [INFERENCE_IMAGE], given.get("images"), errors).get(
-            INFERENCE_IMAGE, ""
-        )
+        image = resolve_one(job.run.placed, INFERENCE_IMAGE, given.get("images"), errors)
     errors.raise_if_any()
     if job is None:
         raise AssertionError("what can't be used was refused")

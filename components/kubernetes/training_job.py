@@ -20,7 +20,7 @@ from falaj.components.kubernetes._placed import (
 )
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE
 from falaj.components.kubernetes._validation import RELATIVE_PATH, amount, object_name, options
-from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training import publication, traffic
 from falaj.components.kubernetes.training.arguments import (
@@ -262,7 +262,7 @@ def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, errors: Argum
     if (own := given.get("image")) is not None:
         return checked_image("image", own, placed, errors)
     short = "falaj-training" if gpus else "falaj-training-cpu"
-    return resolve(placed, [short], given.get("images"), errors).get(short, "")
+    return resolve_one(placed, short, given.get("images"), errors)
 
 
 FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
@@ -402,9 +402,7 @@ def checked_ring(
     # A team's own image needn't have what unpacks it; Falaj's are on the node already.
     image = launcher or run.image
     if "image" in given and not launcher:
-        image = resolve(run.placed, [INFERENCE_IMAGE], given.get("images"), errors).get(
-            INFERENCE_IMAGE, ""
-        )
+        image = resolve_one(run.placed, INFERENCE_IMAGE, given.get("images"), errors)
     return KeyRing(entry, store, image)
 
 
@@ -420,11 +418,9 @@ def _publication(
         errors.say("publish", "needs key_secret: a model that is served is sealed from the start")
     if run is None:
         return None
-    images = resolve(run.placed, [_PUBLISHING_IMAGE], given.get("images"), errors)
+    image = resolve_one(run.placed, _PUBLISHING_IMAGE, given.get("images"), errors)
     store = ring.store if ring is not None else ""
-    return publication.checked(
-        given["publish"], run, store, images.get(_PUBLISHING_IMAGE, ""), errors
-    )
+    return publication.checked(given["publish"], run, store, image, errors)
 
 
 _PUBLISHING_IMAGE: Final = "falaj-training-cpu"
@@ -491,8 +487,7 @@ def _launcher(given: Mapping[str, Any], nodes: int, processes: int, errors: Argu
     )  # what is wrong there is said already
     if placed is None:
         return ""
-    found = resolve(placed, [INFERENCE_IMAGE], given.get("images"), errors)
-    return found.get(INFERENCE_IMAGE, "")
+    return resolve_one(placed, INFERENCE_IMAGE, given.get("images"), errors)
 
 
 def _servers(given: Mapping[str, Any], framework: str, errors: ArgumentErrors) -> int:
