@@ -31,6 +31,7 @@ from falaj.components.kubernetes._objects import Manifest, declare, metadata, to
 from falaj.components.kubernetes._peers import API_SERVER_PORTS, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._validation import CRON, TIME_ZONE, options, private_ranges
 from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
@@ -65,7 +66,6 @@ _STARTER_SECONDS: Final = 1800
 _LEAST_MINUTES: Final = 5
 _MOST_MINUTES: Final = 30
 _MOST_DAYS: Final = 365
-_RBAC: Final = "rbac.authorization.k8s.io"
 
 
 class NewDataArgs(TypedDict):
@@ -247,44 +247,13 @@ def _about(spec: PipelineSpec, ending: str = "", **parts: Any) -> dict[str, Any]
 def _account(spec: PipelineSpec) -> list[Manifest]:
     """The account, and all that it may do: the policy says which JobSets it makes."""
     about = _about(spec)
-
-    def rule(
-        group: str, resource: str, *verbs: str, names: tuple[str, ...] = ()
-    ) -> dict[str, Any]:
-        found: dict[str, Any] = {"apiGroups": [group], "resources": [resource], "verbs": [*verbs]}
-        return {**found, "resourceNames": list(names)} if names else found
-
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": about,
-            "automountServiceAccountToken": False,
-        },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "Role",
-            "metadata": about,
-            "rules": [
-                rule("jobset.x-k8s.io", "jobsets", "create", "list"),
-                rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
-                rule("", "configmaps", "get", "patch", names=(spec.starter,)),
-            ],
-        },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": about,
-            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": about["name"]},
-            "subjects": [
-                {
-                    "kind": "ServiceAccount",
-                    "name": spec.starter,
-                    "namespace": spec.run.namespace,
-                }
-            ],
-        },
+    rules = [
+        rule("jobset.x-k8s.io", "jobsets", "create", "list"),
+        rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
+        rule("", "configmaps", "get", "patch", names=(spec.starter,)),
     ]
+    starter = {"kind": "ServiceAccount", "name": spec.starter, "namespace": spec.run.namespace}
+    return [account(about), *role(about, rules, [starter])]
 
 
 def _selector(spec: PipelineSpec) -> dict[str, str]:
