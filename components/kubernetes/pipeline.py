@@ -28,7 +28,7 @@ from falaj.components.catalogue.pipelines import (
     TEMPLATE_LABEL,
 )
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
-from falaj.components.kubernetes._peers import API_SERVER_PORTS, resolver_egress
+from falaj.components.kubernetes._peers import api_server_egress, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
 from falaj.components.kubernetes._rights import account, role, rule
@@ -262,8 +262,6 @@ def _selector(spec: PipelineSpec) -> dict[str, str]:
 
 def _network_policy(spec: PipelineSpec) -> Manifest:
     """The starter reaches the API server and the resolver, and nobody reaches it."""
-    ports = [{"port": port, "protocol": "TCP"} for port in API_SERVER_PORTS]
-    to = [{"ipBlock": {"cidr": each}} for each in spec.control_plane]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -271,7 +269,7 @@ def _network_policy(spec: PipelineSpec) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": _selector(spec)},
             "policyTypes": ["Ingress", "Egress"],
-            "egress": [resolver_egress(), {"to": to, "ports": ports}],
+            "egress": [resolver_egress(), api_server_egress(spec.control_plane)],
         },
     }
 

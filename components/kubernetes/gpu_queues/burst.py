@@ -13,7 +13,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components.catalogue.clusters import TENANT_LABEL, TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
-from falaj.components.kubernetes._peers import API_SERVER_PORTS
+from falaj.components.kubernetes._peers import api_server_egress
 from falaj.components.kubernetes._placed import (
     DISTRIBUTIONS,
     InCluster,
@@ -330,8 +330,6 @@ def _local_queue(placed: InCluster, component: str, tenant: str, of: str) -> Man
 
 def _way(placed: InCluster, component: str, worker: Worker) -> Manifest:
     """Kueue's way to the worker's API server: its namespace denies all that isn't named."""
-    ports = [{"port": port, "protocol": "TCP"} for port in API_SERVER_PORTS]
-    to = [{"ipBlock": {"cidr": each}} for each in worker.endpoint_cidrs]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -339,7 +337,7 @@ def _way(placed: InCluster, component: str, worker: Worker) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kueue"}},
             "policyTypes": ["Egress"],
-            "egress": [{"to": to, "ports": ports}],
+            "egress": [api_server_egress(worker.endpoint_cidrs)],
         },
     }
 
