@@ -215,27 +215,28 @@ def _flavor(given: Mapping[str, Any], job: TrainingJobSpec | None, errors: Argum
 
 def manifests(spec: PipelineSpec) -> list[Manifest]:
     """The template, what stands beside its runs, and the starter with its account and times."""
-    template = _template(spec)
-    beside = [each for each in job_manifests(spec.job) if each["kind"] != "JobSet"]
+    made = job_manifests(spec.job)
+    [job] = [each for each in made if each["kind"] == "JobSet"]
+    beside = [each for each in made if each["kind"] != "JobSet"]
+    template = _template(spec, job)
     return [
         *beside, template, *_account(spec), _network_policy(spec), _state(spec),
         *_starters(spec, template),
     ]  # fmt: skip
 
 
-def _template(spec: PipelineSpec) -> Manifest:
-    """The JobSet that nobody runs."""
-    [made] = [each for each in job_manifests(spec.job) if each["kind"] == "JobSet"]
-    about = made["metadata"]
+def _template(spec: PipelineSpec, job: Manifest) -> Manifest:
+    """The JobSet of a job, as one that nobody runs."""
+    about = job["metadata"]
     labels = {**about["labels"], LABEL: spec.run.name, TEMPLATE_LABEL: "true"}
     return {
-        **made,
+        **job,
         "metadata": {
             **about,
             "labels": {**labels, QUEUE_LABEL: _NO_QUEUE},
             "annotations": {**about["annotations"], QUEUE_NOTE: spec.run.queue},
         },
-        "spec": {**made["spec"], "managedBy": _MANAGER},
+        "spec": {**job["spec"], "managedBy": _MANAGER},
     }
 
 
