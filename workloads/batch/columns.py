@@ -22,7 +22,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.oip import TensorSpec
 from falaj.workloads.training.dates import DateColumn, date_features, form_of
 from falaj.workloads.training.numerals import Mark, bare, number, readings, units
-from falaj.workloads.training.tables import MISSING_NUMBERS, MISSING_TEXTS
+from falaj.workloads.training.tables import MISSING_NUMBERS, MISSING_TEXTS, present_numbers
 
 # Arrow makes these functions at import time and ships no types.
 _compute: Any = pyarrow.compute
@@ -218,10 +218,8 @@ def _plain(values: Sequence[Any], kind: str) -> NDArray[np.float64] | None:
     except pa.ArrowException:
         return _typed(values)
     trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(texts, ""))
-    missing = _compute.is_in(_compute.utf8_lower(trimmed), value_set=pa.array(MISSING_NUMBERS))
-    present = _compute.if_else(missing, None, trimmed)
     try:
-        cast = _compute.cast(_compute.cast(present, kind), "float64", safe=False)
+        cast = _compute.cast(_compute.cast(present_numbers(trimmed), kind), "float64", safe=False)
     except pa.ArrowException:
         return None
     return np.array(_compute.fill_null(cast, math.nan).to_numpy(zero_copy_only=False))

@@ -42,7 +42,7 @@ from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.sealed import SUFFIX as SEALED
 from falaj.workloads.registry.sealed import artifact_path, sealing, unsealed_chunks
 from falaj.workloads.registry.store import Store
-from falaj.workloads.training.numerals import Mark
+from falaj.workloads.training.numerals import Mark, most_used
 
 PART_ROWS: Final = 65_536
 PART_BYTES: Final = 8 << 20
@@ -262,7 +262,7 @@ class Batch:
         clear = _clear_marks(numbers)
         if not clear and any(column.is_open for column in numbers):
             clear = self._told_by_others(each)
-        most: Mark = "," if clear[","] > clear["."] else "."
+        most = most_used(clear)
         for settle in (*(partial(one.settle, most) for one in numbers),
                        *(one.settle for one in each.inputs)):  # fmt: skip
             try:
