@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import pulumi
 
 from falaj.components.catalogue.clusters import TRAINING_ENDING
+from falaj.components.catalogue.pipelines import QUEUE_LABEL
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,
@@ -552,7 +553,7 @@ class TrainingJob(pulumi.ComponentResource):
         options: dict[str, Any] = {}
         if spec.elastic is None:
             # Kueue decides when a job is made whether this cluster runs it or another.
-            changes = ["spec", 'metadata.labels["kueue.x-k8s.io/queue-name"]']
+            changes = ["spec", f'metadata.labels["{QUEUE_LABEL}"]']
             options = {"replace_on_changes": changes, "delete_before_replace": True}
         objects = manifests(spec)
         jobs = [each for each in objects if each["kind"] == "JobSet"]

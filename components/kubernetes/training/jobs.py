@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.pipelines import QUEUE_LABEL
 from falaj.components.kubernetes._key_ring import (
     KEY_RING,
     KEYS,
@@ -107,7 +108,7 @@ def queue_labels(run: Run) -> Mapping[str, str]:
     each update.
     """
     return {
-        "kueue.x-k8s.io/queue-name": run.queue,
+        QUEUE_LABEL: run.queue,
         "kueue.x-k8s.io/priority-class": run.priority,
     }
 
