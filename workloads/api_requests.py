@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import Any, Final, Self, cast
 from urllib.parse import urlencode, urlsplit
 
 from falaj.workloads.api_server import (
+    FOLDER,
     JSON,
     MERGE,
     PAGE,
     REQUEST_SECONDS,
     Account,
     ApiError,
+    address,
     object_of,
 )
 from falaj.workloads.errors import WorkloadError
@@ -48,6 +52,12 @@ class ApiServer:
         self._account = account
         self._agent = agent
         self._tls = account.context()
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, agent: str) -> Self:
+        """As the options of `add_options` say. Raises WorkloadError: as the constructor does."""
+        account = Account(options.authority, options.token)
+        return cls(options.server or address(), account, agent)
 
     def get(self, path: str) -> dict[str, Any]:
         """One object. Raises ApiError."""
@@ -123,3 +133,12 @@ class ApiServer:
         if not 200 <= answer.status < 300:
             raise ApiError.refused(answer.status, text)
         return object_of(text)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add to a command line where the API server is, and by what account it is asked."""
+    pod = Account.of(FOLDER)
+    add = parser.add_argument
+    add("--server", help="https://host:port of the API server (default: the pod's cluster)")
+    add("--authority", type=Path, default=pod.authority, help="its certificates (PEM)")
+    add("--token", type=Path, default=pod.token, help="file with the account's token")

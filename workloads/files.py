@@ -108,8 +108,12 @@ def replacing(
         sync_folder(path.parent)
 
 
-def write_json_atomic(path: Path, value: object, mode: int = 0o600) -> None:
+def write_json_atomic(
+    path: Path, value: object, mode: int = PRIVATE_FILE, *, stage: Path | None = None
+) -> None:
     """Write ``value`` as indented JSON, atomically; NaN and infinity are refused.
+
+    ``stage`` is as :func:`replacing` takes it.
 
     Raises:
         WorkloadError: ``value`` can't be said in JSON, or see :func:`write_atomic`.
@@ -118,21 +122,35 @@ def write_json_atomic(path: Path, value: object, mode: int = 0o600) -> None:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise WorkloadError(f"can't write {path} as JSON: {error}") from error
-    write_atomic(path, (text + "\n").encode(), mode)
+    with replacing(path, mode, stage=stage) as file:
+        file.write((text + "\n").encode())
 
 
-def read_bytes(path: Path, what: str) -> bytes:
-    """Return a file's content; ``what`` names its role in the error ("the manifest").
+@contextlib.contextmanager
+def reading_errors(path: Path, what: str) -> Generator[None, None, None]:
+    """Turn the operating system's errors into `WorkloadError`: the block reads ``path``.
+
+    ``what`` names its role in the error ("the manifest").
 
     Raises:
         WorkloadError: it is missing or can't be read.
     """
     try:
-        return path.read_bytes()
+        yield
     except FileNotFoundError as error:
         raise WorkloadError(f"{what} is missing: there is no file {path}") from error
     except OSError as error:
         raise WorkloadError(f"can't read {what} {path}: {error.strerror or error}") from error
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """Return a file's content; ``what`` names its role in the error.
+
+    Raises:
+        WorkloadError: it is missing or can't be read.
+    """
+    with reading_errors(path, what):
+        return path.read_bytes()
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -22,7 +22,6 @@ Manifest: TypeAlias = Mapping[str, Any]
 """A Kubernetes object: ``apiVersion``, ``kind``, ``metadata`` and what the kind has."""
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
-RBAC_API: Final = f"{RBAC_GROUP}/v1"
 GATEWAY_API: Final = "gateway.networking.k8s.io/v1"
 _SDK: Final = "pulumi-kubernetes"
 #: The resolver's whole configuration, where clusters keep it in one object.

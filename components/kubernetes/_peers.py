@@ -1,13 +1,13 @@
 """Peers that network policies of several components name: each address and port stands once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import NAMESPACE_NAME
 
 #: Ports of API servers: the service's, and its own behind it (clouds have 443, kubeadm 6443).
 #: Policies see either, by CNI.
-API_SERVER_PORTS: Final = (443, 6443)
+_API_SERVER_PORTS: Final = (443, 6443)
 #: Port of the ambient mesh's tunnels: https://istio.io/latest/docs/ambient/architecture/hbone/
 HBONE: Final = 15008
 #: Whence the ambient mesh lets the kubelet's probes come:
@@ -30,6 +30,12 @@ def in_namespace(namespace: str, pods: Mapping[str, str] | None = None) -> dict[
     if pods:
         peer["podSelector"] = {"matchLabels": dict(pods)}
     return peer
+
+
+def api_server_egress(cidrs: Iterable[str]) -> dict[str, Any]:
+    """A way out to an API server that is in these ranges."""
+    to = [{"ipBlock": {"cidr": each}} for each in cidrs]
+    return {"to": to, "ports": [{"port": port, "protocol": "TCP"} for port in _API_SERVER_PORTS]}
 
 
 def resolver_egress() -> dict[str, Any]:

@@ -5,10 +5,10 @@ from typing import Any, Final
 from falaj.components.specification.workload_bounds import fixed
 
 INFERENCE_IMAGE: Final = "falaj-inference"
-PACKAGE_KEYS: Final = "/package-keys"
-"""Where a version's wrapped keys are mounted that lie in an image of their own."""
 """Short name of the smallest image that has the workloads: what serves, and what copies, judges,
 repairs and holds others."""
+PACKAGE_KEYS: Final = "/package-keys"
+"""Where a version's wrapped keys are mounted that lie in an image of their own."""
 USER: Final = fixed("image", "user")
 """Whom containers run as: nobody that a node knows."""
 USER_NAME: Final = "falaj"

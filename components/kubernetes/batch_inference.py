@@ -14,8 +14,9 @@ from falaj.components.kubernetes._pods import PACKAGE_KEYS
 from falaj.components.kubernetes._validation import RELATIVE_PATH, object_name
 from falaj.components.kubernetes.training.arguments import KeyRing, Run, SizedArgs
 from falaj.components.kubernetes.training.jobs import (
+    MOST_PARALLEL,
     add_key_ring,
-    indexed_job,
+    independent_job,
     network_policy,
     ring_secret,
 )
@@ -27,7 +28,6 @@ from falaj.components.kubernetes.training.pods import (
     first,
     index_variable,
     template,
-    trial_pods,
 )
 from falaj.components.kubernetes.training_job import checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -38,7 +38,6 @@ from falaj.components.specification.workload_bounds import bound, choice
 _FORMAT: Final = choice("batch", "format")
 DECIMALS: Final = ("point", "comma")
 CONTAINER: Final = "predict"
-_MOST_PARALLEL: Final = 128
 #: A repository's last part: https://github.com/opencontainers/distribution-spec
 _MODEL: Final = re.compile(r"^[a-z0-9]+([._-][a-z0-9]+)*$")
 _MOST_MODEL: Final = 64
@@ -163,9 +162,8 @@ def check(name: str, args: BatchInferenceArgs) -> BatchInferenceSpec:
             )  # fmt: skip
     chosen = given.get("format", "parquet")
     errors.choice("format", chosen, _FORMAT)
-    most = bound("batch", "shards")
-    shares = errors.whole("shares", given.get("shares", 1), int(most.low), int(most.high))
-    parallel = errors.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
+    shares = errors.within("shares", given.get("shares", 1), bound("batch", "shards"))
+    parallel = errors.whole("parallel", given.get("parallel", 4), 1, MOST_PARALLEL)
     retries = errors.whole("retries", given.get("retries", 3), 0, 20)
     mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
     options = _options(given, errors)
@@ -217,18 +215,10 @@ def _options(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...
 def manifests(spec: BatchInferenceSpec) -> list[Manifest]:
     """An indexed Job, a share for each index, its key ring, and who may reach it: nobody."""
     run = spec.run
-    counts = {
-        "completions": spec.shares,
-        "parallelism": spec.parallel,
-        "backoffLimitPerIndex": spec.retries,
-        "maxFailedIndexes": spec.shares,
-    }
-    # Shares don't need each other: with little room left, some go before others.
-    partial = {"kueue.x-k8s.io/job-min-parallelism": "1"}
     return [
         network_policy(run, peers=False),
         ring_secret(run, spec.ring),
-        indexed_job(run, partial, counts, trial_pods(CONTAINER), pod(spec)),
+        independent_job(run, spec.shares, spec.parallel, spec.retries, pod(spec)),
     ]
 
 

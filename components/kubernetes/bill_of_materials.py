@@ -169,3 +169,10 @@ def resolve(
                 "lock file and give it here",
             )
     return found
+
+
+def resolve_one(
+    placed: InCluster, name: str, given: Mapping[str, str] | None, errors: ArgumentErrors
+) -> str:
+    """As `resolve`, for one image: its reference, empty where that was refused."""
+    return resolve(placed, [name], given, errors).get(name, "")

@@ -29,11 +29,12 @@ from falaj.components.catalogue.pipelines import (
     TEMPLATE_LABEL,
 )
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
-from falaj.components.kubernetes._peers import API_SERVER_PORTS, resolver_egress
+from falaj.components.kubernetes._peers import api_server_egress, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._validation import CRON, TIME_ZONE, options, private_ranges
-from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
 from falaj.components.kubernetes.training.arguments import (
     GangArgs,
@@ -66,7 +67,6 @@ _STARTER_SECONDS: Final = 1800
 _LEAST_MINUTES: Final = 5
 _MOST_MINUTES: Final = 30
 _MOST_DAYS: Final = 365
-_RBAC: Final = "rbac.authorization.k8s.io"
 
 
 class NewDataArgs(TypedDict):
@@ -177,9 +177,7 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     flavor = _flavor(given, job, errors)
     image = ""
     if job is not None:
-        image = resolve(job.run.placed, [INFERENCE_IMAGE], given.get("images"), errors).get(
-            INFERENCE_IMAGE, ""
-        )
+        image = resolve_one(job.run.placed, INFERENCE_IMAGE, given.get("images"), errors)
     errors.raise_if_any()
     if job is None:
         raise AssertionError("what can't be used was refused")
@@ -218,27 +216,28 @@ def _flavor(given: Mapping[str, Any], job: TrainingJobSpec | None, errors: Argum
 
 def manifests(spec: PipelineSpec) -> list[Manifest]:
     """The template, what stands beside its runs, and the starter with its account and times."""
-    template = _template(spec)
-    beside = [each for each in job_manifests(spec.job) if each["kind"] != "JobSet"]
+    made = job_manifests(spec.job)
+    [job] = [each for each in made if each["kind"] == "JobSet"]
+    beside = [each for each in made if each["kind"] != "JobSet"]
+    template = _template(spec, job)
     return [
         *beside, template, *_account(spec), _network_policy(spec), _state(spec),
         *_starters(spec, template),
     ]  # fmt: skip
 
 
-def _template(spec: PipelineSpec) -> Manifest:
-    """The JobSet that nobody runs."""
-    [made] = [each for each in job_manifests(spec.job) if each["kind"] == "JobSet"]
-    about = made["metadata"]
+def _template(spec: PipelineSpec, job: Manifest) -> Manifest:
+    """The JobSet of a job, as one that nobody runs."""
+    about = job["metadata"]
     labels = {**about["labels"], LABEL: spec.run.name, TEMPLATE_LABEL: "true"}
     return {
-        **made,
+        **job,
         "metadata": {
             **about,
             "labels": {**labels, QUEUE_LABEL: _NO_QUEUE},
             "annotations": {**about["annotations"], QUEUE_NOTE: spec.run.queue},
         },
-        "spec": {**made["spec"], "managedBy": _MANAGER},
+        "spec": {**job["spec"], "managedBy": _MANAGER},
     }
 
 
@@ -250,44 +249,13 @@ def _about(spec: PipelineSpec, ending: str = "", **parts: Any) -> dict[str, Any]
 def _account(spec: PipelineSpec) -> list[Manifest]:
     """The account, and all that it may do: the policy says which JobSets it makes."""
     about = _about(spec)
-
-    def rule(
-        group: str, resource: str, *verbs: str, names: tuple[str, ...] = ()
-    ) -> dict[str, Any]:
-        found: dict[str, Any] = {"apiGroups": [group], "resources": [resource], "verbs": [*verbs]}
-        return {**found, "resourceNames": list(names)} if names else found
-
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": about,
-            "automountServiceAccountToken": False,
-        },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "Role",
-            "metadata": about,
-            "rules": [
-                rule("jobset.x-k8s.io", "jobsets", "create", "list"),
-                rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
-                rule("", "configmaps", "get", "patch", names=(spec.starter,)),
-            ],
-        },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": about,
-            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": about["name"]},
-            "subjects": [
-                {
-                    "kind": "ServiceAccount",
-                    "name": spec.starter,
-                    "namespace": spec.run.namespace,
-                }
-            ],
-        },
+    rules = [
+        rule("jobset.x-k8s.io", "jobsets", "create", "list"),
+        rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
+        rule("", "configmaps", "get", "patch", names=(spec.starter,)),
     ]
+    starter = {"kind": "ServiceAccount", "name": spec.starter, "namespace": spec.run.namespace}
+    return [account(about), *role(about, rules, [starter])]
 
 
 def _selector(spec: PipelineSpec) -> dict[str, str]:
@@ -296,8 +264,6 @@ def _selector(spec: PipelineSpec) -> dict[str, str]:
 
 def _network_policy(spec: PipelineSpec) -> Manifest:
     """The starter reaches the API server and the resolver, and nobody reaches it."""
-    ports = [{"port": port, "protocol": "TCP"} for port in API_SERVER_PORTS]
-    to = [{"ipBlock": {"cidr": each}} for each in spec.control_plane]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -305,7 +271,7 @@ def _network_policy(spec: PipelineSpec) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": _selector(spec)},
             "policyTypes": ["Ingress", "Egress"],
-            "egress": [resolver_egress(), {"to": to, "ports": ports}],
+            "egress": [resolver_egress(), api_server_egress(spec.control_plane)],
         },
     }
 

@@ -9,13 +9,14 @@ import pulumi
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes.training.arguments import KeyedRunArgs, KeyRing, Run
 from falaj.components.kubernetes.training.jobs import (
+    MOST_PARALLEL,
     add_key_ring,
-    indexed_job,
+    independent_job,
     network_policy,
     ring_arguments,
     ring_secret,
 )
-from falaj.components.kubernetes.training.pods import DATA, RUNS, template, trial_pods
+from falaj.components.kubernetes.training.pods import DATA, RUNS, template
 from falaj.components.kubernetes.training_job import check_arguments, checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
@@ -24,7 +25,6 @@ from falaj.components.specification.workload_bounds import bound, choice
 _PRUNER: Final = choice("sweep", "pruner")
 #: What a file that all trials append to, one at a time, was tried with.
 MOST_TRIALS: Final = 1_000
-_MOST_PARALLEL: Final = 128
 
 
 @described
@@ -83,7 +83,7 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
         if not parameter.isidentifier() or not values.strip() or "=" in values:
             errors.add(f"search[{parameter!r}]", values, "1e-4..1e-1, 1e-4..1e-1:log or 8|16|32")
     trials = errors.whole("trials", given.get("trials", 20), 1, MOST_TRIALS)
-    parallel = errors.whole("parallel", given.get("parallel", 4), 1, _MOST_PARALLEL)
+    parallel = errors.whole("parallel", given.get("parallel", 4), 1, MOST_PARALLEL)
     seed = errors.within("seed", given.get("seed", 0), bound("training", "seed"))
     pruner = str(given.get("pruner", _PRUNER.default))
     errors.choice("pruner", pruner, _PRUNER)
@@ -98,20 +98,13 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
 def manifests(spec: SweepSpec) -> list[Manifest]:
     """An indexed Job, a trial for each index, and who may reach its pods: nobody."""
     run = spec.run
-    counts = {
-        "completions": spec.trials,
-        "parallelism": spec.parallel,
-        "backoffLimitPerIndex": spec.retries,
-        "maxFailedIndexes": spec.trials,
-    }
-    # Trials don't need each other: with little room left, some go before others.
-    partial = {"kueue.x-k8s.io/job-min-parallelism": "1"}
     pod = template(run, _command(spec), (), {})
     found = [network_policy(run, peers=False)]
     if spec.key_ring is not None:
         add_key_ring(pod, run, spec.key_ring)
         found.append(ring_secret(run, spec.key_ring))
-    return [*found, indexed_job(run, partial, counts, trial_pods(), pod)]
+    job = independent_job(run, spec.trials, spec.parallel, spec.retries, pod)
+    return [*found, job]
 
 
 def _command(spec: SweepSpec) -> list[str]:

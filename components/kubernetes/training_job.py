@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import pulumi
 
 from falaj.components.catalogue.clusters import TRAINING_ENDING
+from falaj.components.catalogue.pipelines import QUEUE_LABEL
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,
@@ -20,7 +21,7 @@ from falaj.components.kubernetes._placed import (
 )
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE
 from falaj.components.kubernetes._validation import RELATIVE_PATH, amount, object_name, options
-from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training import publication, traffic
 from falaj.components.kubernetes.training.arguments import (
@@ -262,7 +263,7 @@ def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, errors: Argum
     if (own := given.get("image")) is not None:
         return checked_image("image", own, placed, errors)
     short = "falaj-training" if gpus else "falaj-training-cpu"
-    return resolve(placed, [short], given.get("images"), errors).get(short, "")
+    return resolve_one(placed, short, given.get("images"), errors)
 
 
 FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
@@ -402,9 +403,7 @@ def checked_ring(
     # A team's own image needn't have what unpacks it; Falaj's are on the node already.
     image = launcher or run.image
     if "image" in given and not launcher:
-        image = resolve(run.placed, [INFERENCE_IMAGE], given.get("images"), errors).get(
-            INFERENCE_IMAGE, ""
-        )
+        image = resolve_one(run.placed, INFERENCE_IMAGE, given.get("images"), errors)
     return KeyRing(entry, store, image)
 
 
@@ -420,11 +419,9 @@ def _publication(
         errors.say("publish", "needs key_secret: a model that is served is sealed from the start")
     if run is None:
         return None
-    images = resolve(run.placed, [_PUBLISHING_IMAGE], given.get("images"), errors)
+    image = resolve_one(run.placed, _PUBLISHING_IMAGE, given.get("images"), errors)
     store = ring.store if ring is not None else ""
-    return publication.checked(
-        given["publish"], run, store, images.get(_PUBLISHING_IMAGE, ""), errors
-    )
+    return publication.checked(given["publish"], run, store, image, errors)
 
 
 _PUBLISHING_IMAGE: Final = "falaj-training-cpu"
@@ -491,8 +488,7 @@ def _launcher(given: Mapping[str, Any], nodes: int, processes: int, errors: Argu
     )  # what is wrong there is said already
     if placed is None:
         return ""
-    found = resolve(placed, [INFERENCE_IMAGE], given.get("images"), errors)
-    return found.get(INFERENCE_IMAGE, "")
+    return resolve_one(placed, INFERENCE_IMAGE, given.get("images"), errors)
 
 
 def _servers(given: Mapping[str, Any], framework: str, errors: ArgumentErrors) -> int:
@@ -557,7 +553,7 @@ class TrainingJob(pulumi.ComponentResource):
         options: dict[str, Any] = {}
         if spec.elastic is None:
             # Kueue decides when a job is made whether this cluster runs it or another.
-            changes = ["spec", 'metadata.labels["kueue.x-k8s.io/queue-name"]']
+            changes = ["spec", f'metadata.labels["{QUEUE_LABEL}"]']
             options = {"replace_on_changes": changes, "delete_before_replace": True}
         objects = manifests(spec)
         jobs = [each for each in objects if each["kind"] == "JobSet"]

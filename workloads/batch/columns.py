@@ -22,7 +22,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.oip import TensorSpec
 from falaj.workloads.training.dates import DateColumn, date_features, form_of
 from falaj.workloads.training.numerals import Mark, bare, number, readings, units
-from falaj.workloads.training.tables import MISSING_NUMBERS, MISSING_TEXTS
+from falaj.workloads.training.tables import MISSING_NUMBERS, MISSING_TEXTS, present_numbers
 
 # Arrow makes these functions at import time and ships no types.
 _compute: Any = pyarrow.compute
@@ -218,10 +218,8 @@ def _plain(values: Sequence[Any], kind: str) -> NDArray[np.float64] | None:
     except pa.ArrowException:
         return _typed(values)
     trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(texts, ""))
-    missing = _compute.is_in(_compute.utf8_lower(trimmed), value_set=pa.array(MISSING_NUMBERS))
-    present = _compute.if_else(missing, None, trimmed)
     try:
-        cast = _compute.cast(_compute.cast(present, kind), "float64", safe=False)
+        cast = _compute.cast(_compute.cast(present_numbers(trimmed), kind), "float64", safe=False)
     except pa.ArrowException:
         return None
     return np.array(_compute.fill_null(cast, math.nan).to_numpy(zero_copy_only=False))
@@ -396,15 +394,19 @@ class Input:
         refused: Refusals = {}
         parts: list[NDArray[Any]] = []
         for index, name in enumerate(self.columns):
-            if self.numbers:
-                part, bad = self.numbers[index].read(columns[name])
-            elif self.spec.datatype == "BOOL":
-                part, bad = _flags(name, columns[name], shows=self._shows)
-            else:
-                part, bad = Texts(name, shows=self._shows, form=self._form).read(columns[name])
+            part, bad = self._read_one(index, columns[name])
             refused |= bad
             parts.append(part)
         return self._shaped(np.stack(parts, axis=1), refused), refused
+
+    def _read_one(self, index: int, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
+        """Values of the column at ``index``."""
+        if self.numbers:
+            return self.numbers[index].read(values)
+        name = self.columns[index]
+        if self.spec.datatype == "BOOL":
+            return _flags(name, values, shows=self._shows)
+        return Texts(name, shows=self._shows, form=self._form).read(values)
 
     def _lists(self, values: Sequence[Any]) -> tuple[NDArray[Any], Refusals]:
         """A list a row, nested or flat."""
@@ -419,12 +421,7 @@ class Input:
                 )
                 row = [None] * self.width
             flat.extend(row)
-        if self.numbers:
-            read, bad = self.numbers[0].read(flat)
-        elif self.spec.datatype == "BOOL":
-            read, bad = _flags(self.spec.name, flat, shows=self._shows)
-        else:
-            read, bad = Texts(self.spec.name, shows=self._shows).read(flat)
+        read, bad = self._read_one(0, flat)
         for position, reason in bad.items():
             refused.setdefault(position // self.width, reason)
         return self._shaped(read.reshape(len(values), self.width), refused), refused

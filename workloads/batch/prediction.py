@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from falaj.workloads.batch.columns import MARKS, Input, Numbers, Refusals, check_columns
-from falaj.workloads.batch.parts import FORMAT, SUFFIX, Done, Parts
+from falaj.workloads.batch.parts import FORMAT, Done, Parts
 from falaj.workloads.batch.reading import (
     CHUNK_ROWS,
     BadRow,
@@ -32,6 +31,7 @@ from falaj.workloads.files import (
     read_json,
     replacing,
     storage_errors,
+    write_json_atomic,
 )
 from falaj.workloads.inference import model as inference_model
 from falaj.workloads.inference.model import MODEL_FILE, Model
@@ -42,7 +42,7 @@ from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.sealed import SUFFIX as SEALED
 from falaj.workloads.registry.sealed import artifact_path, sealing, unsealed_chunks
 from falaj.workloads.registry.store import Store
-from falaj.workloads.training.numerals import Mark
+from falaj.workloads.training.numerals import Mark, most_used
 
 PART_ROWS: Final = 65_536
 PART_BYTES: Final = 8 << 20
@@ -119,6 +119,7 @@ class _Surveyed:
     """One source, as the survey has left it."""
 
     source: Source
+    header: list[str] | None
     inputs: list[Input]
     columns: list[str]
     chunks: int = 0
@@ -148,8 +149,11 @@ class Batch:
         self._shows = manifest.get("data_class") != SEALED_CLASS and not any(
             each.sealed for each in sources
         )
-        self._kept = self._keep(sources)
-        self._sources = [self._prepared(each) for each in sources]
+        headers = [each.header() for each in sources]
+        self._kept = self._keep(sources, headers)
+        self._sources = [
+            self._prepared(source, header) for source, header in zip(sources, headers, strict=True)
+        ]
         self.beside = sorted({name for each in self._sources for name in self._beside(each)})
         self._layout: Layout = layout_of(
             list(schema.outputs.values()), manifest, self._kept, files=len(sources) > 1
@@ -189,8 +193,9 @@ class Batch:
                 f"--plain: {reason}, so its predictions are sealed as well: leave it away"
             )
 
-    def _keep(self, sources: Sequence[Source]) -> tuple[str, ...]:
-        headers = [source.header() for source in sources]
+    def _keep(
+        self, sources: Sequence[Source], headers: Sequence[list[str] | None]
+    ) -> tuple[str, ...]:
         asked = self._request.keep
         if "*" in asked:
             asked = tuple(name for name in headers[0] or () if name)
@@ -204,8 +209,7 @@ class Batch:
                 )
         return tuple(dict.fromkeys(asked))
 
-    def _prepared(self, source: Source) -> _Surveyed:
-        header = source.header()
+    def _prepared(self, source: Source, header: list[str] | None) -> _Surveyed:
         decimal = self._request.decimal
         mark: Mark | None = MARKS[decimal] if decimal is not None else None
         # A snapshot's texts were read once; its numbers are some.
@@ -220,10 +224,10 @@ class Batch:
         if header is not None:
             check_columns(source.name, header, inputs)
         wanted = [name for each in inputs for name in each.columns]
-        return _Surveyed(source, inputs, list(dict.fromkeys([*wanted, *self._kept])))
+        return _Surveyed(source, header, inputs, list(dict.fromkeys([*wanted, *self._kept])))
 
     def _beside(self, each: _Surveyed) -> list[str]:
-        return [name for name in each.source.header() or () if name not in each.columns]
+        return [name for name in each.header or () if name not in each.columns]
 
     def survey(self, tell: Tell, stop: Callable[[], bool]) -> None:
         """Read all rows once: count them, tell decimal marks apart, find what can't be used.
@@ -255,13 +259,10 @@ class Batch:
 
     def _settle(self, each: _Surveyed) -> None:
         numbers = [column for one in each.inputs for column in one.numbers]
-        clear: Counter[Mark] = Counter()
-        for column in numbers:
-            if len(column.clear) == 1:
-                clear.update(column.clear.keys())
+        clear = _clear_marks(numbers)
         if not clear and any(column.is_open for column in numbers):
             clear = self._told_by_others(each)
-        most: Mark = "," if clear[","] > clear["."] else "."
+        most = most_used(clear)
         for settle in (*(partial(one.settle, most) for one in numbers),
                        *(one.settle for one in each.inputs)):  # fmt: skip
             try:
@@ -272,18 +273,14 @@ class Batch:
     def _told_by_others(self, each: _Surveyed) -> Counter[Mark]:
         """Decimal marks of the columns that aren't the model's, which training counts as well."""
         taken = {column.name for one in each.inputs for column in one.numbers}
-        names = [name for name in each.source.header() or () if name and name not in taken]
+        names = [name for name in each.header or () if name and name not in taken]
         number = TensorSpec("", "FP64", (-1, 1), missing=True)
         others = {name: Numbers(name, number, None) for name in names}
         for chunk in each.source.chunks(names) if names else ():
             for name in list(others):
                 if others[name].survey(chunk.columns[name]):
                     del others[name]  # texts
-        clear: Counter[Mark] = Counter()
-        for column in others.values():
-            if len(column.clear) == 1:
-                clear.update(column.clear.keys())
-        return clear
+        return _clear_marks(others.values())
 
     @staticmethod
     def _all_bad(chunk: Chunk, refused: Refusals) -> list[BadRow]:
@@ -465,9 +462,13 @@ class Batch:
         }
         if bad:
             record["bad_rows_file"] = artifact_path(beside, request.seals).name
-        with replacing(record_path(request.output), stage=stage) as file:
-            file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+        write_json_atomic(record_path(request.output), record, stage=stage)
         return record
+
+
+def _clear_marks(columns: Iterable[Numbers]) -> Counter[Mark]:
+    """In how many columns that have one decimal mark it is which."""
+    return Counter(mark for each in columns if len(each.clear) == 1 for mark in each.clear)
 
 
 class _Part:
@@ -639,4 +640,4 @@ def _stop_if(stop: Callable[[], bool]) -> None:
         raise StoppedError
 
 
-__all__ = ["SUFFIX", "Batch", "Request", "StoppedError", "opened", "read_record"]
+__all__ = ["Batch", "Request", "StoppedError", "opened", "read_record"]

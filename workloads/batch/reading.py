@@ -28,12 +28,11 @@ from falaj.workloads.files import fingerprint
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import snapshot
 from falaj.workloads.training.header import (
-    BEGINNING_BYTES,
-    check_header,
-    decode,
-    encoding_of,
     names_of,
     not_parquet,
+    odd_quotes,
+    read_beginning,
+    read_header,
 )
 
 CHUNK_ROWS: Final = 4_096
@@ -173,10 +172,7 @@ class CsvSource(Source):
 
     def __init__(self, path: Path, name: str, encoding: str | None = None) -> None:
         super().__init__(path, name)
-        with path.open("rb") as file:
-            data = file.read(BEGINNING_BYTES)
-        self._encoding = encoding_of(data, encoding)
-        text = decode(data, path, encoding, whole=len(data) < BEGINNING_BYTES)
+        text, self._encoding = read_beginning(path, encoding)
         if not text.strip():
             raise WorkloadError(f"{path} is empty: it needs a header line and rows")
         self._names, self._delimiter = names_of(text, path)
@@ -245,11 +241,7 @@ class CsvSource(Source):
             except UnicodeError as error:
                 raise self._undecodable(error) from None
         if lines.quotes % 2:
-            raise WorkloadError(
-                f"{self.path} has an odd number of quotation marks (the last is in line "
-                f"{lines.last_quote:,}): one is never closed, and would swallow rows. Inside a "
-                'quoted value write "" for "'
-            )
+            raise odd_quotes(self.path, lines.last_quote)
         self.digest = raw.state.hexdigest()
 
     def _undecodable(self, error: UnicodeError) -> WorkloadError:
@@ -378,11 +370,9 @@ class ParquetSource(Source):
     def header(self) -> list[str]:
         """Names of its columns."""
         try:
-            names = list(pq.read_schema(self.path).names)
-        except (pa.ArrowException, OSError) as error:
+            return read_header(self.path)
+        except OSError as error:
             raise not_parquet(self.path, error) from error
-        check_header(names, self.path)
-        return names
 
     def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
         """Its rows, chunk by chunk."""

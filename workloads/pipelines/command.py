@@ -5,22 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
 
-from falaj.workloads.api_requests import ApiServer
-from falaj.workloads.api_server import FOLDER, Account, ApiError, address
+from falaj.workloads.api_requests import ApiServer, add_options
+from falaj.workloads.api_server import ApiError
 from falaj.workloads.errors import LOST, REFUSED, WorkloadError
 from falaj.workloads.pipelines.starting import REASONS, Starter
-
-_POD: Final = Account.of(FOLDER)
 
 
 def main(arguments: list[str]) -> int:
     """Run the command line; return 0 or one of `falaj.workloads.errors`."""
     options = build_parser().parse_args(arguments)
     try:
-        account = Account(options.authority, options.token)
-        api = ApiServer(options.server or address(), account, "falaj-pipelines")
+        api = ApiServer.of(options, "falaj-pipelines")
         starter = Starter(api, options.pipeline, options.namespace, options.data)
         print(starter.start(options.reason).document(), flush=True)
     except WorkloadError as error:
@@ -48,7 +44,5 @@ def build_parser() -> argparse.ArgumentParser:
     add("--namespace", required=True, help="where it is")
     add("--reason", required=True, choices=REASONS, help="why a run is started")
     add("--data", type=Path, help="folder of datasets (default: the program has its own data)")
-    add("--server", help="https://host:port of the API server (default: the pod's cluster)")
-    add("--authority", type=Path, default=_POD.authority, help="its certificates (PEM)")
-    add("--token", type=Path, default=_POD.token, help="file with the account's token")
+    add_options(start)
     return parser

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import read_bytes, replacing, shred, write_atomic
+from falaj.workloads.files import read_bytes, reading_errors, replacing, shred, write_atomic
 from falaj.workloads.registry.keyring import KEY_BYTES, KeyRing, KeyService, WrappedKey
 
 CHUNK_BYTES = 1 << 20
@@ -179,6 +179,7 @@ def _nonce(header: StreamHeader, index: int, *, last: bool) -> bytes:
 
 SUFFIX = ".sealed"
 _MAGIC = b"FALAJSL1"
+_WHAT = "the sealed file"
 _FRONT = struct.Struct(">8sI")
 _MAX_WRAPPED_BYTES = 1 << 16
 _WRAP_CONTEXT = b"falaj.sealed/1\0"
@@ -316,7 +317,7 @@ def unseal(path: Path, keys: KeyService, context: bytes) -> bytes:
     """
     what = str(path)
     with keys.steady():
-        data = memoryview(read_bytes(path, "the sealed file"))
+        data = memoryview(read_bytes(path, _WHAT))
         wrapped, stream = _split(data, what)
         key = keys.unwrap(wrapped, _WRAP_CONTEXT + bytes(stream[:HEADER_BYTES]))
     return decrypt(stream, key, context, what)
@@ -403,13 +404,8 @@ def _front(wrapped: WrappedKey) -> bytes:
 
 def _opened(path: Path) -> BinaryIO:
     """A sealed file, to be read piece by piece; errors are those of `read_bytes`."""
-    try:
+    with reading_errors(path, _WHAT):
         return path.open("rb")
-    except FileNotFoundError as error:
-        raise WorkloadError(f"the sealed file is missing: there is no file {path}") from error
-    except OSError as error:
-        reason = error.strerror or error
-        raise WorkloadError(f"can't read the sealed file {path}: {reason}") from error
 
 
 def _read_front(file: BinaryIO, what: str) -> tuple[WrappedKey, bytes]:

@@ -10,13 +10,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from falaj.workloads.api_requests import ApiServer
-from falaj.workloads.api_server import FOLDER, Account, ApiError, address
+from falaj.workloads.api_requests import ApiServer, add_options
+from falaj.workloads.api_server import ApiError
 from falaj.workloads.errors import LOST, REFUSED, WorkloadError
 from falaj.workloads.restoring.plan import read
 from falaj.workloads.restoring.rehearsal import Rehearsal
 
-_POD: Final = Account.of(FOLDER)
 FOUND: Final = 3
 """The rehearsal has findings: the same backup would have them again."""
 
@@ -32,8 +31,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, request)
     try:
         plan = read(options.plan)
-        account = Account(options.authority, options.token)
-        api = ApiServer(options.server or address(), account, "falaj-restoring")
+        api = ApiServer.of(options, "falaj-restoring")
         rehearsal = Rehearsal(api, plan, stop.is_set)
         report = rehearsal.run()
         print(report.document(), flush=True)
@@ -61,7 +59,5 @@ def build_parser() -> argparse.ArgumentParser:
     rehearse = commands.add_parser("rehearse", help="restore, look, clean up")
     add = rehearse.add_argument
     add("--plan", type=Path, required=True, help="JSON file that the platform writes")
-    add("--server", help="https://host:port of the API server (default: the pod's cluster)")
-    add("--authority", type=Path, default=_POD.authority, help="its certificates (PEM)")
-    add("--token", type=Path, default=_POD.token, help="file with the account's token")
+    add_options(rehearse)
     return parser

@@ -19,8 +19,8 @@ _BYTE_ORDER_MARKS: Final = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-BEGINNING_BYTES: Final = 1 << 20
-"""A thousand names of columns are shorter."""
+#: A thousand names of columns are shorter.
+_BEGINNING_BYTES: Final = 1 << 20
 
 
 def read_header(path: Path, encoding: str | None = None) -> list[str]:
@@ -36,13 +36,27 @@ def read_header(path: Path, encoding: str | None = None) -> list[str]:
     """
     if path.suffix.lower() == ".parquet":
         return _parquet_names(path)
-    with path.open("rb") as file:
-        data = file.read(BEGINNING_BYTES)
-    whole = len(data) < BEGINNING_BYTES
-    text = decode(data, path, encoding, whole=whole)
+    text, _ = read_beginning(path, encoding)
     if not text.strip():
         raise WorkloadError(f"{path} holds no text: it needs a header line and rows")
     return names_of(text, path)[0]
+
+
+def read_beginning(path: Path, encoding: str | None) -> tuple[str, str]:
+    """The text that a CSV begins with, its header in it, and the encoding that it has.
+
+    Args:
+        path: the file.
+        encoding: None means UTF-8, or what the byte order mark says.
+
+    Raises:
+        WorkloadError: the encoding is unknown, or isn't the file's.
+        OSError: the file can't be opened.
+    """
+    with path.open("rb") as file:
+        data = file.read(_BEGINNING_BYTES)
+    chosen = encoding_of(data, encoding)
+    return decode(data, path, chosen, whole=len(data) < _BEGINNING_BYTES), chosen
 
 
 def names_of(text: str, path: Path) -> tuple[list[str], str]:
@@ -89,6 +103,14 @@ def _parquet_names(path: Path) -> list[str]:
 def not_parquet(path: Path, error: Exception) -> WorkloadError:
     """The refusal of a file that only says that it is Parquet."""
     return WorkloadError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}")
+
+
+def odd_quotes(path: Path, line: int) -> WorkloadError:
+    """The refusal of a CSV with an odd number of quotation marks, the last in ``line``."""
+    return WorkloadError(
+        f"{path} has an odd number of quotation marks (the last is in line {line:,}): one is "
+        'never closed, and would swallow rows. Inside a quoted value write "" for "'
+    )
 
 
 def encoding_of(data: bytes, encoding: str | None) -> str:

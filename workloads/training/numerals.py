@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Literal
 
@@ -99,6 +100,11 @@ def _parted(text: str) -> tuple[str, str]:
 def _signed(text: str) -> str:
     """Accountants write negative amounts in brackets."""
     return f"-{text[1:-1].strip()}" if text.startswith("(") and text.endswith(")") else text
+
+
+def most_used(clear: Counter[Mark]) -> Mark:
+    """The mark that more columns have, by how many have which; as many of both: the point."""
+    return "," if clear[","] > clear["."] else "."
 
 
 def readings(texts: Iterable[str]) -> set[Mark]:

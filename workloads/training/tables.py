@@ -17,8 +17,16 @@ from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import DateForm, form_of
-from falaj.workloads.training.header import check_header, decode, names_of, not_parquet
-from falaj.workloads.training.numerals import Mark, are_codes, bare, number, readings, units
+from falaj.workloads.training.header import check_header, decode, names_of, not_parquet, odd_quotes
+from falaj.workloads.training.numerals import (
+    Mark,
+    are_codes,
+    bare,
+    most_used,
+    number,
+    readings,
+    units,
+)
 from falaj.workloads.training.words import is_prose
 
 MISSING_NUMBERS = ("", "na", "n/a", "nan", "null", "none", "?", "-")
@@ -89,7 +97,7 @@ def decimal_mark(columns: Iterable[Any]) -> Mark:
         fitting = readings(_distinct_numbers(data))
         if len(fitting) == 1:
             clear.update(fitting)
-    return "," if clear[","] > clear["."] else "."
+    return most_used(clear)
 
 
 def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
@@ -164,14 +172,19 @@ def _distinct_numbers(data: Any) -> Iterator[str]:
     return (bare(text) for text in texts if text.lower() not in MISSING_NUMBERS)
 
 
-def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:
-    trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(data, ""))
+def present_numbers(trimmed: Any) -> Any:
+    """Texts of numbers, without white space around them: null where one is missing."""
     missing = _compute.is_in(
         _compute.utf8_lower(trimmed), value_set=pa.array(MISSING_NUMBERS, trimmed.type)
     )
-    if _compute.all(missing).as_py():
+    return _compute.if_else(missing, None, trimmed)
+
+
+def _written(name: str, data: Any, mark: Mark) -> Column | Excluded:
+    trimmed = _compute.utf8_trim_whitespace(_compute.fill_null(data, ""))
+    present = present_numbers(trimmed)
+    if present.null_count == len(present):
         return Excluded(name, "every value is missing")
-    present = _compute.if_else(missing, None, trimmed)
     written = [each for each in _compute.unique(present).to_pylist() if each is not None]
     if are_codes(written):
         text = _text(name, trimmed)
@@ -393,10 +406,7 @@ def _read_csv(path: Path, encoding: str | None) -> Any:
         raise WorkloadError(f"{path} holds only white space: it needs a header line and rows")
     if text.count('"') % 2:
         line = text.count("\n", 0, text.rindex('"')) + 1
-        raise WorkloadError(
-            f"{path} has an odd number of quotation marks (the last is in line {line:,}): one is "
-            'never closed, and would swallow rows. Inside a quoted value write "" for "'
-        )
+        raise odd_quotes(path, line)
     names, delimiter = names_of(text, path)
     # Arrow wants unique names; the caller sees columns without a name as "".
     ragged: list[Any] = []

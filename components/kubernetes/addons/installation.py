@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._peers import (
-    API_SERVER_PORTS,
     POD_IDENTITY,
+    api_server_egress,
     in_namespace,
     resolver_egress,
 )
@@ -250,7 +250,6 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
             "spec": rules,
         }
 
-    control_plane = _ranges(spec.control_plane_cidrs)
     within = [{"podSelector": {}}]
     found = [
         policy("default-deny", (), ()),
@@ -258,10 +257,10 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
         policy("allow-within", [{"from": within}], [{"to": within}]),
     ]
     if traffic.api_server:
-        call = {"to": control_plane, "ports": _ports(API_SERVER_PORTS)}
+        call = api_server_egress(spec.control_plane_cidrs)
         found.append(policy("allow-api-server", egress=[call]))
     if traffic.webhooks:
-        call = {"from": control_plane, "ports": _ports(traffic.webhooks)}
+        call = {"from": _ranges(spec.control_plane_cidrs), "ports": _ports(traffic.webhooks)}
         found.append(policy("allow-webhooks", [call]))
     if traffic.scrapes and spec.has("monitoring"):
         scrape = {"from": [_peer(MONITORING)], "ports": _ports(traffic.scrapes)}

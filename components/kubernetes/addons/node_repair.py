@@ -26,6 +26,7 @@ from falaj.components.catalogue.gpu_errors import XIDS
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
@@ -180,55 +181,28 @@ _SELECTOR: Final = {"app.kubernetes.io/name": NODE_REPAIR}
 def _rights(spec: PlatformSpec) -> list[Manifest]:
     """What the controller calls, and nothing else. Of nodes the API server's roles know no single
     fields: which of them it may change is admission's to say (`Residency`)."""
-    account = {"kind": "ServiceAccount", "name": NODE_REPAIR, "namespace": NODE_REPAIR}
-    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": NODE_REPAIR, "namespace": NODE_REPAIR}
 
-    def rule(groups: str, kind: str, *verbs: str, names: tuple[str, ...] = ()) -> dict[str, Any]:
-        found: dict[str, Any] = {"apiGroups": [groups], "resources": [kind], "verbs": list(verbs)}
-        return {**found, "resourceNames": list(names)} if names else found
-
-    def role(name: str, namespace: str, *rules: dict[str, Any]) -> list[Manifest]:
-        kind = "Role" if namespace else "ClusterRole"
-        return [
-            {
-                "apiVersion": f"{group}/v1",
-                "kind": kind,
-                "metadata": spec.metadata(name, namespace),
-                "rules": list(rules),
-            },
-            {
-                "apiVersion": f"{group}/v1",
-                "kind": f"{kind}Binding",
-                "metadata": spec.metadata(name, namespace),
-                "roleRef": {"apiGroup": group, "kind": kind, "name": name},
-                "subjects": [account],
-            },
-        ]
+    def rights(namespace: str, *rules: dict[str, Any]) -> list[Manifest]:
+        return role(spec.metadata(NODE_REPAIR, namespace), rules, [subject])
 
     leases = "coordination.k8s.io"
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": spec.metadata(NODE_REPAIR, NODE_REPAIR),
-            "automountServiceAccountToken": False,
-        },
-        *role(
-            NODE_REPAIR,
+        account(spec.metadata(NODE_REPAIR, NODE_REPAIR)),
+        *rights(
             "",
             rule("", "nodes", "get", "list", "patch"),
             rule("", "nodes/status", "patch"),
             rule("", "pods", "list"),
             rule("", "pods/eviction", "create"),
         ),
-        *role(
-            NODE_REPAIR,
+        *rights(
             NODE_REPAIR,
             rule(leases, "leases", "create"),
             rule(leases, "leases", "get", "update", names=(NODE_REPAIR,)),
         ),
         # Where events of objects are that are in no namespace.
-        *role(NODE_REPAIR, "default", rule("", "events", "create")),
+        *rights("default", rule("", "events", "create")),
     ]
 
 

@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NotRequired, TypedDict
 
-from falaj.components.kubernetes._objects import RBAC_GROUP, Manifest, admission_policy
+from falaj.components.kubernetes._objects import Manifest, admission_policy
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
@@ -207,48 +208,24 @@ def _resources() -> list[str]:
 def _account(spec: PlatformSpec) -> list[Manifest]:
     """The account, and its rights: none of the whole cluster, none in namespaces of others."""
     in_scratch: list[dict[str, Any]] = [
-        {"apiGroups": [group], "resources": [resource],
-         # Nobody lists secrets: the quota counts them.
-         "verbs": ["deletecollection"] if resource == "secrets" else ["list", "deletecollection"]}
+        # Nobody lists secrets: the quota counts them.
+        rule(group, resource, *(() if resource == "secrets" else ("list",)), "deletecollection")
         for group, _, resource in KINDS
-    ]  # fmt: skip
+    ]
     in_scratch += [
-        {"apiGroups": [""], "resources": [resource], "resourceNames": [NAME], "verbs": ["get"]}
-        for resource in ("configmaps", "resourcequotas")
+        rule("", resource, "get", names=[NAME]) for resource in ("configmaps", "resourcequotas")
     ]
     in_velero = [
-        {"apiGroups": ["velero.io"], "resources": ["backups"], "verbs": ["list"]},
-        {"apiGroups": ["velero.io"], "resources": ["restores"],
-         "verbs": ["create", "get", "list", "delete"]},
-        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [RESULTS],
-         "verbs": ["patch"]},
-    ]  # fmt: skip
-    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": VELERO.name}
-    found: list[Manifest] = [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": spec.metadata(NAME, VELERO.name),
-            "automountServiceAccountToken": False,
-        }
+        rule("velero.io", "backups", "list"),
+        rule("velero.io", "restores", "create", "get", "list", "delete"),
+        rule("", "configmaps", "patch", names=[RESULTS]),
     ]
-    for namespace, rules in ((VELERO.name, in_velero), (SCRATCH.name, in_scratch)):
-        found += [
-            {
-                "apiVersion": f"{RBAC_GROUP}/v1",
-                "kind": "Role",
-                "metadata": spec.metadata(NAME, namespace),
-                "rules": rules,
-            },
-            {
-                "apiVersion": f"{RBAC_GROUP}/v1",
-                "kind": "RoleBinding",
-                "metadata": spec.metadata(NAME, namespace),
-                "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": NAME},
-                "subjects": [subject],
-            },
-        ]
-    return found
+    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": VELERO.name}
+    return [
+        account(spec.metadata(NAME, VELERO.name)),
+        *role(spec.metadata(NAME, VELERO.name), in_velero, [subject]),
+        *role(spec.metadata(NAME, SCRATCH.name), in_scratch, [subject]),
+    ]
 
 
 def _admission(spec: PlatformSpec, options: Mapping[str, Any]) -> list[Manifest]:

@@ -124,11 +124,11 @@ def _names() -> str:
 
 def _labels() -> str:
     new, old = (f"variables.{each}.metadata.?labels.orValue({{}})" for each in ("new", "old"))
+    marks = (QUEUE_LABEL, TEMPLATE_LABEL)
     queue = f'params.metadata.?annotations.orValue({{}})[?{literal(QUEUE_NOTE)}].orValue("")'
-    marks = texts((QUEUE_LABEL, TEMPLATE_LABEL))
     return joined((
-        f"{new}.filter(k, !(k in {marks}) && !(k in {old} && {old}[k] == {new}[k]))",
-        f"{old}.filter(k, !(k in {marks}) && !(k in {new}))",
+        _added(new, old, marks),
+        _gone(new, old, marks),
         when(f"{new}[?{literal(QUEUE_LABEL)}].orValue(\"\") != {queue}", literal(QUEUE_LABEL)),
         when(f"{new}[?{literal(LABEL)}].orValue(\"\") != params.metadata.name", literal(LABEL)),
     ))  # fmt: skip
@@ -136,16 +136,22 @@ def _labels() -> str:
 
 def _notes() -> str:
     new, old = (f"variables.{each}.metadata.?annotations.orValue({{}})" for each in ("new", "old"))
-    return f"{new}.filter(k, !(k in {texts(RUN_NOTES)}) && !(k in {old} && {old}[k] == {new}[k]))"
+    return _added(new, old, RUN_NOTES)
+
+
+def _added(new: str, old: str, but: tuple[str, ...]) -> str:
+    """Keys of a map that another one lacks or has otherwise, as a list of texts."""
+    return f"{new}.filter(k, !(k in {texts(but)}) && !(k in {old} && {old}[k] == {new}[k]))"
+
+
+def _gone(new: str, old: str, but: tuple[str, ...]) -> str:
+    """Keys that only the other one has, likewise."""
+    return f"{old}.filter(k, !(k in {texts(but)}) && !(k in {new}))"
 
 
 def _differing(new: str, old: str, but: tuple[str, ...]) -> str:
     """Keys of two maps that only one has, or that differ, as a list of texts."""
-    left = texts(but)
-    return (
-        f"({new}.filter(k, !(k in {left}) && !(k in {old} && {old}[k] == {new}[k])) + "
-        f"{old}.filter(k, !(k in {left}) && !(k in {new})))"
-    )
+    return f"({_added(new, old, but)} + {_gone(new, old, but)})"
 
 
 def _spec() -> str:

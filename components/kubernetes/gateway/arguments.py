@@ -18,7 +18,7 @@ from falaj.components.kubernetes._validation import (
     options,
     private_ranges,
 )
-from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
 
@@ -215,7 +215,7 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     where = object_name("namespace", given.get("namespace", "envoy-gateway-system"), errors)
     image = ""
     if placed:
-        image = resolve(placed, ["envoy"], given.get("images"), errors).get("envoy", "")
+        image = resolve_one(placed, "envoy", given.get("images"), errors)
     errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")

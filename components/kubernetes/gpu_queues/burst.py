@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict
 
 from falaj.components.catalogue.clusters import TENANT_LABEL, TRAINING_ENDING
-from falaj.components.kubernetes._objects import RBAC_API, Manifest, admission_policy, metadata
-from falaj.components.kubernetes._peers import API_SERVER_PORTS
+from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
+from falaj.components.kubernetes._peers import api_server_egress
 from falaj.components.kubernetes._placed import (
     DISTRIBUTIONS,
     InCluster,
     check_place,
 )
+from falaj.components.kubernetes._rights import account, role
 from falaj.components.kubernetes._secrets import external_secret
 from falaj.components.kubernetes._validation import by_name, cidr, is_private, object_name, options
 from falaj.components.kubernetes.gpu_queues.queues import (
@@ -329,8 +330,6 @@ def _local_queue(placed: InCluster, component: str, tenant: str, of: str) -> Man
 
 def _way(placed: InCluster, component: str, worker: Worker) -> Manifest:
     """Kueue's way to the worker's API server: its namespace denies all that isn't named."""
-    ports = [{"port": port, "protocol": "TCP"} for port in API_SERVER_PORTS]
-    to = [{"ipBlock": {"cidr": each}} for each in worker.endpoint_cidrs]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -338,7 +337,7 @@ def _way(placed: InCluster, component: str, worker: Worker) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kueue"}},
             "policyTypes": ["Egress"],
-            "egress": [{"to": to, "ports": ports}],
+            "egress": [api_server_egress(worker.endpoint_cidrs)],
         },
     }
 
@@ -357,46 +356,31 @@ def accepting(
     for cluster, tenants in accepts.items():
         name = f"{_ACCOUNT}{cluster}"
         subjects = [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]
-        everywhere = metadata(placed, component, f"falaj-{name}")
         found += [
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": metadata(placed, component, name, NAMESPACE),
-                "automountServiceAccountToken": False,
-            },
-            {
-                "apiVersion": RBAC_API,
-                "kind": "ClusterRole",
-                "metadata": everywhere,
-                "rules": [
+            account(metadata(placed, component, name, NAMESPACE)),
+            *role(
+                metadata(placed, component, f"falaj-{name}"),
+                [
                     _rule("kueue.x-k8s.io", ("workloads",), ("list", "watch")),
                     *(_rule(group, kinds, ("watch",)) for group, kinds in WATCHED.items()),
                 ],
-            },
-            _binding("ClusterRole", everywhere, subjects),
+                subjects,
+            ),
         ]
         for tenant in tenants:
             about = metadata(placed, component, f"falaj-{name}", f"{tenant}{TRAINING_ENDING}")
             jobs = [
                 _rule(group, WATCHED[group], ("create", "delete", "get")) for group in ACCEPTED
             ]
-            found += [
-                {
-                    "apiVersion": RBAC_API,
-                    "kind": "Role",
-                    "metadata": about,
-                    "rules": [
-                        _rule(
-                            "kueue.x-k8s.io", ("workloads",),
-                            ("create", "delete", "get", "patch", "update"),
-                        ),
-                        _rule("kueue.x-k8s.io", ("workloads/status",), ("patch", "update")),
-                        *jobs,
-                    ],
-                },
-                _binding("Role", about, subjects),
-            ]  # fmt: skip
+            work = [
+                _rule(
+                    "kueue.x-k8s.io",
+                    ("workloads",),
+                    ("create", "delete", "get", "patch", "update"),
+                ),
+                _rule("kueue.x-k8s.io", ("workloads/status",), ("patch", "update")),
+            ]
+            found += role(about, [*work, *jobs], subjects)
     for tenant in dict.fromkeys(each for tenants in accepts.values() for each in tenants):
         # A job keeps the name of its queue when it is copied.
         found.append(_local_queue(placed, component, tenant, tenant))
@@ -463,16 +447,3 @@ def _own_jobs_only(placed: InCluster, component: str) -> list[Manifest]:
 
 def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[str, list[str]]:
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-
-
-def _binding(
-    kind: str, about: Mapping[str, Any], subjects: Sequence[Mapping[str, str]]
-) -> Manifest:
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": about["name"]}
-    return {
-        "apiVersion": RBAC_API,
-        "kind": f"{kind}Binding",
-        "metadata": dict(about),
-        "roleRef": role,
-        "subjects": [dict(each) for each in subjects],
-    }

@@ -41,6 +41,7 @@ from falaj.components.kubernetes._pods import (
     unprivileged,
     unprivileged_pod,
 )
+from falaj.components.kubernetes._rights import account
 from falaj.components.kubernetes.bill_of_materials import images, resolve
 from falaj.components.kubernetes.gpu_queues.queues import Pool, tolerations
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -187,12 +188,7 @@ def prefetching(
             "metadata": metadata(placed, component, "default-deny", IMAGE_PREFETCH),
             "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
         },
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": about,
-            "automountServiceAccountToken": False,
-        },
+        account(about),
         *(_daemon_set(placed, component, holder, each) for each in keeping),
     ]
 

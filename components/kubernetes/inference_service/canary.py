@@ -18,6 +18,7 @@ from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._peers import resolver_egress
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged_pod
+from falaj.components.kubernetes._rights import account
 from falaj.components.kubernetes._validation import number, options
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -164,12 +165,7 @@ def beside(spec: InferenceServiceSpec, judge: Judge) -> list[Manifest]:
         return _metadata(spec, f"{name}{ending}", labels)
 
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": about(""),
-            "automountServiceAccountToken": False,
-        },
+        account(about("")),
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",

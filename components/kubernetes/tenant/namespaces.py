@@ -27,6 +27,7 @@ from falaj.components.kubernetes._peers import (
 )
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._pods import pod_security
+from falaj.components.kubernetes._rights import account
 from falaj.components.kubernetes.gpu_queues.queues import API, PRIORITIES, quantity
 from falaj.components.kubernetes.training.placement import PAGES
 from falaj.components.specification.node_pools import PREFIX
@@ -80,15 +81,7 @@ def service_accounts(
     annotations: dict[str, Any] = {_CLIENT: client_id} if client_id else {}
     own = metadata(placed, component, SERVICE_ACCOUNTS[of], name, annotations=annotations)
     default = metadata(placed, component, "default", name)
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": about,
-            "automountServiceAccountToken": False,
-        }
-        for about in (own, default)
-    ]
+    return [account(own), account(default)]
 
 
 def local_queue(

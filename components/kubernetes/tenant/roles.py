@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
-from falaj.components.kubernetes._objects import RBAC_API, Manifest, admission_policy, metadata
+from falaj.components.kubernetes._objects import RBAC_GROUP, Manifest, admission_policy, metadata
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._rights import role
 
 ROLES: Final = ("trainers", "deployers", "auditors", "admins")
 #: Duties that nobody has together.
@@ -128,16 +129,13 @@ def roles(
     """
     found: list[Manifest] = []
     for namespace, of in namespaces:
-        for role in ROLES:
-            rules = [_rule(each) for each in grants(role, of)]
-            if not rules or not members[role]:
+        for duty in ROLES:
+            rules = [_rule(each) for each in grants(duty, of)]
+            if not rules or not members[duty]:
                 continue
-            about = metadata(placed, component, f"falaj-{role}", namespace)
-            found += [
-                {"apiVersion": RBAC_API, "kind": "Role", "metadata": about, "rules": rules},
-                _binding("Role", about, members[role]),
-            ]
-    everyone = [subject for role in ROLES for subject in members[role]]
+            about = metadata(placed, component, f"falaj-{duty}", namespace)
+            found += role(about, rules, members[duty])
+    everyone = [subject for duty in ROLES for subject in members[duty]]
     about = metadata(placed, component, f"falaj-{placed.tenant}-members")
     own = {
         "apiGroups": ["kueue.x-k8s.io"],
@@ -145,40 +143,18 @@ def roles(
         "resourceNames": [placed.tenant],
         "verbs": ["get"],
     }
-    found += [
-        {
-            "apiVersion": RBAC_API,
-            "kind": "ClusterRole",
-            "metadata": about,
-            "rules": [*(_rule(each) for each in _CLUSTER), own],
-        },
-        _binding("ClusterRole", about, everyone),
-    ]
+    found += role(about, [*(_rule(each) for each in _CLUSTER), own], everyone)
     return found
 
 
 def subject(kind: str, name: str) -> dict[str, str]:
     """A ``Group`` or ``User`` as bindings have it."""
-    return {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+    return {"kind": kind, "name": name, "apiGroup": RBAC_GROUP}
 
 
 def _rule(grant: Grant) -> dict[str, list[str]]:
     group, resources, verbs = grant
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-
-
-def _binding(kind: str, about: dict[str, Any], subjects: Sequence[dict[str, str]]) -> Manifest:
-    return {
-        "apiVersion": RBAC_API,
-        "kind": f"{kind}Binding",
-        "metadata": about,
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": kind,
-            "name": about["name"],
-        },
-        "subjects": list(subjects),
-    }
 
 
 # Policies of the API server in CEL say what RBAC and quotas can't. RBAC only ever allows, so that

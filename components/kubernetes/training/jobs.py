@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
+from falaj.components.catalogue.pipelines import QUEUE_LABEL
 from falaj.components.kubernetes._key_ring import (
     KEY_RING,
     KEYS,
@@ -46,6 +47,7 @@ from falaj.components.kubernetes.training.pods import (
     tensorflow,
     torch,
     training_command,
+    trial_pods,
     unpacks,
 )
 from falaj.components.specification.node_pools import label_value
@@ -106,11 +108,13 @@ def queue_labels(run: Run) -> Mapping[str, str]:
     each update.
     """
     return {
-        "kueue.x-k8s.io/queue-name": run.queue,
+        QUEUE_LABEL: run.queue,
         "kueue.x-k8s.io/priority-class": run.priority,
     }
 
 
+MOST_PARALLEL: Final = 128
+"""Pods at a time of an `independent_job`."""
 MOST_PROCESSES: Final = fixed("gang", "most_horovod_processes")
 _FOLDER: Final = "/launcher"
 _FILE: Final = f"{_FOLDER}/horovod.pyz"
@@ -222,6 +226,29 @@ def indexed_job(
             "template": pod,
         },
     }
+
+
+def independent_job(
+    run: Run, count: int, parallel: int, retries: int, pod: Mapping[str, Any]
+) -> Manifest:
+    """An indexed Job whose pods don't need each other: with little room left, some go first.
+
+    Args:
+        run: what it is for.
+        count: how many pods.
+        parallel: how many at a time, where the quota has room.
+        retries: how often each is started again.
+        pod: template of its pods, of one container, which decides how a pod ended.
+    """
+    counts = {
+        "completions": count,
+        "parallelism": parallel,
+        "backoffLimitPerIndex": retries,
+        "maxFailedIndexes": count,
+    }
+    partial = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+    (container,) = pod["spec"]["containers"]
+    return indexed_job(run, partial, counts, trial_pods(container["name"]), pod)
 
 
 def elastic_job(spec: TrainingJobSpec) -> list[Manifest]:

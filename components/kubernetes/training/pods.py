@@ -43,6 +43,7 @@ RESERVED: Final = frozenset(
     }
 )  # fmt: skip
 """Names of variables that no user gives."""
+CONTAINER: Final = "train"
 METRICS_PORT: Final = 9464
 RENDEZVOUS_PORT: Final = fixed("gang", "rendezvous_port")
 TENSORFLOW_PORT: Final = 2222
@@ -201,8 +202,8 @@ _DISRUPTED: Final = [{"type": "DisruptionTarget", "status": "True"}]
 _REASON: Final = "PodFailurePolicy"
 
 
-def _exit_codes(*values: int, container: str | None = None) -> dict[str, Any]:
-    return {"containerName": container or CONTAINER, **_of_any(*values)}
+def _exit_codes(*values: int, container: str = CONTAINER) -> dict[str, Any]:
+    return {"containerName": container, **_of_any(*values)}
 
 
 def _of_any(*values: int) -> dict[str, Any]:
@@ -266,11 +267,11 @@ def elastic_pods() -> dict[str, Any]:
     }
 
 
-def trial_pods(container: str | None = None) -> dict[str, Any]:
+def trial_pods(container: str) -> dict[str, Any]:
     """A job's rules where each index is a work of its own: it fails alone.
 
     Args:
-        container: which decides. Default: the one that trains.
+        container: which decides.
     """
     stopped = _exit_codes(*STOPPED, container=container)
     final = _exit_codes(*FINAL, container=container)
@@ -294,7 +295,6 @@ def publishing_pods() -> dict[str, Any]:
     }
 
 
-CONTAINER: Final = "train"
 #: What a program finds that asks the C library who it is: images name others, if anybody. By
 #: passwd(5) and group(5); root is there for who asks whose the image's files are.
 _USERS: Final[Mapping[str, str]] = {

@@ -13,7 +13,7 @@ from falaj.components.catalogue.clusters import TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._validation import cidr, is_private, object_name, options
-from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.kubernetes.storage_classes import BLOCK
 from falaj.components.kubernetes.tenant.roles import subject
 from falaj.components.kubernetes.training.arguments import Placement
@@ -77,9 +77,9 @@ def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
     hours = errors.whole("hours", given.get("hours", 12), 1, 24)
     session = errors.whole("session", given.get("session", 1), 1, 999_999_999)
     mirror = _mirror(given, errors)
-    images: Mapping[str, str] = {}
+    image = ""
     if placed is not None:
-        images = resolve(placed, [IMAGE], given.get("images"), errors)
+        image = resolve_one(placed, IMAGE, given.get("images"), errors)
     errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
@@ -88,7 +88,7 @@ def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
         name=name,
         namespace=names["namespace"],
         user=subject("User", user),
-        image=images.get(IMAGE, ""),
+        image=image,
         size=size,
         placement=Placement(flavor, spot, None, "required", "none"),
         priority=str(priority),

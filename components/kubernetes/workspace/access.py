@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from falaj.components.kubernetes._objects import RBAC_GROUP, Manifest
+from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._peers import resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, PROTECTED, TENANT_LABEL
+from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._secrets import certificate, external_secret
 from falaj.components.kubernetes.workspace.arguments import WorkspaceSpec
 from falaj.components.specification.node_pools import label_value
@@ -72,12 +73,7 @@ def _network_policy(spec: WorkspaceSpec) -> Manifest:
 
 def _account(spec: WorkspaceSpec) -> Manifest:
     """An account that nothing is for: the one of training may have an identity of the cloud."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": spec.metadata(spec.base),
-        "automountServiceAccountToken": False,
-    }
+    return account(spec.metadata(spec.base))
 
 
 def _rights(spec: WorkspaceSpec) -> list[Manifest]:
@@ -86,31 +82,10 @@ def _rights(spec: WorkspaceSpec) -> list[Manifest]:
     The API server asks for ``create`` and, of clients that connect by WebSocket, for ``get``:
     https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb
     """
-    about = spec.metadata(f"{spec.base}-owner")
-
-    def rule(resource: str, name: str, *verbs: str) -> dict[str, list[str]]:
-        return {
-            "apiGroups": [""], "resources": [resource], "resourceNames": [name],
-            "verbs": list(verbs),
-        }  # fmt: skip
-
-    return [
-        {
-            "apiVersion": f"{RBAC_GROUP}/v1",
-            "kind": "Role",
-            "metadata": about,
-            "rules": [
-                rule("pods", spec.base, "get", "delete"),
-                rule("pods/log", spec.base, "get"),
-                rule("pods/portforward", spec.base, "create", "get"),
-                rule("secrets", token_secret(spec), "get"),
-            ],
-        },
-        {
-            "apiVersion": f"{RBAC_GROUP}/v1",
-            "kind": "RoleBinding",
-            "metadata": about,
-            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": about["name"]},
-            "subjects": [dict(spec.user)],
-        },
+    rules = [
+        rule("", "pods", "get", "delete", names=[spec.base]),
+        rule("", "pods/log", "get", names=[spec.base]),
+        rule("", "pods/portforward", "create", "get", names=[spec.base]),
+        rule("", "secrets", "get", names=[token_secret(spec)]),
     ]
+    return role(spec.metadata(f"{spec.base}-owner"), rules, [spec.user])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from falaj.components.catalogue.pipelines import QUEUE_LABEL
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._pods import USER, USER_NAME, unprivileged, unprivileged_pod
 from falaj.components.kubernetes.tenant.namespaces import QUEUE
@@ -69,7 +70,7 @@ def environment(spec: WorkspaceSpec) -> dict[str, str]:
 def pod(spec: WorkspaceSpec) -> Manifest:
     """The pod, in Kueue's queue. It isn't started again by anything."""
     labels = {
-        "kueue.x-k8s.io/queue-name": QUEUE,
+        QUEUE_LABEL: QUEUE,
         "kueue.x-k8s.io/priority-class": spec.priority,
     }
     # It may wait for its quota for hours, and ends by itself: nobody waits for it.

@@ -185,7 +185,7 @@ def test_the_command_says_what_is_wrong_and_no_trace(
             def start(self, _: str) -> None:
                 raise self._failure
 
-        monkeypatch.setattr(command, "ApiServer", lambda *_: None)
+        monkeypatch.setattr(ApiServer, "of", lambda *_: None)
         monkeypatch.setattr(command, "Starter", Failing)
         assert command.main([*words, "--server", "https://127.0.0.1:1"]) == status
         assert error.message in capsys.readouterr().err
