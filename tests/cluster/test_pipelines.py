@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ NAMESPACE, ACCOUNT = "acme-training", "credit-pipeline"
 SETS = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 PATH = f"/apis/{SETS[0]}/namespaces/{NAMESPACE}/jobsets"
 FLAVOR = "cpu-x86-64"
+FOLLOWED_SECONDS = 60
+"""Until the API server goes by a policy, or no longer does."""
 SNAPSHOT = Snapshot("credit-2026-10", "5" * 64)
 
 
@@ -198,7 +201,7 @@ def test_the_account_makes_its_run_and_no_other(user: Objects, template: dict[st
         return refusal(user, body)
 
     # Policies hold a moment after they were made.
-    assert "cluster-pipeline-run" in wait_for(held, "the policy to hold", 60)
+    assert "cluster-pipeline-run" in wait_for(held, "the policy to hold", FOLLOWED_SECONDS)
     assert refusal(user, made(template)) == ""
     passed: list[str] = []
     for attack, change in ATTACKS.items():
@@ -265,6 +268,38 @@ def test_the_api_server_has_nothing_against_the_policies(cluster: ControlPlane) 
 
     for each in wait_for(checked, "expressions to be checked", 120):
         assert not each["status"].get("typeChecking", {}).get("expressionWarnings")
+
+
+def test_nobody_elses_job_waits_until_the_server_knows_what_runs_are_compared_with(
+    cluster: ControlPlane, template: dict[str, Any]
+) -> None:
+    """It refuses what a policy matches for seconds after each start; this kind never comes."""
+    placed = pipeline.check("x", given()).run.placed
+    policies = admission.policies(ClusterScope(placed=placed))
+    (runs,) = (each for each in policies if each.compared)
+    assert runs.compared
+    unknown = replace(runs.compared, api_version="nowhere.example/v1", kind="Nothing")
+    lost = list(policy_manifests((replace(runs, name="pipeline-lost", compared=unknown),), {}, {}))
+    ours, others = made(template), made(template)
+    ours["metadata"]["name"], others["metadata"]["name"] = "credit-7", "others"
+    del others["metadata"]["labels"][LABEL]
+    cluster.apply(lost)
+    try:
+        said = wait_for(
+            lambda: refusal(cluster.objects, ours) or None,
+            "the policy to be followed",
+            FOLLOWED_SECONDS,
+        )
+        assert "failed to find resource referenced by paramKind" in said
+        assert not refusal(cluster.objects, others)
+    finally:
+        for each in lost:
+            cluster.objects.delete(each["apiVersion"], each["kind"], each["metadata"]["name"])
+        wait_for(
+            lambda: not refusal(cluster.objects, ours) or None,
+            "the policy to be gone",
+            FOLLOWED_SECONDS,
+        )
 
 
 def test_the_template_gets_no_quota_and_no_pods(cluster: ControlPlane) -> None:

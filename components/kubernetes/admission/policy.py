@@ -272,26 +272,19 @@ def manifests(
             "spec": _spec(each),
         }
         binding: dict[str, Any] = {"policyName": name, "validationActions": actions}
-        matches: dict[str, Any] = {}
         if each.compared is not None:
             binding["paramRef"] = {
                 "selector": {"matchLabels": {each.compared.label: "true"}},
                 "parameterNotFoundAction": "Deny",
             }
-            matches["objectSelector"] = {
-                "matchExpressions": [
-                    {"key": each.compared.of, "operator": "Exists"},
-                    {"key": each.compared.label, "operator": "DoesNotExist"},
-                ]
-            }
         if each.exempt:
-            matches["namespaceSelector"] = {
-                "matchExpressions": [
-                    {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted(each.exempt)}
-                ]
+            binding["matchResources"] = {
+                "namespaceSelector": {
+                    "matchExpressions": [
+                        {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted(each.exempt)}
+                    ]
+                }
             }
-        if matches:
-            binding["matchResources"] = matches
         yield {
             "apiVersion": API,
             "kind": "ValidatingAdmissionPolicyBinding",
@@ -335,12 +328,26 @@ def _spec(policy: Policy) -> dict[str, Any]:
                 "key": check.rule, "valueExpression": f'variables.{wrong}.join("; ")',
             })  # fmt: skip
     compared = policy.compared
-    kind = {"apiVersion": compared.api_version, "kind": compared.kind} if compared else {}
+    kind: dict[str, Any] = {}
+    only: dict[str, Any] = {}
+    if compared:
+        kind = {"paramKind": {"apiVersion": compared.api_version, "kind": compared.kind}}
+        # Here and not in the binding: until the API server has found the kind, which takes it some
+        # seconds after a start or a new definition, it refuses whatever the policy matches.
+        only = {
+            "objectSelector": {
+                "matchExpressions": [
+                    {"key": compared.of, "operator": "Exists"},
+                    {"key": compared.label, "operator": "DoesNotExist"},
+                ]
+            }
+        }
     return {
         "failurePolicy": "Fail",
-        **({"paramKind": kind} if kind else {}),
+        **kind,
         "matchConstraints": {
             "matchPolicy": "Equivalent",
+            **only,
             "resourceRules": [
                 {
                     "apiGroups": [each.group],

@@ -51,7 +51,7 @@ class Runtime(Service):
         self, exchange: Exchange, certificate: Mapping[str, Any] | None, client: bytes
     ) -> None:
         if exchange.url.endswith(b"/stats"):
-            exchange.route = http.Route("stats", b"GET", None)
+            exchange.route = http.Route("stats", (b"GET",), None)
             return
         super().admit(exchange, certificate, client)
         self.seen.append(exchange)
