@@ -21,6 +21,7 @@ from falaj.engine.controlplane import (
     addons,
     binaries,
     host,
+    inotify,
     prerequisites,
     processes,
     real_machines,
@@ -212,6 +213,10 @@ def start(
     pools = parse_pools(nodes)
     if real and (lacking := prerequisites.lacking()):
         raise EngineError("this computer can't run real machines; it lacks " + "; ".join(lacking))
+    if real:
+        inotify.ensure(inotify.OF_A_PLANE + real * inotify.OF_A_MACHINE, raise_limit=True)
+    else:
+        inotify.ensure(inotify.OF_A_PLANE, raise_limit=False)
     folder = Path(tempfile.mkdtemp(prefix="falaj-cluster-")) if folder is None else folder
     files = Files(folder.absolute())
     _claim(files)
