@@ -21,8 +21,14 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
+from falaj.workloads.inference import codings
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.errors import RequestError, body_too_large, retry_after
+from falaj.workloads.inference.errors import (
+    RequestError,
+    body_inflates,
+    body_too_large,
+    retry_after,
+)
 
 # Which path means what: exact comparison first, words for what is unknown.
 
@@ -214,6 +220,7 @@ class Exchange:
             and head.count(b"\r\n") == head.count(b"\n") == self.header_count + 2
             and b"content-length" in self.headers
             and b"transfer-encoding" not in self.headers
+            and b"content-encoding" not in self.headers
             and b"expect" not in self.headers
         )
 
@@ -377,6 +384,7 @@ class Reader:
         self._admit = admit
         self._proceed = proceed
         self._raw_head: bytes | None = None
+        self._decoder: codings.Decoder | None = None  # of the body that is being read
         self._parser: Any = httptools.HttpRequestParser(self)
 
     def feed(self, data: bytes, raw_head: bytes | None) -> None:
@@ -431,6 +439,7 @@ class Reader:
         if self.fatal is None:
             self.exchange = Exchange(raw_head=self._raw_head)
         self._raw_head = None
+        self._decoder = None
         self.at_boundary = False
 
     def on_url(self, url: bytes) -> None:
@@ -506,12 +515,26 @@ class Reader:
             self.fail(body_too_large(self._max_body_bytes))
             return
         try:
-            self._bodies.take(exchange, len(body))
+            if self._decoder is None:
+                self._bodies.take(exchange, len(body))
+                exchange.append(body)
+            else:
+                self._inflate(exchange, self._decoder, body)
         except RequestError as error:
             error.close = True
             self.fail(error)
-            return
-        exchange.append(body)
+
+    def _inflate(self, exchange: Exchange, decoder: codings.Decoder, body: bytes) -> None:
+        """Take what a piece of a coded body stands for, up to the limit of a body.
+
+        Raises:
+            RequestError: 400, the body is malformed; 413, it is too large; 503, there is no room.
+        """
+        for piece in decoder.pieces(body):
+            if exchange.held + len(piece) > self._max_body_bytes:
+                raise body_inflates(self._max_body_bytes)
+            self._bodies.take(exchange, len(piece))
+            exchange.append(piece)
 
     def on_chunk_header(self) -> None:
         """Count a chunk."""
@@ -524,6 +547,10 @@ class Reader:
         self.exchange = None
         self.at_boundary = True
         if exchange is not None:
+            decoder = self._decoder
+            if decoder is not None and exchange.refusal is None and not decoder.is_complete:
+                self._bodies.release(exchange)
+                exchange.refusal = decoder.cut_short()
             exchange.started = time.perf_counter()
             self.queue.append(exchange)
 
@@ -568,8 +595,9 @@ class Reader:
             return
         if b"content-length" not in headers and b"transfer-encoding" not in headers:
             raise RequestError(411, "send the body's size as Content-Length")
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise RequestError(415, "compressed bodies are not accepted; send it as it is")
+        coding = headers.get(b"content-encoding")
+        if coding is not None:
+            self._decoder = codings.decoder(coding)
         given = headers.get(b"inference-header-content-length")
         if given is not None:
             if not given.isdigit() or len(given) > 18:
