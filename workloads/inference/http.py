@@ -41,7 +41,11 @@ INFER = "infer"
 METRICS = "metrics"
 DRIFT = "drift"
 FEEDBACK = "feedback"
-WITH_BODY = frozenset({INFER, FEEDBACK})
+STATISTICS = "statistics"
+VERSION_STATISTICS = "version_statistics"
+CONFIGURATION = "configuration"
+INDEX = "index"
+WITH_BODY = frozenset({INFER, FEEDBACK, INDEX})
 """Routes whose requests have a body that is read."""
 
 
@@ -64,6 +68,10 @@ ROUTES = (
     Route(METRICS, _READ, "observe"),
     Route(DRIFT, _READ, "observe"),
     Route(FEEDBACK, (b"POST",), "feedback"),
+    Route(STATISTICS, _READ, "observe"),
+    Route(VERSION_STATISTICS, _READ, "observe"),
+    Route(CONFIGURATION, _READ, "observe"),
+    Route(INDEX, (b"POST",), "observe"),
 )
 
 
@@ -78,16 +86,24 @@ class Router:
             "/v2": SERVER,
             "/v2/health/live": LIVE,
             "/v2/health/ready": READY,
+            "/v2/models/stats": STATISTICS,
+            "/v2/repository/index": INDEX,
             "/metrics": METRICS,
         }
-        for base in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
+        of_model = f"/v2/models/{model}"
+        of_version = f"{of_model}/versions/{version}"
+        for base in (of_model, of_version):
             paths |= {
                 base: MODEL, f"{base}/ready": MODEL_READY, f"{base}/infer": INFER,
                 f"{base}/drift": DRIFT, f"{base}/feedback": FEEDBACK,
+                f"{base}/config": CONFIGURATION,
             }  # fmt: skip
+        paths |= {f"{of_model}/stats": STATISTICS, f"{of_version}/stats": VERSION_STATISTICS}
+        self.places = {path: routes[name] for path, name in paths.items()}
+        """What each path means, without a slash at its end."""
         self._paths = {
-            (path + slash).encode(): routes[name]
-            for path, name in paths.items()
+            (path + slash).encode(): route
+            for path, route in self.places.items()
             for slash in ("", "/")
         }
 
@@ -103,6 +119,12 @@ class Router:
         """Return the 404 for a path that `find` doesn't know, with what would have been right."""
         path = url.partition(b"?")[0].decode("ascii", "replace")[:200]
         parts = path.strip("/").split("/")
+        if parts[:3] == ["v2", "repository", "models"] and parts[-1] in ("load", "unload"):
+            return RequestError(
+                400,
+                "versions are neither loaded nor unloaded by requests: the server follows its "
+                "registry; promote a version there, or go back to one",
+            )
         if parts[:2] == ["v2", "models"] and len(parts) > 2:
             if parts[2] != self._model:
                 return RequestError(404, f"unknown model '{parts[2]}'; served is '{self._model}'")

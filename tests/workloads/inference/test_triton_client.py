@@ -88,8 +88,8 @@ def test_health_and_metadata(client: Client) -> None:
     metadata = client.raw.get_model_metadata("mlp", headers=client.headers)
     assert metadata["inputs"][0]["shape"] == [-1, 64]
     assert client.raw.get_server_metadata(headers=client.headers)["extensions"] == [
-        "binary_tensor_data"
-    ]
+        "binary_tensor_data", "statistics", "model_configuration"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("binary", [True, False])
