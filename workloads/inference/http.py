@@ -45,6 +45,7 @@ STATISTICS = "statistics"
 VERSION_STATISTICS = "version_statistics"
 CONFIGURATION = "configuration"
 INDEX = "index"
+OPENAPI = "openapi"
 WITH_BODY = frozenset({INFER, FEEDBACK, INDEX})
 """Routes whose requests have a body that is read."""
 
@@ -72,6 +73,7 @@ ROUTES = (
     Route(VERSION_STATISTICS, _READ, "observe"),
     Route(CONFIGURATION, _READ, "observe"),
     Route(INDEX, (b"POST",), "observe"),
+    Route(OPENAPI, _READ, "predict"),
 )
 
 
@@ -86,6 +88,7 @@ class Router:
             "/v2": SERVER,
             "/v2/health/live": LIVE,
             "/v2/health/ready": READY,
+            "/v2/openapi.json": OPENAPI,
             "/v2/models/stats": STATISTICS,
             "/v2/repository/index": INDEX,
             "/metrics": METRICS,
@@ -366,6 +369,8 @@ _HOST = (
 _AUTHORITY = re.compile(_HOST)
 _ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
+HEADER_LENGTH = "Inference-Header-Content-Length"
+"""Header of a body with binary tensors: how many of its bytes are JSON."""
 REQUEST_ID = b"x-request-id"
 """Header that names a request whose body has no id."""
 MARK = b"falaj-overflowed"
@@ -623,9 +628,7 @@ class Reader:
         given = headers.get(b"inference-header-content-length")
         if given is not None:
             if not given.isdigit() or len(given) > 18:
-                raise RequestError(
-                    400, "Inference-Header-Content-Length must be a whole number of bytes"
-                )
+                raise RequestError(400, f"{HEADER_LENGTH} must be a whole number of bytes")
             exchange.header_length = int(given)
         self._bodies.require(size)
 

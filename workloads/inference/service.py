@@ -17,7 +17,15 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 import orjson
 
-from falaj.workloads.inference import answers, channel, extensions, http, labels, oip
+from falaj.workloads.inference import (
+    answers,
+    channel,
+    extensions,
+    http,
+    labels,
+    oip,
+    openapi,
+)
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError, retry_after
@@ -224,7 +232,7 @@ NOT_ALLOWED = (401, 403)
 """Statuses of callers without the right to ask, whose requests aren't failures."""
 HEADS_KEPT = 1024
 DENIALS_KEPT = 200
-INFERENCE_HEADER = b"Inference-Header-Content-Length: "
+INFERENCE_HEADER = http.HEADER_LENGTH.encode() + b": "
 
 
 @dataclass(frozen=True)
@@ -452,6 +460,11 @@ class Service:
                 **model.schema.metadata(),
             },
             http.INDEX: lambda: self._index(exchange),
+            http.OPENAPI: lambda: openapi.describe(
+                self.router.places,
+                model.schema,
+                certificates=self.settings.tls.client_ca is not None,
+            ),
             http.CONFIGURATION: lambda: extensions.configuration(
                 model.schema, self.settings.workers if self._runs_here else None
             ),
