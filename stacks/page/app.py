@@ -287,10 +287,11 @@ class Page:
         example = forms.form_of(manifest).example()
         token = project.command("token", self.stack, quiet=True)
         observing = project.falaj("token --scope observe", self.stack)
-        metrics = base.partition("/v2/")[0] + "/metrics"
+        root = base.partition("/v2/")[0]
         found = [
             ("What the model takes and gives", summary.curl(token, authority, base)),
-            ("Metrics", summary.curl(observing, authority, metrics)),
+            ("All paths, in OpenAPI", summary.curl(token, authority, f"{root}/v2/openapi.json")),
+            ("Metrics", summary.curl(observing, authority, f"{root}/metrics")),
         ]
         if example is not None:
             found.insert(0, ("Predict a row", summary.curl(token, authority, endpoint, example)))

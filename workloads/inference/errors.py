@@ -61,3 +61,12 @@ def body_too_large(limit: int) -> RequestError:
     return RequestError(
         413, f"the body is larger than the {limit} bytes allowed; send fewer rows", close=True
     )
+
+
+def body_inflates(limit: int) -> RequestError:
+    """Return the refusal of a body that stands for more than ``limit`` bytes."""
+    return RequestError(
+        413,
+        f"the body inflates to more than the {limit} bytes allowed; send fewer rows",
+        close=True,
+    )

@@ -21,8 +21,14 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
+from falaj.workloads.inference import codings
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.errors import RequestError, body_too_large, retry_after
+from falaj.workloads.inference.errors import (
+    RequestError,
+    body_inflates,
+    body_too_large,
+    retry_after,
+)
 
 # Which path means what: exact comparison first, words for what is unknown.
 
@@ -35,7 +41,12 @@ INFER = "infer"
 METRICS = "metrics"
 DRIFT = "drift"
 FEEDBACK = "feedback"
-WITH_BODY = frozenset({INFER, FEEDBACK})
+STATISTICS = "statistics"
+VERSION_STATISTICS = "version_statistics"
+CONFIGURATION = "configuration"
+INDEX = "index"
+OPENAPI = "openapi"
+WITH_BODY = frozenset({INFER, FEEDBACK, INDEX})
 """Routes whose requests have a body that is read."""
 
 
@@ -58,6 +69,11 @@ ROUTES = (
     Route(METRICS, _READ, "observe"),
     Route(DRIFT, _READ, "observe"),
     Route(FEEDBACK, (b"POST",), "feedback"),
+    Route(STATISTICS, _READ, "observe"),
+    Route(VERSION_STATISTICS, _READ, "observe"),
+    Route(CONFIGURATION, _READ, "observe"),
+    Route(INDEX, (b"POST",), "observe"),
+    Route(OPENAPI, _READ, "predict"),
 )
 
 
@@ -72,16 +88,25 @@ class Router:
             "/v2": SERVER,
             "/v2/health/live": LIVE,
             "/v2/health/ready": READY,
+            "/v2/openapi.json": OPENAPI,
+            "/v2/models/stats": STATISTICS,
+            "/v2/repository/index": INDEX,
             "/metrics": METRICS,
         }
-        for base in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
+        of_model = f"/v2/models/{model}"
+        of_version = f"{of_model}/versions/{version}"
+        for base in (of_model, of_version):
             paths |= {
                 base: MODEL, f"{base}/ready": MODEL_READY, f"{base}/infer": INFER,
                 f"{base}/drift": DRIFT, f"{base}/feedback": FEEDBACK,
+                f"{base}/config": CONFIGURATION,
             }  # fmt: skip
+        paths |= {f"{of_model}/stats": STATISTICS, f"{of_version}/stats": VERSION_STATISTICS}
+        self.places = {path: routes[name] for path, name in paths.items()}
+        """What each path means, without a slash at its end."""
         self._paths = {
-            (path + slash).encode(): routes[name]
-            for path, name in paths.items()
+            (path + slash).encode(): route
+            for path, route in self.places.items()
             for slash in ("", "/")
         }
 
@@ -97,6 +122,12 @@ class Router:
         """Return the 404 for a path that `find` doesn't know, with what would have been right."""
         path = url.partition(b"?")[0].decode("ascii", "replace")[:200]
         parts = path.strip("/").split("/")
+        if parts[:3] == ["v2", "repository", "models"] and parts[-1] in ("load", "unload"):
+            return RequestError(
+                400,
+                "versions are neither loaded nor unloaded by requests: the server follows its "
+                "registry; promote a version there, or go back to one",
+            )
         if parts[:2] == ["v2", "models"] and len(parts) > 2:
             if parts[2] != self._model:
                 return RequestError(404, f"unknown model '{parts[2]}'; served is '{self._model}'")
@@ -214,6 +245,7 @@ class Exchange:
             and head.count(b"\r\n") == head.count(b"\n") == self.header_count + 2
             and b"content-length" in self.headers
             and b"transfer-encoding" not in self.headers
+            and b"content-encoding" not in self.headers
             and b"expect" not in self.headers
         )
 
@@ -337,6 +369,8 @@ _HOST = (
 _AUTHORITY = re.compile(_HOST)
 _ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
+HEADER_LENGTH = "Inference-Header-Content-Length"
+"""Header of a body with binary tensors: how many of its bytes are JSON."""
 REQUEST_ID = b"x-request-id"
 """Header that names a request whose body has no id."""
 MARK = b"falaj-overflowed"
@@ -377,6 +411,7 @@ class Reader:
         self._admit = admit
         self._proceed = proceed
         self._raw_head: bytes | None = None
+        self._decoder: codings.Decoder | None = None  # of the body that is being read
         self._parser: Any = httptools.HttpRequestParser(self)
 
     def feed(self, data: bytes, raw_head: bytes | None) -> None:
@@ -431,6 +466,7 @@ class Reader:
         if self.fatal is None:
             self.exchange = Exchange(raw_head=self._raw_head)
         self._raw_head = None
+        self._decoder = None
         self.at_boundary = False
 
     def on_url(self, url: bytes) -> None:
@@ -506,12 +542,26 @@ class Reader:
             self.fail(body_too_large(self._max_body_bytes))
             return
         try:
-            self._bodies.take(exchange, len(body))
+            if self._decoder is None:
+                self._bodies.take(exchange, len(body))
+                exchange.append(body)
+            else:
+                self._inflate(exchange, self._decoder, body)
         except RequestError as error:
             error.close = True
             self.fail(error)
-            return
-        exchange.append(body)
+
+    def _inflate(self, exchange: Exchange, decoder: codings.Decoder, body: bytes) -> None:
+        """Take what a piece of a coded body stands for, up to the limit of a body.
+
+        Raises:
+            RequestError: 400, the body is malformed; 413, it is too large; 503, there is no room.
+        """
+        for piece in decoder.pieces(body):
+            if exchange.held + len(piece) > self._max_body_bytes:
+                raise body_inflates(self._max_body_bytes)
+            self._bodies.take(exchange, len(piece))
+            exchange.append(piece)
 
     def on_chunk_header(self) -> None:
         """Count a chunk."""
@@ -524,6 +574,10 @@ class Reader:
         self.exchange = None
         self.at_boundary = True
         if exchange is not None:
+            decoder = self._decoder
+            if decoder is not None and exchange.refusal is None and not decoder.is_complete:
+                self._bodies.release(exchange)
+                exchange.refusal = decoder.cut_short()
             exchange.started = time.perf_counter()
             self.queue.append(exchange)
 
@@ -568,14 +622,13 @@ class Reader:
             return
         if b"content-length" not in headers and b"transfer-encoding" not in headers:
             raise RequestError(411, "send the body's size as Content-Length")
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise RequestError(415, "compressed bodies are not accepted; send it as it is")
+        coding = headers.get(b"content-encoding")
+        if coding is not None:
+            self._decoder = codings.decoder(coding)
         given = headers.get(b"inference-header-content-length")
         if given is not None:
             if not given.isdigit() or len(given) > 18:
-                raise RequestError(
-                    400, "Inference-Header-Content-Length must be a whole number of bytes"
-                )
+                raise RequestError(400, f"{HEADER_LENGTH} must be a whole number of bytes")
             exchange.header_length = int(given)
         self._bodies.require(size)
 

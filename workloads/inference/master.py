@@ -566,6 +566,8 @@ class Master:
             self._totals.update(worker.pid, worker.version, orjson.loads(payload))
         elif kind == channel.METRICS_REQUEST:
             worker.answer(payload[:8], self._totals.render())
+        elif kind == channel.STATISTICS_REQUEST:
+            worker.answer(payload[:8], orjson.dumps(self._totals.by_version()))
         elif self._drift is not None:
             self._of_drift(self._drift, worker, kind, payload)
 

@@ -34,6 +34,7 @@ class Counters:
     ``latency`` and ``compute`` are histograms of answered inferences: the time from the last
     byte of a request to the answer, and the model's run alone; the last bucket is unbounded.
     ``answers`` are those of this version by their bucket (`falaj.workloads.inference.answers`).
+    ``last_inference`` is when the last one was answered, in microseconds since the epoch.
     """
 
     __slots__ = (
@@ -42,7 +43,10 @@ class Counters:
         "compute_seconds",
         "connections",
         "denied",
+        "failed",
         "failed_handshakes",
+        "failed_seconds",
+        "last_inference",
         "latency",
         "latency_seconds",
         "overflow_wanted",
@@ -68,6 +72,10 @@ class Counters:
         self.overflowed: dict[str, int] = {}
         # By route and status; answered inferences are counted by the histogram instead.
         self.responses: dict[str, int] = {}
+        # Inferences that weren't answered, but for those of callers without the right to ask.
+        self.failed = 0
+        self.failed_seconds = 0.0
+        self.last_inference = 0
         self.denied: dict[str, int] = {}
         self.connections = 0
         self.refused_connections = 0
@@ -90,6 +98,11 @@ class Counters:
         """Count an inference that another tier was asked for."""
         self.overflowed[outcome] = self.overflowed.get(outcome, 0) + 1
 
+    def not_inferred(self, seconds: float) -> None:
+        """Count an inference that was refused or failed, from its last byte to the answer."""
+        self.failed += 1
+        self.failed_seconds += seconds
+
     def responded(self, route: str, status: int) -> None:
         """Count any other answer."""
         key = f"{route} {status}"
@@ -109,6 +122,9 @@ class Counters:
             "overflow_wanted": self.overflow_wanted,
             "overflowed": self.overflowed,
             "responses": self.responses,
+            "failed": self.failed,
+            "failed_seconds": self.failed_seconds,
+            LAST: self.last_inference,
             "denied": self.denied,
             "connections": self.connections,
             "refused_connections": self.refused_connections,
@@ -116,10 +132,16 @@ class Counters:
         }
 
 
+LAST = "last_inference"
+"""In a snapshot: the one figure of which the latest counts, not the sum."""
+
+
 def add(total: dict[str, Any], part: dict[str, Any]) -> None:
     """Add one snapshot to a total of snapshots, in place."""
     for key, value in part.items():
-        if isinstance(value, list):
+        if key == LAST:
+            total[key] = max(total.get(key, 0), value)
+        elif isinstance(value, list):
             before = total.get(key) or [0] * len(value)
             total[key] = [a + b for a, b in zip(before, value, strict=True)]
         elif isinstance(value, dict):
@@ -166,7 +188,8 @@ class Totals(Collector):
         """Return the text of `/metrics`."""
         return generate_latest(self._registry)
 
-    def _by_version(self) -> dict[str, dict[str, Any]]:
+    def by_version(self) -> dict[str, dict[str, Any]]:
+        """Return the sums of the snapshots of each version's workers, ended ones too."""
         totals: dict[str, dict[str, Any]] = {}
         for version, snapshot in (*self._ended.items(), *self._running.values()):
             add(totals.setdefault(version, {}), snapshot)
@@ -174,7 +197,7 @@ class Totals(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield every family (called by prometheus-client)."""
-        totals = self._by_version()
+        totals = self.by_version()
         yield self._histogram(totals, "latency", "request_duration_seconds",
                               "Time from the last byte of a request to its answer.")  # fmt: skip
         yield self._histogram(totals, "compute", "compute_duration_seconds",

@@ -386,7 +386,7 @@ class Schema:
         self.outputs = {spec.name: spec for spec in outputs}
         self.output_names = list(self.outputs)
         self._output_specs = list(outputs)
-        self._batched = batched
+        self.batched = batched
         self.name = name
         self.version = version
         self.max_rows = max_rows
@@ -455,7 +455,7 @@ class Schema:
                 feed[spec.name] = spec.input_from_binary(blob, plan)
                 position += size
             if rows != plan.rows:
-                if rows and self._batched:
+                if rows and self.batched:
                     raise bad_request(
                         f"input '{spec.name}' has {plan.rows} rows, another has {rows}"
                     )
@@ -465,7 +465,7 @@ class Schema:
         if len(feed) != len(self.inputs):
             missing = ", ".join(f"'{name}'" for name in self.inputs if name not in feed)
             raise bad_request(f"missing inputs: {missing}")
-        if self._batched:
+        if self.batched:
             inference.rows = rows
         if len(document) > 1:
             self._read_options(document, inference)
@@ -555,7 +555,7 @@ class Schema:
         inference = Inference()
         inference.binary_default = True
         shape = list(spec.shape)
-        if self._batched and shape:
+        if self.batched and shape:
             shape[0] = 1
         if spec.datatype == "BYTES":
             # The whole body is the one element; there is no length before it.

@@ -20,6 +20,7 @@ import numpy as np
 import orjson
 
 from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.http import HEADER_LENGTH
 from falaj.workloads.inference.model import RowModel
 from falaj.workloads.inference.oip import NUMPY_TYPES, Array, Inference, Schema, TensorSpec
 from falaj.workloads.inference.settings import Limits, TlsSettings
@@ -106,7 +107,6 @@ def _array(schema: Schema, spec: TensorSpec, shape: Any, data: Any) -> Array:
     return np.asarray(spec.from_json(data, plan))
 
 
-_HEADER_LENGTH = "Inference-Header-Content-Length"
 _MORE_JSON_BYTES = 1 << 20
 """What an answer may be larger than the largest request."""
 _LOOK_SECONDS = 2.0
@@ -180,7 +180,7 @@ class Remote:
         """
         body, length = encode(self.schema, inference)
         sent = {
-            "Content-Type": "application/octet-stream", _HEADER_LENGTH: str(length),
+            "Content-Type": "application/octet-stream", HEADER_LENGTH: str(length),
             **(headers or {}),
         }  # fmt: skip
         self.running += 1
@@ -191,7 +191,7 @@ class Remote:
                 content = await self._content(answer)
                 if answer.status != 200:
                     raise _refusal(answer.status, content)
-                given = answer.headers.get(_HEADER_LENGTH)
+                given = answer.headers.get(HEADER_LENGTH)
                 return decode(self.schema, inference, content, int(given) if given else None)
         except TimeoutError as error:
             raise RemoteError(f"{self.url} gave no answer in time") from error

@@ -17,7 +17,15 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 import orjson
 
-from falaj.workloads.inference import answers, channel, http, labels, oip
+from falaj.workloads.inference import (
+    answers,
+    channel,
+    extensions,
+    http,
+    labels,
+    oip,
+    openapi,
+)
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError, retry_after
@@ -28,6 +36,7 @@ from falaj.workloads.inference.oip import Inference, Schema
 from falaj.workloads.inference.reference import Reference
 from falaj.workloads.inference.remote import Overflow, RelayedModel, Remote, RemoteError
 from falaj.workloads.inference.settings import Settings
+from falaj.workloads.registry.store import Store
 
 QUEUE_PER_THREAD = 32
 """Inferences that may wait for each thread before new ones are answered with 503."""
@@ -218,10 +227,12 @@ class Runs:
                   flush=True)  # fmt: skip
 
 
-PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": ["binary_tensor_data"]}
+PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
+NOT_ALLOWED = (401, 403)
+"""Statuses of callers without the right to ask, whose requests aren't failures."""
 HEADS_KEPT = 1024
 DENIALS_KEPT = 200
-INFERENCE_HEADER = b"Inference-Header-Content-Length: "
+INFERENCE_HEADER = http.HEADER_LENGTH.encode() + b": "
 
 
 @dataclass(frozen=True)
@@ -271,7 +282,11 @@ class Client(Protocol):
 
 
 class Service:
-    """The state that all connections of a worker share."""
+    """The state that all connections of a worker share.
+
+    ``metrics`` and ``statistics`` return what is counted across workers: the text of `/metrics`,
+    and JSON with snapshots of `Counters` by version. Default of the latter: its own alone.
+    """
 
     def __init__(
         self,
@@ -282,6 +297,7 @@ class Service:
         pool: ThreadPoolExecutor,
         threads: int,
         metrics: Callable[[], Awaitable[bytes]],
+        statistics: Callable[[], Awaitable[bytes]] | None = None,
         upstream: Remote | None = None,
         overflow: Overflow | None = None,
         watched: Watched | None = None,
@@ -317,6 +333,7 @@ class Service:
         # A runtime beside has to say so first.
         self.runtime_ready = upstream is None
         self._metrics = metrics
+        self._statistics = statistics or self._own_statistics
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._heads_of_tokens = Heads()
         self._heads_of_certificates: WeakValueDictionary[str, Heads] = WeakValueDictionary()
@@ -421,8 +438,8 @@ class Service:
         name = exchange.route.name
         if name == http.INFER:
             return self.infer(exchange)
-        if name == http.METRICS:
-            return self._metrics_answer()
+        if name in (http.METRICS, http.STATISTICS, http.VERSION_STATISTICS):
+            return self._counted_answer(name)
         if name in (http.DRIFT, http.FEEDBACK):
             return self._watched_answer(exchange)
         if name == http.READY:
@@ -433,7 +450,7 @@ class Service:
         if name == http.MODEL_READY:
             status = 200 if self.runtime_ready else 503
             return Answer(status, orjson.dumps({"name": model.name, "ready": self.runtime_ready}))
-        documents: dict[str, Callable[[], dict[str, Any]]] = {
+        documents: dict[str, Callable[[], Any]] = {
             http.LIVE: lambda: {"live": True},
             http.SERVER: lambda: PRODUCT,
             http.MODEL: lambda: {
@@ -442,11 +459,45 @@ class Service:
                 "platform": "onnx_onnxv1",
                 **model.schema.metadata(),
             },
+            http.INDEX: lambda: self._index(exchange),
+            http.OPENAPI: lambda: openapi.describe(
+                self.router.places,
+                model.schema,
+                certificates=self.settings.tls.client_ca is not None,
+            ),
+            http.CONFIGURATION: lambda: extensions.configuration(
+                model.schema, self.settings.workers if self._runs_here else None
+            ),
         }
         return Answer(200, orjson.dumps(documents[name]()))
 
-    async def _metrics_answer(self) -> Answer:
-        return Answer(200, await self._metrics(), http.TEXT)
+    @property
+    def _runs_here(self) -> bool:
+        return self.runs.upstream is None
+
+    async def _own_statistics(self) -> bytes:
+        return orjson.dumps({self.model.version: self.counters.snapshot()})
+
+    async def _counted_answer(self, name: str) -> Answer:
+        if name == http.METRICS:
+            return Answer(200, await self._metrics(), http.TEXT)
+        totals = orjson.loads(await self._statistics())
+        version = self.model.version if name == http.VERSION_STATISTICS else None
+        found = extensions.statistics(
+            self.model.name, totals, version=version, runs_here=self._runs_here
+        )
+        return Answer(200, orjson.dumps(found))
+
+    def _index(self, exchange: Exchange) -> list[dict[str, str]]:
+        only_ready = extensions.wants_ready(exchange.content)
+        try:
+            versions = Store(self.settings.registry).versions(self.model.name)
+        except OSError as error:
+            print(f"can't read the registry: {error}"[:300], file=sys.stderr, flush=True)
+            raise RequestError(503, "the registry can't be read now; try again",
+                               headers=(retry_after(1),)) from error  # fmt: skip
+        ready = self.runtime_ready and not self.leaving
+        return extensions.index(self.schema, versions, ready=ready, only_ready=only_ready)
 
     async def _watched_answer(self, exchange: Exchange) -> Answer:
         watched = self.watched
@@ -536,11 +587,11 @@ class Service:
 
     def finished(self, exchange: Exchange, client: bytes, status: int, sent: int) -> None:
         """Write the access line of an answer and count it."""
-        now = time.perf_counter()
+        now, moment = time.perf_counter(), time.time_ns() // 1000
         self.lines.append(
             ACCESS_LINE
             % (
-                time.time_ns() // 1000,
+                moment,
                 client,
                 log_part(exchange),
                 status,
@@ -550,8 +601,12 @@ class Service:
             )
         )
         route = exchange.route.name if exchange.route is not None else "unknown"
-        if route != http.INFER or status != 200:
+        if route == http.INFER and status == 200:
+            self.counters.last_inference = moment
+        else:
             self.counters.responded(route, status)
+            if route == http.INFER and status not in NOT_ALLOWED:
+                self.counters.not_inferred(max(0.0, now - (exchange.started or now)))
         if exchange.identity is not None:
             self.called(exchange.identity)
 

@@ -258,6 +258,7 @@ class Worker:
             pool=ThreadPoolExecutor(threads, "inference"),
             threads=threads,
             metrics=self._ask_metrics,
+            statistics=self._ask_statistics,
             upstream=backends.upstream,
             overflow=backends.overflow,
             watched=self._watched(package, backends) if configuration.drift.enabled else None,
@@ -302,6 +303,12 @@ class Worker:
         self._send_counters()
         return await self._ask(
             channel.METRICS_REQUEST, b"", "the metrics are not to be had now; try again"
+        )
+
+    async def _ask_statistics(self) -> bytes:
+        self._send_counters()
+        return await self._ask(
+            channel.STATISTICS_REQUEST, b"", "the statistics are not to be had now; try again"
         )
 
     async def _ask(

@@ -437,15 +437,16 @@ def test_metrics_are_handed_on_as_text(visitor: Visitor) -> None:
 def test_calls_work_when_pasted(visitor: Visitor) -> None:
     page = Elements(visitor.get("/").text)
     calls = [each for each in page.texts if "curl -sS --cacert" in each]
-    assert len(calls) == 3
+    assert len(calls) == 4
     said = [
         subprocess.run(["sh", "-c", each], capture_output=True, text=True, check=False)
         for each in calls
     ]
-    predicted, described, measured = (each.stdout for each in said)
+    predicted, described, listed, measured = (each.stdout for each in said)
     assert json.loads(predicted)["outputs"], said[0].stderr
     assert json.loads(described)["name"] == "table", said[1].stderr
-    assert "falaj_inference_rows_total" in measured, said[2].stderr
+    assert "/v2/models/table/infer" in json.loads(listed)["paths"], said[2].stderr
+    assert "falaj_inference_rows_total" in measured, said[3].stderr
 
 
 def test_live_figures_come_with_the_second_look(visitor: Visitor) -> None:

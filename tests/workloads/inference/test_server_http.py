@@ -236,5 +236,5 @@ def test_metadata(running: Server, token: str, base: str, slash: str) -> None:
     assert answer == {
         "name": "falaj",
         "version": "0.1.0",
-        "extensions": ["binary_tensor_data"],
+        "extensions": ["binary_tensor_data", "statistics", "model_configuration"],
     }

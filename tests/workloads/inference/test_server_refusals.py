@@ -147,11 +147,6 @@ def test_body_without_a_size_is_refused(raw: Raw, token: str) -> None:
     assert (answer[0], "Content-Length" in error(answer)) == (411, True)
 
 
-def test_compressed_body_is_refused(raw: Raw, token: str) -> None:
-    raw.send(head(token, 3, b"Content-Encoding: gzip") + b"abc")
-    assert raw.answer()[0] == 415
-
-
 def test_body_that_grows_beyond_the_limit_is_refused(raw: Raw, token: str) -> None:
     start = head(token, 0, b"Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
     raw.send(start)

@@ -283,9 +283,15 @@ def _tell_health(asked: Asked, told: Told) -> bytes:
     return CLASSES["HealthCheckResponse"](status=status).SerializeToString()
 
 
+_EXTENSIONS: Final = frozenset({"binary_tensor_data"})
+"""Of those that HTTP has: the others' methods aren't offered here."""
+
+
 def _tell_server(asked: Asked, told: Told) -> bytes:
     del asked
-    return CLASSES["ServerMetadataResponse"](**orjson.loads(told.body)).SerializeToString()
+    said = orjson.loads(told.body)
+    said["extensions"] = [each for each in said["extensions"] if each in _EXTENSIONS]
+    return CLASSES["ServerMetadataResponse"](**said).SerializeToString()
 
 
 def _tell_model(asked: Asked, told: Told) -> bytes:

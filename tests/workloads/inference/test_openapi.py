@@ -1,0 +1,246 @@
+"""The OpenAPI document: well-formed, of the routes that there are, and of what is really taken.
+
+Judges are `openapi-spec-validator` for the document and `jsonschema` for what it says of bodies.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+from onnx import TensorProto
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from falaj.workloads.inference import http, openapi
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.model import Model
+from falaj.workloads.inference.settings import SCOPES
+from tests.workloads.inference import models
+from tests.workloads.inference.oip import ECHO, MLP, TABLE, echo_request, loaded
+from tests.workloads.inference.serving import Server, Site, call, row
+
+ODD = loaded(models.echo({"حقل with / odd~0 name": TensorProto.INT8}, ()))
+MODELS = {
+    **ECHO, "mlp": MLP, "table": TABLE, "odd": ODD, "classifier": loaded(models.classifier()),
+    "fixed": loaded(models.echo({"x": TensorProto.FLOAT}, (2, "wide"))),
+}  # fmt: skip
+
+
+def described(served: Model, *, certificates: bool = True) -> dict[str, Any]:
+    places = http.Router(served.name, served.version).places
+    return openapi.describe(places, served.schema, certificates=certificates)
+
+
+def fits(document: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> bool:
+    whole = {"components": document["components"], **schema}
+    return jsonschema.Draft202012Validator(whole).is_valid(value)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_document_is_an_openapi_document(name: str) -> None:
+    document = described(MODELS[name])
+    OpenAPIV31SpecValidator(document).validate()
+    for each in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(each)
+
+
+def test_the_judge_would_find_a_mistake() -> None:
+    document = described(MLP)
+    document["paths"]["/v2/{unknown}"] = copy.deepcopy(document["paths"]["/v2"])
+    assert list(OpenAPIV31SpecValidator(document).iter_errors())
+    document = described(MLP)
+    del document["paths"]["/v2"]["get"]["responses"]["200"]["description"]
+    assert list(OpenAPIV31SpecValidator(document).iter_errors())
+
+
+@pytest.mark.parametrize("model", ["mlp", "stats", "versions", "v2"])
+def test_its_paths_are_the_routes(model: str) -> None:
+    router = http.Router(model, "3")
+    document = openapi.describe(router.places, MLP.schema, certificates=False)
+    assert set(document["paths"]) == set(router.places)
+    found: dict[str, set[tuple[bytes, ...]]] = {}
+    for path, operations in document["paths"].items():
+        route = router.find(path.encode())
+        assert route is not None
+        assert router.find(path.encode() + b"/") is route
+        methods = tuple(each.upper().encode() for each in operations)
+        found.setdefault(route.name, set()).add(methods)
+        for operation in operations.values():
+            scopes = [scope for each in operation["security"] for scope in each["bearer"]]
+            assert scopes == ([route.scope] if route.scope else [])
+            assert ("requestBody" in operation) == (route.name in http.WITH_BODY)
+    assert found == {route.name: {route.methods} for route in http.ROUTES}
+
+
+def test_a_route_that_nobody_describes_fails() -> None:
+    places = {"/v2/new": http.Route("new", (b"GET",), "predict")}
+    with pytest.raises(KeyError):
+        openapi.describe(places, MLP.schema, certificates=False)
+
+
+def test_certificates_are_named_where_they_are_taken() -> None:
+    for certificates in (True, False):
+        document = described(MLP, certificates=certificates)
+        means = document["components"]["securitySchemes"]
+        assert ("certificate" in means) == certificates
+        infer = document["paths"]["/v2/models/mlp/infer"]["post"]
+        assert [list(each) for each in infer["security"]] == [[each] for each in means]
+
+
+# -- bodies ----------------------------------------------------------------------------------
+
+
+def is_taken(served: Model, request: Any) -> bool:
+    try:
+        served.schema.read(orjson.dumps(request), None)
+    except RequestError:
+        return False
+    return True
+
+
+def table(age: Any = 1.5, city: Any = "Dubai", rows: int = 1, **more: Any) -> dict[str, Any]:
+    inputs = [
+        {"name": "age", "datatype": "FP32", "shape": [rows, 1], "data": [age] * rows},
+        {"name": "city", "datatype": "BYTES", "shape": [rows, 1], "data": [city] * rows},
+    ]
+    return {"inputs": inputs, **more}
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    request = table()
+    request["inputs"][0] |= changes
+    return request
+
+
+TAKEN: dict[str, tuple[str, Any]] = {
+    "a row": ("mlp", row()),
+    "a nested row": ("mlp", {"inputs": [row()["inputs"][0] | {"data": [[0.5] * 64]}]}),
+    "whole numbers": ("mlp", row([1] * 64)),
+    "null where it is taken": ("table", table(None, None)),
+    "rows": ("table", table(rows=32)),
+    "the other way round": ("table", {"inputs": table()["inputs"][::-1]}),
+    "an id": ("table", table(id="a" * 1024)),
+    "an output": ("table", table(outputs=[{"name": "score"}])),
+    "binary output": (
+        "table", table(outputs=[{"name": "label", "parameters": {"binary_data": True}}])
+    ),
+    "all in binary": ("table", table(parameters={"binary_data_output": True})),
+    "what is unknown": ("table", table(other=1)),
+    **{
+        f"{name} {value}": (name, echo_request(name, [value, value]))
+        for name, values in {
+            "BOOL": [True], "UINT8": [0, 255], "INT8": [-128, 127], "INT32": [-(2**31)],
+            "UINT64": [2**64 - 1], "INT64": [-(2**63)], "FP64": [1e300], "BYTES": ["", None],
+        }.items()
+        for value in values
+    },
+}  # fmt: skip
+REFUSED: dict[str, tuple[str, Any]] = {
+    "nothing": ("table", {}),
+    "no object": ("table", []),
+    "null": ("table", None),
+    "no inputs": ("table", {"inputs": []}),
+    "an input is missing": ("table", {"inputs": table()["inputs"][:1]}),
+    "an input too many": ("table", {"inputs": [*table()["inputs"], table()["inputs"][0]]}),
+    "another name": ("table", changed(name="Age")),
+    "another datatype": ("table", changed(datatype="FP64")),
+    "no shape": ("table", changed(shape=None)),
+    "another rank": ("table", changed(shape=[1])),
+    "another size": ("table", changed(shape=[1, 2])),
+    "no rows": ("table", changed(shape=[0, 1], data=[])),
+    "too many rows": ("table", table(rows=33)),
+    "no data": ("table", changed(data=None)),
+    "a text for a number": ("table", table("1")),
+    "a number for a text": ("table", table(city=1)),
+    "true for a number": ("table", table(True)),
+    "beyond FP32": ("table", table(1e39)),
+    "null where it isn't taken": ("mlp", row([None] * 64)),
+    "a long id": ("table", table(id="a" * 1025)),
+    "a number as id": ("table", table(id=1)),
+    "an unknown output": ("table", table(outputs=[{"name": "other"}])),
+    "an output of no name": ("table", table(outputs=[{}])),
+    "no list of outputs": ("table", table(outputs={})),
+    "a word for a flag": ("table", table(parameters={"binary_data_output": "yes"})),
+    "no parameters": ("table", table(parameters=[])),
+    "FP16 in JSON": ("FP16", echo_request("FP16", [1, 2])),
+    **{
+        f"{name} {value}": (name, echo_request(name, [value, value]))
+        for name, values in {
+            "BOOL": [1, None], "UINT8": [-1, 256, 0.5, True, None], "INT8": [128, "1"],
+            "INT32": [2**31], "UINT64": [-1], "INT64": [2**63], "FP64": ["1", None],
+            "BYTES": [1, True],
+        }.items()
+        for value in values
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_the_server_takes_is_described(name: str) -> None:
+    model, request = TAKEN[name]
+    document = described(MODELS[model])
+    assert is_taken(MODELS[model], request)
+    assert fits(document, {"$ref": "#/components/schemas/InferRequest"}, request)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_server_refuses_is_not(name: str) -> None:
+    model, request = REFUSED[name]
+    document = described(MODELS[model])
+    assert not is_taken(MODELS[model], request)
+    assert not fits(document, {"$ref": "#/components/schemas/InferRequest"}, request)
+
+
+# -- the server ------------------------------------------------------------------------------
+
+
+def test_who_may_infer_may_read_it(running: Server, token: str) -> None:
+    connection = running.connect()
+    status, document = call(connection, "GET", "/v2/openapi.json", token=token)
+    assert (status, document["openapi"]) == (200, "3.1.0")
+    OpenAPIV31SpecValidator(document).validate()
+    assert call(connection, "GET", "/v2/openapi.json")[0] == 401
+    other = running.site.token("observe")
+    status, answer = call(connection, "GET", "/v2/openapi.json", token=other)
+    assert (status, "predict" in answer["error"]) == (403, True)
+
+
+BODIES = {http.INFER: row(), http.INDEX: {"ready": True},
+          http.FEEDBACK: {"labels": [{"id": "a", "label": "1"}]}}  # fmt: skip
+
+
+def test_every_path_answers_as_it_is_described(site: Site, start: Callable[..., Server]) -> None:
+    server = start(site).serving(site.publish(models.mlp()))
+    token, connection = site.token(*SCOPES), server.connect()
+    _, document = call(connection, "GET", "/v2/openapi.json", token=token)
+    names = {path: route.name for path, route in http.Router("mlp", "1").places.items()}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            body = BODIES.get(names[path])
+            if method == "head":
+                connection.request("HEAD", path, headers={"Authorization": f"Bearer {token}"})
+                answered = connection.getresponse()
+                assert (answered.status, answered.read()) == (200, b"")
+                continue
+            if operation["security"]:
+                status, answer = call(connection, method.upper(), path, body=body)
+                assert status == 401
+            if body is not None:
+                said = operation["requestBody"]["content"]["application/json"]["schema"]
+                assert fits(document, said, body)
+                assert not fits(document, said, [])
+            status, answer = call(connection, method.upper(), path, token=token, body=body)
+            assert status == 200, (path, answer)
+            ((kind, content), *_) = operation["responses"]["200"]["content"].items()
+            if kind == "text/plain":
+                answer = answer.decode()
+            assert fits(document, content["schema"], answer), (path, answer)
+            assert not fits(document, content["schema"], 1)
+        status, answer = call(connection, "DELETE", path, token=token)
+        assert status == 405
+        assert fits(document, {"$ref": "#/components/schemas/Error"}, answer)
+    assert server.stop() == 0

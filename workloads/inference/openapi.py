@@ -1,0 +1,360 @@
+"""What the server takes and answers, as an OpenAPI 3.1 document of the model that it serves.
+
+Paths, methods and scopes are those of the routes, tensors those of the model, so that nothing is
+said twice: a route without its words here fails. https://spec.openapis.org/oas/v3.1.1.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from falaj.workloads.inference import codings, extensions, http, labels, oip
+from falaj.workloads.inference.oip import NUMPY_TYPES, Schema, TensorSpec
+
+Document = dict[str, Any]
+
+_JSON: Final = http.JSON.decode()
+_BINARY: Final = http.BINARY.decode()
+_TEXT: Final = "text/plain"
+_ANY_OBJECT: Final[Document] = {"type": "object"}
+_NAME: Final[Document] = {"type": "string"}
+_COUNT: Final[Document] = {"type": "integer", "minimum": 0}
+_FLAG: Final[Document] = {"type": "boolean"}
+
+
+class _Words(NamedTuple):
+    """What is said of a route: what it does, what it answers, and what it is sent."""
+
+    summary: str
+    answer: Document
+    body: Document | None = None
+    kind: str = _JSON
+    statuses: tuple[int, ...] = (200,)
+    """With which the answer comes; others are errors."""
+    optional: bool = False
+    """Whether the body may be left out."""
+
+
+def describe(places: Mapping[str, http.Route], schema: Schema, *, certificates: bool) -> Document:
+    """Return the document.
+
+    Args:
+        places: of a `http.Router`: paths and their routes.
+        schema: of the served model.
+        certificates: whether callers may show a client certificate instead of a token.
+    """
+    words = _words(schema)
+    means: Document = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
+    if certificates:
+        means["certificate"] = {"type": "mutualTLS"}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": f"Model {schema.name}",
+            "version": schema.version,
+            "description": f"Version {schema.version} of {schema.name}, by the Open Inference "
+            "Protocol v2. Beside each way to prove who calls stands the scope that it needs.",
+        },
+        "paths": {
+            path: _path(path, route, words[route.name], list(means))
+            for path, route in sorted(places.items())
+        },
+        "components": {
+            "securitySchemes": means,
+            "schemas": {
+                "Error": _object({"error": _NAME}),
+                "InferRequest": _request(schema),
+                "InferAnswer": _answer(schema),
+                **_values(schema.inputs.values()),
+            },
+            "responses": {
+                "Error": {
+                    "description": "What was wrong, and what to do.",
+                    "content": {_JSON: {"schema": _ref("Error")}},
+                }
+            },
+        },
+    }
+
+
+# -- paths ---------------------------------------------------------------------------------
+
+
+def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> Document:
+    found: Document = {}
+    for method in (each.decode().lower() for each in route.methods):
+        operation: Document = {
+            "operationId": re.sub(r"\W+", "_", f"{method}{path}"),
+            "summary": words.summary,
+            "security": [{each: [route.scope]} for each in means] if route.scope else [],
+            "responses": _responses(route, words, head=method == "head"),
+        }
+        if words.body is not None:
+            operation["parameters"] = _parameters(route)
+            operation["requestBody"] = {
+                "required": not words.optional,
+                "content": _contents(route, words.body),
+            }
+        found[method] = operation
+    return found
+
+
+def _responses(route: http.Route, words: _Words, *, head: bool) -> Document:
+    if head:
+        # RFC 9110, 9.3.2: as GET's, without the content.
+        plain = {"description": "As of GET, without a body."}
+        return {str(status): plain for status in words.statuses} | {"default": plain}
+    answer: Document = {
+        "description": words.summary,
+        "content": _contents(route, words.answer, words.kind),
+    }
+    if route.name == http.INFER:
+        answer["headers"] = {http.HEADER_LENGTH: {"schema": _COUNT, "description": _LENGTH_MEANS}}
+    found = {str(status): answer for status in words.statuses}
+    return found | {"default": {"$ref": "#/components/responses/Error"}}
+
+
+def _contents(route: http.Route, schema: Document, kind: str = _JSON) -> Document:
+    found: Document = {kind: {"schema": schema}}
+    if route.name == http.INFER:
+        found[_BINARY] = {}
+    return found
+
+
+_LENGTH_MEANS: Final = (
+    "Of a body with binary tensors: how many of its bytes, counted without a content coding, are "
+    "JSON; 0: all of it is the data of the model's one input."
+)
+
+
+def _parameters(route: http.Route) -> list[Document]:
+    known = ", ".join(codings.CODINGS)
+    found = [
+        _header("Content-Encoding", {"enum": [*codings.CODINGS, codings.IDENTITY]},
+                f"How the body is compressed: {known}. Default: not."),
+    ]  # fmt: skip
+    if route.name == http.INFER:
+        found += [
+            _header(http.HEADER_LENGTH, _COUNT, _LENGTH_MEANS),
+            _header("X-Request-Id", _NAME, "The name of a request without an id."),
+        ]
+    return found
+
+
+def _header(name: str, schema: Document, means: str) -> Document:
+    return {"name": name, "in": "header", "schema": schema, "description": means}
+
+
+def _words(schema: Schema) -> Mapping[str, _Words]:
+    ready = {http.READY: {"live": _FLAG, "ready": _FLAG},
+             http.MODEL_READY: {"name": _NAME, "ready": _FLAG}}  # fmt: skip
+    statistics = _Words("Counts and times of requests.", _STATISTICS)
+    return {
+        http.LIVE: _Words("Whether the server runs.", _object({"live": _FLAG})),
+        http.READY: _Words("Whether it answers.", _object(ready[http.READY]), statuses=(200, 503)),
+        http.MODEL_READY: _Words(
+            "Whether the model answers.", _object(ready[http.MODEL_READY]), statuses=(200, 503)
+        ),
+        http.SERVER: _Words("What this server is.", _SERVER),
+        http.MODEL: _Words("The model's inputs and outputs.", _METADATA),
+        http.INFER: _Words(
+            "What the model answers.", _ref("InferAnswer"), body=_ref("InferRequest")
+        ),
+        http.METRICS: _Words("Metrics for Prometheus.", _NAME, kind=_TEXT),
+        http.DRIFT: _Words("Whether requests and answers have drifted.", _ANY_OBJECT),
+        http.FEEDBACK: _Words(
+            "How many labels were joined with answers.", _object(_JOINED), body=_FEEDBACK
+        ),
+        http.STATISTICS: statistics,
+        http.VERSION_STATISTICS: statistics,
+        http.CONFIGURATION: _Words(f"How {schema.name} is served.", _CONFIGURATION),
+        http.INDEX: _Words(
+            "The model's versions in the registry.", _INDEX,
+            body={"type": "object", "properties": {"ready": _FLAG}}, optional=True,
+        ),
+        http.OPENAPI: _Words("This document.", _ANY_OBJECT),
+    }  # fmt: skip
+
+
+# -- schemas -------------------------------------------------------------------------------
+
+
+def _ref(name: str) -> Document:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(required: Document, optional: Document | None = None) -> Document:
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {**required, **(optional or {})},
+    }
+
+
+def _list(items: Document, **more: Any) -> Document:
+    return {"type": "array", "items": items, **more}
+
+
+_SHAPE: Final = _list({"type": "integer"})
+_DURATION: Final = _object({"count": _COUNT, "ns": _COUNT})
+_TENSORS: Final = _list(_object({"name": _NAME, "datatype": _NAME, "shape": _SHAPE}))
+_CONFIGURED: Final = _list(_object({"name": _NAME, "data_type": _NAME, "dims": _SHAPE}))
+_SERVER: Final = _object(
+    {
+        "name": _NAME, "version": _NAME, "extensions": _list({"enum": [*extensions.ANNOUNCED]}),
+    }
+)  # fmt: skip
+_METADATA: Final = _object(
+    {
+        "name": _NAME, "versions": _list(_NAME), "platform": _NAME, "inputs": _TENSORS,
+        "outputs": _TENSORS,
+    }
+)  # fmt: skip
+_STATISTICS: Final = _object(
+    {
+        "model_stats": _list(
+            _object(
+                {
+                    "name": _NAME, "version": _NAME, "last_inference": _COUNT,
+                    "inference_count": _COUNT,
+                    "inference_stats": _object(
+                        {"success": _DURATION, "fail": _DURATION, "queue": _DURATION},
+                        {"compute_infer": _DURATION},
+                    ),
+                },
+                {"execution_count": _COUNT},
+            )
+        )
+    }
+)  # fmt: skip
+_CONFIGURATION: Final = _object(
+    {
+        "name": _NAME, "max_batch_size": _COUNT, "input": _CONFIGURED, "output": _CONFIGURED,
+        "version_policy": _ANY_OBJECT,
+    },
+    {"backend": _NAME, "instance_group": _list(_ANY_OBJECT)},
+)  # fmt: skip
+_INDEX: Final = _list(
+    _object(
+        {
+            "name": _NAME, "version": _NAME, "state": {"enum": ["READY", "UNAVAILABLE"]},
+            "reason": _NAME,
+        }
+    )
+)  # fmt: skip
+_LABEL: Final[Document] = {"type": ["string", "number", "boolean"]}
+_FEEDBACK: Final = _object(
+    {
+        "labels": _list(
+            _object(
+                {
+                    "id": {"type": "string", "minLength": 1, "maxLength": oip.MAX_ID_CHARACTERS},
+                    "label": {"anyOf": [_LABEL, _list({"anyOf": [_LABEL, {"type": "null"}]})]},
+                }
+            ),
+            minItems=1, maxItems=labels.MAX_LABELS,
+        )
+    }
+)  # fmt: skip
+_JOINED: Final[Document] = dict.fromkeys(("received", *labels.OUTCOMES), _COUNT)
+
+
+def _element(spec: TensorSpec, *, nullable: bool) -> Document:
+    """The schema of one value in JSON."""
+    kind, limits = "number", {}
+    if spec.datatype == "BOOL":
+        kind = "boolean"
+    elif spec.datatype == "BYTES":
+        kind = "string"
+    elif spec.dtype.kind in "iu":
+        known = np.iinfo(NUMPY_TYPES[spec.datatype])
+        kind, limits = "integer", {"minimum": int(known.min), "maximum": int(known.max)}
+    elif spec.datatype == "FP32":
+        most = float(np.finfo(spec.dtype).max)
+        limits = {"minimum": -most, "maximum": most}
+    return {"type": [kind, "null"] if nullable else kind, **limits}
+
+
+def _takes_null(spec: TensorSpec) -> bool:
+    return spec.missing or spec.datatype == "BYTES"
+
+
+def _values_name(spec: TensorSpec) -> str:
+    return f"{spec.datatype}_or_null" if _takes_null(spec) else spec.datatype
+
+
+def _values(specs: Iterable[TensorSpec]) -> Document:
+    """The schemas of inputs' data, flat or nested."""
+    return {
+        name: _list({"anyOf": [_element(spec, nullable=_takes_null(spec)), _ref(name)]})
+        for name, spec in ((_values_name(spec), spec) for spec in specs)
+        if spec.datatype != "FP16"
+    }
+
+
+def _sizes(spec: TensorSpec, most_rows: int | None) -> Document:
+    """The schema of a shape; of an output whose graph doesn't state one, any."""
+    if most_rows is None and not spec.shape:
+        return _SHAPE
+    sizes: list[Document] = []
+    for place, size in enumerate(spec.shape):
+        free: Document = {"type": "integer", "minimum": 0 if most_rows is None else 1}
+        if place == 0 and most_rows is not None:
+            free["maximum"] = most_rows
+        sizes.append({"const": size} if size != -1 else free)
+    found: Document = {"type": "array", "minItems": len(sizes), "maxItems": len(sizes)}
+    return found | {"prefixItems": sizes} if sizes else found
+
+
+def _tensor(spec: TensorSpec, data: Document, shape: Document) -> Document:
+    """The schema of a tensor with its data in JSON, or in binary behind it."""
+    known: Document = {
+        "name": {"const": spec.name}, "datatype": {"const": spec.datatype}, "shape": shape,
+    }  # fmt: skip
+    binary: Document = {"parameters": _object({"binary_data_size": _COUNT})}
+    if spec.datatype == "FP16":  # has no form in JSON
+        return {"title": spec.name, **_object(known | binary)}
+    return {
+        "title": spec.name,
+        **_object(known, {"data": data, "parameters": _ANY_OBJECT}),
+        "anyOf": [{"required": ["data"]}, {"required": ["parameters"], "properties": binary}],
+    }
+
+
+def _request(schema: Schema) -> Document:
+    inputs = [
+        _tensor(spec, _ref(_values_name(spec)), _sizes(spec, schema.max_rows))
+        for spec in schema.inputs.values()
+    ]
+    output = _object(
+        {"name": {"enum": schema.output_names}},
+        {"parameters": {"type": "object", "properties": {"binary_data": _FLAG}}},
+    )
+    return _object(
+        {"inputs": _list({"anyOf": inputs}, minItems=len(inputs), maxItems=len(inputs))},
+        {
+            "id": {"type": ["string", "null"], "maxLength": oip.MAX_ID_CHARACTERS},
+            "outputs": _list(output),
+            "parameters": {"type": "object", "properties": {"binary_data_output": _FLAG}},
+        },
+    )
+
+
+def _answer(schema: Schema) -> Document:
+    """The schema of answers; a tier that took a request over names its own version."""
+    outputs = [
+        _tensor(spec, _list(_element(spec, nullable=spec.dtype.kind == "f")), _sizes(spec, None))
+        for spec in schema.outputs.values()
+    ]
+    return _object(
+        {
+            "model_name": {"const": schema.name},
+            "model_version": {"type": "string", "examples": [schema.version]},
+            "outputs": _list({"anyOf": outputs}),
+        },
+        {"id": _NAME},
+    )
