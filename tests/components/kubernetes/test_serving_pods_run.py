@@ -5,14 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import psutil
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -30,6 +33,8 @@ from tests.components.kubernetes.serving_services import (
 )
 from tests.ports import free_port
 from tests.workloads.inference import models
+from tests.workloads.inference.grpc_calls import PROCESS, Client, refusal
+from tests.workloads.inference.grpc_calls import row as grpc_row
 from tests.workloads.inference.serving import Pki, call, row
 from tests.workloads.registry.images import mounted, send
 
@@ -44,6 +49,7 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         self.keyring = KeyRing.create(root / "own-keyring")
+        self.document = {"model": MODEL}
         self.pki = Pki(root / "pki")
         # As cert-manager is asked to: both usages in the servers' certificate.
         self.pki.issue(
@@ -172,6 +178,77 @@ def test_a_replica_of_the_cpu_tier_serves_its_package(site: Site, cpu: Replica) 
     assert server.wait(60) == 0
     log = cpu.volumes["logs"] / "server"
     assert (log / "audit.jsonl").is_file()
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A replica, as clients of gRPC find it."""
+
+    site: Site
+    port: int
+
+
+def test_a_replica_answers_by_grpc_as_by_http_within_what_it_was_given(
+    site: Site, tmp_path: Path
+) -> None:
+    pod = cpu_pod(cpus=1, grpc=True)
+    plain = cpu_pod(cpus=1)["containers"][0]["resources"]["limits"]["memory"]
+    given = pod["containers"][0]["resources"]["limits"]["memory"]
+    with replica(pod, tmp_path / "cpu", site.contents) as made:
+        made.names["8443"] = str(free_port())
+        made.prepare()
+        server = made.start("server")
+        port = ready(site, made)
+        status, answer = infer(site, port, token=site.token())
+        assert status == 200
+        reached = cast("Any", Reached(site, port))
+        with Client(reached, token=site.token()) as client:
+            assert client.call("ServerReady").ready
+            message = grpc_row(MODEL, row()["inputs"][0]["data"])
+            told = client.infer(message)
+            assert (told.model_name, told.model_version) == (MODEL, "7")
+            by_grpc = list(told.outputs[0].contents.fp32_contents)
+            assert by_grpc == pytest.approx(answer["outputs"][0]["data"], abs=1e-6)
+            # All of a replica's processes of gRPC: one for its one worker, and no further.
+            [process] = _grpc_processes(server)
+            _, most = process.rlimit(psutil.RLIMIT_DATA)
+            assert most == (int(given.removesuffix("Mi")) - int(plain.removesuffix("Mi"))) << 20
+        with Client(reached) as stranger:
+            assert refusal(stranger.infer, message)[0] == "UNAUTHENTICATED"
+        with Client(reached, token=site.token("another")) as stranger:
+            assert refusal(stranger.infer, message)[0] == "UNAUTHENTICATED"
+        text = call(site.connect(port, "scraper"), "GET", "/metrics")[1].decode()
+        assert 'falaj_drift_state{model="credit-risk",version="7"} 0.0' in text
+        # Who knows both protocols, as probes, Prometheus and the gateway, goes on by HTTP/1.1.
+        context = site.pki.client_context()
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        with (
+            socket.create_connection(("localhost", port), timeout=20) as opened,
+            context.wrap_socket(opened, server_hostname="localhost") as tls,
+        ):
+            assert tls.selected_alpn_protocol() == "http/1.1"
+        server.terminate()
+        assert server.wait(60) == 0
+
+
+def _grpc_processes(server: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    children = psutil.Process(server.pid).children(recursive=True)
+    return [each for each in children if PROCESS in each.cmdline()]
+
+
+def test_a_replica_without_grpc_and_drift_has_neither(site: Site, tmp_path: Path) -> None:
+    pod = cpu_pod(cpus=1, drift={"enabled": False})
+    with replica(pod, tmp_path / "cpu", site.contents) as made:
+        made.names["8443"] = str(free_port())
+        made.prepare()
+        server = made.start("server")
+        port = ready(site, made)
+        with Client(cast("Any", Reached(site, port)), token=site.token()) as client:
+            refused = refusal(client.infer, grpc_row(MODEL), seconds=5)
+        assert refused[0] in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+        assert _grpc_processes(server) == []
+        text = call(site.connect(port, "scraper"), "GET", "/metrics")[1].decode()
+        assert "falaj_drift_state" not in text
 
 
 def test_no_disk_holds_a_key_or_an_open_model(site: Site, cpu: Replica) -> None:

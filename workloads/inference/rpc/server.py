@@ -54,9 +54,6 @@ SLOW_SWEEPS: Final = 3
 process that is busy, all of them take long."""
 SLOW_OPEN: Final = 4
 """Slow messages at once of methods that ask for no credentials."""
-MEMORY_BYTES: Final = 1024 * 1024 * 1024
-"""Of the process, besides four times what may be in flight: beyond it the process ends, and
-another one is started."""
 BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """Messages that a busy worker hasn't taken, before further ones are read."""
 KNOWN_KEPT: Final = 4096
@@ -88,6 +85,8 @@ class Bounds:
     max_head_bytes: int
     max_body_bytes: int
     max_inflight_bytes: int
+    memory_bytes: int
+    """Of the process's data."""
     header_seconds: float
     body_seconds: float
     """For the largest message."""
@@ -191,8 +190,7 @@ class Server:
             max(2, bounds.max_inflight_bytes // bounds.max_body_bytes), bounds.body_seconds
         )
         self._open_reads = Reads(SLOW_OPEN, bounds.header_seconds)
-        most = MEMORY_BYTES + 4 * bounds.max_inflight_bytes
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (bounds.memory_bytes, bounds.memory_bytes))
         server = grpc.aio.server(options=_options(bounds), maximum_concurrent_rpcs=CALLS)
         for service, methods in METHODS.items():
             handlers = {
@@ -259,6 +257,9 @@ class Server:
                 return await self._answer(path, method, context)
             except RequestError as error:
                 refusal = error
+            except MemoryError:
+                full = "there is no memory for this message now; try again"
+                refusal = RequestError(503, full, headers=(retry_after(1),))
             except Exception:  # a fault of ours must not end the process
                 traceback.print_exc()
                 refusal = RequestError(500, FAULT)
