@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -57,6 +58,12 @@ SLOW_OPEN: Final = 4
 BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """Messages that a busy worker hasn't taken, before further ones are read."""
 KNOWN_KEPT: Final = 4096
+LARGE_BYTES: Final = 1024 * 1024
+"""A message of as many is translated only where there is memory for it."""
+COPIES: Final = 4
+"""Of a message that is translated, and handed on."""
+_NO_MEMORY: Final = "there is no memory for this message now; try again"
+_STATM: Final = Path("/proc/self/statm")
 
 _CODES: Final = {
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -258,8 +265,7 @@ class Server:
             except RequestError as error:
                 refusal = error
             except MemoryError:
-                full = "there is no memory for this message now; try again"
-                refusal = RequestError(503, full, headers=(retry_after(1),))
+                refusal = RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
             except Exception:  # a fault of ours must not end the process
                 traceback.print_exc()
                 refusal = RequestError(500, FAULT)
@@ -283,6 +289,7 @@ class Server:
             self._known[caller] = admitted.body.decode()
         data = await self._message(head, context, method)
         try:
+            self._check_memory(len(data))
             asked = method.ask(data)
             if len(asked.body) > self._bounds.max_body_bytes:
                 raise body_too_large(self._bounds.max_body_bytes)
@@ -299,6 +306,19 @@ class Server:
             self._known.pop(caller, None)
             raise
         return method.tell(asked, told)
+
+    def _check_memory(self, size: int) -> None:
+        """Refuse a large message that there is no memory for: protobuf would call it malformed.
+
+        Raises:
+            RequestError: 503.
+        """
+        if size < LARGE_BYTES:
+            return
+        # https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html
+        data = int(_STATM.read_text(encoding="ascii").split()[5]) * resource.getpagesize()
+        if data + COPIES * size > self._bounds.memory_bytes:
+            raise RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
 
     async def _message(self, head: dict[str, Any], context: Any, method: Method) -> bytes:
         """Read the one message of a call.
