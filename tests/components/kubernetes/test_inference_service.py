@@ -168,7 +168,7 @@ def judged(listed: list[Manifest], namespace: str = "acme-serving") -> list[tupl
 
 @pytest.mark.parametrize("place", sorted(PLACES))
 def test_every_rule_of_every_pack_is_met(place: str) -> None:
-    assert judged(service(place=place, overflow=OVERFLOW)) == []
+    assert judged(service(place=place, overflow=OVERFLOW, grpc=True)) == []
     assert judged(service("credit-risk-gpu", place, **GPU)) == []
 
 

@@ -117,7 +117,8 @@ def cpu(site: Site, tmp_path: Path) -> Iterator[Replica]:
 @pytest.fixture
 def gpu(site: Site, tmp_path: Path) -> Iterator[Replica]:
     """The GPU tier, its audience that of the CPU tier, with a stand-in for Triton."""
-    pod = pod_of(service("credit-risk-gpu", **GPU, token_audience=AUDIENCE), "credit-risk-gpu-v7")
+    asked = service("credit-risk-gpu", **GPU, token_audience=AUDIENCE, grpc=True)
+    pod = pod_of(asked, "credit-risk-gpu-v7")
     with replica(pod, tmp_path / "gpu", site.contents) as made:
         made.names |= {"8443": str(free_port()), "127.0.0.1:8000": f"127.0.0.1:{free_port()}"}
         yield made
@@ -313,6 +314,10 @@ def test_a_replica_of_the_gpu_tier_answers_through_its_proxy(site: Site, gpu: Re
         assert answer["model_version"] == "7"
         assert abs(sum(answer["outputs"][0]["data"]) - 1) < 1e-4
         assert infer(site, port)[0] == 401
+        with Client(cast("Any", Reached(site, port)), token=site.token()) as client:
+            told = client.infer(grpc_row(MODEL, row()["inputs"][0]["data"]))
+        by_grpc = list(told.outputs[0].contents.fp32_contents)
+        assert by_grpc == pytest.approx(answer["outputs"][0]["data"], abs=1e-6)
     finally:
         process.kill()
         process.wait()
