@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from falaj.components.hosting import DescribedComponents
+from falaj.components.kubernetes.inference_service import InferenceService
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
 from falaj.components.specification.arguments import arguments_of
 from falaj.components.specification.drift import DriftArgs
@@ -214,3 +217,18 @@ def test_the_ports_stay_and_probes_ask_by_http() -> None:
     assert [port["containerPort"] for port in server["ports"]] == [8443]
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert server[probe]["httpGet"]["scheme"] == "HTTPS"
+
+
+def test_programs_in_other_languages_see_drift_with_its_types() -> None:
+    host = DescribedComponents([InferenceService], "falaj-kubernetes", "1.0.0")
+    schema: dict[str, Any] = json.loads(host.schema)
+    inputs = schema["resources"]["falaj-kubernetes:index:InferenceService"]["inputProperties"]
+    assert inputs["grpc"]["type"] == "boolean"
+    options = schema["types"][inputs["drift"]["$ref"].removeprefix("#/types/")]["properties"]
+    assert {name: each["type"] for name, each in options.items()} == {
+        "enabled": "boolean", "windowRows": "integer", "windowSeconds": "integer",
+        "alpha": "number",
+    }  # fmt: skip
+    # Limits are off for as long as the SDK reads them, and no longer.
+    assert arguments_of(DriftArgs)["alpha"].limit is not None
+    assert "Annotated" in str(DriftArgs.__annotations__["alpha"])
