@@ -221,7 +221,7 @@ def test_the_ports_stay_and_probes_ask_by_http() -> None:
 
 def test_programs_in_other_languages_see_drift_with_its_types() -> None:
     host = DescribedComponents([InferenceService], "falaj-kubernetes", "1.0.0")
-    schema: dict[str, Any] = json.loads(host.schema)
+    schema: dict[str, Any] = json.loads(str(host.schema))
     inputs = schema["resources"]["falaj-kubernetes:index:InferenceService"]["inputProperties"]
     assert inputs["grpc"]["type"] == "boolean"
     options = schema["types"][inputs["drift"]["$ref"].removeprefix("#/types/")]["properties"]
