@@ -15,6 +15,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from types import ModuleType
+from typing import Any, get_args, is_typeddict
 
 import pulumi
 from pulumi.provider import main
@@ -36,7 +37,7 @@ class DescribedComponents(ComponentProvider):
     ) -> None:
         """``name`` is the package's, such as ``falaj-azure``."""
         kinds = {each.__name__: inspect.get_annotations(each.__init__) for each in components}
-        with _without_limits([found["args"] for found in kinds.values()]):
+        with _without_limits(_with_options([found["args"] for found in kinds.values()])):
             super().__init__(list(components), name, None, version)
         for each in components:
             texts = explained(kinds[each.__name__]["args"]), documented(each)
@@ -51,6 +52,20 @@ class DescribedComponents(ComponentProvider):
             name, version, None, self._component_defs, self._type_defs, self._dependencies
         )
         self.schema = json.dumps(schema.to_json())
+
+
+def _with_options(kinds: Sequence[type]) -> list[type]:
+    """Classes of arguments, and those of the options within them, each once."""
+    found: list[type] = []
+    waiting: list[Any] = list(kinds)
+    while waiting:
+        each = waiting.pop()
+        if not is_typeddict(each):
+            waiting += get_args(each)
+        elif each not in found:
+            found.append(each)
+            waiting += hints(each).values()
+    return found
 
 
 @contextmanager

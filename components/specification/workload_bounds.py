@@ -22,6 +22,8 @@ class WorkloadBound(Between):
 
     whole: bool = False
     """Whether it has to be a whole number."""
+    default: Any = None
+    """The number that holds where none is given; None: that isn't always the same."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ def bound(workload: str, option: str) -> WorkloadBound:
         KeyError: there is no such option.
     """
     found = _all()[workload][option]
-    return WorkloadBound(found["low"], found["high"], whole=bool(found["whole"]))
+    return WorkloadBound(
+        found["low"], found["high"], whole=bool(found["whole"]), default=found.get("default")
+    )
 
 
 def choice(workload: str, option: str) -> WorkloadChoice:

@@ -26,6 +26,9 @@ _PRECISION: Final = choice("training", "precision")
 _ACCEPT: Final = choice("optimization", "accept")
 _FORMAT: Final = choice("batch", "format")
 _QUANTISE: Final = choice("optimization", "quantise")
+_ROWS: Final = bound("drift", "window_rows")
+_SECONDS: Final = bound("drift", "window_seconds")
+_ALPHA: Final = bound("drift", "alpha")
 HOST: Final = TextRule(
     r"^[A-Za-z0-9*][A-Za-z0-9.-]{0,251}$",
     "a host's name of letters, digits, '.' and '-', or one that starts with '*'",
@@ -79,17 +82,13 @@ class OptimizationSettings(Section):
 
 
 class DriftSettings(Section):
-    """How the server compares what it is asked and answers with the rows that the model was made
-    from."""
+    """What the server watches of rows and answers."""
 
+    described_by: ClassVar = "falaj.components.specification.drift.DriftArgs"
     enabled: bool = True
-    """Whether it does."""
-    window_rows: Annotated[int, bound("drift", "window_rows")] = 1_000
-    """Rows that are judged together."""
-    window_seconds: Annotated[int, bound("drift", "window_seconds")] = 3_600
-    """After how long fewer rows are judged, if there are 200."""
-    alpha: Annotated[float, bound("drift", "alpha")] = 0.001
-    """Chance of a false alarm in a window; drift is what two of three windows find."""
+    window_rows: Annotated[int, _ROWS] = _ROWS.default
+    window_seconds: Annotated[int, _SECONDS] = _SECONDS.default
+    alpha: Annotated[float, _ALPHA] = _ALPHA.default
 
 
 class ServiceSettings(Section):

@@ -220,6 +220,8 @@ class Limits:
     header_timeout_seconds: float = 10
     idle_timeout_seconds: float = 75
     load_seconds: float = 300
+    grpc_memory_bytes: int | None = None
+    """Of data of each worker's gRPC process; None: a GiB, and four times what may be in flight."""
 
 
 @dataclass(frozen=True)
@@ -227,10 +229,10 @@ class DriftSettings:
     """How rows and answers are compared with what the package says of its own."""
 
     enabled: bool = True
-    window_rows: int = 1_000
-    window_seconds: float = 3_600
+    window_rows: int = int(DRIFT["window_rows"].usual)
+    window_seconds: float = DRIFT["window_seconds"].usual
     """After which a window ends that has rows enough to be judged."""
-    alpha: float = 0.001
+    alpha: float = DRIFT["alpha"].usual
     """Chance of a false alarm of a window, shared by all features."""
 
 
@@ -330,6 +332,11 @@ def _limits(section: Section) -> Limits:
             "idle_timeout_seconds", 0.1, 3600, known.idle_timeout_seconds
         ),
         load_seconds=section.seconds("load_seconds", 1, 7200, known.load_seconds),
+        grpc_memory_bytes=(
+            int(section.bounded("grpc_memory_bytes", 0))
+            if "grpc_memory_bytes" in section.values
+            else None
+        ),
     )
     section.finish(tuple(Limits.__dataclass_fields__))
     return settings
@@ -463,6 +470,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="answer gRPC on the same port; its process is started with the first connection of a "
         "client that speaks it (default: yes)",
     )  # fmt: skip
+    command.add_argument(
+        "--grpc-memory-bytes", type=int,
+        help="of data of each worker's gRPC process, which beyond it ends and is started anew; "
+        "default: 1 GiB, and four times what may be in flight",
+    )  # fmt: skip
     drift = DriftSettings()
     command.add_argument(
         "--no-drift", action="store_true", help="compare no rows with what the package says"
@@ -553,6 +565,11 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "max_rows": options.max_rows,
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
+            **(
+                {"grpc_memory_bytes": options.grpc_memory_bytes}
+                if options.grpc_memory_bytes is not None
+                else {}
+            ),
         },
         "grpc": options.grpc,
         "drift": {

@@ -47,6 +47,7 @@ from falaj.components.kubernetes.inference_service.network import (
 )
 from falaj.components.kubernetes.inference_service.scaling import scaling
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.limits import DIGEST
 from falaj.components.specification.property_names import engine_inputs
 
@@ -415,6 +416,8 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     access = checked_access(name, given, placed, errors)
     judge = checked_canary(given, placed, package, versions, errors)
     operation = _operation(given, gpu, errors)
+    grpc = errors.flag("grpc", given.get("grpc", False))
+    drift = _drift(given, errors)
     images: dict[str, str] = {}
     if placed is not None:
         names = (INFERENCE_IMAGE, "triton") if gpu else (INFERENCE_IMAGE,)
@@ -436,6 +439,8 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         overflow=overflow,
         operation=operation,
         images=images,
+        grpc=grpc,
+        drift=drift,
         judge=judge,
     )
 
@@ -510,6 +515,11 @@ def _operation(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> O
         errors.whole("max_body_mib", given.get("max_body_mib", 8), 1, 1024),
         errors.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
     )
+
+
+def _drift(given: Mapping[str, Any], errors: ArgumentErrors) -> Mapping[str, Any]:
+    asked = options("drift", given.get("drift", {}), DriftArgs, errors)
+    return errors.checked_only(asked, DriftArgs, at="drift.")
 
 
 class InferenceService(pulumi.ComponentResource):

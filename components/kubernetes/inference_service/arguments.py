@@ -8,6 +8,7 @@ from falaj.components.catalogue.clusters import SERVING_ENDING
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
 from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
 from falaj.components.specification.described import described
+from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.workload_bounds import fixed
 
 
@@ -228,6 +229,13 @@ class InferenceServiceArgs(InClusterArgs):
     """Most rows of a request, 1 to 65,536. Default: 1,024."""
     max_batch: NotRequired[int]
     """Most rows that Triton runs together, 1 to 4,096; for ``gpu``. Default: 32."""
+    grpc: NotRequired[bool]
+    """Whether replicas answer callers in the cluster by gRPC as well, on the same port. Each gets
+    256 MiB, and sixteen times ``max_body_mib``, of memory more for each of its cores (``gpu``:
+    once), which its gRPC processes can't go beyond. Default: false."""
+    drift: NotRequired[DriftArgs]
+    """What each replica watches of its rows and answers. Default: that it does, in windows of
+    1,000 rows."""
     images: NotRequired[dict[str, str]]
     """Digests (``sha256:…``) of ``falaj-inference`` and ``triton``. Default: the bill of
     materials'."""
@@ -368,6 +376,10 @@ class InferenceServiceSpec:
     overflow: Overflow | None
     operation: Operation
     images: Mapping[str, str]
+    grpc: bool = False
+    """Whether callers may speak gRPC, too."""
+    drift: Mapping[str, Any]
+    """What of `DriftArgs` holds."""
     judge: Judge | None = None
     """None: nobody judges, or there is one version alone."""
 

@@ -234,8 +234,8 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         *("--max-rows", str(min(operation.max_rows, spec.size.max_batch or operation.max_rows))),
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
-        # Its process isn't in what a pod is given of memory.
-        "--no-grpc",
+        *_grpc_options(spec),
+        *_drift_options(spec),
     ]
     if access.overflow_from:
         command += ["--client", f"{access.overflow_from}=predict"]
@@ -248,6 +248,23 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         command += ["--overflow-timeout-ms", format_number(spec.overflow.timeout_ms)]
         command += ["--overflow-version", str(spec.overflow.version)]
     return _python("inference", "configure", *command)
+
+
+def _grpc_options(spec: InferenceServiceSpec) -> list[str]:
+    if not spec.grpc:
+        return ["--no-grpc"]
+    return ["--grpc", "--grpc-memory-bytes", str(grpc_mib(spec) * 1024 * 1024)]
+
+
+def _drift_options(spec: InferenceServiceSpec) -> list[str]:
+    drift = spec.drift
+    if not drift["enabled"]:
+        return ["--no-drift"]
+    return [
+        *("--drift-window-rows", str(drift["window_rows"])),
+        *("--drift-window-seconds", str(drift["window_seconds"])),
+        *("--drift-alpha", str(drift["alpha"])),
+    ]
 
 
 def serve_command() -> list[str]:
@@ -265,6 +282,21 @@ _LOGS_MIB: Final = 768
 """Access logs rotate at 5 files of 128 MiB (falaj.workloads.inference.logs); beside them the
 audit log."""
 _PROBE_SECONDS: Final = 5
+_GRPC_MIB: Final = 256
+"""Of a gRPC process: itself, and many small messages."""
+_GRPC_BODIES: Final = 16
+"""Two of the largest messages at once: while it is translated, one takes up to eight times its
+size."""
+
+
+def grpc_mib(spec: InferenceServiceSpec) -> int:
+    """What a worker's gRPC process can't go beyond, in MiB."""
+    return _GRPC_MIB + _GRPC_BODIES * spec.operation.max_body_mib
+
+
+def worker_count(spec: InferenceServiceSpec) -> int:
+    """Workers of a replica's server, as it makes them of its ``--cpus``."""
+    return 1 if spec.tier == "gpu" else max(1, int(float(format_number(spec.size.cpus))))
 
 
 def deployment(spec: InferenceServiceSpec, version: Version) -> Manifest:
@@ -345,6 +377,7 @@ def _server(spec: InferenceServiceSpec) -> dict[str, Any]:
     # In the GPU tier the server hands tensors on: a core of the replica's is enough for it.
     cpus = min(1.0, size.cpus / 2) if gpu else size.cpus
     memory = 1024 + 8 * spec.operation.max_body_mib if gpu else size.memory_mib
+    memory += worker_count(spec) * grpc_mib(spec) if spec.grpc else 0
     mounts = {
         KEYS: "keys", TLS: "tls:ro", **token_mount(spec), WORK: "work",
         LOGS_VOLUME: "logs", "/tmp": "tmp",  # noqa: S108

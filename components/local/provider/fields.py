@@ -75,14 +75,16 @@ def bounded(
         workload: as `falaj.components.specification.workload_bounds.bound` takes it.
         option: likewise.
         summary: one sentence for the schema.
-        default: what stands in when it isn't given; None leaves it out.
+        default: what stands in when it isn't given; None: what the workload says, which may leave
+            it out.
         replaces: whether a change makes a new resource.
         whole: whether it has to be a whole number. Default: as the workload says.
     """
     found = bound(workload, option)
+    usual: Value = found.default if default is None else default
     kind: FieldType = "whole" if (found.whole if whole is None else whole) else "number"
     return Field(
-        kind, summary, default=default, minimum=found.low, maximum=found.high, replaces=replaces
+        kind, summary, default=usual, minimum=found.low, maximum=found.high, replaces=replaces
     )
 
 

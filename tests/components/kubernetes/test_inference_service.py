@@ -93,6 +93,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"target_queue_ms": float("nan")}, "target_queue_ms", "a number from"),
     ({"prometheus": "file:///etc"}, "prometheus", "an address"),
     ({"cpus": 0}, "cpus", "0.5"),
+    ({"grpc": "on"}, "grpc", "true or false"),
+    ({"drift": False}, "drift", "an object with alpha, enabled"),
     ({"images": {}}, "images.falaj-inference", "falaj images"),
 ]  # fmt: skip
 
@@ -166,7 +168,7 @@ def judged(listed: list[Manifest], namespace: str = "acme-serving") -> list[tupl
 
 @pytest.mark.parametrize("place", sorted(PLACES))
 def test_every_rule_of_every_pack_is_met(place: str) -> None:
-    assert judged(service(place=place, overflow=OVERFLOW)) == []
+    assert judged(service(place=place, overflow=OVERFLOW, grpc=True)) == []
     assert judged(service("credit-risk-gpu", place, **GPU)) == []
 
 
@@ -392,3 +394,8 @@ def test_the_same_service_on_every_platform_reads_as_reviewed() -> None:
 def test_the_gpu_tier_differs_from_the_cpu_tier_as_reviewed() -> None:
     cpu, gpu = service(versions=ONE), service(versions=ONE, **{**GPU, "overflow_from": None})
     same_as_golden("serving-gpu.diff", difference(shown(cpu), shown(gpu)))
+
+
+def test_grpc_changes_the_server_s_options_and_its_memory_alone() -> None:
+    plain, asked = service(versions=ONE), service(versions=ONE, grpc=True)
+    same_as_golden("serving-grpc.diff", difference(shown(plain), shown(asked)))

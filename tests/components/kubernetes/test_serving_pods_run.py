@@ -5,14 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import psutil
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -30,6 +33,8 @@ from tests.components.kubernetes.serving_services import (
 )
 from tests.ports import free_port
 from tests.workloads.inference import models
+from tests.workloads.inference.grpc_calls import PROCESS, Client, refusal
+from tests.workloads.inference.grpc_calls import row as grpc_row
 from tests.workloads.inference.serving import Pki, call, row
 from tests.workloads.registry.images import mounted, send
 
@@ -44,6 +49,7 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         self.keyring = KeyRing.create(root / "own-keyring")
+        self.document = {"model": MODEL}
         self.pki = Pki(root / "pki")
         # As cert-manager is asked to: both usages in the servers' certificate.
         self.pki.issue(
@@ -111,7 +117,8 @@ def cpu(site: Site, tmp_path: Path) -> Iterator[Replica]:
 @pytest.fixture
 def gpu(site: Site, tmp_path: Path) -> Iterator[Replica]:
     """The GPU tier, its audience that of the CPU tier, with a stand-in for Triton."""
-    pod = pod_of(service("credit-risk-gpu", **GPU, token_audience=AUDIENCE), "credit-risk-gpu-v7")
+    asked = service("credit-risk-gpu", **GPU, token_audience=AUDIENCE, grpc=True)
+    pod = pod_of(asked, "credit-risk-gpu-v7")
     with replica(pod, tmp_path / "gpu", site.contents) as made:
         made.names |= {"8443": str(free_port()), "127.0.0.1:8000": f"127.0.0.1:{free_port()}"}
         yield made
@@ -172,6 +179,77 @@ def test_a_replica_of_the_cpu_tier_serves_its_package(site: Site, cpu: Replica) 
     assert server.wait(60) == 0
     log = cpu.volumes["logs"] / "server"
     assert (log / "audit.jsonl").is_file()
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A replica, as clients of gRPC find it."""
+
+    site: Site
+    port: int
+
+
+def test_a_replica_answers_by_grpc_as_by_http_within_what_it_was_given(
+    site: Site, tmp_path: Path
+) -> None:
+    pod = cpu_pod(cpus=1, grpc=True)
+    plain = cpu_pod(cpus=1)["containers"][0]["resources"]["limits"]["memory"]
+    given = pod["containers"][0]["resources"]["limits"]["memory"]
+    with replica(pod, tmp_path / "cpu", site.contents) as made:
+        made.names["8443"] = str(free_port())
+        made.prepare()
+        server = made.start("server")
+        port = ready(site, made)
+        status, answer = infer(site, port, token=site.token())
+        assert status == 200
+        reached = cast("Any", Reached(site, port))
+        with Client(reached, token=site.token()) as client:
+            assert client.call("ServerReady").ready
+            message = grpc_row(MODEL, row()["inputs"][0]["data"])
+            told = client.infer(message)
+            assert (told.model_name, told.model_version) == (MODEL, "7")
+            by_grpc = list(told.outputs[0].contents.fp32_contents)
+            assert by_grpc == pytest.approx(answer["outputs"][0]["data"], abs=1e-6)
+            # All of a replica's processes of gRPC: one for its one worker, and no further.
+            [process] = _grpc_processes(server)
+            _, most = process.rlimit(psutil.RLIMIT_DATA)
+            assert most == (int(given.removesuffix("Mi")) - int(plain.removesuffix("Mi"))) << 20
+        with Client(reached) as stranger:
+            assert refusal(stranger.infer, message)[0] == "UNAUTHENTICATED"
+        with Client(reached, token=site.token("another")) as stranger:
+            assert refusal(stranger.infer, message)[0] == "UNAUTHENTICATED"
+        text = call(site.connect(port, "scraper"), "GET", "/metrics")[1].decode()
+        assert 'falaj_drift_state{model="credit-risk",version="7"} 0.0' in text
+        # Who knows both protocols, as probes, Prometheus and the gateway, goes on by HTTP/1.1.
+        context = site.pki.client_context()
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        with (
+            socket.create_connection(("localhost", port), timeout=20) as opened,
+            context.wrap_socket(opened, server_hostname="localhost") as tls,
+        ):
+            assert tls.selected_alpn_protocol() == "http/1.1"
+        server.terminate()
+        assert server.wait(60) == 0
+
+
+def _grpc_processes(server: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    children = psutil.Process(server.pid).children(recursive=True)
+    return [each for each in children if PROCESS in each.cmdline()]
+
+
+def test_a_replica_without_grpc_and_drift_has_neither(site: Site, tmp_path: Path) -> None:
+    pod = cpu_pod(cpus=1, drift={"enabled": False})
+    with replica(pod, tmp_path / "cpu", site.contents) as made:
+        made.names["8443"] = str(free_port())
+        made.prepare()
+        server = made.start("server")
+        port = ready(site, made)
+        with Client(cast("Any", Reached(site, port)), token=site.token()) as client:
+            refused = refusal(client.infer, grpc_row(MODEL), seconds=5)
+        assert refused[0] in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+        assert _grpc_processes(server) == []
+        text = call(site.connect(port, "scraper"), "GET", "/metrics")[1].decode()
+        assert "falaj_drift_state" not in text
 
 
 def test_no_disk_holds_a_key_or_an_open_model(site: Site, cpu: Replica) -> None:
@@ -236,6 +314,10 @@ def test_a_replica_of_the_gpu_tier_answers_through_its_proxy(site: Site, gpu: Re
         assert answer["model_version"] == "7"
         assert abs(sum(answer["outputs"][0]["data"]) - 1) < 1e-4
         assert infer(site, port)[0] == 401
+        with Client(cast("Any", Reached(site, port)), token=site.token()) as client:
+            told = client.infer(grpc_row(MODEL, row()["inputs"][0]["data"]))
+        by_grpc = list(told.outputs[0].contents.fp32_contents)
+        assert by_grpc == pytest.approx(answer["outputs"][0]["data"], abs=1e-6)
     finally:
         process.kill()
         process.wait()

@@ -41,6 +41,9 @@ RESTART_SECONDS: Final = 1.0
 END_SECONDS: Final = 2.0
 TRIES: Final = 50
 """Of connecting with a process whose queue of connections is full."""
+MEMORY_BYTES: Final = 1024 * 1024 * 1024
+"""Of the process's data, besides four times what may be in flight, where no setting says it:
+beyond it the process ends, and another one is started."""
 _BODY_MARGIN: Final = 1024 * 1024
 """Of a payload, for what stands beside a body."""
 
@@ -234,6 +237,9 @@ class Front:
             "max_head_bytes": http.MAX_HEAD_BYTES,
             "max_body_bytes": body,
             "max_inflight_bytes": limits.max_inflight_bytes,
+            "memory_bytes": (
+                limits.grpc_memory_bytes or MEMORY_BYTES + 4 * limits.max_inflight_bytes
+            ),
             "header_seconds": limits.header_timeout_seconds,
             "body_seconds": limits.header_timeout_seconds + body / BODY_BYTES_PER_SECOND,
             "idle_seconds": limits.idle_timeout_seconds,

@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -54,12 +55,15 @@ SLOW_SWEEPS: Final = 3
 process that is busy, all of them take long."""
 SLOW_OPEN: Final = 4
 """Slow messages at once of methods that ask for no credentials."""
-MEMORY_BYTES: Final = 1024 * 1024 * 1024
-"""Of the process, besides four times what may be in flight: beyond it the process ends, and
-another one is started."""
 BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """Messages that a busy worker hasn't taken, before further ones are read."""
 KNOWN_KEPT: Final = 4096
+LARGE_BYTES: Final = 1024 * 1024
+"""A message of as many is translated only where there is memory for it."""
+COPIES: Final = 4
+"""Of a message that is translated, and handed on."""
+_NO_MEMORY: Final = "there is no memory for this message now; try again"
+_STATM: Final = Path("/proc/self/statm")
 
 _CODES: Final = {
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -88,6 +92,8 @@ class Bounds:
     max_head_bytes: int
     max_body_bytes: int
     max_inflight_bytes: int
+    memory_bytes: int
+    """Of the process's data."""
     header_seconds: float
     body_seconds: float
     """For the largest message."""
@@ -191,8 +197,7 @@ class Server:
             max(2, bounds.max_inflight_bytes // bounds.max_body_bytes), bounds.body_seconds
         )
         self._open_reads = Reads(SLOW_OPEN, bounds.header_seconds)
-        most = MEMORY_BYTES + 4 * bounds.max_inflight_bytes
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (bounds.memory_bytes, bounds.memory_bytes))
         server = grpc.aio.server(options=_options(bounds), maximum_concurrent_rpcs=CALLS)
         for service, methods in METHODS.items():
             handlers = {
@@ -259,6 +264,8 @@ class Server:
                 return await self._answer(path, method, context)
             except RequestError as error:
                 refusal = error
+            except MemoryError:
+                refusal = RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
             except Exception:  # a fault of ours must not end the process
                 traceback.print_exc()
                 refusal = RequestError(500, FAULT)
@@ -282,6 +289,7 @@ class Server:
             self._known[caller] = admitted.body.decode()
         data = await self._message(head, context, method)
         try:
+            self._check_memory(len(data))
             asked = method.ask(data)
             if len(asked.body) > self._bounds.max_body_bytes:
                 raise body_too_large(self._bounds.max_body_bytes)
@@ -298,6 +306,19 @@ class Server:
             self._known.pop(caller, None)
             raise
         return method.tell(asked, told)
+
+    def _check_memory(self, size: int) -> None:
+        """Refuse a large message that there is no memory for: protobuf would call it malformed.
+
+        Raises:
+            RequestError: 503.
+        """
+        if size < LARGE_BYTES:
+            return
+        # https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html
+        data = int(_STATM.read_text(encoding="ascii").split()[5]) * resource.getpagesize()
+        if data + COPIES * size > self._bounds.memory_bytes:
+            raise RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
 
     async def _message(self, head: dict[str, Any], context: Any, method: Method) -> bytes:
         """Read the one message of a call.

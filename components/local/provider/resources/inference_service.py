@@ -75,14 +75,14 @@ class InferenceServiceHandler(Handler):
             default=True,
         ),
         "driftWindowRows": bounded(
-            "drift", "window_rows", "Rows that are judged together.", default=1_000
+            "drift", "window_rows", "Rows that are judged together."
         ),
         "driftWindowSeconds": bounded(
             "drift", "window_seconds", "After how long fewer rows are judged, if there are 200.",
-            default=3_600, whole=True,
+            whole=True,
         ),
         "driftAlpha": bounded(
-            "drift", "alpha", "Chance of a false alarm in a window.", default=0.001
+            "drift", "alpha", "Chance of a false alarm in a window."
         ),
         "supervisor": SUPERVISOR,
     }  # fmt: skip
