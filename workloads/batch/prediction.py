@@ -328,8 +328,15 @@ class Batch:
             },
         }
 
-    def run(self, tell: Tell, stop: Callable[[], bool]) -> dict[str, Any]:
+    def run(
+        self, tell: Tell, stop: Callable[[], bool], say: Callable[[str], None]
+    ) -> dict[str, Any]:
         """Predict what isn't done, write the output, and return its record.
+
+        Args:
+            tell: is told how far it is.
+            stop: whether it is to end.
+            say: is told what of an earlier run can't be used.
 
         Raises:
             WorkloadError: the input changed, a row can't be predicted, no space, or an output of
@@ -338,7 +345,7 @@ class Batch:
         """
         request = self._request
         job = self.job()
-        parts = Parts(request.output, job, request.seals)
+        parts = Parts(request.output, job, request.seals, say)
         record = _existing(request, parts.identity)
         if record is not None and not request.restart:
             parts.sweep()

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from falaj.workloads.batch import prediction
 from falaj.workloads.batch.columns import Numbers, Texts
 from falaj.workloads.batch.parts import Parts
-from falaj.workloads.batch.reading import ParquetSource
+from falaj.workloads.batch.reading import CHUNK_ROWS, ParquetSource
 from falaj.workloads.inference.oip import TensorSpec
 from falaj.workloads.training.tables import Column, interpret
 from tests.workloads.batch.conftest import Batch
@@ -73,6 +74,38 @@ def test_what_a_killed_run_left_behind_its_record_is_removed(
     assert batch(*words).answer["already"] is True
     names = sorted(each.name for each in tmp_path.iterdir())
     assert names == ["in.csv", "out.csv", "out.csv.json"]
+
+
+@pytest.mark.parametrize("plain", [["--plain"], []])
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+def test_a_part_that_cannot_be_opened_is_made_again(
+    plain: list[str], damage: str, tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f"{number},x\n" for number in range(3 * CHUNK_ROWS))
+    (tmp_path / "in.csv").write_text(f"age,city\n{rows}")
+    monkeypatch.setattr(prediction, "PART_ROWS", 1)
+    whole = batch(tmp_path / "in.csv", "--output", tmp_path / "whole.csv", "--plain").answer
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", *plain)
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "results", killed)
+        with pytest.raises(KeyboardInterrupt):
+            batch(*words)
+    names = sorted((tmp_path / "out.csv.partial").glob("0*.part*"))
+    assert len(names) == 3
+    if damage == "cut":
+        names[1].write_bytes(names[1].read_bytes()[:5])
+    elif damage == "changed":
+        names[1].write_bytes(b"\xff" * 200)
+    else:
+        names[1].write_bytes(b"")
+    ran = batch(*words)
+    assert "the part 2 and those behind it are made again" in ran.out + ran.err
+    assert ran.answer["resumed_at"] == CHUNK_ROWS
+    assert ran.answer["sha256"] == whole["sha256"]
+
+
+def killed(_: Parts) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(("first", "second"), [([], ["--plain"]), (["--plain"], [])])

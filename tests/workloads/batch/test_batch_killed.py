@@ -103,7 +103,7 @@ def test_a_run_that_is_asked_to_stop_keeps_what_it_did(tmp_path: Path, published
 
 def test_two_runs_do_not_write_one_output(tmp_path: Path, batch: Batch) -> None:
     (tmp_path / "in.csv").write_text("age,city\n1,x\n")
-    with Parts(tmp_path / "out.csv", {}, None).opened(anew=True):
+    with Parts(tmp_path / "out.csv", {}, None, print).opened(anew=True):
         ran = batch(tmp_path / "in.csv", "--output", tmp_path / "out.csv")
     assert ran.status == 2
     assert "another run writes the same output" in ran.err
