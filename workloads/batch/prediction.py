@@ -30,6 +30,7 @@ from falaj.workloads.files import (
     make_missing_folders,
     read_json,
     replacing,
+    shred,
     storage_errors,
     write_json_atomic,
 )
@@ -448,9 +449,13 @@ class Batch:
             self._encoder().join(parts.results(), counted)
         beside = request.output.with_name(request.output.name + BAD_ROWS)
         for stale in (beside, artifact_path(beside, request.keyring), _twin(request)):
-            if stale is not None:
+            if stale is None:
+                continue
+            if stale.suffix == SEALED:
                 with storage_errors(stale):
                     stale.unlink(missing_ok=True)
+            else:
+                shred(stale)
         if bad:
             with _output(beside, request.seals, context_of(identity, BAD_ROWS), stage) as target:
                 for each in parts.bad_rows():

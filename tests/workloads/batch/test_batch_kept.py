@@ -125,6 +125,22 @@ def test_a_sealed_output_keeps_its_record_when_a_plain_one_is_asked_for(
     assert {each.name for each in tmp_path.iterdir()} == {"in.csv", output, "out.csv.json"}
 
 
+def test_what_was_plain_is_shredded_once_it_is_sealed(tmp_path: Path, batch: Batch) -> None:
+    (tmp_path / "in.csv").write_text("age,city\n1,x\nold,y\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", "--skip-bad-rows")
+    assert batch(*words, "--plain").answer["bad_rows"] == 1
+    plain = [tmp_path / "out.csv", tmp_path / "out.csv.bad-rows.jsonl"]
+    held = [each.open("rb") for each in plain]
+    said = [each.read_bytes() for each in plain]
+    assert batch(*words, "--overwrite").status == 0
+    for path, file, before in zip(plain, held, said, strict=True):
+        with file:
+            after = file.read()
+        assert not path.exists()
+        assert len(after) == len(before)
+        assert after != before
+
+
 @pytest.mark.parametrize("cell", ["Fatima-784", "1,5;2.5"])
 def test_messages_say_nothing_that_restricted_rows_hold(
     cell: str, tmp_path: Path, batch: Batch, published: Site
