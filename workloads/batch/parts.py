@@ -73,6 +73,8 @@ class Parts:
         self._keyring = keyring
         self._say = say
         self.done: list[Done] = []
+        self.went_on = False
+        """Whether a run of this output had been begun that wasn't whole, as the lock was taken."""
 
     @contextlib.contextmanager
     def opened(self, *, anew: bool, replace: bool = False) -> Generator[None, None, None]:
@@ -97,6 +99,7 @@ class Parts:
                     f"another run writes the same output ({self.folder}): wait for its end, or "
                     "give another --output"
                 ) from None
+            self.went_on = (self.folder / _JOB).exists()
             if anew:
                 self._clear()
             self._learn(replace=replace)
