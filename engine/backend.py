@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import psutil
@@ -180,10 +181,31 @@ def is_locked(backend_url: str, project: str, stack: str) -> bool:
     return False
 
 
+def salt_of(backend_url: str, project: str, stack: str) -> str | None:
+    """The salt of the passphrase that a stack's state in a `file://` backend is encrypted with.
+
+    None where the state has none, or can't be read here.
+    """
+    folder = _folder(backend_url)
+    if folder is None:
+        return None
+    try:
+        text = (folder / "stacks" / project / f"{stack}.json").read_text(encoding="utf-8")
+        found: Any = json.loads(text)["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
 def _lock_folder(backend_url: str) -> Path | None:
+    folder = _folder(backend_url)
+    return folder / "locks" if folder is not None else None
+
+
+def _folder(backend_url: str) -> Path | None:
     parts = urlsplit(backend_url)
     if parts.scheme != "file":
         return None
     # Pulumi takes file://~ as the home folder, and anything else as a path.
     path = Path(os.path.expanduser(unquote(parts.netloc + parts.path)))  # noqa: PTH111
-    return path / ".pulumi" / "locks"
+    return path / ".pulumi"

@@ -349,6 +349,15 @@ def is_process_running(pid: int | None, marks: Sequence[str]) -> bool:
     return all(mark in line for mark in marks)
 
 
+def is_below(pid: int | None) -> bool:
+    """Whether this process was started by that one, or by one that it started."""
+    if pid is None:
+        return False
+    with contextlib.suppress(psutil.Error):
+        return pid in {each.pid for each in psutil.Process().parents()}
+    return False
+
+
 def find_processes(marks: Sequence[str]) -> list[int]:
     """Processes of this user whose command line holds all of these marks."""
     found: list[int] = []

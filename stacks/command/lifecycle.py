@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.engine import backend
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.files import data_home
 from falaj.sandbox import activation
@@ -31,7 +32,7 @@ from falaj.stacks.command import (
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
 from falaj.stacks.command.console import complain, confirmed, is_terminal, say, step
-from falaj.stacks.command.hints import hints
+from falaj.stacks.command.hints import hints, passphrase_hint
 from falaj.stacks.command.judged import judged
 from falaj.stacks.command.models import follow_in
 from falaj.stacks.command.operation import Outcome, label_of_urn
@@ -576,6 +577,9 @@ def not_finished(call: Call, verb: str, outcome: operation.Outcome) -> int:
         return INTERRUPTED
     done = f"; {kept} before that, which is kept" if outcome.made else ""
     for hint in hints(outcome.printed):
+        say(hint)
+    url = {**os.environ, **backend.ensure_backend()}.get("PULUMI_BACKEND_URL", "")
+    if (hint := passphrase_hint(outcome.printed, call.stack, url)) is not None:
         say(hint)
     say(
         f"not finished (exit {outcome.status}){done}\n"

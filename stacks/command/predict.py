@@ -14,7 +14,9 @@ from falaj.components.specification.workload_bounds import choice
 from falaj.stacks.command import installation, service
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
+from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
+from falaj.workloads.errors import REFUSED
 
 _MODULE: Final = "falaj.workloads.batch"
 _FORMAT: Final = choice("batch", "format")
@@ -157,9 +159,29 @@ def unseal(*, file: Path, stack: str | None, project: Path | None, output: Path 
 
     FILE is the .sealed file; its record lies beside it.
     """
-    config = service.require_config(the_stack(stack, project))
+    found = the_stack(stack, project)
+    config = service.require_config(found)
     where = ["--output", str(output)] if output is not None else []
-    return _run("open", "--keyring", str(config["keyring"]), *where, "--", str(file))
+    status = _run("open", "--keyring", str(config["keyring"]), *where, "--", str(file))
+    if status == REFUSED and file.is_file():
+        _say_whose(file, found)
+    return status
+
+
+def _say_whose(file: Path, stack: StackFile) -> None:
+    """Say which other stacks may have sealed a file that this one's keys don't open."""
+    siblings = [stack.sibling(each) for each in stack.project.stack_names if each != stack.name]
+    others = [each for each in siblings if service.serves(each)]
+    place = file.resolve()
+    of = [each for each in others if place.is_relative_to(each.site.resolve())]
+    if of:
+        say(f"  {file} lies in the folder of stack {of[0].name}: give --stack {of[0].name}")
+    elif others:
+        names = ", ".join(each.name for each in others)
+        say(
+            f"  sealed files open with the keys of the stack that predicted them, and this was "
+            f"tried with those of {stack.name}; if another one did, give it with --stack: {names}"
+        )
 
 
 def _run(*arguments: str) -> int:

@@ -6,7 +6,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import yaml
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from falaj.stacks.settings import Settings
 
 
+_SALT: Final = "encryptionsalt"
 _STACK_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")
 _FILE = "Pulumi.yaml"
 
@@ -195,6 +196,16 @@ class StackFile:
         """Another stack of the same project."""
         return StackFile(name, self.project)
 
+    @property
+    def salt(self) -> str | None:
+        """The salt of the passphrase that encrypts the file's values; None where it says none."""
+        try:
+            document: Any = yaml.safe_load(self.path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            return None
+        found = document.get(_SALT) if is_mapping(document) else None
+        return found if isinstance(found, str) else None
+
     def forget_passphrase(self) -> None:
         """Drop the salt of a passphrase that is gone, so that the next run can make a new one.
 
@@ -202,7 +213,7 @@ class StackFile:
         """
         text = self.path.read_text(encoding="utf-8")
         if "secure:" not in text:
-            kept = re.sub(r"(?m)^encryptionsalt:.*\n?", "", text)
+            kept = re.sub(rf"(?m)^{_SALT}:.*\n?", "", text)
             if kept != text:
                 replace_file(self.path, kept)
 

@@ -13,6 +13,7 @@ from typing import IO, Any, cast
 from falaj.engine import backend, install, launch
 from falaj.sandbox import activation, prediction, sdks
 from falaj.stacks.command.console import say
+from falaj.stacks.command.hints import passphrase_hint
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.remains import remains
 from falaj.stacks.command.workspace import make_workspace, program_environment
@@ -116,6 +117,9 @@ class Pulumi:
         )
         if done.returncode != 0:
             printed = (done.stderr.strip() or done.stdout.strip()).removeprefix("error: ")
+            url = self.environment.get("PULUMI_BACKEND_URL", "")
+            if (hint := passphrase_hint(printed, self.stack, url)) is not None:
+                printed = f"{printed}\n{hint}"
             raise StackError(printed or f"pulumi {arguments[0]} failed")
         return done.stdout
 

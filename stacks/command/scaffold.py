@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from falaj.engine.files import OWN_PROJECT
-from falaj.stacks.command import installation, project
+from falaj.engine.files import OWN_PROJECT, data_home
+from falaj.stacks.command import installation, project, service
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.installation import ROOT, is_clone
 from falaj.stacks.command.project import Project, StackFile
@@ -23,6 +24,7 @@ _TEMPLATES: Final = ROOT / "stacks" / "templates"
 _FILE: Final = "Pulumi.yaml"
 #: The stack that a template's project has at first.
 _FIRST: Final = "dev"
+_PORT: Final = "falaj:service.port"
 _PROJECT_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -116,10 +118,50 @@ def _make_stack(stack: StackFile, template: str) -> int:
             "  choose another name, or edit that file"
         )
     stack.create_from(found[template])
+    _give_own_port(stack)
     say(f"made {stack.shown_path}; edit it, then: {project.command('up', stack)}")
     if stack.project.root == ROOT:
         say(f"  git leaves it out; to keep it with the project: git add -f {stack.shown_path}")
     return 0
+
+
+def _give_own_port(stack: StackFile) -> None:
+    """Give a new stack of this machine the first port from the template's on that no other has."""
+    if (first := _port(stack)) is None:
+        return
+    others = {
+        _port(stack.sibling(each)) for each in stack.project.stack_names if each != stack.name
+    }
+    port = _free_from(first, others | _ports_of_this_machine())
+    if port != first:
+        from falaj.stacks.settings import edit  # noqa: PLC0415 - the models take half a second
+
+        edit.set_values(stack.path, stack.project.root, {_PORT: port})
+        say(f"its server gets port {port}, as another stack has {first}")
+
+
+def _port(stack: StackFile) -> int | None:
+    """The port of a stack's server as its file says it; None: it says none that can be used."""
+    try:
+        settings = stack.settings()
+    except StackError:
+        return None
+    return getattr(getattr(settings, "service", None), "port", None)
+
+
+def _ports_of_this_machine() -> set[int | None]:
+    """Ports of the servers of all stacks that are up on this machine, of any project."""
+    found: set[int | None] = set()
+    home = data_home()
+    for of in ("stacks/*", "projects/*/*"):
+        for path in home.glob(f"{of}/service/*/service.json"):
+            with contextlib.suppress(StackError):
+                found.add(service.read_account(path).get("port"))
+    return found
+
+
+def _free_from(first: int, taken: Collection[int | None]) -> int:
+    return next((port for port in range(first, 1 << 16) if port not in taken), first)
 
 
 def _make_project(folder: Path, stack: str, template: Template, values: Mapping[str, str]) -> int:
@@ -139,6 +181,8 @@ def _make_project(folder: Path, stack: str, template: Template, values: Mapping[
         key: values.get(key, str(question.get("default", "")))
         for key, question in template.questions.items()
     }
+    if _PORT in answers and _PORT not in values:
+        answers[_PORT] = str(_free_from(int(answers[_PORT]), _ports_of_this_machine()))
     target.parent.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a project with half of its files would be in the way of the next try.
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as temporary:

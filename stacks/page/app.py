@@ -346,7 +346,7 @@ class Page:
         account = await self._account()
         if account.before is None:
             return _plain(409, "There is nothing to go back to", account.list_error or
-                          "No earlier version is in the registry.")  # fmt: skip
+                          "No version that served before it is there.")  # fmt: skip
         current = account.aliases[account.settings.alias].version
         return _html("rollback.html", model=account.model, current=current, before=account.before,
                      stack=self.stack.name)  # fmt: skip

@@ -89,7 +89,7 @@ class Webhook:
             "Host": parts.netloc,
             "Content-Type": "application/json",
             "Falaj-Delivery": delivery,
-            "Falaj-Signature": f"t={stamp},v1={signature(signing_key(self.key), stamp, body)}",
+            "Falaj-Signature": f"t={stamp},v1={signature(self._key(), stamp, body)}",
         }
         try:
             status, _, onward = _ask_first(peers, path, headers, body)
@@ -133,6 +133,17 @@ class Webhook:
                 for_good=True,
             )
         return addresses
+
+    def _key(self) -> bytes:
+        try:
+            return signing_key(self.key)
+        except OSError as error:
+            raise WebhookError(
+                f"the key that signs messages, {self.key}, can't be read or made: "
+                f"{error.strerror or error}; make it a file that is private to you, or move it "
+                "away to have another one made",
+                for_good=False,
+            ) from None
 
     def _context(self) -> ssl.SSLContext:
         try:

@@ -172,6 +172,9 @@ ATTACKS: dict[str, Any] = {
     "other users": lambda it: notes(it).update({"falaj.io/passwd": "root:x:0:0::/:/bin/sh"}),
     "another dataset": lambda it: notes(it).update({"falaj.io/dataset": "fraud-2026-10"}),
     "a dataset above": lambda it: notes(it).update({"falaj.io/dataset": "credit-/../../x"}),
+    "another dataset for what publishes": lambda it: pods(it)[1]["metadata"]["annotations"].update(
+        {"falaj.io/dataset": "credit-other"}
+    ),
     "no dataset": lambda it: notes(it).pop("falaj.io/dataset"),
     "a label of pods": lambda it: pods(it)[0]["metadata"]["labels"].update({"a": "b"}),
     "the template's name": lambda it: about(it).update(name="credit-template"),

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from falaj.engine.backend import OWN_BACKEND, OWN_PASSPHRASE, salt_of
+from falaj.stacks.command import operation
+from falaj.stacks.command.call import Call
 from falaj.stacks.command.hints import hints
+from falaj.stacks.command.lifecycle import not_finished
+from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.errors import StackError
 
 REFUSED = (
     "error: creating EKS Cluster (acme-dev-cluster): operation error EKS: CreateCluster, https "
@@ -16,3 +29,51 @@ def test_a_key_that_eks_may_not_use_yet_is_told_with_what_to_do() -> None:
     assert "run this again in a minute" in hint
     assert "kms:CreateGrant and kms:DescribeKey" in hint
     assert hints("error: VpcLimitExceeded") == []
+
+
+@pytest.mark.slow
+def test_a_file_with_another_salt_than_the_state_is_told_which_line_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in (*OWN_BACKEND, *OWN_PASSPHRASE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
+    (tmp_path / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
+    file = tmp_path / "Pulumi.main.yaml"
+    file.write_text("config:\n  falaj:platform: local\n")
+    stack = StackFile("main", Project.find(tmp_path))
+    pulumi = Pulumi(stack, plugins=False)
+    pulumi.ensure_stack()
+    pulumi.capture(["config", "set", "--secret", "shop:x", "hush", "-s", "main"])
+    good = file.read_text()
+    strange = re.sub(r"(?<=encryptionsalt: ).*", f"v1:{'A' * 11}=:v1:{'A' * 16}:{'A' * 36}", good)
+    file.write_text(strange)
+    with pytest.raises(StackError, match="incorrect passphrase") as refused:
+        pulumi.capture(["config", "get", "shop:x", "-s", "main"])
+    line = re.search(r"(?m)^  (encryptionsalt: .*)$", str(refused.value))
+    assert line is not None
+    outcome = operation.Outcome(
+        status=255, changes={}, made={}, violations=0, was_interrupted=False, seconds=0.0,
+        printed="error: incorrect passphrase",
+    )  # fmt: skip
+    assert not_finished(Call(stack, sandbox=False), "up", outcome) == 255
+    assert line[1] in "".join(capsys.readouterr())
+    file.write_text(re.sub(r"(?m)^encryptionsalt: .*$", line[1], strange))
+    assert pulumi.capture(["config", "get", "shop:x", "-s", "main"]).strip() == "hush"
+    # Where both are the same, the passphrase itself is another.
+    monkeypatch.setitem(pulumi.environment, "PULUMI_CONFIG_PASSPHRASE_FILE", str(file))
+    with pytest.raises(StackError, match="incorrect passphrase") as refused:
+        pulumi.capture(["config", "get", "shop:x", "-s", "main"])
+    assert "encryptionsalt" not in str(refused.value)
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", '{"checkpoint": {"latest": null}}', "null"])
+def test_a_state_that_says_no_salt_has_none(tmp_path: Path, said: str) -> None:
+    assert salt_of(tmp_path.as_uri(), "shop", "main") is None
+    (folder := tmp_path / ".pulumi" / "stacks" / "shop").mkdir(parents=True)
+    (folder / "main.json").write_text(said)
+    assert salt_of(tmp_path.as_uri(), "shop", "main") is None
+    number = {"checkpoint": {"latest": {"secrets_providers": {"state": {"salt": 7}}}}}
+    (folder / "main.json").write_text(json.dumps(number))
+    assert salt_of(tmp_path.as_uri(), "shop", "main") is None
+    assert salt_of("s3://bucket", "shop", "main") is None

@@ -58,6 +58,32 @@ def test_predictions_are_sealed_in_the_site_and_opened(
     assert "no alias 'candidate'" in capfd.readouterr().err
 
 
+@pytest.mark.slow
+def test_who_names_the_wrong_stack_is_told_which_to_name(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("other", "down"):
+        (project / f"stacks/Pulumi.{name}.yaml").write_text("config: {falaj:platform: local}\n")
+    site = Site(stack_home("falaj", "other"))
+    told = site.root / "service" / "digits"
+    told.mkdir(parents=True)
+    (told / "service.json").write_text(json.dumps({**site.document, "alias": "production"}))
+    assert main(["predict", "rows.csv", "--stack", "local"]) == 0
+    sealed = stack_home("falaj", "local") / "batches" / "rows.predictions.csv.sealed"
+    capfd.readouterr()
+    assert main(["unseal", str(sealed), "--stack", "other"]) == 2
+    assert "lies in the folder of stack local: give --stack local" in "".join(capfd.readouterr())
+    elsewhere = project / sealed.name
+    sealed.rename(elsewhere)
+    sealed.with_name("rows.predictions.csv.json").rename(project / "rows.predictions.csv.json")
+    assert main(["unseal", str(elsewhere), "--stack", "other"]) == 2
+    assert "give it with --stack: local\n" in "".join(capfd.readouterr())
+    assert main(["unseal", str(elsewhere), "--stack", "local"]) == 0
+    capfd.readouterr()
+    assert main(["unseal", "none.sealed", "--stack", "other"]) == 2
+    assert "--stack" not in "".join(capfd.readouterr())
+
+
 @pytest.mark.usefixtures("project")
 def test_what_contradicts_itself_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "rows.csv", "--output", "o.csv", "--format", "csv"]) == 2

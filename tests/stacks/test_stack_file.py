@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from falaj.engine.files import data_home
+from falaj.engine.files import data_home, stack_home
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.command import __main__ as command
 from falaj.stacks.command import installation, project
@@ -18,14 +18,46 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with one template."""
     templates = tmp_path / "stacks" / "templates"
     templates.mkdir(parents=True)
-    (templates / "local.yaml").write_text("config:\n  falaj:platform: local\n")
+    (templates / "local.yaml").write_text("config:\n  # Here.\n  falaj:platform: local\n")
     (tmp_path / "Pulumi.yaml").write_text("name: falaj\nmain: stacks\nstackConfigDir: stacks\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
 def stack_file(name: str) -> StackFile:
     return StackFile(name, Project.find())
+
+
+def port_of(name: str) -> int:
+    settings = stack_file(name).settings()
+    assert isinstance(settings, LocalSettings)
+    return settings.service.port
+
+
+def test_a_new_stack_gets_a_port_that_no_other_has(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        assert command.main(["new", "--stack", name]) == 0
+    assert (port_of("one"), port_of("two")) == (8443, 8444)
+    assert "its server gets port 8444, as another stack has 8443" in capsys.readouterr().out
+    assert "# Here." in stack_file("two").path.read_text(), "comments stay"
+    # Of a stack of another project that is up.
+    up = stack_home("elsewhere", "main") / "service" / "shop" / "service.json"
+    up.parent.mkdir(parents=True)
+    up.write_text('{"port": 8445}')
+    # What can't be read takes no port.
+    (folder / "stacks" / "Pulumi.broken.yaml").write_text("config: [")
+    broken = stack_home("elsewhere", "other") / "service" / "shop" / "service.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    assert command.main(["new", "--stack", "three"]) == 0
+    assert port_of("three") == 8446
+    up.write_text('{"port": 8443}')
+    assert command.main(["new", str(tmp_path / "own"), "--template", "local"]) == 0
+    made = (tmp_path / "own" / "Pulumi.dev.yaml").read_text()
+    assert "falaj:service.port: 8444" in made
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", "-x", ".hidden", "a b", "x" * 101])

@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
             f"{batch.path} would get the columns {', '.join(batch.columns)}"
         )
     else:
-        answer = batch.run(progress.tell, stop.asked)
+        answer = batch.run(progress.tell, stop.asked, progress.say)
         text = _summary(answer)
     progress.end()
     print(json.dumps(answer, ensure_ascii=False) if options.json else text, flush=True)

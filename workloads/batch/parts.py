@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 import struct
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -57,14 +57,24 @@ class Parts:
         output: the file that they will become.
         job: what decides the results; another one's parts are refused.
         keyring: seals them; None leaves them plain.
+        say: is told what of them can't be used.
     """
 
-    def __init__(self, output: Path, job: Mapping[str, Any], keyring: KeyRing | None) -> None:
+    def __init__(
+        self,
+        output: Path,
+        job: Mapping[str, Any],
+        keyring: KeyRing | None,
+        say: Callable[[str], None],
+    ) -> None:
         self.folder = output.with_name(output.name + SUFFIX)
         self._job = dict(job)
         self.identity = digest({"format": FORMAT, **self._job})
         self._keyring = keyring
+        self._say = say
         self.done: list[Done] = []
+        self.went_on = False
+        """Whether a run of this output had been begun that wasn't whole, as the lock was taken."""
 
     @contextlib.contextmanager
     def opened(self, *, anew: bool, replace: bool = False) -> Generator[None, None, None]:
@@ -89,6 +99,7 @@ class Parts:
                     f"another run writes the same output ({self.folder}): wait for its end, or "
                     "give another --output"
                 ) from None
+            self.went_on = (self.folder / _JOB).exists()
             if anew:
                 self._clear()
             self._learn(replace=replace)
@@ -115,7 +126,21 @@ class Parts:
                 "changed since. Give --restart to begin anew, or another --output to keep both"
             )
         while artifact_path(self._path(len(self.done)), self._keyring).exists():
-            self.done.append(self.read(len(self.done))[0])
+            try:
+                self.done.append(self.read(len(self.done))[0])
+            except WorkloadError as error:
+                self._say(
+                    f"{error}: of what an earlier run has done, the part {len(self.done) + 1} and "
+                    "those behind it are made again"
+                )
+                self._drop(len(self.done))
+
+    def _drop(self, first: int) -> None:
+        """Remove a part and those behind it, which would follow on what isn't there any more."""
+        with storage_errors(self.folder):
+            for each in self.folder.glob("*.part*"):
+                if int(each.name.partition(".")[0]) >= first:
+                    each.unlink()
 
     def add(self, done: Done, bad: bytes, results: bytes) -> None:
         """Keep a part for good.

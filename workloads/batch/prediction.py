@@ -30,6 +30,7 @@ from falaj.workloads.files import (
     make_missing_folders,
     read_json,
     replacing,
+    shred,
     storage_errors,
     write_json_atomic,
 )
@@ -328,8 +329,15 @@ class Batch:
             },
         }
 
-    def run(self, tell: Tell, stop: Callable[[], bool]) -> dict[str, Any]:
+    def run(
+        self, tell: Tell, stop: Callable[[], bool], say: Callable[[str], None]
+    ) -> dict[str, Any]:
         """Predict what isn't done, write the output, and return its record.
+
+        Args:
+            tell: is told how far it is.
+            stop: whether it is to end.
+            say: is told what of an earlier run can't be used.
 
         Raises:
             WorkloadError: the input changed, a row can't be predicted, no space, or an output of
@@ -338,27 +346,45 @@ class Batch:
         """
         request = self._request
         job = self.job()
-        parts = Parts(request.output, job, request.seals)
-        record = _existing(request, parts.identity)
-        if record is not None and not request.restart:
+        parts = Parts(request.output, job, request.seals, say)
+        if (done := self._done(parts)) is not None:
             parts.sweep()
-            return {**record, "path": str(self.path), "already": True}
-        twin = _twin(request)
-        there = twin or (self.path if self.path.exists() else None)
-        if there is not None and not request.overwrite and not parts.folder.exists():
-            raise WorkloadError(
-                f"{there} is there already, of another input, model or options: give "
-                "--overwrite, or another --output"
-            )
+            return done
+        if not parts.folder.exists():
+            self._require_free()
         with storage_errors(request.output.parent):
             make_missing_folders(request.output.parent)
         with parts.opened(anew=request.restart, replace=request.overwrite):
+            if not parts.went_on:
+                # Another run may have come to its end since it was looked.
+                try:
+                    if (done := self._done(parts)) is None:
+                        self._require_free()
+                except WorkloadError:
+                    parts.discard()
+                    raise
+                if done is not None:
+                    parts.discard()
+                    return done
             before = sum(each.rows + each.bad for each in parts.done)
             self._predict(parts, tell, stop)
             tell("writing the output", self.rows, self.rows)
             record = self._finish(parts, job)
             parts.discard()
         return {**record, "path": str(self.path), "already": False, "resumed_at": before}
+
+    def _done(self, parts: Parts) -> dict[str, Any] | None:
+        """What a run of the same job has done; None where none has, or it is to be done anew."""
+        record = None if self._request.restart else _existing(self._request, parts.identity)
+        return {**record, "path": str(self.path), "already": True} if record is not None else None
+
+    def _require_free(self) -> None:
+        there = _twin(self._request) or (self.path if self.path.exists() else None)
+        if there is not None and not self._request.overwrite:
+            raise WorkloadError(
+                f"{there} is there already, of another input, model or options: give "
+                "--overwrite, or another --output"
+            )
 
     def _predict(self, parts: Parts, tell: Tell, stop: Callable[[], bool]) -> None:
         share, shares = self._request.shard
@@ -441,9 +467,13 @@ class Batch:
             self._encoder().join(parts.results(), counted)
         beside = request.output.with_name(request.output.name + BAD_ROWS)
         for stale in (beside, artifact_path(beside, request.keyring), _twin(request)):
-            if stale is not None:
+            if stale is None:
+                continue
+            if stale.suffix == SEALED:
                 with storage_errors(stale):
                     stale.unlink(missing_ok=True)
+            else:
+                shred(stale)
         if bad:
             with _output(beside, request.seals, context_of(identity, BAD_ROWS), stage) as target:
                 for each in parts.bad_rows():

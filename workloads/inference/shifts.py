@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +27,8 @@ LEAST_MISSING: Final = 0.02
 LEAST_CELL: Final = 5.0
 """Rows that a cell has to be expected to have in a window; rarer ones are put together."""
 _SMOOTHING: Final = 0.5
+_NOTHING: Final = 1e-12
+"""Of a sum: what doesn't count beside it."""
 
 
 @lru_cache(maxsize=4096)
@@ -140,7 +141,10 @@ def of_categories(reference: Counts, window: Counts, chance: float) -> Shift:
 
 
 def is_other_share(reference: tuple[int, int], window: tuple[int, int], chance: float) -> bool:
-    """Tell whether shares differ, by the normal approximation and by more than `LEAST_MISSING`.
+    """Tell whether shares differ, by Fisher's exact test and by more than `LEAST_MISSING`.
+
+    Exact, as what goes missing is rare: of a few rows the normal approximation alarms many times
+    as often as it says.
 
     Args:
         reference: rows that have it, and all rows.
@@ -149,11 +153,36 @@ def is_other_share(reference: tuple[int, int], window: tuple[int, int], chance: 
     """
     if reference[1] == 0 or window[1] == 0:
         return False
-    p, q = reference[0] / reference[1], window[0] / window[1]
-    # Half a row more of each kind: no share of few rows is certainly 0.
-    pooled = (reference[0] + window[0] + 0.5) / (reference[1] + window[1] + 1)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / reference[1] + 1 / window[1]))
-    return abs(q - p) > max(LEAST_MISSING, NormalDist().inv_cdf(1 - chance / 2) * error)
+    if abs(window[0] / window[1] - reference[0] / reference[1]) <= LEAST_MISSING:
+        return False
+    return _share_tail(reference, window) <= chance / 2
+
+
+def _share_tail(reference: tuple[int, int], window: tuple[int, int]) -> float:
+    """The chance that of all rows that have it at least so many are in the window, or at most.
+
+    It is that of drawing the window's rows from both together (hypergeometric), summed from what
+    was found away from what is expected.
+    """
+    (a, m), (b, n) = reference, window
+    having = a + b
+
+    def ways(of: int, some: int) -> float:
+        return math.lgamma(of + 1) - math.lgamma(some + 1) - math.lgamma(of - some + 1)
+
+    term = math.exp(ways(n, b) + ways(m, a) - ways(m + n, having))
+    total = 0.0
+    if b * m > a * n:
+        while term > total * _NOTHING:
+            total += term
+            term *= (n - b) * a / ((b + 1) * (m - a + 1))
+            a, b = a - 1, b + 1
+    else:
+        while term > total * _NOTHING:
+            total += term
+            term *= b * (m - a) / ((n - b + 1) * (a + 1))
+            a, b = a + 1, b - 1
+    return total
 
 
 def _psi(reference: Counts, window: Counts) -> float:

@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     options = build_parser().parse_args(arguments)
     try:
         api = ApiServer.of(options, "falaj-pipelines")
-        starter = Starter(api, options.pipeline, options.namespace, options.data)
+        starter = Starter(api, options.pipeline, options.namespace, options.data, _say)
         print(starter.start(options.reason).document(), flush=True)
     except WorkloadError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -27,6 +27,10 @@ def main(arguments: list[str]) -> int:
         # The template is away for a moment while an update replaces it.
         return LOST if error.may_pass or error.is_missing else REFUSED
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,6 +14,8 @@ from falaj.workloads.files import read_json
 
 _DESCRIPTION: Final = "dataset.json"
 """As `falaj.workloads.training.snapshot` calls it; that one needs more than a starter has."""
+_AHEAD: Final = datetime.timedelta(minutes=5)
+"""By how much another machine's clock may be ahead of this one's."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -27,17 +30,27 @@ class Snapshot:
     """SHA-256, in hex, by which it calls itself; who trains on it checks it."""
 
 
-def newest(data: Path, pattern: str) -> Snapshot | None:
+def newest(
+    data: Path,
+    pattern: str,
+    say: Callable[[str], None],
+    now: datetime.datetime | None = None,
+) -> Snapshot | None:
     """The newest snapshot by the time at which it was made; None where there is none.
 
-    A folder without a description isn't done: snapshots appear whole.
+    A folder without a description isn't done: snapshots appear whole. Of several that may be
+    taken, one whose description can't be used is left out, and likewise one that would be of a
+    time to come, which would be the newest for as long.
 
     Args:
         data: the folder of all datasets.
         pattern: a path below it. With ``*`` at its end: the beginning of the paths that it may be.
+        say: is told what is left out, and why.
+        now: Default: the clock's.
 
     Raises:
-        WorkloadError: the folder can't be read, or a description says something that can't be.
+        WorkloadError: the folder can't be read, or the description of a snapshot that is named
+            without ``*`` says something that can't be.
     """
     above, _, beginning = pattern.rpartition("/")
     if not pattern.endswith("*"):
@@ -51,13 +64,27 @@ def newest(data: Path, pattern: str) -> Snapshot | None:
         raise WorkloadError(
             f"can't read the folder of datasets {data / above}: {error.strerror}"
         ) from error
-    of_these = [
-        found
-        for name in names
-        if name.startswith(beginning[:-1])
-        and _NAME.fullmatch(name)
-        and (found := _described(data, f"{above}/{name}" if above else name)) is not None
-    ]
+    latest = (now or datetime.datetime.now(datetime.UTC)) + _AHEAD
+    of_these: list[tuple[datetime.datetime, Snapshot]] = []
+    for name in names:
+        if not name.startswith(beginning[:-1]) or not _NAME.fullmatch(name):
+            continue
+        path = f"{above}/{name}" if above else name
+        try:
+            found = _described(data, path)
+        except WorkloadError as error:
+            say(f"left out: {error}")
+            continue
+        if found is None:
+            continue
+        if found[0] > latest:
+            say(
+                f"left out: {data / path / _DESCRIPTION} says that it was made at "
+                f"{found[0].isoformat()}, which is still to come; set the clock of the machine "
+                "that made it, and make the dataset again"
+            )
+            continue
+        of_these.append(found)
     return max(of_these, key=lambda each: (each[0], each[1].path))[1] if of_these else None
 
 

@@ -78,6 +78,8 @@ class Starter:
     namespace: str
     data: Path | None
     """Folder of datasets; None where its program has data of its own."""
+    say: Callable[[str], None]
+    """Is told which datasets are left out, and why."""
     sleep: Callable[[float], None] = time.sleep
 
     def start(self, reason: str) -> Outcome:
@@ -97,7 +99,7 @@ class Starter:
             return Outcome(None, reason, f"{', '.join(sorted(active))} is still on")
         snapshot, pattern = None, _pattern(template)
         if self.data is not None and pattern:
-            snapshot = newest(self.data, pattern)
+            snapshot = newest(self.data, pattern, self.say)
             if snapshot is None:
                 why = f"there is no snapshot {pattern} below {self.data}"
                 if reason in _QUIET:

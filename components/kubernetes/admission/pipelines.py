@@ -175,6 +175,7 @@ def _jobs() -> str:
     return joined((
         f"{jobs['new']}.filter(r, !({known})).map(r, string(r.name))",
         when(f"size({jobs['new']}) != size({jobs['old']})", literal("the number of its jobs")),
+        when(_several(jobs["new"]), literal("a snapshot for each of its jobs")),
     ))  # fmt: skip
 
 
@@ -182,9 +183,20 @@ def _notes_of(job: str) -> str:
     return f"{job}.template.spec.template.metadata.?annotations.orValue({{}})"
 
 
+def _named(job: str) -> str:
+    """The snapshot that a job's pods train on; empty where it has data of its own."""
+    return f'{_notes_of(job)}[?{literal(DATASET_NOTE)}].orValue("")'
+
+
+def _several(jobs: str) -> str:
+    """Whether two jobs name different snapshots: what is trained on has to be what is judged."""
+    names = f'{jobs}.map(r, {_named("r")}).filter(n, n != "")'
+    return f"{names}.exists(n, n != {names}[0])"
+
+
 def _snapshot() -> str:
     """The template's own, or one whose name begins as it says, with ``*`` at its end."""
-    new, old = (f'{_notes_of(each)}[?{literal(DATASET_NOTE)}].orValue("")' for each in ("r", "t"))
+    new, old = _named("r"), _named("t")
     begins = (
         f'{old}.endsWith("*") && {new}.startsWith({old}.substring(0, size({old}) - 1)) && '
         f"{new}.matches({literal(_SNAPSHOT)})"

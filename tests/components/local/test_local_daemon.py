@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.provider.resources.daemon import DaemonHandler
 from falaj.components.local.provider.service import end_leftovers
 from falaj.components.local.supervision import Supervisord
+from falaj.engine.files import replace_file
 from tests.waiting import wait_for
 
 HANDLER = DaemonHandler()
@@ -71,6 +73,65 @@ def test_a_daemon_lives_and_goes(inputs: dict[str, Any], tmp_path: Path) -> None
     assert Path(str(state["log"])).name != "server.log"
     assert not Path(str(state["log"])).exists()
     HANDLER.delete(Context("watch"), identifier, state)  # gone is fine
+
+
+OWN_DEPLOYMENT = """
+import json, sys, time
+from pathlib import Path
+from falaj.components.local.machine import LocalError
+from falaj.components.local.provider.handler import Context
+from falaj.components.local.provider.resources.daemon import DaemonHandler
+
+state, changed = json.loads(Path(sys.argv[1]).read_text())
+said = []
+context = Context("watch", lambda text, passing: passing or said.append(text))
+became = DaemonHandler().update(context, "watch", state, changed)
+try:
+    DaemonHandler().delete(context, "watch", state)
+except LocalError as error:
+    said.append(str(error))
+Path(sys.argv[2]).write_text(json.dumps([became, said]))
+"""
+DAEMON = """
+import subprocess, sys, time
+from pathlib import Path
+order, here = Path(sys.argv[2]), sys.argv[1:4]
+while not order.exists():
+    time.sleep(0.05)
+subprocess.run([sys.executable, *here], check=False, start_new_session=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_isnt_ended_by_a_deployment_of_its_own(
+    inputs: dict[str, Any], tmp_path: Path
+) -> None:
+    order, done = tmp_path / "order", tmp_path / "done"
+    (program := tmp_path / "daemon.py").write_text(DAEMON)
+    (deployment := tmp_path / "deployment.py").write_text(OWN_DEPLOYMENT)
+    command = [
+        sys.executable, "-c", f"exec(open({str(program)!r}).read())",
+        str(deployment), str(order), str(done),
+    ]  # fmt: skip
+    checked = HANDLER.check({**inputs, "command": [*command, str(tmp_path), "one"]}, {})
+    identifier, state = HANDLER.create(Context("watch"), checked)
+    wait_for(lambda: running("one", tmp_path), "the program", 60)
+    (first,) = running("one", tmp_path)
+    changed = {**checked, "command": [*command, str(tmp_path), "two"]}
+    replace_file(order, json.dumps([state, changed]))
+    wait_for(done.is_file, "its own deployment", 90)
+    became, said = json.loads(done.read_text())
+    assert running("one", tmp_path) == [first]
+    assert "bring the stack up yourself" in said[0]
+    assert "can't be removed by a deployment of its own" in said[1]
+    # The next deployment sees that it isn't as wanted, and mends that.
+    assert set(HANDLER.diff(became, changed)) == {"command"}
+    order.unlink()
+    became = HANDLER.update(Context("watch"), identifier, became, changed)
+    wait_for(lambda: running("two", tmp_path), "the other program", 60)
+    assert running("one", tmp_path) == []
+    assert HANDLER.diff(became, changed) == {}
 
 
 @pytest.mark.slow

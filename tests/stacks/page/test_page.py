@@ -483,7 +483,9 @@ def test_going_back_asks_first_and_goes_one_step(
         nothing = visitor.get("/rollback")
         assert nothing.status == 409
         page = visitor.get("/").text
-        assert "There is no earlier version" in page
+        assert "No version served before this one" in page
+        assert "In the registry as well: version 2;" in page
+        assert "no earlier version" not in page + nothing.text
     finally:
         site.store.promote("table", 2)
         server.serving(2)

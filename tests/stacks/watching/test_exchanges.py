@@ -284,3 +284,18 @@ def test_a_webhook_that_isnt_there_or_isnt_trusted(
         with pytest.raises(WebhookError, match=r"webhookAuthority: .* can't be read"):
             hook(other.port, trusted=tmp_path / "none").send(MESSAGE, "one", 0.0)
     assert other.asked == []
+
+
+def test_a_key_that_cant_be_read_is_told_and_tried_again(
+    hook: Any, authority: Path, tmp_path: Path
+) -> None:
+    key = tmp_path / "webhook.key"
+    key.mkdir()
+    with peer(authority, saying("200 OK")) as other:
+        with pytest.raises(WebhookError, match=r"webhook\.key, can't be read or made") as raised:
+            hook(other.port).send(MESSAGE, "one", 0.0)
+        assert not raised.value.for_good
+        assert other.asked == []
+        key.rmdir()
+        hook(other.port).send(MESSAGE, "one", 0.0)
+    assert len(other.asked) == 1

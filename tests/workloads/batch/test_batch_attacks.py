@@ -315,7 +315,7 @@ def test_parts_of_another_job_are_not_gone_on_with(
     assert done.answer["rows"] == 20_000
 
 
-def test_parts_that_were_swapped_are_refused(
+def test_parts_that_were_swapped_are_not_used_but_made_again(
     tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prediction, "PART_ROWS", 4_096)
@@ -327,8 +327,11 @@ def test_parts_that_were_swapped_are_refused(
     first, second = (tmp_path / "out.csv.partial" / f"00000{i}.part.sealed" for i in (0, 1))
     second.write_bytes(first.read_bytes())
     ran = batch(*words)
-    assert ran.status == 2
     assert "isn't what was written" in ran.err
+    assert "the part 2 and those behind it are made again" in ran.err
+    assert (ran.answer["resumed_at"], ran.answer["rows"]) == (4_096, 20_000)
+    whole = batch(table, "--output", tmp_path / "whole.csv")
+    assert ran.answer["sha256"] == whole.answer["sha256"]
 
 
 def test_restricted_data_is_never_plain(tmp_path: Path, batch: Batch, published: Site) -> None:

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from falaj.workloads.batch import prediction
 from falaj.workloads.batch.columns import Numbers, Texts
 from falaj.workloads.batch.parts import Parts
-from falaj.workloads.batch.reading import ParquetSource
+from falaj.workloads.batch.reading import CHUNK_ROWS, ParquetSource
 from falaj.workloads.inference.oip import TensorSpec
 from falaj.workloads.training.tables import Column, interpret
 from tests.workloads.batch.conftest import Batch
@@ -75,6 +76,38 @@ def test_what_a_killed_run_left_behind_its_record_is_removed(
     assert names == ["in.csv", "out.csv", "out.csv.json"]
 
 
+@pytest.mark.parametrize("plain", [["--plain"], []])
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+def test_a_part_that_cannot_be_opened_is_made_again(
+    plain: list[str], damage: str, tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f"{number},x\n" for number in range(3 * CHUNK_ROWS))
+    (tmp_path / "in.csv").write_text(f"age,city\n{rows}")
+    monkeypatch.setattr(prediction, "PART_ROWS", 1)
+    whole = batch(tmp_path / "in.csv", "--output", tmp_path / "whole.csv", "--plain").answer
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", *plain)
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "results", killed)
+        with pytest.raises(KeyboardInterrupt):
+            batch(*words)
+    names = sorted((tmp_path / "out.csv.partial").glob("0*.part*"))
+    assert len(names) == 3
+    if damage == "cut":
+        names[1].write_bytes(names[1].read_bytes()[:5])
+    elif damage == "changed":
+        names[1].write_bytes(b"\xff" * 200)
+    else:
+        names[1].write_bytes(b"")
+    ran = batch(*words)
+    assert "the part 2 and those behind it are made again" in ran.out + ran.err
+    assert ran.answer["resumed_at"] == CHUNK_ROWS
+    assert ran.answer["sha256"] == whole["sha256"]
+
+
+def killed(_: Parts) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(("first", "second"), [([], ["--plain"]), (["--plain"], [])])
 def test_a_sealed_output_keeps_its_record_when_a_plain_one_is_asked_for(
     first: list[str], second: list[str], tmp_path: Path, batch: Batch
@@ -90,6 +123,22 @@ def test_a_sealed_output_keeps_its_record_when_a_plain_one_is_asked_for(
     assert batch(*words, *second, "--overwrite").status == 0
     output = "out.csv" if second else "out.csv.sealed"
     assert {each.name for each in tmp_path.iterdir()} == {"in.csv", output, "out.csv.json"}
+
+
+def test_what_was_plain_is_shredded_once_it_is_sealed(tmp_path: Path, batch: Batch) -> None:
+    (tmp_path / "in.csv").write_text("age,city\n1,x\nold,y\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", "--skip-bad-rows")
+    assert batch(*words, "--plain").answer["bad_rows"] == 1
+    plain = [tmp_path / "out.csv", tmp_path / "out.csv.bad-rows.jsonl"]
+    held = [each.open("rb") for each in plain]
+    said = [each.read_bytes() for each in plain]
+    assert batch(*words, "--overwrite").status == 0
+    for path, file, before in zip(plain, held, said, strict=True):
+        with file:
+            after = file.read()
+        assert not path.exists()
+        assert len(after) == len(before)
+        assert after != before
 
 
 @pytest.mark.parametrize("cell", ["Fatima-784", "1,5;2.5"])

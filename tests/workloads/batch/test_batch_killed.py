@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -103,10 +104,38 @@ def test_a_run_that_is_asked_to_stop_keeps_what_it_did(tmp_path: Path, published
 
 def test_two_runs_do_not_write_one_output(tmp_path: Path, batch: Batch) -> None:
     (tmp_path / "in.csv").write_text("age,city\n1,x\n")
-    with Parts(tmp_path / "out.csv", {}, None).opened(anew=True):
+    with Parts(tmp_path / "out.csv", {}, None, print).opened(anew=True):
         ran = batch(tmp_path / "in.csv", "--output", tmp_path / "out.csv")
     assert ran.status == 2
     assert "another run writes the same output" in ran.err
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_an_output_that_came_while_the_lock_was_waited_for_stays(
+    same: bool, tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run begins and ends between this one's first look and its lock."""
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    (tmp_path / "other.csv").write_text("age,city\n2,y\n")
+    words = ("--output", tmp_path / "out.csv", "--plain")
+    opened = Parts.opened
+
+    def late(parts: Parts, **options: bool) -> AbstractContextManager[None]:
+        monkeypatch.setattr(Parts, "opened", opened)
+        assert batch(tmp_path / "other.csv", *words).status == 0
+        return opened(parts, **options)
+
+    monkeypatch.setattr(Parts, "opened", late)
+    ran = batch(tmp_path / ("other.csv" if same else "in.csv"), *words)
+    if same:
+        assert ran.answer["already"] is True
+    else:
+        assert ran.status == 2
+        assert "is there already" in ran.err
+    assert "2.0,y" in (tmp_path / "out.csv").read_text()
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "in.csv", "other.csv", "out.csv", "out.csv.json",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

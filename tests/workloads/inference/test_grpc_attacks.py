@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 import pytest
 
-from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH
+from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH, INFERENCE
 from tests.workloads.inference import models, raw_h2
 from tests.workloads.inference.grpc_calls import (
     INFER,
@@ -285,6 +285,44 @@ def test_a_thousand_calls_that_never_go_on(attacked: Server, client: Client, tok
     assert resident(process) - before < 96 * 1024 * 1024
     for flood in floods:
         flood.close()
+
+
+@pytest.mark.parametrize("path", [f"/{HEALTH}/Check", f"/{INFERENCE}/ServerLive", INFER])
+def test_a_flood_without_credentials_leaves_places_to_those_who_have_some(
+    attacked: Server, client: Client, path: str
+) -> None:
+    """More calls than there are places begin again and again, and none sends its message."""
+    floods = [Frames(attacked) for _ in range(12)]
+    stop = threading.Event()
+
+    def flood(other: Frames, first: int = 1) -> None:
+        block = other.headers(path)
+        other.socket.settimeout(5)
+        with contextlib.suppress(OSError):
+            while not stop.is_set():
+                streams = range(first, first + 200, 2)
+                for kind in (
+                    [frame(raw_h2.HEADERS, raw_h2.END_HEADERS, each, block) for each in streams],
+                    [frame(raw_h2.RST_STREAM, 0, each, struct.pack(">I", 8)) for each in streams],
+                ):
+                    other.send(b"".join(kind))
+                    if stop.wait(0.3):
+                        break
+                first += 200
+
+    threads = [threading.Thread(target=flood, args=(each,)) for each in floods]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(40):
+            client.infer(row(client.model))
+            stop.wait(0.05)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        for each in floods:
+            each.close()
 
 
 def test_more_streams_than_allowed_are_refused_alone(

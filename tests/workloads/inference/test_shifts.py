@@ -103,6 +103,38 @@ def test_shares_differ_by_a_fiftieth_at_least(a: int, b: int, c: int, d: int) ->
         assert abs(reference[0] / reference[1] - window[0] / window[1]) > 0.02
 
 
+@pytest.mark.parametrize("rows", [20, 40, 100, 200])
+def test_small_windows_in_which_nothing_changed_alarm_no_more_often_than_is_said(
+    rows: int,
+) -> None:
+    """1,000 windows of each share, each against a reference of its own."""
+    drawn, chance, shares = np.random.default_rng(rows), 0.01, (0.002, 0.005, 0.01, 0.02, 0.05)
+    alarms = {
+        share: sum(
+            shifts.is_other_share(
+                (int(drawn.binomial(2_000, share)), 2_000),
+                (int(drawn.binomial(rows, share)), rows),
+                chance,
+            )
+            for _ in range(1_000)
+        )
+        for share in shares
+    }
+    assert sum(alarms.values()) <= 1_000 * chance * len(shares), alarms
+    # By chance the best of tests alarms somewhat oftener in some thousand windows.
+    assert max(alarms.values()) <= 1_000 * chance * 1.5, alarms
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 60), st.integers(0, 60))
+def test_the_chance_of_a_share_is_scipys(m: int, n: int, a: int, b: int) -> None:
+    a, b = min(a, m), min(b, n)
+    drawn = stats.hypergeom(m + n, a + b, n)
+    chance = float(drawn.sf(b - 1) if b * m > a * n else drawn.cdf(b))
+    is_far = abs(b / n - a / m) > shifts.LEAST_MISSING
+    for limit in (0.5 * chance, 0.999 * chance, 1.001 * chance, 2 * chance):
+        assert shifts.is_other_share((a, m), (b, n), 2 * limit) == (is_far and chance <= limit)
+
+
 def test_a_column_that_goes_missing_is_found() -> None:
     assert shifts.is_other_share((0, 1_000), (1_000, 1_000), 1e-4)
     assert shifts.is_other_share((100, 1_000), (200, 1_000), 1e-4)

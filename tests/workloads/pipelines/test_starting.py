@@ -67,14 +67,18 @@ class Api:
 
 
 def starter(api: Api, data: Path | None) -> Starter:
-    return Starter(cast("ApiServer", api), "credit", "acme-training", data, lambda _: None)
+    return Starter(cast("ApiServer", api), "credit", "acme-training", data, refuse, lambda _: None)
+
+
+def refuse(text: str) -> None:
+    raise AssertionError(f"said: {text}")
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     folder = tmp_path / "credit-1"
     folder.mkdir()
-    said = {"digest": "5" * 64, "created": "2026-10-01T00:00:00+00:00"}
+    said = {"digest": "5" * 64, "created": "2024-10-01T00:00:00+00:00"}
     (folder / "dataset.json").write_text(json.dumps(said), "utf-8")
     return tmp_path
 

@@ -46,6 +46,9 @@ STREAMS_PER_CONNECTION: Final = 100
 """Calls at once; RFC 9113, 6.5.2, recommends not to allow fewer."""
 CALLS: Final = 1024
 """Calls at once of all connections."""
+OPEN_CALLS: Final = CALLS // 4
+"""Of these, calls of methods that ask for no credentials: a flood of them leaves the other places
+to those who have some."""
 CONNECTION_AGE_SECONDS: Final = 900
 """A client holds one connection for long: after this time it is told to make another, which
 another worker may take."""
@@ -182,6 +185,7 @@ class Server:
         self._reads: Reads
         self._open_reads: Reads
         self._calls = 0
+        self._open_calls = 0
         self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         # Whom the worker has admitted, and their subjects: it looks at each call anew, but needn't
         # be asked before its message is read.
@@ -275,6 +279,15 @@ class Server:
         return handle
 
     async def _answer(self, path: str, method: Method, context: Any) -> bytes:
+        if not method.is_open:
+            return await self._admitted(path, method, context)
+        self._open_calls += 1
+        try:
+            return await self._admitted(path, method, context)
+        finally:
+            self._open_calls -= 1
+
+    async def _admitted(self, path: str, method: Method, context: Any) -> bytes:
         self._calls += 1
         peer, token = context.peer(), _authorization(context)
         head: dict[str, Any] = {
@@ -282,6 +295,11 @@ class Server:
             "place": method.place, "named": _request_id(context),
         }  # fmt: skip
         caller = (peer, token)
+        if method.is_open and self._open_calls > OPEN_CALLS:
+            many = f"{OPEN_CALLS} calls without credentials are under way; try again"
+            refused = RequestError(503, many, headers=(retry_after(1),))
+            self._lost(head, refused)
+            raise refused
         if not method.is_open and caller not in self._known:
             admitted = _require(*await self._ask(calls.ADMIT, head))
             if len(self._known) >= KNOWN_KEPT:

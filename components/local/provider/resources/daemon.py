@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from falaj.components.local import machine
-from falaj.components.local.machine import InvalidInput, InvalidInputsError
+from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider.daemons import (
     SUPERVISOR,
     DaemonFiles,
@@ -86,8 +86,19 @@ class DaemonHandler(Handler):
         return {**state, **self._observed(state, KINDS[text(state, "keptBy")]())}
 
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
-        """Start it anew where its command is another one."""
+        """Start it anew where its command is another one.
+
+        Not while this deployment is the program's own: to end the program would be to end the
+        deployment, and each would wait for the other. It goes on as it was, and so does the state,
+        so that the next deployment which somebody else begins starts it anew.
+        """
         del resource_id
+        if self._runs_this(state):
+            context.say(
+                "it goes on as it was started, as this deployment is its own: bring the stack up "
+                "yourself to start it anew"
+            )
+            return {**state, **self._observed(state, KINDS[text(state, "keptBy")]())}
         wanted = choose(text(inputs, "supervisor"))
         if text(state, "keptBy") != wanted.kind or inputs["command"] != state.get("command"):
             # By what is noted now: a new command would not find the old process.
@@ -95,8 +106,17 @@ class DaemonHandler(Handler):
         return self._start(context, inputs)
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
-        """Stop it; returns when its processes are gone and nothing is left."""
+        """Stop it; returns when its processes are gone and nothing is left.
+
+        Raises:
+            LocalError: this deployment is the program's own, or it doesn't end.
+        """
         del resource_id
+        if self._runs_this(state):
+            raise LocalError(
+                f"{text(state, 'name')} can't be removed by a deployment of its own, which would "
+                "end with it: bring the stack up, or down, yourself"
+            )
         files = self._files(state)
         context.status("stopping")
         KINDS[text(state, "keptBy")]().remove(files.program())
@@ -121,6 +141,11 @@ class DaemonHandler(Handler):
     def _observed(self, values: Values, supervisor: Supervisor) -> Values:
         found = supervisor.status(self._files(values).program())
         return {"status": "running" if found.running else "stopped", "pid": found.pid}
+
+    def _runs_this(self, state: Values) -> bool:
+        """Whether the deployment is one that the program itself began."""
+        found = KINDS[text(state, "keptBy")]().status(self._files(state).program())
+        return machine.is_below(found.pid)
 
     def _files(self, values: Values) -> DaemonFiles:
         return DaemonFiles(self.site_of(values).daemons / text(values, "name"))
