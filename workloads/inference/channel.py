@@ -21,6 +21,7 @@ CONFIGURE = 1
 ACCEPT = 2
 DRAIN = 3
 ANSWERED = 4
+JOB_RUN = 5
 # worker to master
 READY = 11
 FAILED = 12
@@ -33,6 +34,8 @@ ROWS_COUNTED = 18
 IDS_ANSWERED = 19
 DRIFT_REQUEST = 20
 FEEDBACK = 21
+JOB_REQUEST = 22
+JOB_ENDED = 23
 
 
 class Channel(asyncio.Protocol):

@@ -35,7 +35,10 @@ INFER = "infer"
 METRICS = "metrics"
 DRIFT = "drift"
 FEEDBACK = "feedback"
-WITH_BODY = frozenset({INFER, FEEDBACK})
+JOBS = "jobs"
+JOB = "job"
+JOB_RESULT = "job_result"
+WITH_BODY = frozenset({INFER, FEEDBACK, JOBS})
 """Routes whose requests have a body that is read."""
 
 
@@ -58,7 +61,12 @@ ROUTES = (
     Route(METRICS, _READ, "observe"),
     Route(DRIFT, _READ, "observe"),
     Route(FEEDBACK, (b"POST",), "feedback"),
+    Route(JOBS, (b"POST",), "predict"),
+    Route(JOB, (*_READ, b"DELETE"), "predict"),
+    Route(JOB_RESULT, _READ, "predict"),
 )
+_JOB = re.compile(rb"(?P<jobs>/v2/models/.+/jobs)/(?P<id>[^/]+)(?P<result>/result)?/?")
+"""Path of one job; what comes before the id is found as the path of all of them."""
 
 
 class Router:
@@ -67,7 +75,7 @@ class Router:
     def __init__(self, model: str, version: str) -> None:
         self._model = model
         self._version = version
-        routes = {route.name: route for route in ROUTES}
+        routes = self._routes = {route.name: route for route in ROUTES}
         paths = {
             "/v2": SERVER,
             "/v2/health/live": LIVE,
@@ -77,7 +85,7 @@ class Router:
         for base in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
             paths |= {
                 base: MODEL, f"{base}/ready": MODEL_READY, f"{base}/infer": INFER,
-                f"{base}/drift": DRIFT, f"{base}/feedback": FEEDBACK,
+                f"{base}/drift": DRIFT, f"{base}/feedback": FEEDBACK, f"{base}/jobs": JOBS,
             }  # fmt: skip
         self._paths = {
             (path + slash).encode(): routes[name]
@@ -89,9 +97,18 @@ class Router:
         """Return the route of a request target; its query string means nothing here."""
         route = self._paths.get(url)
         if route is None:
-            path = url.partition(b"?")[0]
-            route = self._paths.get(unquote_to_bytes(path) if b"%" in path else path)
+            path = path_of(url)
+            route = self._paths.get(path)
+            found = _JOB.fullmatch(path) if route is None else None
+            if found is not None and found["jobs"] in self._paths:
+                route = self._routes[JOB_RESULT if found["result"] else JOB]
         return route
+
+    @staticmethod
+    def job_of(url: bytes) -> str:
+        """Return the id in the target of a job's route, whatever it holds."""
+        found = _JOB.fullmatch(path_of(url))
+        return found["id"].decode("ascii", "replace") if found is not None else ""
 
     def unknown(self, url: bytes) -> RequestError:
         """Return the 404 for a path that `find` doesn't know, with what would have been right."""
@@ -108,6 +125,12 @@ class Router:
                     f"served is version '{self._version}'",
                 )
         return RequestError(404, f"unknown path {path}; see /v2 and /v2/models/{self._model}")
+
+
+def path_of(url: bytes) -> bytes:
+    """Return the path of a target in origin form, decoded."""
+    path = url.partition(b"?")[0]
+    return unquote_to_bytes(path) if b"%" in path else path
 
 
 JSON = b"application/json"

@@ -305,6 +305,8 @@ class Service:
         self.relayed = 0
         #: Takes connections over that speak another protocol, and tells whether it has.
         self.take_over: Callable[[asyncio.Transport], bool] | None = None
+        #: Answers requests to and about jobs; None: none are taken here.
+        self.jobs: Callable[[Exchange], Awaitable[Answer]] | None = None
         self.tasks: set[asyncio.Future[None]] = set()
         self.draining = False
         self.leaving = False
@@ -317,6 +319,13 @@ class Service:
         # A runtime beside has to say so first.
         self.runtime_ready = upstream is None
         self._metrics = metrics
+        #: What answers by asking the master, by route.
+        self._later: dict[str, Callable[[Exchange], Awaitable[Answer]]] = {
+            http.METRICS: self._metrics_answer,
+            http.DRIFT: self._watched_answer,
+            http.FEEDBACK: self._watched_answer,
+            **dict.fromkeys((http.JOBS, http.JOB, http.JOB_RESULT), self._jobs_answer),
+        }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._heads_of_tokens = Heads()
         self._heads_of_certificates: WeakValueDictionary[str, Heads] = WeakValueDictionary()
@@ -421,10 +430,9 @@ class Service:
         name = exchange.route.name
         if name == http.INFER:
             return self.infer(exchange)
-        if name == http.METRICS:
-            return self._metrics_answer()
-        if name in (http.DRIFT, http.FEEDBACK):
-            return self._watched_answer(exchange)
+        later = self._later.get(name)
+        if later is not None:
+            return later(exchange)
         if name == http.READY:
             ready = self.runtime_ready and not self.leaving
             status = 200 if ready else 503
@@ -445,7 +453,15 @@ class Service:
         }
         return Answer(200, orjson.dumps(documents[name]()))
 
-    async def _metrics_answer(self) -> Answer:
+    async def _jobs_answer(self, exchange: Exchange) -> Answer:
+        if self.jobs is None:
+            raise RequestError(
+                404, "no jobs are taken here: the service's settings have no section jobs"
+            )
+        return await self.jobs(exchange)
+
+    async def _metrics_answer(self, exchange: Exchange) -> Answer:
+        del exchange
         return Answer(200, await self._metrics(), http.TEXT)
 
     async def _watched_answer(self, exchange: Exchange) -> Answer:
