@@ -76,9 +76,12 @@ class JobQueue:
     # -- the thread ------------------------------------------------------------------------
 
     def _submit(
-        self, work: Callable[[], Any], then: Callable[[Any], None] = lambda _: None
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any], None] = lambda _: None,
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Have the thread do something, and go on with its result here."""
+        """Have the thread do something, and go on here with its result, or after a fault in it."""
         if self._closed:
             return
         future = asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -88,6 +91,7 @@ class JobQueue:
                 then(future.result())
             except Exception:  # one fault must not end the handing out
                 traceback.print_exc()
+                failed()
             self._tell_events()
 
         future.add_done_callback(finish)
@@ -156,7 +160,7 @@ class JobQueue:
             self._busy.discard(worker.pid)
             self.dispatch()
 
-        self._submit(work, then)
+        self._submit(work, then, lambda: self._busy.discard(worker.pid))
 
     def gone(self, worker: Runner, *, asked: bool) -> None:
         """Note that a worker's process has ended; ``asked``: it was told to leave."""
@@ -178,7 +182,11 @@ class JobQueue:
             order = {"id": job.id, "owner": job.owner}
             worker.tell(channel.JOB_RUN, orjson.dumps(order))
 
-        self._submit(lambda: self.jobs.take(worker.pid, str(worker.version)), then)
+        self._submit(
+            lambda: self.jobs.take(worker.pid, str(worker.version)),
+            then,
+            lambda: self._busy.discard(worker.pid),
+        )
 
     # -- time ------------------------------------------------------------------------------
 

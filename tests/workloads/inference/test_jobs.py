@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -18,8 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.inference import channel
 from falaj.workloads.inference import jobs as kept
 from falaj.workloads.inference.errors import RequestError, retry_of
+from falaj.workloads.inference.job_queue import JobQueue
 from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
 from falaj.workloads.inference.settings import JobSettings
 from falaj.workloads.registry.keyring import KeyRing
@@ -587,6 +590,125 @@ def test_numbers(place: Place) -> None:
         "bytes": 3 * kept.OVERHEAD_BYTES + 2 * 5 + 3,
     }  # fmt: skip
     assert place.jobs.finished == {"done": 1, "failed": 0}
+
+
+# -- the master's queue --------------------------------------------------------------------------
+
+
+class Worker:
+    """What the queue needs of a worker; keeps what it is told."""
+
+    version = 1
+
+    def __init__(self, pid: int, state: str = "serving") -> None:
+        self.pid = pid
+        self.state = state
+        self.told: list[str] = []
+        self.answers: list[dict[str, Any]] = []
+
+    def tell(self, kind: int, payload: bytes) -> None:
+        assert kind == channel.JOB_RUN
+        self.told.append(orjson.loads(payload)["id"])
+
+    def answer(self, number: bytes, payload: bytes) -> None:
+        assert number == bytes(8)
+        self.answers.append(orjson.loads(payload))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def with_queue(
+    place: Place, workers: list[Worker], use: Callable[[JobQueue], Awaitable[None]]
+) -> list[str]:
+    """Use a queue; returns the events that it told."""
+    told: list[str] = []
+
+    async def run() -> None:
+        queue = JobQueue(
+            place.jobs, model="m", event=lambda name, **_: told.append(name),
+            workers=lambda: workers,
+        )  # fmt: skip
+        try:
+            await use(queue)
+        finally:
+            await queue.close()
+
+    asyncio.run(run())
+    return told
+
+
+def test_each_worker_has_one_job_at_a_time(place: Place) -> None:
+    ids = [place.accept() for _ in range(4)]
+    one, two, leaving = Worker(WORKER), Worker(OTHER), Worker(103, "draining")
+
+    async def use(queue: JobQueue) -> None:
+        for _ in range(20):
+            queue.dispatch()
+        await until(lambda: one.told and two.told)
+        assert {*one.told, *two.told} == set(ids[:2])
+        place.bodies.write_answer(one.told[0], {}, b"{}")
+        queue.ended(one, b'{"outcome":"done","size":2}')
+        await until(lambda: len(one.told) == 2)
+        assert (one.told[1], len(two.told), leaving.told) == (ids[2], 1, [])
+        queue.ended(two, b'{"outcome":"failed","status":500,"error":"no"}')
+        await until(lambda: len(two.told) == 2)
+
+    told = with_queue(place, [one, two, leaving], use)
+    assert told == ["job.accepted"] * 4 + ["job.done", "job.failed"]
+
+
+def test_a_fault_frees_the_worker(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identifier = place.accept()
+    worker = Worker(WORKER)
+    real, calls = place.jobs.take, []
+
+    def broken(pid: int, version: str) -> Job | None:
+        calls.append(pid)
+        if len(calls) == 1:
+            raise RuntimeError("a fault")
+        return real(pid, version)
+
+    monkeypatch.setattr(place.jobs, "take", broken)
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: worker.told == [identifier])
+
+    with_queue(place, [worker], use)
+    assert "a fault" in capsys.readouterr().err
+
+
+def test_the_queue_removes_what_expired(place: Place) -> None:
+    place.accept()
+    place.clock.now += 25 * HOUR
+
+    async def use(queue: JobQueue) -> None:
+        del queue
+        await until(lambda: not place.names())
+
+    assert with_queue(place, [], use)[-1] == "job.expired"
+
+
+def test_questions_to_the_queue_are_answered_or_refused(place: Place) -> None:
+    worker = Worker(WORKER)
+    identifier = place.accept()
+
+    async def use(queue: JobQueue) -> None:
+        for owner in ("token:a", "token:b"):
+            question = {"do": "find", "id": identifier, "owner": owner}
+            queue.asked(worker, bytes(8) + orjson.dumps(question))
+        await until(lambda: len(worker.answers) == 2)
+
+    with_queue(place, [], use)
+    mine, other = worker.answers
+    assert mine["job"]["state"] == "queued"
+    assert (other["status"], other["retry"], "job" in other) == (404, None, False)
 
 
 # -- the state's parser --------------------------------------------------------------------------

@@ -354,7 +354,6 @@ def test_direct_requests_do_not_wait_for_a_hundred_jobs(site: Site, start: Start
     assert server.stop() == 0
 
 
-@pytest.mark.thorough
 def test_killed_workers_and_servers_lose_no_job(site: Site, start: Start) -> None:
     site.write(jobs=ON, workers=2, limits=QUICK)
     version = site.publish(models.heavy())
@@ -377,7 +376,6 @@ def test_killed_workers_and_servers_lose_no_job(site: Site, start: Start) -> Non
     assert server.stop() == 0
 
 
-@pytest.mark.thorough
 def test_a_request_that_kills_its_worker_three_times_fails(site: Site, start: Start) -> None:
     site.write(jobs=ON, workers=2, limits=QUICK)
     version = site.publish(models.counting())
