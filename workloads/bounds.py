@@ -155,6 +155,13 @@ DRIFT = {
 """Of ``drift`` in ``service.json``: rows and seconds of a window, and the chance of a false alarm
 in one."""
 
+JOBS = {
+    "keep_hours": Bound(1, 720),
+    "most_jobs": Bound(1, 10_000),
+    "most_bytes": Bound(2**20, 2**40),
+}
+"""Of ``jobs`` in ``service.json``: how long answers are kept, and how many jobs and bytes."""
+
 BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}
 """Of ``python -m falaj.workloads.batch``."""
 
@@ -228,6 +235,7 @@ def document() -> str:
         "optimization": OPTIMIZATION,
         "service": SERVICE,
         "drift": DRIFT,
+        "jobs": JOBS,
         "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,

@@ -62,6 +62,14 @@ class InferenceServiceArgs(TypedDict):
     """After how long fewer rows are judged, if there are 200. Default: 3,600."""
     drift_alpha: NotRequired[pulumi.Input[float]]
     """Chance of a false alarm in a window. Default: 0.001."""
+    jobs: NotRequired[pulumi.Input[bool]]
+    """Take requests that are answered later. Default: false; what was kept is removed."""
+    jobs_keep_hours: NotRequired[pulumi.Input[int]]
+    """Hours that answers are kept for. Default: 24."""
+    jobs_most: NotRequired[pulumi.Input[int]]
+    """Most jobs that are kept. Default: 1,000."""
+    jobs_most_bytes: NotRequired[pulumi.Input[int]]
+    """Most bytes of their requests and answers. Default: 1 GiB."""
     supervisor: NotRequired[pulumi.Input[str]]
     """``auto``, ``systemd`` or ``supervisord``. Default: ``auto``, systemd where the user has it.
 """

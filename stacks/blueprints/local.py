@@ -22,7 +22,7 @@ from falaj.components.local import (
 )
 from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
-from falaj.stacks.settings.local import resolved
+from falaj.stacks.settings.local import JobSettings, resolved
 
 _CLIENT = "operator"
 _WATCH_STOPS_S = 120
@@ -144,6 +144,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         },
         options,
     )
+    jobs = settings.service.jobs or JobSettings()
     service = InferenceService(
         "service",
         {
@@ -164,6 +165,10 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "drift_window_rows": settings.service.drift.window_rows,
             "drift_window_seconds": settings.service.drift.window_seconds,
             "drift_alpha": settings.service.drift.alpha,
+            "jobs": settings.service.jobs is not None,
+            "jobs_keep_hours": jobs.keep_hours,
+            "jobs_most": jobs.most_jobs,
+            "jobs_most_bytes": jobs.most_bytes,
             "certificate": server.certificate_path,
             "private_key": server.private_key_path,
             "client_ca": authority.certificate_path,

@@ -91,6 +91,17 @@ class DriftSettings(Section):
     alpha: Annotated[float, _ALPHA] = _ALPHA.default
 
 
+class JobSettings(Section):
+    """Requests that are answered later: how long and how much is kept of them, sealed."""
+
+    keep_hours: Annotated[int, bound("jobs", "keep_hours")] = 24
+    """Hours that an answer is kept for, and a request that nobody got to run."""
+    most_jobs: Annotated[int, bound("jobs", "most_jobs")] = 1_000
+    """Most jobs that are kept."""
+    most_bytes: Annotated[int, bound("jobs", "most_bytes")] = 1 << 30
+    """Most bytes of their requests and answers."""
+
+
 class ServiceSettings(Section):
     """The server of the model."""
 
@@ -117,6 +128,9 @@ class ServiceSettings(Section):
     each worker has a process beside, of about 40 MiB."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
+    jobs: JobSettings | None = None
+    """What is kept of requests that are answered later. Default: none are taken, and what was kept
+    is removed."""
 
 
 class BatchSettings(Section):

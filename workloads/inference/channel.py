@@ -21,6 +21,7 @@ CONFIGURE = 1
 ACCEPT = 2
 DRAIN = 3
 ANSWERED = 4
+JOB_RUN = 5
 # worker to master
 READY = 11
 FAILED = 12
@@ -34,6 +35,8 @@ IDS_ANSWERED = 19
 DRIFT_REQUEST = 20
 FEEDBACK = 21
 STATISTICS_REQUEST = 22
+JOB_REQUEST = 23
+JOB_ENDED = 24
 
 
 class Channel(asyncio.Protocol):

@@ -46,7 +46,10 @@ VERSION_STATISTICS = "version_statistics"
 CONFIGURATION = "configuration"
 INDEX = "index"
 OPENAPI = "openapi"
-WITH_BODY = frozenset({INFER, FEEDBACK, INDEX})
+JOBS = "jobs"
+JOB = "job"
+JOB_RESULT = "job_result"
+WITH_BODY = frozenset({INFER, FEEDBACK, INDEX, JOBS})
 """Routes whose requests have a body that is read."""
 
 
@@ -74,7 +77,12 @@ ROUTES = (
     Route(CONFIGURATION, _READ, "observe"),
     Route(INDEX, (b"POST",), "observe"),
     Route(OPENAPI, _READ, "predict"),
+    Route(JOBS, (b"POST",), "predict"),
+    Route(JOB, (*_READ, b"DELETE"), "predict"),
+    Route(JOB_RESULT, _READ, "predict"),
 )
+_JOB = re.compile(rb"(?P<jobs>/v2/models/.+/jobs)/(?P<id>[^/]+)(?P<result>/result)?/?")
+"""Path of one job; what comes before the id is found as the path of all of them."""
 
 
 class Router:
@@ -83,7 +91,7 @@ class Router:
     def __init__(self, model: str, version: str) -> None:
         self._model = model
         self._version = version
-        routes = {route.name: route for route in ROUTES}
+        routes = self._routes = {route.name: route for route in ROUTES}
         paths = {
             "/v2": SERVER,
             "/v2/health/live": LIVE,
@@ -98,15 +106,17 @@ class Router:
         for base in (of_model, of_version):
             paths |= {
                 base: MODEL, f"{base}/ready": MODEL_READY, f"{base}/infer": INFER,
-                f"{base}/drift": DRIFT, f"{base}/feedback": FEEDBACK,
+                f"{base}/drift": DRIFT, f"{base}/feedback": FEEDBACK, f"{base}/jobs": JOBS,
                 f"{base}/config": CONFIGURATION,
             }  # fmt: skip
+            paths |= {f"{base}/jobs/{{id}}": JOB, f"{base}/jobs/{{id}}/result": JOB_RESULT}
         paths |= {f"{of_model}/stats": STATISTICS, f"{of_version}/stats": VERSION_STATISTICS}
         self.places = {path: routes[name] for path, name in paths.items()}
-        """What each path means, without a slash at its end."""
+        """What each path means, without a slash at its end; ``{id}`` stands for any."""
         self._paths = {
             (path + slash).encode(): route
             for path, route in self.places.items()
+            if "{" not in path
             for slash in ("", "/")
         }
 
@@ -114,9 +124,18 @@ class Router:
         """Return the route of a request target; its query string means nothing here."""
         route = self._paths.get(url)
         if route is None:
-            path = url.partition(b"?")[0]
-            route = self._paths.get(unquote_to_bytes(path) if b"%" in path else path)
+            path = path_of(url)
+            route = self._paths.get(path)
+            found = _JOB.fullmatch(path) if route is None else None
+            if found is not None and found["jobs"] in self._paths:
+                route = self._routes[JOB_RESULT if found["result"] else JOB]
         return route
+
+    @staticmethod
+    def job_of(url: bytes) -> str:
+        """Return the id in the target of a job's route, whatever it holds."""
+        found = _JOB.fullmatch(path_of(url))
+        return found["id"].decode("ascii", "replace") if found is not None else ""
 
     def unknown(self, url: bytes) -> RequestError:
         """Return the 404 for a path that `find` doesn't know, with what would have been right."""
@@ -139,6 +158,12 @@ class Router:
                     f"served is version '{self._version}'",
                 )
         return RequestError(404, f"unknown path {path}; see /v2 and /v2/models/{self._model}")
+
+
+def path_of(url: bytes) -> bytes:
+    """Return the path of a target in origin form, decoded."""
+    path = url.partition(b"?")[0]
+    return unquote_to_bytes(path) if b"%" in path else path
 
 
 JSON = b"application/json"

@@ -18,13 +18,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import orjson
+from prometheus_client.core import Metric
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import fingerprint, make_private_folder, write_json_atomic
@@ -32,6 +33,8 @@ from falaj.workloads.inference import channel, reference, settings
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.drift import Drift
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.job_queue import JobQueue
+from falaj.workloads.inference.jobs import Jobs, clear
 from falaj.workloads.inference.labels import Memory
 from falaj.workloads.inference.listening import Listener, server_context
 from falaj.workloads.inference.logs import Logs
@@ -247,6 +250,10 @@ class WorkerHandle:
         """Answer a worker's question of this number."""
         self._channel.send(channel.ANSWERED, number + payload)
 
+    def tell(self, kind: int, payload: bytes) -> None:
+        """Send the worker a message."""
+        self._channel.send(kind, payload)
+
     async def drain(self, seconds: float, *, leaving: bool) -> None:
         """Let the worker answer what comes for some time, then end it."""
         self._set("draining")
@@ -294,10 +301,14 @@ class Master:
         self.settings = settings.read(path)
         self._state = StateFile(self.settings.state)
         self._totals = Totals(self.settings.model)
+        self._totals.more = self._more_metrics
         self._memory = Memory()
         self._drift: Drift | None = None
         self._watched: tuple[Any, ...] = ()
         """What `_drift` was begun with."""
+        self._jobs: JobQueue | None = None
+        self._jobs_of: tuple[Path, Path] | None = None
+        """Folder and key ring of `_jobs`."""
         self._logs: Logs | None = None
         self._current: Generation | None = None
         self._draining: list[WorkerHandle] = []
@@ -390,6 +401,8 @@ class Master:
         seconds = self.settings.limits.drain_seconds
         self._draining = workers
         await asyncio.gather(*(worker.drain(seconds, leaving=True) for worker in workers))
+        if self._jobs is not None:
+            await self._jobs.close()
         if self._logs is not None:
             self._logs.event("stopped", pid=os.getpid())
             self._logs.close()
@@ -495,8 +508,36 @@ class Master:
                 worker.kill()
             problems = [worker.error for worker in workers if worker.error]
             return problems[0] if problems else "the workers could not be started"
+        try:
+            await self._keep_jobs(generation.settings)
+        except WorkloadError as error:
+            for worker in workers:
+                worker.kill()
+            return str(error)
         generation.workers = workers
         return None
+
+    async def _keep_jobs(self, wanted: Settings) -> None:
+        """Have what jobs ask for; where none are taken any more, remove what is kept."""
+        folder, before = wanted.jobs_folder, self._jobs
+        if wanted.jobs is None:
+            self._jobs = self._jobs_of = None
+            if before is not None:
+                await before.close()
+            await asyncio.to_thread(clear, folder)
+            return
+        if before is not None and self._jobs_of == (folder, wanted.keyring):
+            before.jobs.settings = wanted.jobs
+            return
+        jobs = Jobs(folder, KeyRing.open(wanted.keyring), wanted.jobs)
+        await asyncio.to_thread(jobs.open)
+        self._jobs = JobQueue(
+            jobs, model=self.settings.model, event=self._event,
+            workers=lambda: self._current.workers if self._current is not None else (),
+        )  # fmt: skip
+        self._jobs_of = (folder, wanted.keyring)
+        if before is not None:
+            await before.close()
 
     def _worker(self, version: int) -> WorkerHandle:
         return WorkerHandle(version, self._received, self._ended)
@@ -534,7 +575,11 @@ class Master:
             generation.settings.model, generation.version, known, wanted,
             memory=self._memory, event=self._event,
         ) if wanted.enabled else None  # fmt: skip
-        self._totals.more = self._drift.metrics if self._drift is not None else None
+
+    def _more_metrics(self) -> Iterator[Metric]:
+        for each in (self._drift, self._jobs):
+            if each is not None:
+                yield from each.metrics()
 
     async def _hand_over(
         self, new: list[WorkerHandle], old: list[WorkerHandle], by: Settings
@@ -568,6 +613,10 @@ class Master:
             worker.answer(payload[:8], self._totals.render())
         elif kind == channel.STATISTICS_REQUEST:
             worker.answer(payload[:8], orjson.dumps(self._totals.by_version()))
+        elif kind == channel.JOB_REQUEST and self._jobs is not None:
+            self._jobs.asked(worker, payload)
+        elif kind == channel.JOB_ENDED and self._jobs is not None:
+            self._jobs.ended(worker, payload)
         elif self._drift is not None:
             self._of_drift(self._drift, worker, kind, payload)
 
@@ -594,6 +643,9 @@ class Master:
 
     def _ended(self, worker: WorkerHandle) -> None:
         self._totals.ended(worker.pid)
+        if self._jobs is not None:
+            asked = self._leaving or worker in self._draining
+            self._jobs.gone(worker, asked=asked)
         if worker in self._draining:
             self._draining.remove(worker)
         generation = self._current

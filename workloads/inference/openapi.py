@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from falaj.workloads.inference import codings, extensions, http, labels, oip
+from falaj.workloads.inference import codings, extensions, http, jobs, labels, oip
 from falaj.workloads.inference.oip import NUMPY_TYPES, Schema, TensorSpec
 
 Document = dict[str, Any]
@@ -37,6 +37,8 @@ class _Words(NamedTuple):
     """With which the answer comes; others are errors."""
     optional: bool = False
     """Whether the body may be left out."""
+    deleted: Document | None = None
+    """What is answered to DELETE, where that is another thing."""
 
 
 def describe(places: Mapping[str, http.Route], schema: Schema, *, certificates: bool) -> Document:
@@ -91,38 +93,45 @@ def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> 
             "operationId": re.sub(r"\W+", "_", f"{method}{path}"),
             "summary": words.summary,
             "security": [{each: [route.scope]} for each in means] if route.scope else [],
-            "responses": _responses(route, words, head=method == "head"),
+            "responses": _responses(route, words, method),
         }
+        if parameters := _parameters(path, route, words):
+            operation["parameters"] = parameters
         if words.body is not None:
-            operation["parameters"] = _parameters(route)
             operation["requestBody"] = {
                 "required": not words.optional,
-                "content": _contents(route, words.body),
+                "content": _contents(words.body, binary=route.name in _WITH_TENSORS),
             }
         found[method] = operation
     return found
 
 
-def _responses(route: http.Route, words: _Words, *, head: bool) -> Document:
-    if head:
+def _responses(route: http.Route, words: _Words, method: str) -> Document:
+    if method == "head":
         # RFC 9110, 9.3.2: as GET's, without the content.
         plain = {"description": "As of GET, without a body."}
         return {str(status): plain for status in words.statuses} | {"default": plain}
     answer: Document = {
         "description": words.summary,
-        "content": _contents(route, words.answer, words.kind),
+        "content": _contents(words.answer, words.kind, binary=route.name in _WITH_TENSORS_BACK),
     }
-    if route.name == http.INFER:
+    if method == "delete" and words.deleted is not None:
+        answer = {"description": "It is removed.", "content": {_JSON: {"schema": words.deleted}}}
+    if route.name in _WITH_TENSORS_BACK:
         answer["headers"] = {http.HEADER_LENGTH: {"schema": _COUNT, "description": _LENGTH_MEANS}}
     found = {str(status): answer for status in words.statuses}
     return found | {"default": {"$ref": "#/components/responses/Error"}}
 
 
-def _contents(route: http.Route, schema: Document, kind: str = _JSON) -> Document:
+def _contents(schema: Document, kind: str = _JSON, *, binary: bool) -> Document:
     found: Document = {kind: {"schema": schema}}
-    if route.name == http.INFER:
-        found[_BINARY] = {}
-    return found
+    return found | {_BINARY: {}} if binary else found
+
+
+_WITH_TENSORS: Final = frozenset({http.INFER, http.JOBS})
+"""Routes that are sent tensors, in JSON or in binary."""
+_WITH_TENSORS_BACK: Final = frozenset({http.INFER, http.JOB_RESULT})
+"""Routes that answer them."""
 
 
 _LENGTH_MEANS: Final = (
@@ -131,13 +140,19 @@ _LENGTH_MEANS: Final = (
 )
 
 
-def _parameters(route: http.Route) -> list[Document]:
+def _parameters(path: str, route: http.Route, words: _Words) -> list[Document]:
+    found: list[Document] = [
+        {"name": each, "in": "path", "required": True, "schema": _NAME}
+        for each in re.findall(r"{(\w+)}", path)
+    ]
+    if words.body is None:
+        return found
     known = ", ".join(codings.CODINGS)
-    found = [
+    found += [
         _header("Content-Encoding", {"enum": [*codings.CODINGS, codings.IDENTITY]},
                 f"How the body is compressed: {known}. Default: not."),
     ]  # fmt: skip
-    if route.name == http.INFER:
+    if route.name in _WITH_TENSORS:
         found += [
             _header(http.HEADER_LENGTH, _COUNT, _LENGTH_MEANS),
             _header("X-Request-Id", _NAME, "The name of a request without an id."),
@@ -164,6 +179,12 @@ def _words(schema: Schema) -> Mapping[str, _Words]:
         http.INFER: _Words(
             "What the model answers.", _ref("InferAnswer"), body=_ref("InferRequest")
         ),
+        http.JOBS: _Words(
+            "What will be answered later, by a job.", _JOB, body=_ref("InferRequest"),
+            statuses=(202,),
+        ),
+        http.JOB: _Words("How far a job is.", _JOB, deleted=_REMOVED),
+        http.JOB_RESULT: _Words("What a job has answered.", _ref("InferAnswer")),
         http.METRICS: _Words("Metrics for Prometheus.", _NAME, kind=_TEXT),
         http.DRIFT: _Words("Whether requests and answers have drifted.", _ANY_OBJECT),
         http.FEEDBACK: _Words(
@@ -246,6 +267,15 @@ _INDEX: Final = _list(
         }
     )
 )  # fmt: skip
+_JOB: Final = _object(
+    {
+        "id": _NAME, "state": {"enum": [*jobs.STATES]},
+        "created": {"type": "string", "format": "date-time"},
+        "expires": {"type": "string", "format": "date-time"},
+    },
+    {"error": _NAME},
+)  # fmt: skip
+_REMOVED: Final = _object({"id": _NAME, "state": {"const": "removed"}})
 _LABEL: Final[Document] = {"type": ["string", "number", "boolean"]}
 _FEEDBACK: Final = _object(
     {

@@ -321,6 +321,8 @@ class Service:
         self.relayed = 0
         #: Takes connections over that speak another protocol, and tells whether it has.
         self.take_over: Callable[[asyncio.Transport], bool] | None = None
+        #: Answers requests to and about jobs; None: none are taken here.
+        self.jobs: Callable[[Exchange], Awaitable[Answer]] | None = None
         self.tasks: set[asyncio.Future[None]] = set()
         self.draining = False
         self.leaving = False
@@ -334,6 +336,14 @@ class Service:
         self.runtime_ready = upstream is None
         self._metrics = metrics
         self._statistics = statistics or self._own_statistics
+        #: What answers by asking the master, by route.
+        self._later: dict[str, Callable[[Exchange], Awaitable[Answer]]] = {
+            http.METRICS: self._metrics_answer,
+            **dict.fromkeys((http.STATISTICS, http.VERSION_STATISTICS), self._statistics_answer),
+            http.DRIFT: self._watched_answer,
+            http.FEEDBACK: self._watched_answer,
+            **dict.fromkeys((http.JOBS, http.JOB, http.JOB_RESULT), self._jobs_answer),
+        }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._heads_of_tokens = Heads()
         self._heads_of_certificates: WeakValueDictionary[str, Heads] = WeakValueDictionary()
@@ -438,10 +448,9 @@ class Service:
         name = exchange.route.name
         if name == http.INFER:
             return self.infer(exchange)
-        if name in (http.METRICS, http.STATISTICS, http.VERSION_STATISTICS):
-            return self._counted_answer(name)
-        if name in (http.DRIFT, http.FEEDBACK):
-            return self._watched_answer(exchange)
+        later = self._later.get(name)
+        if later is not None:
+            return later(exchange)
         if name == http.READY:
             ready = self.runtime_ready and not self.leaving
             status = 200 if ready else 503
@@ -478,11 +487,11 @@ class Service:
     async def _own_statistics(self) -> bytes:
         return orjson.dumps({self.model.version: self.counters.snapshot()})
 
-    async def _counted_answer(self, name: str) -> Answer:
-        if name == http.METRICS:
-            return Answer(200, await self._metrics(), http.TEXT)
+    async def _statistics_answer(self, exchange: Exchange) -> Answer:
+        route = exchange.route
+        assert route is not None  # noqa: S101 - admitted requests have a route
         totals = orjson.loads(await self._statistics())
-        version = self.model.version if name == http.VERSION_STATISTICS else None
+        version = self.model.version if route.name == http.VERSION_STATISTICS else None
         found = extensions.statistics(
             self.model.name, totals, version=version, runs_here=self._runs_here
         )
@@ -498,6 +507,17 @@ class Service:
                                headers=(retry_after(1),)) from error  # fmt: skip
         ready = self.runtime_ready and not self.leaving
         return extensions.index(self.schema, versions, ready=ready, only_ready=only_ready)
+
+    async def _jobs_answer(self, exchange: Exchange) -> Answer:
+        if self.jobs is None:
+            raise RequestError(
+                404, "no jobs are taken here: the service's settings have no section jobs"
+            )
+        return await self.jobs(exchange)
+
+    async def _metrics_answer(self, exchange: Exchange) -> Answer:
+        del exchange
+        return Answer(200, await self._metrics(), http.TEXT)
 
     async def _watched_answer(self, exchange: Exchange) -> Answer:
         watched = self.watched

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import orjson
 
-from falaj.workloads.bounds import DRIFT, SERVICE, Bound
+from falaj.workloads.bounds import DRIFT, JOBS, SERVICE, Bound
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
@@ -237,6 +237,17 @@ class DriftSettings:
 
 
 @dataclass(frozen=True)
+class JobSettings:
+    """How long and how much is kept of requests that are answered later."""
+
+    keep_hours: int = 24
+    """For which answers are kept, and requests that nobody got to run."""
+    most_jobs: int = 1_000
+    most_bytes: int = 2**30
+    """Of requests and answers together."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """One service: what it serves, where, and by which rules."""
 
@@ -265,6 +276,13 @@ class Settings:
     grpc: bool = True
     """Whether clients may speak gRPC on the same port."""
     drift: DriftSettings = DriftSettings()
+    jobs: JobSettings | None = None
+    """Requests that are answered later; None: none are taken."""
+
+    @property
+    def jobs_folder(self) -> Path:
+        """Where jobs are kept: beside the state, under its name."""
+        return self.state.with_suffix(".jobs")
 
 
 def reached_at(host: str) -> str:
@@ -354,6 +372,19 @@ def _drift(section: Section) -> DriftSettings:
     return settings
 
 
+def _jobs(section: Section | None) -> JobSettings | None:
+    if section is None:
+        return None
+    known = JobSettings()
+    settings = JobSettings(
+        keep_hours=int(section.bounded("keep_hours", known.keep_hours, JOBS)),
+        most_jobs=int(section.bounded("most_jobs", known.most_jobs, JOBS)),
+        most_bytes=int(section.bounded("most_bytes", known.most_bytes, JOBS)),
+    )
+    section.finish(tuple(JobSettings.__dataclass_fields__))
+    return settings
+
+
 def read(path: Path) -> Settings:
     """Read and check a service file.
 
@@ -394,6 +425,7 @@ def parse(path: Path, content: bytes) -> Settings:
         overflow=overflow_settings(top.optional("overflow")),
         grpc=top.flag("grpc", default=True),
         drift=_drift(top.section("drift", {})),
+        jobs=_jobs(top.optional("jobs")),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
@@ -490,6 +522,22 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--drift-alpha", type=float, default=drift.alpha,
         help="chance of a false alarm of a window; default: %(default)s",
     )  # fmt: skip
+    jobs = JobSettings()
+    command.add_argument(
+        "--jobs", action="store_true",
+        help="take requests that are answered later (default: no); they are kept sealed beside "
+        "the state",
+    )  # fmt: skip
+    command.add_argument(
+        "--jobs-keep-hours", type=int, default=jobs.keep_hours, help="default: %(default)s"
+    )
+    command.add_argument(
+        "--jobs-most", type=int, default=jobs.most_jobs, help="jobs kept; default: %(default)s"
+    )
+    command.add_argument(
+        "--jobs-most-bytes", type=int, default=jobs.most_bytes,
+        help="of their requests and answers; default: %(default)s",
+    )  # fmt: skip
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
@@ -581,6 +629,12 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         "logs": str(options.logs),
         "state": str(options.state),
     }
+    if options.jobs:
+        found["jobs"] = {
+            "keep_hours": options.jobs_keep_hours,
+            "most_jobs": options.jobs_most,
+            "most_bytes": options.jobs_most_bytes,
+        }
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
     if options.overflow_to:

@@ -34,6 +34,8 @@ from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.job_runs import JobRuns
+from falaj.workloads.inference.jobs import Bodies
 from falaj.workloads.inference.labels import Sender
 from falaj.workloads.inference.listening import Listener, ServerContext, server_context
 from falaj.workloads.inference.model import Model
@@ -169,6 +171,7 @@ class Worker:
         self._channel = Channel(self._received, self._master_gone)
         self._messages: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue()
         self._service: Service | None = None
+        self._jobs: JobRuns | None = None
         self._accepting: Listener | None = None
         # Questions to the master, by number.
         self._asked: dict[int, asyncio.Future[bytes]] = {}
@@ -221,6 +224,8 @@ class Worker:
             elif kind == channel.DRAIN:
                 await self._drain(float(orjson.loads(payload)["seconds"]), payload)
                 break
+            elif kind == channel.JOB_RUN and self._jobs is not None:
+                self._jobs.start(payload)
         else:
             await self._drain(1.0, b'{"leaving":true}')
         for timer in timers:
@@ -264,6 +269,12 @@ class Worker:
             watched=self._watched(package, backends) if configuration.drift.enabled else None,
         )
         self._service.max_connections = _connection_limit()
+        if configuration.jobs is not None:
+            self._jobs = JobRuns(
+                self._service, Bodies(configuration.jobs_folder, keyring),
+                ask=self._ask, tell=self._channel.send,
+            )  # fmt: skip
+            self._service.jobs = self._jobs.answer
         # What has been loaded stays: the collector need not walk over it again.
         gc.collect()
         gc.freeze()
@@ -408,7 +419,7 @@ class Worker:
             self._accepting.close()
         began = time.perf_counter()
         told = began + min(TELLING_SECONDS, seconds / 2)
-        while service.has_clients and time.perf_counter() < began + seconds:
+        while (service.has_clients or self._is_running) and time.perf_counter() < began + seconds:
             if leaving and time.perf_counter() > told:
                 # Nobody takes over: a client that asks again is better told at once.
                 for connection in [c for c in service.connections if c.is_idle()]:
@@ -417,6 +428,11 @@ class Worker:
         for connection in list(service.connections):
             connection.close()
         await asyncio.sleep(0.05)
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether a job is under way."""
+        return self._jobs is not None and self._jobs.running is not None
 
 
 async def _every(seconds: float, work: Callable[[], None]) -> None:

@@ -301,6 +301,9 @@ def configuration(
         "drift-window-rows": whole(inputs, "driftWindowRows"),
         "drift-window-seconds": whole(inputs, "driftWindowSeconds"),
         "drift-alpha": number(inputs, "driftAlpha"),
+        "jobs-keep-hours": whole(inputs, "jobsKeepHours"),
+        "jobs-most": whole(inputs, "jobsMost"),
+        "jobs-most-bytes": whole(inputs, "jobsMostBytes"),
         "logs": service.logs,
         "state": service.state,
     }
@@ -311,6 +314,7 @@ def configuration(
     arguments.append("--grpc" if flag(inputs, "grpc") else "--no-grpc")
     arguments += [f"--client={name}={','.join(texts(granted, name))}" for name in granted]
     arguments += [] if flag(inputs, "drift") else ["--no-drift"]
+    arguments += ["--jobs"] if flag(inputs, "jobs") else []
     command = ["configure", *arguments, "--json"]
     return workloads.run(context, _INFERENCE, command, what="the service's configuration")
 

@@ -24,6 +24,8 @@ from pulumi.runtime import proto
 
 from falaj.components.local import machine
 from falaj.components.local.provider.resources import KeyRingHandler
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import seal, unseal
 from tests.ports import free_port
 from tests.waiting import wait_for
 from tests.workloads.inference import models
@@ -163,11 +165,17 @@ def test_key_ring_life(provider: Any, stack: Stack) -> None:
     assert adopted["signingKeyId"] == keys["signingKeyId"]
     unchanged = provider.diff("KeyRing", again, adopted, inputs)
     assert unchanged.changes == proto.DiffResponse.DIFF_NONE
+    ring = KeyRing.open(Path(keys["path"]))
+    job = stack.site / "service" / "tiny" / "state.jobs" / "job.request.sealed"
+    job.parent.mkdir(parents=True)
+    seal(job, b"asked", ring, b"job")
     rotated = provider.update("KeyRing", again, adopted, {**inputs, "rotation": 1})
     assert rotated["primary"] != keys["primary"]
     assert rotated["versions"] == [rotated["primary"]]
     assert rotated["signingKeyId"] != keys["signingKeyId"]
     assert rotated["tokenKeyId"] != keys["tokenKeyId"]
+    # The jobs of a service open with the new key alone.
+    assert unseal(job, ring, b"job") == b"asked"
     verified = workload(
         "falaj.workloads.registry", "verify", "--registry", str(stack.site / "registry"),
         "--model", "tiny", "--version", str(version), "--keyring", keys["path"], "--json",

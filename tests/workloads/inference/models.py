@@ -101,6 +101,35 @@ def heavy() -> bytes:
     return mlp(sizes=(64, 2048, 2048, 2048, 10))
 
 
+def counting() -> bytes:
+    """Return a model that takes as long as it is asked to: `steps` INT64 (N,1) -> `x` likewise.
+
+    Each of the steps, the most of a request, adds one to all values.
+    """
+    scalar = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["goes"]),
+            helper.make_node("Add", ["before", "one"], ["after"]),
+        ],
+        "body",
+        [
+            scalar("step", TensorProto.INT64, []),
+            scalar("go", TensorProto.BOOL, []),
+            scalar("before", TensorProto.INT64, ["batch", 1]),
+        ],
+        [scalar("goes", TensorProto.BOOL, []), scalar("after", TensorProto.INT64, ["batch", 1])],
+    )
+    nodes = [
+        helper.make_node("ReduceMax", ["steps"], ["most"], keepdims=0),
+        helper.make_node("Loop", ["most", "", "steps"], ["x"], body=body),
+    ]
+    inputs = [helper.make_tensor_value_info("steps", TensorProto.INT64, ["batch", 1])]
+    outputs = [helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 1])]
+    constants = [numpy_helper.from_array(np.array([1], np.int64), "one")]
+    return model_of(nodes, inputs, outputs, constants)
+
+
 def model_of(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> bytes:
     """Return the model of a graph, as all of these tests have it."""
     graph = helper.make_graph(nodes, "model", inputs, outputs, weights)

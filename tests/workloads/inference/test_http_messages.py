@@ -12,7 +12,15 @@ from collections.abc import Iterator
 import h11
 import pytest
 
-from falaj.workloads.inference.http import ROUTES, WITH_BODY, Bodies, Exchange, Reader, Router
+from falaj.workloads.inference.http import (
+    JOB,
+    ROUTES,
+    WITH_BODY,
+    Bodies,
+    Exchange,
+    Reader,
+    Router,
+)
 
 ROUTER = Router("mlp", "1")
 POST = b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\n"
@@ -194,4 +202,5 @@ def test_a_trailer_says_nothing_of_the_head() -> None:
 def test_what_reads_may_be_asked_for_without_the_body() -> None:
     methods = {route.name: route.methods for route in ROUTES}
     assert [methods.pop(name) for name in WITH_BODY] == [(b"POST",)] * len(WITH_BODY)
+    assert methods.pop(JOB) == (b"GET", b"HEAD", b"DELETE")
     assert set(methods.values()) == {(b"GET", b"HEAD")}

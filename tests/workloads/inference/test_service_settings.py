@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,13 @@ def without(key: str) -> dict[str, Any]:
         (GOOD | {"drift": {"window_seconds": 0}}, "drift.window_seconds"),
         (GOOD | {"drift": {"alpha": 0.5}}, "drift.alpha"),
         (GOOD | {"drift": {"window": 1}}, "drift.window is not a known key"),
+        (GOOD | {"jobs": True}, "jobs: got true, allowed is an object"),
+        (GOOD | {"jobs": {"keep_hours": 0}}, "jobs.keep_hours: got 0"),
+        (GOOD | {"jobs": {"keep_hours": 721}}, "jobs.keep_hours: got 721"),
+        (GOOD | {"jobs": {"keep_hours": 1.5}}, "jobs.keep_hours: got 1.5"),
+        (GOOD | {"jobs": {"most_jobs": 2**80}}, "jobs.most_jobs"),
+        (GOOD | {"jobs": {"most_bytes": "1"}}, 'jobs.most_bytes: got "1"'),
+        (GOOD | {"jobs": {"keep_days": 1}}, "jobs.keep_days is not a known key"),
         (GOOD | {"limits": {"max_rows": 0}}, "limits.max_rows: got 0"),
         (GOOD | {"limits": {"drain_seconds": -1}}, "limits.drain_seconds: got -1"),
         (GOOD | {"limits": {"drain_seconds": "1"}}, 'limits.drain_seconds: got "1"'),
@@ -89,6 +97,35 @@ def test_defaults() -> None:
     assert found.limits == settings.Limits()
     assert found.tls.client_ca is None
     assert found.auth.clients == {}
+    assert found.jobs is None
+    assert parse(GOOD | {"jobs": None}).jobs is None
+    assert parse(GOOD | {"jobs": {}}).jobs == settings.JobSettings(24, 1_000, 2**30)
+
+
+def test_two_states_of_one_folder_have_jobs_of_their_own() -> None:
+    places = {parse(GOOD | {"state": state}).jobs_folder for state in ("/s/a.json", "/s/b.json")}
+    assert places == {Path("/s/a.jobs"), Path("/s/b.jobs")}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ([], None),
+        (["--jobs-most=7"], None),
+        (["--jobs"], {"keep_hours": 24, "most_jobs": 1_000, "most_bytes": 2**30}),
+        (["--jobs", "--jobs-keep-hours=2", "--jobs-most=7", "--jobs-most-bytes=1048576"],
+         {"keep_hours": 2, "most_jobs": 7, "most_bytes": 2**20}),
+    ],
+)  # fmt: skip
+def test_jobs_by_the_command(more: list[str], expected: dict[str, int] | None) -> None:
+    parser = argparse.ArgumentParser()
+    settings.add_options(parser)
+    needed = ("config", "registry", "keyring", "certificate", "private-key", "jwks", "logs",
+              "state", "name", "model", "issuer", "audience")  # fmt: skip
+    options = parser.parse_args(
+        [*(f"--{each}=/x" for each in needed), "--port=1", "--workers=1", *more]
+    )
+    assert settings.document(options).get("jobs") == expected
 
 
 @given(

@@ -84,6 +84,14 @@ class InferenceServiceHandler(Handler):
         "driftAlpha": bounded(
             "drift", "alpha", "Chance of a false alarm in a window."
         ),
+        "jobs": Field("flag", "Take requests that are answered later.", default=False),
+        "jobsKeepHours": bounded(
+            "jobs", "keep_hours", "Hours that answers are kept for.", default=24
+        ),
+        "jobsMost": bounded("jobs", "most_jobs", "Most jobs that are kept.", default=1_000),
+        "jobsMostBytes": bounded(
+            "jobs", "most_bytes", "Most bytes of their requests and answers.", default=1 << 30
+        ),
         "supervisor": SUPERVISOR,
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {

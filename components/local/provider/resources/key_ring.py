@@ -89,8 +89,9 @@ class KeyRingHandler(Handler):
             return {**inputs, **_outputs(site, _keyring(context, "create", site))}
         if whole(inputs, "rotation") == whole(state, "rotation"):
             return {**inputs, **_outputs(site, _keyring(context, "show", site))}
-        folders = [site.datasets, site.runs, site.registry, site.batches]
-        rewrap = [part for f in folders if f.is_dir() for part in ("--rewrap", str(f))]
+        rewrap = [
+            part for f in _sealed_folders(site) if f.is_dir() for part in ("--rewrap", str(f))
+        ]
         context.status("wrapping everything with a new key")
         shown = _keyring(context, "rotate", site, *rewrap)
         context.say(
@@ -119,10 +120,15 @@ def _key_files(folder: Path) -> list[Path]:
     return [file for file in folder.glob("*") if file.is_file() and not file.is_symlink()]
 
 
+def _sealed_folders(site: Site) -> tuple[Path, ...]:
+    """Where the key ring's sealed files lie; those of services are their jobs."""
+    return (site.datasets, site.runs, site.registry, site.batches, site.services)
+
+
 def _require_nothing_sealed(site: Site) -> None:
     sealed = [
         file
-        for folder in (site.datasets, site.runs, site.registry, site.batches)
+        for folder in _sealed_folders(site)
         for pattern in ("*.sealed", "keys.json")
         for file in folder.rglob(pattern)
     ]

@@ -1,0 +1,776 @@
+"""What is kept of jobs: bounds, owners, expiry, faults of the disk, changed files, kills."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.inference import channel
+from falaj.workloads.inference import jobs as kept
+from falaj.workloads.inference.errors import RequestError, retry_of
+from falaj.workloads.inference.job_queue import JobQueue
+from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
+from falaj.workloads.inference.settings import JobSettings
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.rotation import rotate
+
+HOUR = 3_600.0
+SECRET = b'{"inputs":"the salary of row 17"}'
+WORKER, OTHER = 101, 102
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_790_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Place:
+    """A folder of jobs, whose server can be started anew."""
+
+    def __init__(self, root: Path) -> None:
+        self.keyring = KeyRing.create(root / "keyring")
+        self.folder = root / "state.jobs"
+        self.clock = Clock()
+        self.bodies = Bodies(self.folder, self.keyring)
+        self.jobs: Jobs
+
+    def open(self, **settings: int) -> Jobs:
+        self.jobs = Jobs(self.folder, self.keyring, JobSettings(**settings), self.clock)
+        self.jobs.open()
+        return self.jobs
+
+    def restart(self, **settings: int) -> Jobs:
+        """As after kill -9: nothing is told, the folder is let go."""
+        self.jobs.close()
+        return self.open(**settings)
+
+    def accept(self, owner: str = "token:a", body: bytes = SECRET, **more: Any) -> str:
+        identifier = new_id()
+        self.jobs.reserve(WORKER, identifier, owner, **{"version": None, "size": len(body)} | more)
+        self.bodies.write_request(identifier, {"header_length": None, "request_id": ""}, body)
+        self.jobs.queue(identifier)
+        return identifier
+
+    def run(self, answer: bytes = b"{}") -> str:
+        job = self.jobs.take(WORKER, "1")
+        assert job is not None
+        self.bodies.write_answer(job.id, {"type": "application/json", "headers": []}, answer)
+        self.jobs.done(WORKER, len(answer))
+        return job.id
+
+    def file(self, identifier: str, part: str) -> Path:
+        return self.folder / f"{identifier}.{part}.sealed"
+
+    def names(self) -> set[str]:
+        return {path.name for path in self.folder.iterdir()}
+
+    def state(self, identifier: str, owner: str = "token:a") -> str:
+        return self.jobs.find(identifier, owner).state
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    made.open()
+    yield made
+    made.jobs.close()
+
+
+def refusal(work: Callable[[], object]) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        work()
+    return caught.value
+
+
+# -- owners and ids ----------------------------------------------------------------------------
+
+
+def test_nobody_else_is_told_of_a_job(place: Place) -> None:
+    mine = place.accept("token:a")
+    jobs = place.jobs
+    unknown = refusal(lambda: jobs.find(new_id(), "token:a")).message
+    for owner in ("token:b", "certificate:a", "", "token:A", "token:a "):
+        for work in (jobs.find, jobs.remove, jobs.spoil):
+            error = refusal(lambda work=work, owner=owner: work(mine, owner))
+            assert (error.status, error.message) == (404, unknown)
+    assert place.state(mine) == "queued"
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["", ".", "..", "../../etc/passwd", "a" * 31, "A" * 32, "g" * 32, "a" * 10_000, "\0" * 32,
+     "a" * 32 + "\n"],
+)  # fmt: skip
+def test_what_is_no_id_touches_no_file(place: Place, identifier: str) -> None:
+    jobs = place.jobs
+    outside = place.folder.parent / "etc"
+    outside.mkdir()
+    before = place.names()
+    for work in (jobs.find, jobs.remove, jobs.spoil):
+        assert refusal(lambda work=work: work(identifier, "token:a")).status == 404
+    jobs.drop(identifier)
+    assert refusal(lambda: jobs.queue(identifier)).status == 503
+    reserving = refusal(lambda: jobs.reserve(WORKER, identifier, "token:a", version=None, size=1))
+    assert reserving.status == 500
+    assert place.names() == before
+
+
+def test_ids_are_new_ones(place: Place) -> None:
+    assert len({new_id() for _ in range(1_000)}) == 1_000
+    mine = place.accept("token:a")
+    taken = refusal(lambda: place.jobs.reserve(WORKER, mine, "token:b", version=None, size=1))
+    assert taken.status == 500
+    assert place.state(mine) == "queued"
+
+
+def test_nothing_lies_in_plain(place: Place) -> None:
+    place.accept("token:somebody@example.ae")
+    place.accept("token:somebody@example.ae")
+    place.run(b"the answer of row 17")
+    for path in place.folder.iterdir():
+        content = path.read_bytes()
+        for plain in (b"row 17", b"somebody", b"queued", b"done"):
+            assert plain not in content, path
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert place.folder.stat().st_mode & 0o777 == 0o700
+
+
+# -- bounds ------------------------------------------------------------------------------------
+
+
+def test_a_full_place_refuses_before_anything_is_written(place: Place) -> None:
+    place.restart(most_jobs=2)
+    first = place.accept()
+    place.jobs.reserve(WORKER, new_id(), "token:a", version=None, size=1)
+    before = place.names()
+    error = refusal(place.accept)
+    assert (error.status, retry_of(error)) == (503, kept.FULL_RETRY_SECONDS)
+    assert "2 jobs" in error.message
+    assert place.names() == before
+    place.jobs.remove(first, "token:a")
+    place.accept()
+
+
+def test_bytes_are_bounded_of_requests_and_answers(place: Place) -> None:
+    place.restart(most_bytes=1 << 20)
+    tooth = refusal(lambda: place.accept(body=bytes(1 << 20)))
+    assert tooth.status == 413
+    one = place.accept(body=bytes(600_000))
+    assert refusal(lambda: place.accept(body=bytes(600_000))).status == 503
+    # Its request goes with its answer, which has that room.
+    assert place.run(bytes(700_000)) == one
+    assert place.state(one) == "done"
+    two = place.accept(body=bytes(300_000))
+    assert place.run(bytes(400_000)) == two
+    job = place.jobs.find(two, "token:a")
+    assert (job.state, job.status) == ("failed", 503)
+    assert "400000 bytes" in str(job.error)
+    assert not place.file(two, "answer").exists()
+    assert place.jobs.numbers()["bytes"] <= 1 << 20
+
+
+@pytest.mark.parametrize("size", [2**63, 2**200, -0])
+def test_huge_sizes(place: Place, size: int) -> None:
+    if size:
+        error = refusal(
+            lambda: place.jobs.reserve(WORKER, new_id(), "token:a", version=None, size=size)
+        )
+        assert error.status == 413
+    else:
+        place.jobs.reserve(WORKER, new_id(), "token:a", version=None, size=size)
+
+
+def test_the_room_of_a_worker_that_died_while_writing_is_given_back(place: Place) -> None:
+    place.restart(most_jobs=1)
+    identifier = new_id()
+    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=10)
+    place.bodies.write_request(identifier, {}, b"x")
+    place.jobs.lost(OTHER, asked=False)
+    assert refusal(place.accept).status == 503
+    place.jobs.lost(WORKER, asked=False)
+    assert place.names() == set()
+    place.accept()
+
+
+# -- the disk ----------------------------------------------------------------------------------
+
+
+def fail_writes(monkeypatch: pytest.MonkeyPatch, code: int, match: str = "") -> None:
+    """Have fsync fail, the last step of each write."""
+    real = os.fsync
+
+    def broken(descriptor: int) -> None:
+        name = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if match in name:
+            raise OSError(code, os.strerror(code))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", broken)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS])
+def test_a_request_that_cannot_be_written_is_not_accepted(
+    place: Place, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    identifier = new_id()
+    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=5)
+    with monkeypatch.context() as patch:
+        fail_writes(patch, code)
+        with pytest.raises(WorkloadError):
+            place.bodies.write_request(identifier, {}, b"12345")
+    place.jobs.drop(identifier)
+    assert place.names() == set()
+    assert place.jobs.numbers()["bytes"] == 0
+    assert refusal(lambda: place.jobs.find(identifier, "token:a")).status == 404
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_state_that_cannot_be_written_is_not_accepted(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    identifier = new_id()
+    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=5)
+    place.bodies.write_request(identifier, {}, b"12345")
+    with monkeypatch.context() as patch:
+        fail_writes(patch, code, ".tmp-")
+        error = refusal(lambda: place.jobs.queue(identifier))
+    assert (error.status, retry_of(error)) == (503, kept.FULL_RETRY_SECONDS)
+    # Callers are not told of folders; who runs the server is.
+    assert str(place.folder) not in error.message
+    assert str(place.folder) in capsys.readouterr().err
+    assert place.names() == set()
+    assert place.restart().numbers()["queued"] == 0
+
+
+def test_jobs_wait_while_their_state_cannot_be_written(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = place.accept()
+    with monkeypatch.context() as patch:
+        fail_writes(patch, errno.ENOSPC, ".tmp-")
+        assert place.jobs.take(WORKER, "1") is None
+    assert place.state(identifier) == "queued"
+    assert place.run() == identifier
+
+
+def test_an_end_that_cannot_be_written_is_reached_again_after_a_restart(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = place.accept()
+    with monkeypatch.context() as patch:
+        assert place.jobs.take(WORKER, "1")
+        place.bodies.write_answer(identifier, {}, b"{}")
+        fail_writes(patch, errno.ENOSPC, ".tmp-")
+        # What is kept in memory holds; the request stays for the state that is on the disk.
+        place.jobs.done(WORKER, 2)
+    assert place.state(identifier) == "done"
+    place.restart()
+    assert place.state(identifier) == "queued"
+    assert place.bodies.read_request(identifier)[1] == SECRET
+    assert place.run() == identifier
+    assert place.state(identifier) == "done"
+
+
+def test_a_file_size_limit_is_no_half_a_job(tmp_path: Path) -> None:
+    """At the real write call, in a process of its own."""
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from falaj.workloads.errors import StorageFullError
+from falaj.workloads.inference.jobs import Bodies, new_id
+from falaj.workloads.registry.keyring import KeyRing
+root = Path(sys.argv[1])
+keyring = KeyRing.create(root / "keyring")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+(root / "jobs").mkdir()
+bodies = Bodies(root / "jobs", keyring)
+bodies.write_request(new_id(), {}, bytes(1_000))
+try:
+    bodies.write_request(new_id(), {}, bytes(1_000_000))
+except StorageFullError:
+    print(len(list((root / "jobs").iterdir())))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
+
+
+# -- changed files -----------------------------------------------------------------------------
+
+
+def spoil(path: Path, how: str) -> None:
+    content = bytearray(path.read_bytes())
+    if how == "changed":
+        content[-1] ^= 1
+    elif how == "cut":
+        del content[len(content) // 2 :]
+    elif how == "empty":
+        content.clear()
+    path.write_bytes(content)
+    if how == "gone":
+        path.unlink()
+
+
+HOWS = ["changed", "cut", "empty", "gone"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("part", ["request", "answer"])
+def test_bodies_that_were_changed_do_not_open(place: Place, part: str, how: str) -> None:
+    identifier = place.accept()
+    if part == "answer":
+        place.run()
+    spoil(place.file(identifier, part), how)
+    read = place.bodies.read_request if part == "request" else place.bodies.read_answer
+    with pytest.raises(WorkloadError):
+        read(identifier)
+
+
+def test_files_of_two_jobs_do_not_open_in_each_others_place(place: Place) -> None:
+    mine, other = place.accept("token:a"), place.accept("token:b")
+    place.file(mine, "request").write_bytes(place.file(other, "request").read_bytes())
+    with pytest.raises(IntegrityError):
+        place.bodies.read_request(mine)
+    # Nor does another's state: it would make its job mine.
+    place.file(mine, "state").write_bytes(place.file(other, "state").read_bytes())
+    place.restart()
+    assert refusal(lambda: place.jobs.find(mine, "token:a")).status == 404
+    assert refusal(lambda: place.jobs.find(mine, "token:b")).status == 404
+    assert place.state(other, "token:b") == "queued"
+
+
+@pytest.mark.parametrize("how", ["changed", "cut", "empty"])
+def test_a_state_that_does_not_open_is_told_and_kept_for_its_time(
+    place: Place, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    lost, other = place.accept(), place.accept()
+    spoil(place.file(lost, "state"), how)
+    jobs = place.restart()
+    assert f"job {lost} is lost" in capsys.readouterr().err
+    assert [name for name, facts in jobs.events if facts["id"] == lost] == ["job.unreadable"]
+    assert refusal(lambda: jobs.find(lost, "token:a")).status == 404
+    assert place.state(other) == "queued"
+    assert place.file(lost, "request").exists()
+    for path in place.folder.glob(f"{lost}.*"):
+        os.utime(path, (place.clock.now, place.clock.now))
+    place.clock.now += 24 * HOUR + 1
+    jobs.expire()
+    assert place.names() == set()
+
+
+def test_an_answer_that_was_changed_fails_its_job(place: Place) -> None:
+    identifier = place.accept()
+    place.run()
+    job = place.jobs.spoil(identifier, "token:a")
+    assert (job.state, job.status) == ("failed", 500)
+    assert not place.file(identifier, "answer").exists()
+    assert place.restart().find(identifier, "token:a") == job
+
+
+def test_what_is_waiting_is_not_spoilt_by_asking(place: Place) -> None:
+    identifier = place.accept()
+    assert place.jobs.spoil(identifier, "token:a").state == "queued"
+
+
+# -- lost workers, restarts ----------------------------------------------------------------------
+
+
+def test_a_restart_keeps_jobs_and_their_order(place: Place) -> None:
+    answered = place.accept()
+    place.run(b"42")
+    waiting = []
+    for _ in range(5):
+        place.clock.now += 1
+        waiting.append(place.accept())
+    place.restart()
+    assert place.bodies.read_answer(answered)[1] == b"42"
+    assert [place.run() for _ in waiting] == waiting
+
+
+def test_a_job_that_kills_its_worker_three_times_has_failed(place: Place) -> None:
+    poison, other = place.accept(), place.accept()
+    assert place.jobs.take(WORKER, "1") == place.jobs.find(poison, "token:a")
+    place.jobs.lost(WORKER, asked=False)
+    # It waits behind the others.
+    assert place.run() == other
+    assert place.jobs.take(OTHER, "1")
+    # The whole server dies of it: that counts too.
+    place.restart()
+    assert place.jobs.take(OTHER, "1")
+    place.jobs.lost(OTHER, asked=False)
+    job = place.jobs.find(poison, "token:a")
+    assert (job.state, job.status, job.tries) == ("failed", 500, 3)
+    assert "3 times" in str(job.error)
+    assert place.names() == {path.name for path in [
+        place.file(poison, "state"), place.file(other, "state"), place.file(other, "answer")
+    ]}  # fmt: skip
+    assert place.jobs.take(OTHER, "1") is None
+
+
+def test_a_server_that_always_dies_fails_a_job(place: Place) -> None:
+    identifier = place.accept()
+    for _ in range(3):
+        assert place.jobs.take(WORKER, "1")
+        place.restart()
+    assert place.state(identifier) == "failed"
+
+
+def test_a_worker_that_is_asked_to_leave_has_not_died_of_its_job(place: Place) -> None:
+    first, _ = place.accept(), place.accept()
+    for _ in range(10):
+        assert place.jobs.take(WORKER, "1")
+        place.jobs.lost(WORKER, asked=True)
+    job = place.jobs.take(WORKER, "1")
+    assert job is not None
+    assert (job.id, job.tries) == (first, 1)
+
+
+def test_what_nobody_waits_for_ends_nothing(place: Place) -> None:
+    """Messages of workers that run no job."""
+    place.jobs.done(WORKER, 7)
+    place.jobs.failed(WORKER, 500, "no")
+    place.jobs.give_back(WORKER)
+    place.jobs.lost(WORKER, asked=False)
+    assert place.jobs.numbers()["queued"] == 0
+
+
+def test_bodies_without_a_state_go_at_the_start(place: Place) -> None:
+    place.bodies.write_request(new_id(), {}, b"x")
+    place.bodies.write_answer(new_id(), {}, b"x")
+    (place.folder / ".tmp-left").write_bytes(b"x")
+    (place.folder / "notes.txt").write_bytes(b"somebody's own")
+    place.restart()
+    assert place.names() == {"notes.txt"}
+
+
+def test_two_servers_do_not_share_a_folder(place: Place) -> None:
+    second = Jobs(place.folder, place.keyring, JobSettings())
+    with pytest.raises(WorkloadError, match="another server keeps its jobs"):
+        second.open()
+
+
+def test_a_certain_version_or_none(place: Place) -> None:
+    pinned = place.accept(version="1")
+    free = place.accept()
+    job = place.jobs.take(WORKER, "2")
+    assert job is not None
+    assert job.id == free
+    failed = place.jobs.find(pinned, "token:a")
+    assert (failed.state, failed.status) == ("failed", 404)
+    assert "version 1 of the model isn't served any more" in str(failed.error)
+
+
+def test_a_rotation_of_keys_keeps_jobs(place: Place) -> None:
+    identifier = place.accept()
+    rotate(place.keyring, [place.folder])
+    place.restart()
+    assert place.bodies.read_request(identifier)[1] == SECRET
+    assert place.run() == identifier
+
+
+# -- removal and expiry --------------------------------------------------------------------------
+
+
+def test_removal_while_it_runs_leaves_nothing(place: Place) -> None:
+    identifier = place.accept()
+    assert place.jobs.take(WORKER, "1")
+    place.jobs.remove(identifier, "token:a")
+    assert place.names() == set()
+    # The worker doesn't know, and writes its answer.
+    place.bodies.write_answer(identifier, {}, b"late")
+    place.jobs.done(WORKER, 4)
+    assert place.names() == set()
+    assert refusal(lambda: place.jobs.remove(identifier, "token:a")).status == 404
+    place.accept()
+    assert place.run()
+
+
+def test_contents_are_overwritten_before_they_go(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = place.accept()
+    shredded: list[str] = []
+    monkeypatch.setattr(kept, "shred", lambda path: shredded.append(path.name))
+    place.jobs.remove(identifier, "token:a")
+    assert shredded == [
+        place.file(identifier, part).name for part in ("state", "request", "answer")
+    ]
+
+
+def test_answers_expire_after_their_time_and_not_before(place: Place) -> None:
+    identifier = place.accept()
+    place.clock.now += 23 * HOUR
+    place.run()
+    place.clock.now += 24 * HOUR - 1
+    place.jobs.expire()
+    assert place.state(identifier) == "done"
+    place.clock.now += 1
+    # Also where nobody has looked through all of them yet.
+    assert refusal(lambda: place.jobs.find(identifier, "token:a")).status == 404
+    assert place.names() == set()
+    assert place.jobs.events[-1] == ("job.expired", {"id": identifier, "owner": "token:a"})
+
+
+def test_requests_that_were_never_run_expire_too(place: Place) -> None:
+    place.accept()
+    place.clock.now += 24 * HOUR
+    assert place.jobs.take(WORKER, "1") is None
+    place.jobs.expire()
+    assert place.names() == set()
+
+
+def test_what_runs_does_not_expire(place: Place) -> None:
+    identifier = place.accept()
+    assert place.jobs.take(WORKER, "1")
+    place.clock.now += 1_000 * HOUR
+    place.jobs.expire()
+    place.bodies.write_answer(identifier, {}, b"{}")
+    place.jobs.done(WORKER, 2)
+    assert place.state(identifier) == "done"
+
+
+def test_a_clock_that_is_set_back_removes_nothing(place: Place) -> None:
+    identifier = place.accept()
+    place.clock.now -= 10_000 * HOUR
+    place.jobs.expire()
+    assert place.state(identifier) == "queued"
+
+
+def test_shorter_settings_hold_for_what_is_kept(place: Place) -> None:
+    place.accept()
+    place.run()
+    place.clock.now += 2 * HOUR
+    place.restart(keep_hours=1).expire()
+    assert place.names() == set()
+
+
+def test_clearing_leaves_what_others_have_put_there(place: Place) -> None:
+    place.accept()
+    (place.folder / "notes.txt").write_bytes(b"somebody's own")
+    kept.clear(place.folder)
+    assert place.names() == {"notes.txt"}
+    (place.folder / "notes.txt").unlink()
+    kept.clear(place.folder)
+    assert not place.folder.exists()
+    kept.clear(place.folder)
+    place.open()
+
+
+def test_numbers(place: Place) -> None:
+    assert place.jobs.numbers() == {
+        "queued": 0, "running": 0, "done": 0, "failed": 0, "bytes": 0, "oldest": 0
+    }  # fmt: skip
+    for _ in range(3):
+        place.accept(body=b"12345")
+        place.clock.now += 10
+    place.run(b"123")
+    place.jobs.take(WORKER, "1")
+    found = place.jobs.numbers()
+    assert found == {
+        "queued": 1, "running": 1, "done": 1, "failed": 0, "oldest": 10,
+        "bytes": 3 * kept.OVERHEAD_BYTES + 2 * 5 + 3,
+    }  # fmt: skip
+    assert place.jobs.finished == {"done": 1, "failed": 0}
+
+
+# -- the master's queue --------------------------------------------------------------------------
+
+
+class Worker:
+    """What the queue needs of a worker; keeps what it is told."""
+
+    version = 1
+
+    def __init__(self, pid: int, state: str = "serving") -> None:
+        self.pid = pid
+        self.state = state
+        self.told: list[str] = []
+        self.answers: list[dict[str, Any]] = []
+
+    def tell(self, kind: int, payload: bytes) -> None:
+        assert kind == channel.JOB_RUN
+        self.told.append(orjson.loads(payload)["id"])
+
+    def answer(self, number: bytes, payload: bytes) -> None:
+        assert number == bytes(8)
+        self.answers.append(orjson.loads(payload))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def with_queue(
+    place: Place, workers: list[Worker], use: Callable[[JobQueue], Awaitable[None]]
+) -> list[str]:
+    """Use a queue; returns the events that it told."""
+    told: list[str] = []
+
+    async def run() -> None:
+        queue = JobQueue(
+            place.jobs, model="m", event=lambda name, **_: told.append(name),
+            workers=lambda: workers,
+        )  # fmt: skip
+        try:
+            await use(queue)
+        finally:
+            await queue.close()
+
+    asyncio.run(run())
+    return told
+
+
+def test_each_worker_has_one_job_at_a_time(place: Place) -> None:
+    ids = [place.accept() for _ in range(4)]
+    one, two, leaving = Worker(WORKER), Worker(OTHER), Worker(103, "draining")
+
+    async def use(queue: JobQueue) -> None:
+        for _ in range(20):
+            queue.dispatch()
+        await until(lambda: one.told and two.told)
+        assert {*one.told, *two.told} == set(ids[:2])
+        place.bodies.write_answer(one.told[0], {}, b"{}")
+        queue.ended(one, b'{"outcome":"done","size":2}')
+        await until(lambda: len(one.told) == 2)
+        assert (one.told[1], len(two.told), leaving.told) == (ids[2], 1, [])
+        queue.ended(two, b'{"outcome":"failed","status":500,"error":"no"}')
+        await until(lambda: len(two.told) == 2)
+
+    told = with_queue(place, [one, two, leaving], use)
+    assert told == ["job.accepted"] * 4 + ["job.done", "job.failed"]
+
+
+def test_a_fault_frees_the_worker(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identifier = place.accept()
+    worker = Worker(WORKER)
+    real, calls = place.jobs.take, []
+
+    def broken(pid: int, version: str) -> Job | None:
+        calls.append(pid)
+        if len(calls) == 1:
+            raise RuntimeError("a fault")
+        return real(pid, version)
+
+    monkeypatch.setattr(place.jobs, "take", broken)
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: worker.told == [identifier])
+
+    with_queue(place, [worker], use)
+    assert "a fault" in capsys.readouterr().err
+
+
+def test_the_queue_removes_what_expired(place: Place) -> None:
+    place.accept()
+    place.clock.now += 25 * HOUR
+
+    async def use(queue: JobQueue) -> None:
+        del queue
+        await until(lambda: not place.names())
+
+    assert with_queue(place, [], use)[-1] == "job.expired"
+
+
+def test_questions_to_the_queue_are_answered_or_refused(place: Place) -> None:
+    worker = Worker(WORKER)
+    identifier = place.accept()
+
+    async def use(queue: JobQueue) -> None:
+        for owner in ("token:a", "token:b"):
+            question = {"do": "find", "id": identifier, "owner": owner}
+            queue.asked(worker, bytes(8) + orjson.dumps(question))
+        await until(lambda: len(worker.answers) == 2)
+
+    with_queue(place, [], use)
+    mine, other = worker.answers
+    assert mine["job"]["state"] == "queued"
+    assert (other["status"], other["retry"], "job" in other) == (404, None, False)
+
+
+# -- the state's parser --------------------------------------------------------------------------
+
+IDENTIFIER = "0123456789abcdef" * 2
+texts = some.text(max_size=40)
+whole = some.integers(0, 2**53 - 1)
+moments = some.floats(0, 2**35)
+
+
+@some.composite
+def states(draw: some.DrawFn) -> Job:
+    state = draw(some.sampled_from(kept.STATES))
+    ended = state in ("done", "failed")
+    return Job(
+        id=IDENTIFIER, owner=draw(texts), state=state, created=draw(moments),
+        finished=draw(moments) if ended else None, tries=draw(whole),
+        version=draw(some.none() | texts), request_bytes=draw(whole), answer_bytes=draw(whole),
+        status=draw(some.integers(200, 599)), error=draw(texts) if state == "failed" else None,
+    )  # fmt: skip
+
+
+@given(states())
+def test_states_are_read_as_they_were_written(job: Job) -> None:
+    assert parse(orjson.dumps(asdict(job)), IDENTIFIER) == job
+
+
+@given(some.binary(max_size=200) | some.text(max_size=200).map(str.encode))
+def test_other_bytes_are_no_state(data: bytes) -> None:
+    with pytest.raises(IntegrityError):
+        parse(data, IDENTIFIER)
+
+
+values = some.recursive(
+    some.none() | some.booleans() | some.integers(-(2**70), 2**70) | some.floats() | texts,
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(states(), some.sampled_from([*asdict(Job(id="", owner="", created=0, request_bytes=0))]),
+       values)  # fmt: skip
+def test_a_wrong_value_is_refused_or_a_right_one(job: Job, key: str, value: Any) -> None:
+    """Whatever is read has the types and the relations that the rest relies upon."""
+    document = asdict(job) | {key: value}
+    try:
+        read = parse(json.dumps(document).encode(), IDENTIFIER)
+    except IntegrityError:
+        return
+    assert read.id == IDENTIFIER
+    assert type(read.owner) is str
+    assert (read.finished is None) == (read.state in ("queued", "running"))
+    assert type(read.size) is int
+    assert 0 <= read.size < 2**55
+    assert cast("float", read.created) < 2**36
+
+
+@pytest.mark.parametrize("key", [*asdict(Job(id="", owner="", created=0, request_bytes=0))])
+def test_each_key_has_to_be_there(key: str) -> None:
+    document = asdict(Job(id=IDENTIFIER, owner="a", created=1.0, request_bytes=1))
+    del document[key]
+    with pytest.raises(IntegrityError):
+        parse(orjson.dumps(document), IDENTIFIER)
+    with pytest.raises(IntegrityError):
+        parse(orjson.dumps(document | {"more": 1}), IDENTIFIER)

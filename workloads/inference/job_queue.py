@@ -1,0 +1,224 @@
+"""The master's side of jobs: one at a time for each worker, answers to workers, numbers.
+
+A thread of its own does what the disk is needed for, in the order in which it is asked, so that
+neither a slow disk nor a rotation of keys holds the master up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import orjson
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from falaj.workloads.inference import channel
+from falaj.workloads.inference.errors import RequestError, retry_of
+from falaj.workloads.inference.jobs import STATES, Job, Jobs
+
+TICK_SECONDS = 1.0
+
+
+class Runner(Protocol):
+    """A worker, as its jobs know it."""
+
+    pid: int
+    version: int
+    state: str
+
+    def answer(self, number: bytes, payload: bytes) -> None:
+        """Answer a question of this number."""
+
+    def tell(self, kind: int, payload: bytes) -> None:
+        """Send a message."""
+
+
+class JobQueue:
+    """Hands jobs out to workers.
+
+    Args:
+        jobs: opened; from here on its thread's alone.
+        model: its name, for metrics.
+        event: writes a record of the audit log.
+        workers: those that serve now.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        *,
+        model: str,
+        event: Callable[..., None],
+        workers: Callable[[], Iterable[Runner]],
+    ) -> None:
+        self.jobs = jobs
+        self._model = model
+        self._event = event
+        self._workers = workers
+        self._thread = ThreadPoolExecutor(1, "jobs")
+        self._busy: set[int] = set()
+        self._numbers: dict[str, float] = {}
+        self._closed = False
+        self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    async def close(self) -> None:
+        """End, once everything that was asked for is done."""
+        self._ticking.cancel()
+        await self._run(lambda: None)
+        self._closed = True
+        self._thread.shutdown()
+        self.jobs.close()
+        self._tell_events()
+
+    # -- the thread ------------------------------------------------------------------------
+
+    def _submit(
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any], None] = lambda _: None,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Have the thread do something, and go on here with its result, or after a fault in it."""
+        if self._closed:
+            return
+        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+        def finish(future: asyncio.Future[Any]) -> None:
+            try:
+                then(future.result())
+            except Exception:  # one fault must not end the handing out
+                traceback.print_exc()
+                failed()
+            self._tell_events()
+
+        future.add_done_callback(finish)
+
+    async def _run(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _tell_events(self) -> None:
+        events = self.jobs.events
+        while events:
+            name, facts = events.pop(0)
+            self._event(name, **facts)
+
+    # -- workers ---------------------------------------------------------------------------
+
+    def asked(self, worker: Runner, payload: bytes) -> None:
+        """Answer a worker's question."""
+        number, question = payload[:8], orjson.loads(payload[8:])
+
+        def then(found: dict[str, Any]) -> None:
+            worker.answer(number, orjson.dumps(found))
+            if question["do"] == "queue":
+                self.dispatch()
+
+        self._submit(lambda: self._answer(worker.pid, question), then)
+
+    def _answer(self, pid: int, question: dict[str, Any]) -> dict[str, Any]:
+        jobs, identifier = self.jobs, str(question["id"])
+        owner = str(question.get("owner", ""))
+        job: Job | None = None
+        try:
+            match question["do"]:
+                case "reserve":
+                    version, size = question["version"], int(question["size"])
+                    jobs.reserve(pid, identifier, owner, version=version, size=size)
+                case "queue":
+                    job = jobs.queue(identifier)
+                case "drop":
+                    jobs.drop(identifier)
+                case "find":
+                    job = jobs.find(identifier, owner)
+                case "remove":
+                    jobs.remove(identifier, owner)
+                case _:
+                    job = jobs.spoil(identifier, owner)
+        except RequestError as error:
+            return {"status": error.status, "error": error.message, "retry": retry_of(error)}
+        if job is None:
+            return {"status": 200}
+        # The status of a job that failed is its answer's.
+        return {"status": 200, "job": jobs.document(job), "answered": job.status}
+
+    def ended(self, worker: Runner, payload: bytes) -> None:
+        """Take what a worker says of the job that it ran."""
+        told = orjson.loads(payload)
+
+        def work() -> None:
+            if told["outcome"] == "done":
+                self.jobs.done(worker.pid, int(told["size"]))
+            elif told["outcome"] == "failed":
+                self.jobs.failed(worker.pid, int(told["status"]), str(told["error"]))
+            else:
+                self.jobs.give_back(worker.pid)
+
+        def then(_: None) -> None:
+            self._busy.discard(worker.pid)
+            self.dispatch()
+
+        self._submit(work, then, lambda: self._busy.discard(worker.pid))
+
+    def gone(self, worker: Runner, *, asked: bool) -> None:
+        """Note that a worker's process has ended; ``asked``: it was told to leave."""
+        self._busy.discard(worker.pid)
+        self._submit(lambda: self.jobs.lost(worker.pid, asked=asked), lambda _: self.dispatch())
+
+    def dispatch(self) -> None:
+        """Give every worker that has none a job, as far as there are."""
+        for worker in self._workers():
+            if worker.state == "serving" and worker.pid not in self._busy:
+                self._busy.add(worker.pid)
+                self._give(worker)
+
+    def _give(self, worker: Runner) -> None:
+        def then(job: Job | None) -> None:
+            if job is None:
+                self._busy.discard(worker.pid)
+                return
+            order = {"id": job.id, "owner": job.owner}
+            worker.tell(channel.JOB_RUN, orjson.dumps(order))
+
+        self._submit(
+            lambda: self.jobs.take(worker.pid, str(worker.version)),
+            then,
+            lambda: self._busy.discard(worker.pid),
+        )
+
+    # -- time ------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._submit(self._look, self._numbers.update)
+            self.dispatch()
+
+    def _look(self) -> dict[str, float]:
+        self.jobs.expire()
+        return self.jobs.numbers()
+
+    def metrics(self) -> Iterable[Metric]:
+        """Yield the families of Prometheus."""
+        numbers = self._numbers
+        states = GaugeMetricFamily(
+            "falaj_jobs", "Jobs that are kept, by state.", labels=("model", "state")
+        )
+        for state in STATES:
+            states.add_metric((self._model, state), numbers.get(state, 0))
+        yield states
+        for name, words, key in (
+            ("falaj_jobs_bytes", "Bytes that jobs take.", "bytes"),
+            ("falaj_jobs_oldest_seconds", "Age of the job that waits longest.", "oldest"),
+        ):
+            family = GaugeMetricFamily(name, words, labels=("model",))
+            family.add_metric((self._model,), numbers.get(key, 0))
+            yield family
+        ended = CounterMetricFamily(
+            "falaj_jobs_finished", "Jobs that came to their end.", labels=("model", "state")
+        )
+        for state, count in self.jobs.finished.items():
+            ended.add_metric((self._model, state), count)
+        yield ended

@@ -1,0 +1,214 @@
+"""A worker's side of jobs: requests to and about them, and the one that it runs.
+
+A job is run as a request to ``infer`` is, by the same code, and one at a time: of jobs, no direct
+request ever waits for more than that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference import channel, http
+from falaj.workloads.inference.auth import Identity
+from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
+from falaj.workloads.inference.http import Answer, Exchange, Router
+from falaj.workloads.inference.jobs import DONE, FAILED, Bodies, new_id
+from falaj.workloads.inference.service import Service
+
+PATIENCE_SECONDS = 5.0
+"""For which a job waits until no direct request does; then it joins their queue."""
+BUSY_SECONDS = 1.0
+"""Before a job that found the queue full, or the runtime gone, is given back."""
+AGAIN_SECONDS = 1
+"""What a client is told to wait that asks for a job which isn't done."""
+_LOOK_SECONDS = 0.02
+
+
+class JobRuns:
+    """Takes, tells of and runs the jobs that come to a worker.
+
+    Args:
+        service: the worker's.
+        bodies: where requests and answers are kept.
+        ask: sends the master a question and returns its answer.
+        tell: sends the master a message.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        bodies: Bodies,
+        *,
+        ask: Callable[[int, bytes], Awaitable[bytes]],
+        tell: Callable[[int, bytes], None],
+    ) -> None:
+        self._service = service
+        self._bodies = bodies
+        self._ask = ask
+        self._tell = tell
+        self.running: asyncio.Task[None] | None = None
+        """The run that is under way."""
+
+    # -- requests --------------------------------------------------------------------------
+
+    async def answer(self, exchange: Exchange) -> Answer:
+        """Answer a request to or about jobs.
+
+        Raises:
+            RequestError: it is refused.
+        """
+        route, identity = exchange.route, exchange.identity
+        assert route is not None  # noqa: S101 - admitted requests have a route
+        assert identity is not None  # noqa: S101 - and one with a scope has a caller
+        # A certificate and a token that say the same name aren't one caller.
+        owner = f"{identity.means}:{identity.subject}"
+        if route.name == http.JOBS:
+            return await self._accept(exchange, owner)
+        asked = {"id": Router.job_of(exchange.url), "owner": owner}
+        if exchange.method == b"DELETE":
+            await self._asked("remove", **asked)
+            return Answer(200, orjson.dumps({"id": asked["id"], "state": "removed"}))
+        found = await self._asked("find", **asked)
+        if route.name == http.JOB:
+            state = found["job"]["state"]
+            again = () if state in (DONE, FAILED) else (retry_after(AGAIN_SECONDS),)
+            return Answer(200, orjson.dumps(found["job"]), headers=again)
+        return await self._result(found, asked)
+
+    async def _asked(self, what: str, **facts: Any) -> dict[str, Any]:
+        answer = await self._ask(channel.JOB_REQUEST, orjson.dumps({"do": what, **facts}))
+        found: dict[str, Any] = orjson.loads(answer)
+        if found["status"] != 200:
+            retry = found["retry"]
+            headers = () if retry is None else (retry_after(retry),)
+            raise RequestError(found["status"], found["error"], headers=headers)
+        return found
+
+    async def _accept(self, exchange: Exchange, owner: str) -> Answer:
+        service = self._service
+        body = bytes(exchange.content)
+        # What can't be run is refused now, not later.
+        service.schema.read(body, exchange.header_length)
+        versioned = b"/versions/" in http.path_of(exchange.url)
+        identifier = new_id()
+        header = {
+            "header_length": exchange.header_length,
+            "request_id": exchange.headers.get(http.REQUEST_ID, b"").decode("latin-1"),
+        }
+        try:
+            await self._asked(
+                "reserve", id=identifier, owner=owner, size=len(body),
+                version=service.model.version if versioned else None,
+            )  # fmt: skip
+            await asyncio.to_thread(self._bodies.write_request, identifier, header, body)
+            found = await self._asked("queue", id=identifier)
+        except BaseException as error:
+            # The master knows best how far it came; nobody waits for its answer.
+            self._tell(
+                channel.JOB_REQUEST, bytes(8) + orjson.dumps({"do": "drop", "id": identifier})
+            )
+            if isinstance(error, WorkloadError):
+                _print(identifier, error)
+                raise RequestError(
+                    503, "the server can't keep the request now: its disk has no room for it, or "
+                    "fails; try again later", headers=(retry_after(60),)
+                ) from error  # fmt: skip
+            raise
+        place = f"Location: /v2/models/{service.model.name}/jobs/{identifier}".encode()
+        return Answer(202, orjson.dumps(found["job"]), headers=(place, retry_after(AGAIN_SECONDS)))
+
+    async def _result(self, found: dict[str, Any], asked: dict[str, str]) -> Answer:
+        job = found["job"]
+        if job["state"] == DONE:
+            try:
+                header, body = await asyncio.to_thread(self._bodies.read_answer, job["id"])
+            except WorkloadError as error:
+                _print(job["id"], error)
+                found = await self._asked("spoil", **asked)
+                job = found["job"]
+            else:
+                lines = tuple(line.encode("latin-1") for line in header["headers"])
+                return Answer(200, body, header["type"].encode(), lines)
+        if job["state"] == FAILED:
+            raise RequestError(found["answered"], job["error"])
+        raise RequestError(
+            409, f"the job is {job['state']}; ask again when it is done",
+            headers=(retry_after(AGAIN_SECONDS),),
+        )  # fmt: skip
+
+    # -- runs ------------------------------------------------------------------------------
+
+    def start(self, payload: bytes) -> None:
+        """Run a job that the master gives."""
+        self.running = asyncio.ensure_future(self._run(orjson.loads(payload)))
+
+    async def _run(self, order: dict[str, str]) -> None:
+        try:
+            outcome = await self._outcome(order["id"], order["owner"])
+        except Exception:  # a fault of ours must not leave the job running for ever
+            traceback.print_exc()
+            outcome = _failed(500, FAULT)
+        self._tell(channel.JOB_ENDED, orjson.dumps(outcome))
+        self.running = None
+
+    async def _outcome(self, identifier: str, owner: str) -> dict[str, Any]:
+        try:
+            header, body = await asyncio.to_thread(self._bodies.read_request, identifier)
+        except WorkloadError as error:
+            _print(identifier, error)
+            return _failed(500, "the kept request was changed, cut short or lost: send it again")
+        await self._wait_for_quiet()
+        try:
+            answer = await self._infer(header, body, owner)
+        except RequestError as error:
+            if error.status == 503:
+                await asyncio.sleep(BUSY_SECONDS)
+                return {"outcome": "again"}
+            return _failed(error.status, error.message)
+        kept = {
+            "type": answer.content_type.decode(),
+            "headers": [line.decode("latin-1") for line in answer.headers],
+        }
+        try:
+            await asyncio.to_thread(self._bodies.write_answer, identifier, kept, answer.body)
+        except WorkloadError as error:
+            _print(identifier, error)
+            return _failed(503, "the server's disk had no room for the answer: send the request "
+                           "again later")  # fmt: skip
+        return {"outcome": "done", "size": len(answer.body)}
+
+    async def _infer(self, header: dict[str, Any], body: bytes, owner: str) -> Answer:
+        # Another tier takes over what somebody waits for: a job can wait.
+        headers = {http.MARK: b"1"}
+        if header["request_id"]:
+            headers[http.REQUEST_ID] = header["request_id"].encode("latin-1")
+        means, _, subject = owner.partition(":")
+        exchange = Exchange(
+            headers=headers, content=body, header_length=header["header_length"],
+            identity=Identity(subject, frozenset(), means, math.inf),
+            started=time.perf_counter(),
+        )  # fmt: skip
+        answer = self._service.infer(exchange)
+        return answer if isinstance(answer, Answer) else await answer
+
+    async def _wait_for_quiet(self) -> None:
+        until = time.perf_counter() + PATIENCE_SECONDS
+        while self._service.runs.waiting and time.perf_counter() < until:
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _failed(status: int, error: str) -> dict[str, Any]:
+    return {"outcome": "failed", "status": status, "error": error}
+
+
+def _print(identifier: str, error: WorkloadError) -> None:
+    print(f"job {identifier}: {error}"[:500], file=sys.stderr, flush=True)

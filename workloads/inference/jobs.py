@@ -1,0 +1,611 @@
+"""Requests that are answered later: what is kept of them, sealed, and what becomes of each.
+
+One folder, with files for each job::
+
+    ID.state.sealed      whose it is and how far it has come (JSON)
+    ID.request.sealed    what was asked: header (JSON, after its length) | body
+    ID.answer.sealed     what was answered, likewise
+
+The master alone decides, writes states and removes (`Jobs`); workers write a request before its
+state is there, and an answer before its state says so. So what a state says is there, and what no
+state names is of something that was interrupted. A job runs at least once: where a worker or the
+server died, again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+
+from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.files import TEMPORARY_PREFIX, make_private_folder, shred
+from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
+from falaj.workloads.inference.settings import JobSettings
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import SUFFIX, seal, unseal
+
+QUEUED: Final = "queued"
+RUNNING: Final = "running"
+DONE: Final = "done"
+FAILED: Final = "failed"
+STATES: Final = (QUEUED, RUNNING, DONE, FAILED)
+
+MOST_TRIES: Final = 3
+"""So often may a worker die of a job before the job has failed."""
+OVERHEAD_BYTES: Final = 4_096
+"""What a job takes beside bodies: its state, headers, wrapped keys."""
+FULL_RETRY_SECONDS: Final = 60
+"""What a client is told to wait where there is no room for its request."""
+_STATE, _REQUEST, _ANSWER = "state", "request", "answer"
+_FILE = re.compile(rf"([0-9a-f]{{32}})\.({_STATE}|{_REQUEST}|{_ANSWER}){re.escape(SUFFIX)}")
+_ID = re.compile(r"[0-9a-f]{32}")
+_LENGTH = struct.Struct(">I")
+_MOST_WRITTEN: Final = 2**53
+"""Numbers beyond it are none that a state was written with."""
+_LAST_MOMENT: Final = 2**36
+"""Likewise times, in seconds since the epoch: of the year 4147."""
+
+
+def new_id() -> str:
+    """Return an id that nobody can guess: 128 random bits."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """How far a job has come.
+
+    Attributes:
+        id: its name.
+        owner: who sent it; nobody else is told of it.
+        state: one of `STATES`.
+        created: seconds since the epoch.
+        finished: likewise; None before.
+        tries: how often it was begun.
+        version: the one that it asked for; None: whichever serves.
+        request_bytes: of what was asked.
+        answer_bytes: of what was answered.
+        status: of HTTP, that its answer has.
+        error: why it failed; None where it didn't.
+    """
+
+    id: str
+    owner: str
+    state: str = QUEUED
+    created: float
+    finished: float | None = None
+    tries: int = 0
+    version: str | None = None
+    request_bytes: int
+    answer_bytes: int = 0
+    status: int = 200
+    error: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes; the request goes once it is finished."""
+        asked = self.request_bytes if self.finished is None else 0
+        return OVERHEAD_BYTES + asked + self.answer_bytes
+
+
+def parse(data: bytes, identifier: str) -> Job:
+    """Read a job's state.
+
+    Raises:
+        IntegrityError: it isn't what `Jobs` writes for this id.
+    """
+    try:
+        document: Any = orjson.loads(data)
+        job = Job(**cast("dict[str, Any]", document))
+    except (orjson.JSONDecodeError, TypeError) as error:
+        raise IntegrityError(f"the state of job {identifier} isn't what was written") from error
+    texts = (job.owner, *(each for each in (job.version, job.error) if each is not None))
+    counts = (job.tries, job.request_bytes, job.answer_bytes, job.status)
+    times = (job.created, *(() if job.finished is None else (job.finished,)))
+    finished = job.state in (DONE, FAILED)
+    if not (
+        len(document) == len(fields(Job))
+        and job.id == identifier
+        and job.state in STATES
+        and all(type(each) is str for each in texts)
+        and all(type(each) is int and 0 <= each < _MOST_WRITTEN for each in counts)
+        and all(type(each) in (int, float) and 0 <= each < _LAST_MOMENT for each in times)
+        and finished == (job.finished is not None)
+        and (job.state == FAILED) == (job.error is not None)
+        and 200 <= job.status <= 599
+    ):
+        raise IntegrityError(f"the state of job {identifier} isn't what was written")
+    return job
+
+
+# Bodies, which workers write and read.
+
+
+def _path(folder: Path, identifier: str, part: str) -> Path:
+    return folder / f"{identifier}.{part}{SUFFIX}"
+
+
+def _context(identifier: str, part: str) -> bytes:
+    return f"job:{identifier}:{part}".encode()
+
+
+class Bodies:
+    """The requests and answers of jobs on the disk.
+
+    Args:
+        folder: of the jobs.
+        keyring: seals them.
+    """
+
+    def __init__(self, folder: Path, keyring: KeyRing) -> None:
+        self._folder = folder
+        self._keyring = keyring
+
+    def write_request(self, identifier: str, header: Mapping[str, Any], body: bytes) -> None:
+        """Keep what was asked.
+
+        Raises:
+            WorkloadError: it can't be written; nothing is left of it.
+        """
+        self._write(identifier, _REQUEST, header, body)
+
+    def write_answer(self, identifier: str, header: Mapping[str, Any], body: bytes) -> None:
+        """Keep what was answered; errors as those of `write_request`."""
+        self._write(identifier, _ANSWER, header, body)
+
+    def read_request(self, identifier: str) -> tuple[dict[str, Any], bytes]:
+        """Return header and body of what was asked.
+
+        Raises:
+            IntegrityError: it isn't what was written.
+            WorkloadError: it is missing, or can't be read.
+        """
+        return self._read(identifier, _REQUEST)
+
+    def read_answer(self, identifier: str) -> tuple[dict[str, Any], bytes]:
+        """Return header and body of what was answered; errors as those of `read_request`."""
+        return self._read(identifier, _ANSWER)
+
+    def _write(self, identifier: str, part: str, header: Mapping[str, Any], body: bytes) -> None:
+        about = orjson.dumps(header)
+        data = _LENGTH.pack(len(about)) + about + body
+        path = _path(self._folder, identifier, part)
+        seal(path, data, self._keyring, _context(identifier, part))
+
+    def _read(self, identifier: str, part: str) -> tuple[dict[str, Any], bytes]:
+        path = _path(self._folder, identifier, part)
+        data = unseal(path, self._keyring, _context(identifier, part))
+        try:
+            (length,) = _LENGTH.unpack_from(data)
+            start = _LENGTH.size
+            header = orjson.loads(data[start : start + length])
+        except (struct.error, orjson.JSONDecodeError) as error:
+            raise IntegrityError(f"{path} isn't what was written") from error
+        return cast("dict[str, Any]", header), data[start + length :]
+
+
+def no_such_job() -> RequestError:
+    """Return the 404 for what isn't there, is another caller's, or has expired: all the same."""
+    return RequestError(
+        404, "you have no such job: ids are as they were answered, and expire with the job"
+    )
+
+
+def clear(folder: Path) -> None:
+    """Remove all jobs of a folder that no server holds; one that isn't there is fine.
+
+    Raises:
+        WorkloadError: a file can't be removed.
+    """
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    for path in list(folder.iterdir()):
+        if _FILE.fullmatch(path.name) or path.name.startswith(TEMPORARY_PREFIX):
+            shred(path)
+    # Whatever else somebody has put there stays, and the folder with it.
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+class Jobs:
+    """All jobs of a server. One thread may use it at a time.
+
+    Args:
+        folder: where they are kept; made if it is missing.
+        keyring: seals them.
+        settings: how many, how long.
+        clock: the time, in seconds since the epoch. Default: the system's.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        keyring: KeyRing,
+        settings: JobSettings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        """What the audit log is to be told; whoever takes it empties it."""
+        self.finished: dict[str, int] = {DONE: 0, FAILED: 0}
+        """Jobs that came to their end since the start, by state."""
+        self._folder = folder
+        self._keyring = keyring
+        self._clock = clock
+        self._jobs: dict[str, Job] = {}
+        self._waiting: deque[str] = deque()
+        # By worker: the jobs whose requests it is writing, and the one that it runs.
+        self._reserved: dict[str, tuple[int, Job]] = {}
+        self._running: dict[int, str] = {}
+        self._lock = -1
+        self._told = False
+
+    # -- folder ----------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Hold the folder and learn what is in it.
+
+        Raises:
+            WorkloadError: it can't be made or read, or another server holds it.
+        """
+        make_private_folder(self._folder)
+        self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise InferenceError(
+                f"another server keeps its jobs in {self._folder}: give each a state of its own"
+            ) from None
+        names = sorted(path.name for path in self._folder.iterdir())
+        parts = [found.groups() for found in map(_FILE.fullmatch, names) if found is not None]
+        # What doesn't open stays until its time is over: its key ring may come back.
+        kept = {identifier for identifier, part in parts if part == _STATE}
+        for identifier in sorted(kept):
+            self._learn(identifier)
+        for name in names:
+            if name.startswith(TEMPORARY_PREFIX):
+                shred(self._folder / name)
+        for identifier, part in parts:
+            if identifier not in kept:
+                shred(_path(self._folder, identifier, part))
+        waiting = [job for job in self._jobs.values() if job.state == QUEUED]
+        self._waiting.extend(job.id for job in sorted(waiting, key=lambda job: job.created))
+
+    def _learn(self, identifier: str) -> None:
+        try:
+            path = _path(self._folder, identifier, _STATE)
+            job = parse(unseal(path, self._keyring, _context(identifier, _STATE)), identifier)
+        except WorkloadError as error:
+            self._event("job.unreadable", id=identifier, reason=str(error))
+            print(f"warning: job {identifier} is lost: {error}", file=sys.stderr, flush=True)
+            return
+        self._jobs[identifier] = job
+        if job.state == RUNNING:
+            # The whole server died meanwhile: of it, or not.
+            self._died(job)
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # -- callers ---------------------------------------------------------------------------
+
+    def reserve(
+        self, worker: int, identifier: str, owner: str, *, version: str | None, size: int
+    ) -> None:
+        """Keep room for a request that a worker is about to write.
+
+        Args:
+            worker: its number.
+            identifier: a new id.
+            owner: who asks.
+            version: of the model, where a certain one is asked for.
+            size: of the body, in bytes.
+
+        Raises:
+            RequestError: 413, it is more than all may be; 503, there is no room for it now.
+        """
+        if (
+            not _ID.fullmatch(identifier)
+            or identifier in self._jobs.keys() | self._reserved.keys()
+        ):
+            raise RequestError(500, "the server made no new id")
+        job = Job(
+            id=identifier, owner=owner, created=self._clock(), version=version, request_bytes=size
+        )
+        most = self.settings
+        if job.size > most.most_bytes:
+            raise RequestError(
+                413, f"a job of {size} bytes is more than the {most.most_bytes} that all may be"
+            )
+        if len(self._jobs) + len(self._reserved) >= most.most_jobs:
+            raise _full(f"{most.most_jobs} jobs are kept already, which is all that may be")
+        held = self._bytes()
+        if held + job.size > most.most_bytes:
+            raise _full(f"jobs take {held} of the {most.most_bytes} bytes that they may")
+        self._reserved[identifier] = (worker, job)
+
+    def queue(self, identifier: str) -> Job:
+        """Accept a job whose request is written: from here on it survives a power cut.
+
+        Raises:
+            RequestError: 503, there is no room on the disk, or nothing was reserved.
+        """
+        _, job = self._reserved.pop(identifier, (0, None))
+        if job is None:
+            raise _full("the request came too late")
+        try:
+            self._save(job)
+        except WorkloadError as error:
+            self._remove_files(identifier)
+            self._warn(error)
+            raise _full("the server's disk has no room for a job") from error
+        self._jobs[identifier] = job
+        self._waiting.append(identifier)
+        self._event("job.accepted", id=identifier, owner=job.owner)
+        return job
+
+    def drop(self, identifier: str) -> None:
+        """Remove a job whose caller was not told of it."""
+        if self._reserved.pop(identifier, None) is not None or identifier in self._jobs:
+            self._jobs.pop(identifier, None)
+            self._remove_files(identifier)
+
+    def find(self, identifier: str, owner: str) -> Job:
+        """Return a caller's job.
+
+        Raises:
+            RequestError: 404, the caller has no such job.
+        """
+        job = self._jobs.get(identifier)
+        if job is None or job.owner != owner:
+            raise no_such_job()
+        if self._is_over(job):
+            self._expire(job)
+            raise no_such_job()
+        return job
+
+    def remove(self, identifier: str, owner: str) -> None:
+        """Remove a caller's job; one that runs is run to no end.
+
+        Raises:
+            RequestError: as `find`.
+        """
+        self.find(identifier, owner)
+        del self._jobs[identifier]
+        self._remove_files(identifier)
+        self._event("job.removed", id=identifier, owner=owner)
+
+    def spoil(self, identifier: str, owner: str) -> Job:
+        """Note that the answer of a caller's job isn't what was written; errors as `find`."""
+        job = self.find(identifier, owner)
+        if job.state != DONE:
+            return job
+        return self._fail(job, 500, "the kept answer was changed, cut short or lost: send the "
+                          "request again")  # fmt: skip
+
+    # -- workers ---------------------------------------------------------------------------
+
+    def take(self, worker: int, version: str) -> Job | None:
+        """Begin the oldest job that waits; None: there is none, or the disk is full.
+
+        Args:
+            worker: the number of the one that will run it.
+            version: of the model, that it serves.
+        """
+        while self._waiting:
+            job = self._jobs.get(self._waiting[0])
+            if job is None or job.state != QUEUED:
+                self._waiting.popleft()
+                continue
+            if self._is_over(job):
+                self._expire(job)
+                continue
+            if job.version not in (None, version):
+                self._fail(job, 404, f"version {job.version} of the model isn't served any more; "
+                           f"served is version {version}")  # fmt: skip
+                continue
+            started = replace(job, state=RUNNING, tries=job.tries + 1)
+            try:
+                self._save(started)
+            except WorkloadError as error:
+                self._warn(error)
+                return None
+            self._waiting.popleft()
+            self._jobs[job.id] = started
+            self._running[worker] = job.id
+            return started
+        return None
+
+    def done(self, worker: int, size: int) -> None:
+        """Finish what a worker ran: its answer of ``size`` bytes is written."""
+        job = self._ran(worker)
+        if job is None:
+            return
+        ended = replace(job, state=DONE, finished=self._clock(), answer_bytes=size)
+        room = self.settings.most_bytes - self._bytes() + job.size
+        if ended.size > room:
+            self._fail(job, 503, f"the answer has {size} bytes, and there was no room left for "
+                       "it: remove jobs, and send the request again")  # fmt: skip
+            return
+        self._finish(ended)
+
+    def failed(self, worker: int, status: int, error: str) -> None:
+        """Finish what a worker ran and could not answer."""
+        job = self._ran(worker)
+        if job is not None:
+            self._fail(job, status, error)
+
+    def give_back(self, worker: int) -> None:
+        """Let what a worker had begun wait again, as if it hadn't."""
+        job = self._ran(worker)
+        if job is not None:
+            self._note(replace(job, state=QUEUED, tries=job.tries - 1))
+            self._waiting.appendleft(job.id)
+
+    def lost(self, worker: int, *, asked: bool) -> None:
+        """Note the end of a worker.
+
+        Args:
+            worker: its number.
+            asked: whether it was told to leave.
+        """
+        for identifier in [key for key, (by, _) in self._reserved.items() if by == worker]:
+            self.drop(identifier)
+        if asked:
+            self.give_back(worker)
+            return
+        job = self._ran(worker)
+        if job is not None:
+            self._died(job)
+            if self._jobs[job.id].state == QUEUED:
+                # Behind the others: it may be what the worker died of.
+                self._waiting.append(job.id)
+
+    def _died(self, job: Job) -> None:
+        if job.tries >= MOST_TRIES:
+            self._fail(job, 500, f"the server's worker ended {job.tries} times while it ran this "
+                       "request: it isn't run again")  # fmt: skip
+        else:
+            self._note(replace(job, state=QUEUED))
+
+    def _ran(self, worker: int) -> Job | None:
+        """What a worker ran; None where that was removed, with what it left."""
+        identifier = self._running.pop(worker, None)
+        job = self._jobs.get(identifier) if identifier is not None else None
+        if identifier is not None and job is None:
+            self._remove_files(identifier)
+        return job
+
+    # -- time ------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Remove what has been kept for its time, and what was left in the folder as long ago."""
+        for job in [job for job in self._jobs.values() if self._is_over(job)]:
+            self._expire(job)
+        before = self._clock() - self._keep_seconds
+        known = self._jobs.keys() | self._reserved.keys() | set(self._running.values())
+        for path in list(self._folder.iterdir()):
+            found = _FILE.fullmatch(path.name)
+            if (found is None or found[1] in known) and not path.name.startswith(TEMPORARY_PREFIX):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                if path.lstat().st_mtime < before:
+                    self._shred(path)
+
+    @property
+    def _keep_seconds(self) -> float:
+        return self.settings.keep_hours * 3600.0
+
+    def expires(self, job: Job) -> float:
+        """Return when a job goes, in seconds since the epoch."""
+        return (job.created if job.finished is None else job.finished) + self._keep_seconds
+
+    def _is_over(self, job: Job) -> bool:
+        return job.state != RUNNING and self._clock() >= self.expires(job)
+
+    def _expire(self, job: Job) -> None:
+        del self._jobs[job.id]
+        self._remove_files(job.id)
+        self._event("job.expired", id=job.id, owner=job.owner)
+
+    # -- records ---------------------------------------------------------------------------
+
+    def _bytes(self) -> int:
+        held = sum(job.size for job in self._jobs.values())
+        return held + sum(job.size for _, job in self._reserved.values())
+
+    def numbers(self) -> dict[str, float]:
+        """Return how many jobs are in each state, ``bytes``, and ``oldest``: the age in seconds
+        of the one that waits longest."""
+        found: dict[str, float] = dict.fromkeys(STATES, 0)
+        oldest = now = self._clock()
+        for job in self._jobs.values():
+            found[job.state] += 1
+            if job.state == QUEUED:
+                oldest = min(oldest, job.created)
+        return {**found, "bytes": self._bytes(), "oldest": now - oldest}
+
+    def document(self, job: Job) -> dict[str, Any]:
+        """Return what a caller is told of a job."""
+        told: dict[str, Any] = {
+            "id": job.id,
+            "state": job.state,
+            "created": _moment(job.created),
+            "expires": _moment(self.expires(job)),
+        }
+        return told | ({"error": job.error} if job.error is not None else {})
+
+    def _event(self, name: str, **facts: Any) -> None:
+        self.events.append((name, facts))
+
+    def _fail(self, job: Job, status: int, error: str) -> Job:
+        ended = replace(
+            job, state=FAILED, finished=self._clock(), answer_bytes=0, status=status, error=error
+        )
+        self._shred(_path(self._folder, job.id, _ANSWER))
+        self._finish(ended)
+        return ended
+
+    def _finish(self, job: Job) -> None:
+        if self._note(job):
+            self._shred(_path(self._folder, job.id, _REQUEST))
+        self.finished[job.state] += 1
+        facts = {"reason": job.error} if job.error is not None else {}
+        self._event(f"job.{job.state}", id=job.id, owner=job.owner, **facts)
+
+    def _note(self, job: Job) -> bool:
+        """Take a state over, and tell whether it is written; else a restart doesn't know it."""
+        self._jobs[job.id] = job
+        try:
+            self._save(job)
+        except WorkloadError as error:
+            self._warn(error)
+            return False
+        return True
+
+    def _save(self, job: Job) -> None:
+        path = _path(self._folder, job.id, _STATE)
+        seal(path, orjson.dumps(asdict(job)), self._keyring, _context(job.id, _STATE))
+        self._told = False
+
+    def _remove_files(self, identifier: str) -> None:
+        # The state goes first: bodies without one are removed at the next start.
+        for part in (_STATE, _REQUEST, _ANSWER):
+            self._shred(_path(self._folder, identifier, part))
+
+    def _shred(self, path: Path) -> None:
+        try:
+            shred(path)
+        except WorkloadError as error:
+            self._warn(error)
+
+    def _warn(self, error: WorkloadError) -> None:
+        if not self._told:
+            self._told = True
+            print(f"warning: jobs: {error}", file=sys.stderr, flush=True)
+
+
+def _full(why: str) -> RequestError:
+    return RequestError(503, f"{why}; try again later", headers=(retry_after(FULL_RETRY_SECONDS),))
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
