@@ -349,12 +349,15 @@ def is_process_running(pid: int | None, marks: Sequence[str]) -> bool:
     return all(mark in line for mark in marks)
 
 
-def is_below(pid: int | None) -> bool:
-    """Whether this process was started by that one, or by one that it started."""
-    if pid is None:
-        return False
+def is_below(pid: int | None, marks: Sequence[str]) -> bool:
+    """Whether this process was started by that one, or by what it started.
+
+    Likewise by any whose command line holds all of these marks: one whose supervisor is gone, or
+    that a person started, is ended as well where those are ended that hold them.
+    """
     with contextlib.suppress(psutil.Error):
-        return pid in {each.pid for each in psutil.Process().parents()}
+        above = [each.pid for each in psutil.Process().parents()]
+        return pid in above or any(is_process_running(each, marks) for each in above)
     return False
 
 

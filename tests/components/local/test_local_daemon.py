@@ -104,8 +104,9 @@ time.sleep(600)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("supervised", [True, False])
 def test_a_program_isnt_ended_by_a_deployment_of_its_own(
-    inputs: dict[str, Any], tmp_path: Path
+    supervised: bool, inputs: dict[str, Any], tmp_path: Path
 ) -> None:
     order, done = tmp_path / "order", tmp_path / "done"
     (program := tmp_path / "daemon.py").write_text(DAEMON)
@@ -119,6 +120,12 @@ def test_a_program_isnt_ended_by_a_deployment_of_its_own(
     wait_for(lambda: running("one", tmp_path), "the program", 60)
     (first,) = running("one", tmp_path)
     changed = {**checked, "command": [*command, str(tmp_path), "two"]}
+    if not supervised:
+        # Its supervisor was killed, and it goes on alone.
+        (files,) = daemons(Site(tmp_path / "site"))
+        pid = int((files.program().files / "supervisord.pid").read_text())
+        os.kill(pid, 9)
+        wait_for(lambda: not psutil.pid_exists(pid), "the end of its supervisor", 60)
     replace_file(order, json.dumps([state, changed]))
     wait_for(done.is_file, "its own deployment", 90)
     became, said = json.loads(done.read_text())
@@ -126,7 +133,8 @@ def test_a_program_isnt_ended_by_a_deployment_of_its_own(
     assert "bring the stack up yourself" in said[0]
     assert "can't be removed by a deployment of its own" in said[1]
     # The next deployment sees that it isn't as wanted, and mends that.
-    assert set(HANDLER.diff(became, changed)) == {"command"}
+    found = HANDLER.diff(became, changed)
+    assert set(found) == ({"command"} if supervised else {"command", "status"})
     order.unlink()
     became = HANDLER.update(Context("watch"), identifier, became, changed)
     wait_for(lambda: running("two", tmp_path), "the other program", 60)

@@ -144,8 +144,9 @@ class DaemonHandler(Handler):
 
     def _runs_this(self, state: Values) -> bool:
         """Whether the deployment is one that the program itself began."""
-        found = KINDS[text(state, "keptBy")]().status(self._files(state).program())
-        return machine.is_below(found.pid)
+        program = self._files(state).program()
+        found = KINDS[text(state, "keptBy")]().status(program)
+        return machine.is_below(found.pid, program.process_marks)
 
     def _files(self, values: Values) -> DaemonFiles:
         return DaemonFiles(self.site_of(values).daemons / text(values, "name"))
