@@ -87,18 +87,8 @@ class Parts:
         Raises:
             WorkloadError: another run holds it, or it is of another job.
         """
-        if self.folder.is_symlink():
-            raise WorkloadError(f"{self.folder} is a symbolic link: remove it")
-        make_private_folder(self.folder)
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = self._hold()
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise WorkloadError(
-                    f"another run writes the same output ({self.folder}): wait for its end, or "
-                    "give another --output"
-                ) from None
             self.went_on = (self.folder / _JOB).exists()
             if anew:
                 self._clear()
@@ -106,6 +96,27 @@ class Parts:
             yield
         finally:
             os.close(descriptor)
+
+    def _hold(self) -> int:
+        """Lock the folder, made where it is missing, and return its descriptor."""
+        while True:
+            if self.folder.is_symlink():
+                raise WorkloadError(f"{self.folder} is a symbolic link: remove it")
+            make_private_folder(self.folder)
+            with contextlib.ExitStack() as stack, contextlib.suppress(FileNotFoundError):
+                descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                stack.callback(os.close, descriptor)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise WorkloadError(
+                        f"another run writes the same output ({self.folder}): wait for its end, "
+                        "or give another --output"
+                    ) from None
+                # A run that came to its end may have removed it meanwhile.
+                if os.path.samestat(os.fstat(descriptor), self.folder.stat()):
+                    stack.pop_all()
+                    return descriptor
 
     def _learn(self, *, replace: bool) -> None:
         path = self.folder / _JOB

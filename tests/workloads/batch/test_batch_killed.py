@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from falaj.workloads.batch.parts import Parts
+from falaj.workloads.errors import WorkloadError
 from tests.workloads.batch.conftest import Batch, options
 from tests.workloads.inference.serving import Site
 
@@ -108,6 +110,29 @@ def test_two_runs_do_not_write_one_output(tmp_path: Path, batch: Batch) -> None:
         ran = batch(tmp_path / "in.csv", "--output", tmp_path / "out.csv")
     assert ran.status == 2
     assert "another run writes the same output" in ran.err
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_a_lock_on_a_folder_that_was_removed_is_none(
+    is_made_again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that held it comes to its end just before it is locked."""
+    output, lock, said = tmp_path / "out.csv", fcntl.flock, list[str]()
+    folder = output.with_name("out.csv.partial")
+
+    def late(descriptor: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        folder.rmdir()
+        if is_made_again:
+            folder.mkdir()
+        fcntl.flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Parts(output, {}, None, said.append).opened(anew=False):
+        other = Parts(output, {}, None, said.append)
+        with pytest.raises(WorkloadError, match="another run writes"), other.opened(anew=False):
+            pass
+    assert said == []
 
 
 @pytest.mark.parametrize("same", [False, True])
