@@ -27,10 +27,12 @@ from falaj.workloads.files import (
     TEMPORARY_PREFIX,
     make_private_folder,
     read_json,
+    shred,
     storage_errors,
     write_json_atomic,
 )
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import SUFFIX as SEALED
 from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.snapshot import digest
 
@@ -121,7 +123,7 @@ class Parts:
     def _learn(self, *, replace: bool) -> None:
         path = self.folder / _JOB
         for left in self.folder.glob(f"{TEMPORARY_PREFIX}*"):
-            left.unlink()  # of a run that was killed: the lock says that none is at it
+            self._remove(left)  # of a run that was killed: the lock says that none is at it
         if not path.exists():
             write_json_atomic(path, {"format": FORMAT, **self._job})
             return
@@ -149,9 +151,10 @@ class Parts:
     def _drop(self, first: int) -> None:
         """Remove a part and those behind it, which would follow on what isn't there any more."""
         with storage_errors(self.folder):
-            for each in self.folder.glob("*.part*"):
+            # The last goes first: what is behind a gap would follow on what fills it.
+            for each in sorted(self.folder.glob("*.part*"), reverse=True):
                 if int(each.name.partition(".")[0]) >= first:
-                    each.unlink()
+                    self._remove(each)
 
     def add(self, done: Done, bad: bytes, results: bytes) -> None:
         """Keep a part for good.
@@ -215,7 +218,14 @@ class Parts:
         with storage_errors(self.folder):
             # The job goes last: parts without it would be of nothing.
             for each in sorted(self.folder.iterdir(), key=lambda path: path.name == _JOB):
-                each.unlink()
+                self._remove(each)
+
+    def _remove(self, path: Path) -> None:
+        """Remove a file; what a plain run left is shredded where the output is sealed now."""
+        if self._keyring is None or path.suffix == SEALED:
+            path.unlink()
+        else:
+            shred(path)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:06d}.part"

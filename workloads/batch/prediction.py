@@ -469,7 +469,7 @@ class Batch:
         for stale in (beside, artifact_path(beside, request.keyring), _twin(request)):
             if stale is None:
                 continue
-            if stale.suffix == SEALED:
+            if stale.suffix == SEALED or _has_other_names(stale):
                 with storage_errors(stale):
                     stale.unlink(missing_ok=True)
             else:
@@ -597,6 +597,14 @@ def _twin(request: Request) -> Path | None:
         return None
     path = artifact_path(request.output, request.keyring if sealed else None)
     return path if sealed == request.plain and path.exists() else None
+
+
+def _has_other_names(path: Path) -> bool:
+    """Whether a file has hard links, as copies of backups are: to shred it would shred those."""
+    try:
+        return path.lstat().st_nlink > 1
+    except OSError:
+        return False
 
 
 def _existing(request: Request, identity: str) -> dict[str, Any] | None:

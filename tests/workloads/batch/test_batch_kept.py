@@ -141,6 +141,38 @@ def test_what_was_plain_is_shredded_once_it_is_sealed(tmp_path: Path, batch: Bat
         assert after != before
 
 
+def test_a_plain_output_with_another_name_is_left_under_that(tmp_path: Path, batch: Batch) -> None:
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
+    assert batch(*words, "--plain").status == 0
+    said = (tmp_path / "out.csv").read_bytes()
+    (tmp_path / "backup.csv").hardlink_to(tmp_path / "out.csv")
+    assert batch(*words, "--overwrite").status == 0
+    assert not (tmp_path / "out.csv").exists()
+    assert (tmp_path / "backup.csv").read_bytes() == said
+
+
+def test_what_a_plain_run_left_is_shredded_by_a_sealed_one(
+    tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "results", killed)
+        with pytest.raises(KeyboardInterrupt):
+            batch(*words, "--plain")
+    folder = tmp_path / "out.csv.partial"
+    (folder / ".tmp-out").write_text("1,2.5,x\n")
+    left = [folder / "000000.part", folder / ".tmp-out"]
+    held = [each.open("rb") for each in left]
+    said = [each.read_bytes() for each in left]
+    assert batch(*words, "--overwrite").status == 0
+    assert not folder.exists()
+    for file, before in zip(held, said, strict=True):
+        with file:
+            assert file.read() != before
+
+
 @pytest.mark.parametrize("cell", ["Fatima-784", "1,5;2.5"])
 def test_messages_say_nothing_that_restricted_rows_hold(
     cell: str, tmp_path: Path, batch: Batch, published: Site
