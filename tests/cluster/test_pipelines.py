@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ PATH = f"/apis/{SETS[0]}/namespaces/{NAMESPACE}/jobsets"
 FLAVOR = "cpu-x86-64"
 FOLLOWED_SECONDS = 60
 """Until the API server goes by a policy, or no longer does."""
-SNAPSHOT = Snapshot("credit-2026-10", "5" * 64)
+SNAPSHOT = Snapshot("credit-2026-10", "5" * 64, datetime(2026, 10, 1, tzinfo=UTC))
 
 
 def rendered(name: str) -> list[Manifest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -28,6 +28,8 @@ class Snapshot:
     """Below the folder of all datasets."""
     digest: str
     """SHA-256, in hex, by which it calls itself; who trains on it checks it."""
+    made: datetime.datetime = field(compare=False)
+    """When, as it says."""
 
 
 def newest(
@@ -54,8 +56,7 @@ def newest(
     """
     above, _, beginning = pattern.rpartition("/")
     if not pattern.endswith("*"):
-        found = _described(data, pattern)
-        return found[1] if found is not None else None
+        return _described(data, pattern)
     try:
         names = sorted(each.name for each in (data / above).iterdir())
     except FileNotFoundError:
@@ -65,7 +66,7 @@ def newest(
             f"can't read the folder of datasets {data / above}: {error.strerror}"
         ) from error
     latest = (now or datetime.datetime.now(datetime.UTC)) + _AHEAD
-    of_these: list[tuple[datetime.datetime, Snapshot]] = []
+    of_these: list[Snapshot] = []
     for name in names:
         if not name.startswith(beginning[:-1]) or not _NAME.fullmatch(name):
             continue
@@ -77,19 +78,19 @@ def newest(
             continue
         if found is None:
             continue
-        if found[0] > latest:
+        if found.made > latest:
             say(
                 f"left out: {data / path / _DESCRIPTION} says that it was made at "
-                f"{found[0].isoformat()}, which is still to come; set the clock of the machine "
+                f"{found.made.isoformat()}, which is still to come; set the clock of the machine "
                 "that made it, and make the dataset again"
             )
             continue
         of_these.append(found)
-    return max(of_these, key=lambda each: (each[0], each[1].path))[1] if of_these else None
+    return max(of_these, key=lambda each: (each.made, each.path), default=None)
 
 
-def _described(data: Path, path: str) -> tuple[datetime.datetime, Snapshot] | None:
-    """When the snapshot at a path was made, and the snapshot."""
+def _described(data: Path, path: str) -> Snapshot | None:
+    """The snapshot at a path; None where none is, or not yet."""
     file = data / path / _DESCRIPTION
     try:
         if not file.is_file():
@@ -109,4 +110,4 @@ def _described(data: Path, path: str) -> tuple[datetime.datetime, Snapshot] | No
             "SHA-256, and a time such as 2026-10-01T03:00:00+00:00; make the dataset again, or "
             "remove its folder"
         )
-    return made if made.tzinfo else made.replace(tzinfo=datetime.UTC), Snapshot(path, digest)
+    return Snapshot(path, digest, made if made.tzinfo else made.replace(tzinfo=datetime.UTC))

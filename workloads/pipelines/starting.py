@@ -67,6 +67,13 @@ class _Last:
 
     number: int
     digest: str
+    made: datetime.datetime | None = None
+    """When its data were, as far as that was written down."""
+
+    def had(self, snapshot: Snapshot) -> bool:
+        """Whether data are its own, or older: newer ones may be unreadable for a while."""
+        older = self.made is not None and snapshot.made < self.made
+        return older or snapshot.digest == self.digest
 
 
 @dataclass(frozen=True)
@@ -109,9 +116,9 @@ class Starter:
                     f"the pipeline's dataset"
                 )
         last = self._last(runs)
-        if reason == "new-data" and snapshot is not None and snapshot.digest == last.digest:
+        if reason == "new-data" and snapshot is not None and last.had(snapshot):
             return Outcome(
-                None, reason, f"{snapshot.path} was the last run's, and nothing is newer",
+                None, reason, f"{snapshot.path} was the last run's, or is older: nothing is newer",
                 snapshot.path, snapshot.digest,
             )  # fmt: skip
         return self._make(last.number + 1, reason, snapshot)
@@ -136,7 +143,7 @@ class Starter:
         if kept is not None:
             try:
                 said = json.loads(kept)
-                found.append(_Last(int(said["number"]), str(said["digest"])))
+                found.append(_Last(int(said["number"]), str(said["digest"]), _made(said)))
             except (ValueError, KeyError, TypeError) as error:
                 raise WorkloadError(
                     f"{_STATE} of ConfigMap {self.pipeline}{ACCOUNT_ENDING} can't be read "
@@ -165,10 +172,11 @@ class Starter:
                     raise
             self.sleep(_PAUSE_SECONDS)
         path, digest = (snapshot.path, snapshot.digest) if snapshot is not None else ("", "")
+        made = snapshot.made.isoformat() if snapshot is not None else None
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         said = {
             "number": number, "name": name, "reason": reason, "dataset": path, "digest": digest,
-            "started": now,
+            "made": made, "started": now,
         }  # fmt: skip
         self.api.merge(self._state, {"data": {_STATE: json.dumps(said, sort_keys=True)}})
         return Outcome(name, reason, "", path, digest)
@@ -184,6 +192,16 @@ class Starter:
                     "would be called so: remove it, or give it another name"
                 )
         return f"{name} was started by another one just now"
+
+
+def _made(said: dict[str, Any]) -> datetime.datetime | None:
+    """When a run's data were made. Raises ValueError, TypeError: it is no time with a zone."""
+    if (written := said.get("made")) is None:
+        return None
+    made = datetime.datetime.fromisoformat(written)
+    if made.tzinfo is None:
+        raise ValueError(f"{written} has no time zone")
+    return made
 
 
 def run_of(

@@ -121,6 +121,23 @@ def test_old_data_start_none_but_when_asked(data: Path) -> None:
         assert starter(Api(state=dict(seen)), data).start(reason).started == "credit-4"
 
 
+def test_data_older_than_the_last_runs_start_none_but_when_asked(data: Path) -> None:
+    """The last run's were left out, as they can't be read for a while, or were removed."""
+    seen = {"number": 3, "digest": "6" * 64, "made": "2024-10-01T00:00:01+00:00"}
+    api = Api(state=dict(seen))
+    assert "nothing is newer" in starter(api, data).start("new-data").why
+    assert (api.made, api.state) == ([], seen)
+    assert starter(api, data).start("schedule").started == "credit-4"
+    assert api.state
+    assert api.state["made"] == "2024-10-01T00:00:00+00:00"
+    for made in (None, "2024-10-01T00:30:00+01:00"):
+        api = Api(state={**seen, "made": made})
+        assert starter(api, data).start("new-data").started == "credit-4"
+    for wrong in (7, "yesterday", "2024-10-01T00:00:01"):
+        with pytest.raises(WorkloadError, match="remove the key"):
+            starter(Api(state={**seen, "made": wrong}), data).start("new-data")
+
+
 def test_without_data_a_look_is_quiet_and_a_start_is_refused(tmp_path: Path) -> None:
     for reason in ("new-data", "up"):
         assert "there is no snapshot" in starter(Api(), tmp_path).start(reason).why
