@@ -17,6 +17,8 @@ from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from falaj.stacks.settings import Settings
 
 
@@ -56,7 +58,7 @@ class Project:
                 f"{where}; allowed: a folder that has one\n"
                 f"  make one with: {installation.call('new FOLDER --template local')}"
             ) from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise StackError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
         if not isinstance(mapping(found).get("name"), str):
             raise StackError(f"{path}: expected a mapping with the project's `name`")
@@ -77,7 +79,9 @@ class Project:
     def stack_names(self) -> list[str]:
         """Names of the stacks that have a file."""
         found = sorted(self.stack_folder.glob("Pulumi.*.yaml"))
-        return [path.stem.removeprefix("Pulumi.") for path in found]
+        names = [path.stem.removeprefix("Pulumi.") for path in found]
+        # A copy such as "Pulumi.dev copy.yaml" is no stack's.
+        return [each for each in names if _STACK_NAME.match(each)]
 
     @property
     def default_stack_or_none(self) -> str | None:
@@ -199,11 +203,7 @@ class StackFile:
     @property
     def salt(self) -> str | None:
         """The salt of the passphrase that encrypts the file's values; None where it says none."""
-        try:
-            document: Any = yaml.safe_load(self.path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            return None
-        found = document.get(_SALT) if is_mapping(document) else None
+        found = _document(self.path).get(_SALT)
         return found if isinstance(found, str) else None
 
     def forget_passphrase(self) -> None:
@@ -218,18 +218,21 @@ class StackFile:
                 replace_file(self.path, kept)
 
 
+def _document(path: Path) -> Mapping[Any, Any]:
+    """What a file in YAML says; nothing where it can't be read."""
+    try:
+        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        # A ValueError is of text that is no UTF-8, or of a date such as 2026-13-45.
+        return {}
+    return mapping(found)
+
+
 def _plain(path: Path) -> dict[str, Any]:
     """The configuration in a file, unchecked; of a project's file the values of its keys."""
-    try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return {}
-    config: Any = document.get("config") if is_mapping(document) else None
-    if not is_mapping(config):
-        return {}
     return {
         str(key): value.get("value", value.get("default")) if is_mapping(value) else value
-        for key, value in config.items()
+        for key, value in mapping(_document(path).get("config")).items()
     }
 
 

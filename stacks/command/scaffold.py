@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import yaml
 
-from falaj.engine.files import OWN_PROJECT, data_home
+from falaj.engine.files import OWN_PROJECT, data_home, stack_home
 from falaj.stacks.command import installation, project, service
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.installation import ROOT, is_clone
 from falaj.stacks.command.project import Project, StackFile
+from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 
 _TEMPLATES: Final = ROOT / "stacks" / "templates"
@@ -132,7 +133,7 @@ def _give_own_port(stack: StackFile) -> None:
     others = {
         _port(stack.sibling(each)) for each in stack.project.stack_names if each != stack.name
     }
-    port = _free_from(first, others | _ports_of_this_machine())
+    port = _free_from(first, others | _ports_of_this_machine(but=stack.site))
     if port != first:
         from falaj.stacks.settings import edit  # noqa: PLC0415 - the models take half a second
 
@@ -149,14 +150,16 @@ def _port(stack: StackFile) -> int | None:
     return getattr(getattr(settings, "service", None), "port", None)
 
 
-def _ports_of_this_machine() -> set[int | None]:
-    """Ports of the servers of all stacks that are up on this machine, of any project."""
+def _ports_of_this_machine(but: Path) -> set[int | None]:
+    """Ports of the servers of all stacks that are up here, but for one's folder."""
     found: set[int | None] = set()
     home = data_home()
     for of in ("stacks/*", "projects/*/*"):
         for path in home.glob(f"{of}/service/*/service.json"):
             with contextlib.suppress(StackError):
-                found.add(service.read_account(path).get("port"))
+                port = mapping(service.read_account(path)).get("port")
+                if isinstance(port, int) and not path.is_relative_to(but):
+                    found.add(port)
     return found
 
 
@@ -182,7 +185,9 @@ def _make_project(folder: Path, stack: str, template: Template, values: Mapping[
         for key, question in template.questions.items()
     }
     if _PORT in answers and _PORT not in values:
-        answers[_PORT] = str(_free_from(int(answers[_PORT]), _ports_of_this_machine()))
+        answers[_PORT] = str(
+            _free_from(int(answers[_PORT]), _ports_of_this_machine(but=stack_home(name, stack)))
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a project with half of its files would be in the way of the next try.
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as temporary:

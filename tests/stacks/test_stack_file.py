@@ -51,13 +51,39 @@ def test_a_new_stack_gets_a_port_that_no_other_has(
     (folder / "stacks" / "Pulumi.broken.yaml").write_text("config: [")
     broken = stack_home("elsewhere", "other") / "service" / "shop" / "service.json"
     broken.parent.mkdir(parents=True)
-    broken.write_text("{")
+    for text in ("{", "[]", '{"port": [8446]}'):
+        broken.write_text(text)
+        (stack_file("three").path).unlink(missing_ok=True)
+        assert command.main(["new", "--stack", "three"]) == 0
+        assert port_of("three") == 8446
+    # Its own, which is up while its file is made again, is no other's.
+    own = stack_home("falaj", "three") / "service" / "shop" / "service.json"
+    own.parent.mkdir(parents=True)
+    own.write_text('{"port": 8446}')
+    stack_file("three").path.unlink()
     assert command.main(["new", "--stack", "three"]) == 0
     assert port_of("three") == 8446
     up.write_text('{"port": 8443}')
     assert command.main(["new", str(tmp_path / "own"), "--template", "local"]) == 0
     made = (tmp_path / "own" / "Pulumi.dev.yaml").read_text()
     assert "falaj:service.port: 8444" in made
+
+
+def test_a_copy_of_a_file_is_no_stack(folder: Path) -> None:
+    (folder / "stacks" / "Pulumi.one copy.yaml").write_text("config: {falaj:platform: local}\n")
+    assert command.main(["new", "--stack", "two"]) == 0
+    assert Project.find(folder).stack_names == ["two"]
+
+
+@pytest.mark.parametrize(
+    "text", ["config: {falaj:platform: aws}\nencryptionsalt: v1:x", "when: 2026-13-45", "[", "[1]"]
+)
+def test_a_file_that_cannot_be_read_has_no_salt(folder: Path, text: str) -> None:
+    file = stack_file("one")
+    assert (file.salt, file.is_in_cloud) == (None, False)
+    file.path.write_text(text)
+    is_good = "salt" in text
+    assert (file.salt, file.is_in_cloud) == ("v1:x" if is_good else None, is_good)
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", "-x", ".hidden", "a b", "x" * 101])
