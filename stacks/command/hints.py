@@ -40,8 +40,9 @@ def passphrase_hint(printed: str, stack: StackFile, backend_url: str) -> str | N
     if salt is None or salt == stack.salt:
         return None
     return (
-        f"the salt in {stack.shown_path} isn't that of the stack's state, so that no passphrase "
-        "fits both. If the file was copied, or had its line replaced, give it that of the state:\n"
+        f"the salt in {stack.shown_path} isn't that of the stack's state: made with a passphrase "
+        "each, none fits both. If the file was copied, or had its line replaced, give it that of "
+        "the state:\n"
         f"  encryptionsalt: {salt}\n"
         "values in the file that were encrypted under the other salt have to be set again"
     )
