@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -171,17 +172,21 @@ def unseal(*, file: Path, stack: str | None, project: Path | None, output: Path 
 def _say_whose(file: Path, stack: StackFile) -> None:
     """Say which other stacks may have sealed a file that this one's keys don't open."""
     siblings = [stack.sibling(each) for each in stack.project.stack_names if each != stack.name]
-    others = [each for each in siblings if service.serves(each)]
+    others = [each for each in siblings if service.config_path(each).is_file()]
     place = file.resolve()
     of = [each for each in others if place.is_relative_to(each.site.resolve())]
     if of:
-        say(f"  {file} lies in the folder of stack {of[0].name}: give --stack {of[0].name}")
+        hint = f"{file} lies in the folder of stack {of[0].name}: give --stack {of[0].name}"
     elif others:
         names = ", ".join(each.name for each in others)
-        say(
-            f"  sealed files open with the keys of the stack that predicted them, and this was "
+        hint = (
+            "sealed files open with the keys of the stack that predicted them, and this was "
             f"tried with those of {stack.name}; if another one did, give it with --stack: {names}"
         )
+    else:
+        return
+    # The standard output may be the file that rows are written to.
+    print(f"  {hint}", file=sys.stderr, flush=True)
 
 
 def _run(*arguments: str) -> int:

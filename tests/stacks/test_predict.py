@@ -71,8 +71,14 @@ def test_who_names_the_wrong_stack_is_told_which_to_name(
     assert main(["predict", "rows.csv", "--stack", "local"]) == 0
     sealed = stack_home("falaj", "local") / "batches" / "rows.predictions.csv.sealed"
     capfd.readouterr()
+    broken = stack_home("falaj", "down") / "service" / "digits" / "service.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
     assert main(["unseal", str(sealed), "--stack", "other"]) == 2
-    assert "lies in the folder of stack local: give --stack local" in "".join(capfd.readouterr())
+    broken.unlink()
+    printed = capfd.readouterr()
+    assert "lies in the folder of stack local: give --stack local" in printed.err
+    assert printed.out == ""
     elsewhere = project / sealed.name
     sealed.rename(elsewhere)
     sealed.with_name("rows.predictions.csv.json").rename(project / "rows.predictions.csv.json")
