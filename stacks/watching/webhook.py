@@ -175,11 +175,13 @@ def signing_key(path: Path) -> bytes:
     """The key that signs messages, 256 random bits in hexadecimal; made where it is missing.
 
     Raises:
-        OSError: it can't be read or written.
+        OSError: it can't be read or written, or is empty.
     """
     if not path.is_file():
         replace_file(path, secrets.token_hex(32) + "\n", 0o600)
-    return path.read_bytes().strip()
+    if not (key := path.read_bytes().strip()):
+        raise OSError("it is empty")  # under which everybody could sign
+    return key
 
 
 def signature(key: bytes, stamp: str, body: bytes) -> str:
