@@ -4,7 +4,7 @@
 
     OUTPUT.partial/
         job.json          what the parts are of
-        000000.part       header (JSON, after its length) | bad rows (JSON lines) | results
+        000000.part       three lengths | header (JSON) | bad rows (JSON lines) | results
 
 A part is written at once or not at all, sealed where the output is, each under a key of its own.
 The parts that are there from the first one on without a gap are what was done.
@@ -39,7 +39,7 @@ from falaj.workloads.training.snapshot import digest
 FORMAT: Final = "falaj.batch/1"
 SUFFIX: Final = ".partial"
 _JOB: Final = "job.json"
-_LENGTHS: Final = struct.Struct(">II")
+_LENGTHS: Final = struct.Struct(">III")
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Parts:
             StorageFullError: no space; what was kept before stays.
         """
         about = json.dumps(asdict(done)).encode()
-        data = _LENGTHS.pack(len(about), len(bad)) + about + bad + results
+        data = _LENGTHS.pack(len(about), len(bad), len(results)) + about + bad + results
         number = len(self.done)
         write_artifact(self._path(number), data, self._keyring, self._context(number))
         self.done.append(done)
@@ -176,8 +176,10 @@ class Parts:
         """
         data = read_artifact(self._path(number), self._keyring, self._context(number))
         try:
-            about, bad = _LENGTHS.unpack_from(data)
+            about, bad, results = _LENGTHS.unpack_from(data)
             start = _LENGTHS.size
+            if len(data) != start + about + bad + results:
+                raise ValueError("cut short")  # which sealed ones say themselves
             done = Done(**json.loads(data[start : start + about]))
         except (struct.error, ValueError, TypeError) as error:
             raise IntegrityError(

@@ -77,7 +77,7 @@ def test_what_a_killed_run_left_behind_its_record_is_removed(
 
 
 @pytest.mark.parametrize("plain", [["--plain"], []])
-@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+@pytest.mark.parametrize("damage", ["cut", "short", "changed", "empty"])
 def test_a_part_that_cannot_be_opened_is_made_again(
     plain: list[str], damage: str, tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +94,8 @@ def test_a_part_that_cannot_be_opened_is_made_again(
     assert len(names) == 3
     if damage == "cut":
         names[1].write_bytes(names[1].read_bytes()[:5])
+    elif damage == "short":
+        names[1].write_bytes(names[1].read_bytes()[:-100])
     elif damage == "changed":
         names[1].write_bytes(b"\xff" * 200)
     else:
