@@ -298,9 +298,7 @@ def test_a_key_that_cant_be_read_is_told_and_tried_again(
         assert other.asked == []
         key.rmdir()
         key.write_text("\n")
-        with pytest.raises(
-            WebhookError, match=r"webhook\.key, .* made: it is empty"
-        ):
+        with pytest.raises(WebhookError, match=r"webhook\.key, .* made: it is empty"):
             hook(other.port).send(MESSAGE, "one", 0.0)
         key.unlink()
         hook(other.port).send(MESSAGE, "one", 0.0)
