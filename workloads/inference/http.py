@@ -603,6 +603,7 @@ class Reader:
             if decoder is not None and exchange.refusal is None and not decoder.is_complete:
                 self._bodies.release(exchange)
                 exchange.refusal = decoder.cut_short()
+            self._decoder = None  # takes 40 KiB, which no connection keeps that waits
             exchange.started = time.perf_counter()
             self.queue.append(exchange)
 
