@@ -35,8 +35,6 @@ class _Words(NamedTuple):
     kind: str = _JSON
     statuses: tuple[int, ...] = (200,)
     """With which the answer comes; others are errors."""
-    optional: bool = False
-    """Whether the body may be left out."""
     deleted: Document | None = None
     """What is answered to DELETE, where that is another thing."""
 
@@ -99,7 +97,7 @@ def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> 
             operation["parameters"] = parameters
         if words.body is not None:
             operation["requestBody"] = {
-                "required": not words.optional,
+                "required": route.name not in http.BODY_OPTIONAL,
                 "content": _contents(words.body, binary=route.name in _WITH_TENSORS),
             }
         found[method] = operation
@@ -195,7 +193,7 @@ def _words(schema: Schema) -> Mapping[str, _Words]:
         http.CONFIGURATION: _Words(f"How {schema.name} is served.", _CONFIGURATION),
         http.INDEX: _Words(
             "The model's versions in the registry.", _INDEX,
-            body={"type": "object", "properties": {"ready": _FLAG}}, optional=True,
+            body={"type": "object", "properties": {"ready": _FLAG}},
         ),
         http.OPENAPI: _Words("This document.", _ANY_OBJECT),
     }  # fmt: skip
