@@ -207,9 +207,10 @@ class Runs:
         start: float,
     ) -> Answer:
         service = self._service
-        service.counters.passed_on("answered")
         seconds = time.perf_counter() - start
         answer = service.inferred(inference, results, overflow.remote.schema)
+        # Both or neither: what was answered here is the difference.
+        service.counters.passed_on("answered")
         service.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
         return answer._replace(headers=(*answer.headers, overflow.header))
 
