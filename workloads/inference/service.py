@@ -622,14 +622,18 @@ class Service:
             )
         )
         route = exchange.route.name if exchange.route is not None else "unknown"
-        if route == http.INFER and status == 200:
-            self.counters.last_inference = moment
-        else:
+        if route != http.INFER:
             self.counters.responded(route, status)
-            if route == http.INFER and status not in NOT_ALLOWED:
-                self.counters.not_inferred(max(0.0, now - (exchange.started or now)))
+        elif status != 200:
+            self.not_inferred(status, max(0.0, now - (exchange.started or now)))
         if exchange.identity is not None:
             self.called(exchange.identity)
+
+    def not_inferred(self, status: int, seconds: float) -> None:
+        """Count an inference that wasn't answered; one that was is counted where it ran."""
+        self.counters.responded(http.INFER, status)
+        if status not in NOT_ALLOWED:
+            self.counters.not_inferred(seconds)
 
     def _denied(self, error: RequestError, client: bytes) -> None:
         """Note a refused caller for the audit; a flood of them is summed up by address."""

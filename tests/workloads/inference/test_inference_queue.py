@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -13,6 +14,10 @@ import pytest
 from falaj.workloads.inference import model, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.http import Exchange
+from falaj.workloads.inference.job_runs import JobRuns
+from falaj.workloads.inference.jobs import Bodies
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference
 from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
@@ -246,6 +251,43 @@ def test_a_fault_of_the_server_is_answered(
 
     asyncio.run(run())
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
+    class Kept:
+        """A place for jobs, with one request over and over."""
+
+        def read_request(self, _: str) -> tuple[dict[str, Any], bytes]:
+            return {"header_length": None, "request_id": ""}, json.dumps(row()).encode()
+
+        def write_answer(self, *_: object) -> None:
+            pass
+
+    async def ask(*_: object) -> bytes:
+        return b""
+
+    told: list[str] = []
+
+    def tell(_: int, payload: bytes) -> None:
+        told.append(json.loads(payload)["outcome"])
+
+    async def run() -> None:
+        runs = JobRuns(service, cast("Bodies", Kept()), ask=ask, tell=tell)
+        counters, order = service.counters, b'{"id": "a", "owner": "token:somebody"}'
+        began = time.time_ns() // 1000
+        runs.start(order)
+        await until(lambda: told == ["done"])
+        assert sum(counters.latency) == counters.rows == 1
+        assert began <= counters.last_inference <= time.time_ns() // 1000
+        service.infer = refuse  # type: ignore[method-assign]
+        runs.start(order)
+        await until(lambda: told == ["done", "failed"])
+        assert (counters.failed, counters.responses) == (1, {"infer 500": 1})
+
+    def refuse(_: Exchange) -> Any:
+        raise RequestError(500, "the model could not run on this input")
+
+    asyncio.run(run())
 
 
 def test_connections_over_the_limit_are_refused(service: Service) -> None:
