@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from falaj.workloads.inference import model, settings
+from falaj.workloads.inference import channel, model, settings
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.http import Exchange
@@ -21,6 +23,7 @@ from falaj.workloads.inference.jobs import Bodies
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference
 from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
+from falaj.workloads.inference.worker import Worker
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
 
@@ -288,6 +291,25 @@ def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
         raise RequestError(500, "the model could not run on this input")
 
     asyncio.run(run())
+
+
+def test_counts_without_an_access_line_are_told_to_the_master_too(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(Channel, "send", lambda _, kind, *__: sent.append(kind))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = Worker(ours, theirs)
+        worker._service = service  # pyright: ignore[reportPrivateUsage]
+        flush = worker._flush  # pyright: ignore[reportPrivateUsage]
+        flush()
+        sent.clear()
+        service.counters.inferred(0.5, 0.25, 1)
+        flush()
+        assert sent == [channel.COUNTERS]
+        flush()
+        assert sent == [channel.COUNTERS]
 
 
 def test_connections_over_the_limit_are_refused(service: Service) -> None:
