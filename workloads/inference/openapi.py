@@ -291,6 +291,9 @@ _FEEDBACK: Final = _object(
 _JOINED: Final[Document] = dict.fromkeys(("received", *labels.OUTCOMES), _COUNT)
 
 
+_FP32_ENDS: Final = 2.0**128 - 2.0**103
+
+
 def _element(spec: TensorSpec, *, nullable: bool) -> Document:
     """The schema of one value in JSON."""
     kind, limits = "number", {}
@@ -302,8 +305,8 @@ def _element(spec: TensorSpec, *, nullable: bool) -> Document:
         known = np.iinfo(NUMPY_TYPES[spec.datatype])
         kind, limits = "integer", {"minimum": int(known.min), "maximum": int(known.max)}
     elif spec.datatype == "FP32":
-        most = float(np.finfo(spec.dtype).max)
-        limits = {"minimum": -most, "maximum": most}
+        # Below it a number becomes FP32's largest, as which 3.4028235e38 is written.
+        limits = {"exclusiveMinimum": -_FP32_ENDS, "exclusiveMaximum": _FP32_ENDS}
     return {"type": [kind, "null"] if nullable else kind, **limits}
 
 
