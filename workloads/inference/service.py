@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 import orjson
 
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import (
     answers,
     channel,
@@ -502,7 +503,7 @@ class Service:
         only_ready = extensions.wants_ready(exchange.content)
         try:
             versions = Store(self.settings.registry).versions(self.model.name)
-        except OSError as error:
+        except (OSError, WorkloadError) as error:
             print(f"can't read the registry: {error}"[:300], file=sys.stderr, flush=True)
             raise RequestError(503, "the registry can't be read now; try again",
                                headers=(retry_after(1),)) from error  # fmt: skip

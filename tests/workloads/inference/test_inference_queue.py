@@ -293,6 +293,28 @@ def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
     asyncio.run(run())
 
 
+def test_a_registry_that_is_refused_is_told_without_a_fault(
+    site: Site, service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.publish(models.mlp())
+    folder = site.root / "registry" / "mlp"
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+    async def run() -> None:
+        connection, transport = connect(service)
+        connection.data_received(
+            b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
+            % site.token("observe").encode()
+        )
+        assert transport.statuses() == [503]
+
+    asyncio.run(run())
+    told = capsys.readouterr().err
+    assert "symbolic link" in told
+    assert "Traceback" not in told
+
+
 def test_counts_without_an_access_line_are_told_to_the_master_too(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
