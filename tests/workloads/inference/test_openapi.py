@@ -206,6 +206,9 @@ def test_who_may_infer_may_read_it(running: Server, token: str) -> None:
     status, document = call(connection, "GET", "/v2/openapi.json", token=token)
     assert (status, document["openapi"]) == (200, "3.1.0")
     OpenAPIV31SpecValidator(document).validate()
+    # Of what is answered here: these settings have drift watched, and no jobs taken.
+    assert "/v2/models/mlp/drift" in document["paths"]
+    assert not [path for path in document["paths"] if "/jobs" in path]
     assert call(connection, "GET", "/v2/openapi.json")[0] == 401
     other = running.site.token("observe")
     status, answer = call(connection, "GET", "/v2/openapi.json", token=other)
