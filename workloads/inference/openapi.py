@@ -24,6 +24,8 @@ _ANY_OBJECT: Final[Document] = {"type": "object"}
 _NAME: Final[Document] = {"type": "string"}
 _COUNT: Final[Document] = {"type": "integer", "minimum": 0}
 _FLAG: Final[Document] = {"type": "boolean"}
+_BYTES: Final[Document] = {"type": "string", "format": "binary"}
+"""As tools know bytes, which OpenAPI 3.1 would let stand without a schema."""
 
 
 class _Words(NamedTuple):
@@ -123,7 +125,7 @@ def _responses(route: http.Route, words: _Words, method: str) -> Document:
 
 def _contents(schema: Document, kind: str = _JSON, *, binary: bool) -> Document:
     found: Document = {kind: {"schema": schema}}
-    return found | {_BINARY: {}} if binary else found
+    return found | {_BINARY: {"schema": _BYTES}} if binary else found
 
 
 _WITH_TENSORS: Final = frozenset({http.INFER, http.JOBS})
@@ -314,17 +316,30 @@ def _takes_null(spec: TensorSpec) -> bool:
     return spec.missing or spec.datatype == "BYTES"
 
 
-def _values_name(spec: TensorSpec) -> str:
-    return f"{spec.datatype}_or_null" if _takes_null(spec) else spec.datatype
+def _values_name(spec: TensorSpec, depth: int = 1) -> str:
+    name = f"{spec.datatype}_or_null" if _takes_null(spec) else spec.datatype
+    return name if depth == 1 else f"{name}_{depth}"
 
 
 def _values(specs: Iterable[TensorSpec]) -> Document:
-    """The schemas of inputs' data, flat or nested."""
-    return {
-        name: _list({"anyOf": [_element(spec, nullable=_takes_null(spec)), _ref(name)]})
-        for name, spec in ((_values_name(spec), spec) for spec in specs)
-        if spec.datatype != "FP16"
-    }
+    """The schemas of inputs' data: lists, and lists of lists as deep as a shape asks for.
+
+    One that holds itself would be shorter, but makers of clients don't take it.
+    """
+    found: Document = {}
+    for spec in specs:
+        if spec.datatype == "FP16":
+            continue
+        found[_values_name(spec)] = _list(_element(spec, nullable=_takes_null(spec)))
+        for depth in range(2, len(spec.shape) + 1):
+            found[_values_name(spec, depth)] = _list(_ref(_values_name(spec, depth - 1)))
+    return found
+
+
+def _data(spec: TensorSpec) -> Document:
+    """The schema of an input's data, flat or nested."""
+    flat, depth = _ref(_values_name(spec)), len(spec.shape)
+    return {"anyOf": [flat, _ref(_values_name(spec, depth))]} if depth > 1 else flat
 
 
 def _sizes(spec: TensorSpec, most_rows: int | None) -> Document:
@@ -358,7 +373,7 @@ def _tensor(spec: TensorSpec, data: Document, shape: Document) -> Document:
 
 def _request(schema: Schema) -> Document:
     inputs = [
-        _tensor(spec, _ref(_values_name(spec)), _sizes(spec, schema.max_rows))
+        _tensor(spec, _data(spec), _sizes(spec, schema.max_rows))
         for spec in schema.inputs.values()
     ]
     output = _object(

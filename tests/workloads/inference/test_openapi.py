@@ -49,6 +49,34 @@ def test_the_document_is_an_openapi_document(name: str) -> None:
         jsonschema.Draft202012Validator.check_schema(each)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_makers_of_clients_can_read_it(name: str) -> None:
+    """They want a schema of every body, and take none that leads back to itself."""
+    document = described(MODELS[name])
+    bodies = [
+        kind
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for each in (operation.get("requestBody", {}), *operation["responses"].values())
+        for kind in each.get("content", {}).values()
+    ]
+    assert bodies
+    assert all("schema" in each for each in bodies)
+    schemas = document["components"]["schemas"]
+
+    def walk(schema: Any, above: tuple[str, ...]) -> None:
+        for key, each in schema.items() if isinstance(schema, dict) else enumerate(schema):
+            if key == "$ref":
+                inner = each.rpartition("/")[2]
+                assert inner not in above
+                walk(schemas[inner], (*above, inner))
+            elif isinstance(each, dict | list):
+                walk(each, above)
+
+    for inner, schema in schemas.items():
+        walk(schema, (inner,))
+
+
 def test_the_judge_would_find_a_mistake() -> None:
     document = described(MLP)
     document["paths"]["/v2/{unknown}"] = copy.deepcopy(document["paths"]["/v2"])
@@ -120,6 +148,8 @@ def changed(**changes: Any) -> dict[str, Any]:
 TAKEN: dict[str, tuple[str, Any]] = {
     "a row": ("mlp", row()),
     "a nested row": ("mlp", {"inputs": [row()["inputs"][0] | {"data": [[0.5] * 64]}]}),
+    "rows, nested": ("mlp", {"inputs": [row()["inputs"][0] | {
+        "shape": [2, 64], "data": [[0.5] * 64] * 2}]}),
     "whole numbers": ("mlp", row([1] * 64)),
     "null where it is taken": ("table", table(None, None)),
     "the largest of FP32, in few digits": ("table", table(-3.4028235e38)),
@@ -148,6 +178,9 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "no inputs": ("table", {"inputs": []}),
     "an input is missing": ("table", {"inputs": table()["inputs"][:1]}),
     "an input too many": ("table", {"inputs": [*table()["inputs"], table()["inputs"][0]]}),
+    "half nested": ("mlp", {"inputs": [row()["inputs"][0] | {
+        "shape": [2, 64], "data": [[0.5] * 64, *[0.5] * 64]}]}),
+    "nested too deep": ("mlp", {"inputs": [row()["inputs"][0] | {"data": [[[0.5] * 64]]}]}),
     "another name": ("table", changed(name="Age")),
     "another datatype": ("table", changed(datatype="FP64")),
     "no shape": ("table", changed(shape=None)),
