@@ -51,6 +51,8 @@ JOB = "job"
 JOB_RESULT = "job_result"
 WITH_BODY = frozenset({INFER, FEEDBACK, INDEX, JOBS})
 """Routes whose requests have a body that is read."""
+BODY_OPTIONAL = frozenset({INDEX})
+"""Those of them whose body may be left out, and its length (RFC 9112, 6.3)."""
 
 
 class Route(NamedTuple):
@@ -603,6 +605,7 @@ class Reader:
             if decoder is not None and exchange.refusal is None and not decoder.is_complete:
                 self._bodies.release(exchange)
                 exchange.refusal = decoder.cut_short()
+            self._decoder = None  # takes 40 KiB, which no connection keeps that waits
             exchange.started = time.perf_counter()
             self.queue.append(exchange)
 
@@ -645,7 +648,8 @@ class Reader:
             if size > SWALLOWED_BODY_BYTES:
                 raise _no_body_wanted()
             return
-        if b"content-length" not in headers and b"transfer-encoding" not in headers:
+        framed = b"content-length" in headers or b"transfer-encoding" in headers
+        if not framed and route.name not in BODY_OPTIONAL:
             raise RequestError(411, "send the body's size as Content-Length")
         coding = headers.get(b"content-encoding")
         if coding is not None:

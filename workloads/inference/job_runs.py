@@ -167,12 +167,14 @@ class JobRuns:
             _print(identifier, error)
             return _failed(500, "the kept request was changed, cut short or lost: send it again")
         await self._wait_for_quiet()
+        started = time.perf_counter()
         try:
-            answer = await self._infer(header, body, owner)
+            answer = await self._infer(header, body, owner, started)
         except RequestError as error:
             if error.status == 503:
                 await asyncio.sleep(BUSY_SECONDS)
                 return {"outcome": "again"}
+            self._service.not_inferred(error.status, time.perf_counter() - started)
             return _failed(error.status, error.message)
         kept = {
             "type": answer.content_type.decode(),
@@ -186,7 +188,9 @@ class JobRuns:
                            "again later")  # fmt: skip
         return {"outcome": "done", "size": len(answer.body)}
 
-    async def _infer(self, header: dict[str, Any], body: bytes, owner: str) -> Answer:
+    async def _infer(
+        self, header: dict[str, Any], body: bytes, owner: str, started: float
+    ) -> Answer:
         # Another tier takes over what somebody waits for: a job can wait.
         headers = {http.MARK: b"1"}
         if header["request_id"]:
@@ -195,7 +199,7 @@ class JobRuns:
         exchange = Exchange(
             headers=headers, content=body, header_length=header["header_length"],
             identity=Identity(subject, frozenset(), means, math.inf),
-            started=time.perf_counter(),
+            started=started,
         )  # fmt: skip
         answer = self._service.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer

@@ -6,6 +6,7 @@ the totals of their version, so that a counter never falls when a version is swi
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -88,6 +89,7 @@ class Counters:
         self.compute[bisect_left(BOUNDS, compute_seconds)] += 1
         self.compute_seconds += compute_seconds
         self.rows += rows
+        self.last_inference = time.time_ns() // 1000
 
     def queued(self, seconds: float, count: int = 1) -> None:
         """Count ``count`` inferences that waited ``seconds`` in all before they ran."""

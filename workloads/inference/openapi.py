@@ -24,6 +24,8 @@ _ANY_OBJECT: Final[Document] = {"type": "object"}
 _NAME: Final[Document] = {"type": "string"}
 _COUNT: Final[Document] = {"type": "integer", "minimum": 0}
 _FLAG: Final[Document] = {"type": "boolean"}
+_BYTES: Final[Document] = {"type": "string", "format": "binary"}
+"""As tools know bytes, which OpenAPI 3.1 would let stand without a schema."""
 
 
 class _Words(NamedTuple):
@@ -35,8 +37,6 @@ class _Words(NamedTuple):
     kind: str = _JSON
     statuses: tuple[int, ...] = (200,)
     """With which the answer comes; others are errors."""
-    optional: bool = False
-    """Whether the body may be left out."""
     deleted: Document | None = None
     """What is answered to DELETE, where that is another thing."""
 
@@ -99,7 +99,7 @@ def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> 
             operation["parameters"] = parameters
         if words.body is not None:
             operation["requestBody"] = {
-                "required": not words.optional,
+                "required": route.name not in http.BODY_OPTIONAL,
                 "content": _contents(words.body, binary=route.name in _WITH_TENSORS),
             }
         found[method] = operation
@@ -125,7 +125,7 @@ def _responses(route: http.Route, words: _Words, method: str) -> Document:
 
 def _contents(schema: Document, kind: str = _JSON, *, binary: bool) -> Document:
     found: Document = {kind: {"schema": schema}}
-    return found | {_BINARY: {}} if binary else found
+    return found | {_BINARY: {"schema": _BYTES}} if binary else found
 
 
 _WITH_TENSORS: Final = frozenset({http.INFER, http.JOBS})
@@ -195,7 +195,7 @@ def _words(schema: Schema) -> Mapping[str, _Words]:
         http.CONFIGURATION: _Words(f"How {schema.name} is served.", _CONFIGURATION),
         http.INDEX: _Words(
             "The model's versions in the registry.", _INDEX,
-            body={"type": "object", "properties": {"ready": _FLAG}}, optional=True,
+            body={"type": "object", "properties": {"ready": _FLAG}},
         ),
         http.OPENAPI: _Words("This document.", _ANY_OBJECT),
     }  # fmt: skip
@@ -293,6 +293,9 @@ _FEEDBACK: Final = _object(
 _JOINED: Final[Document] = dict.fromkeys(("received", *labels.OUTCOMES), _COUNT)
 
 
+_FP32_ENDS: Final = 2.0**128 - 2.0**103
+
+
 def _element(spec: TensorSpec, *, nullable: bool) -> Document:
     """The schema of one value in JSON."""
     kind, limits = "number", {}
@@ -304,8 +307,8 @@ def _element(spec: TensorSpec, *, nullable: bool) -> Document:
         known = np.iinfo(NUMPY_TYPES[spec.datatype])
         kind, limits = "integer", {"minimum": int(known.min), "maximum": int(known.max)}
     elif spec.datatype == "FP32":
-        most = float(np.finfo(spec.dtype).max)
-        limits = {"minimum": -most, "maximum": most}
+        # Below it a number becomes FP32's largest, as which 3.4028235e38 is written.
+        limits = {"exclusiveMinimum": -_FP32_ENDS, "exclusiveMaximum": _FP32_ENDS}
     return {"type": [kind, "null"] if nullable else kind, **limits}
 
 
@@ -313,17 +316,30 @@ def _takes_null(spec: TensorSpec) -> bool:
     return spec.missing or spec.datatype == "BYTES"
 
 
-def _values_name(spec: TensorSpec) -> str:
-    return f"{spec.datatype}_or_null" if _takes_null(spec) else spec.datatype
+def _values_name(spec: TensorSpec, depth: int = 1) -> str:
+    name = f"{spec.datatype}_or_null" if _takes_null(spec) else spec.datatype
+    return name if depth == 1 else f"{name}_{depth}"
 
 
 def _values(specs: Iterable[TensorSpec]) -> Document:
-    """The schemas of inputs' data, flat or nested."""
-    return {
-        name: _list({"anyOf": [_element(spec, nullable=_takes_null(spec)), _ref(name)]})
-        for name, spec in ((_values_name(spec), spec) for spec in specs)
-        if spec.datatype != "FP16"
-    }
+    """The schemas of inputs' data: lists, and lists of lists as deep as a shape asks for.
+
+    One that holds itself would be shorter, but makers of clients don't take it.
+    """
+    found: Document = {}
+    for spec in specs:
+        if spec.datatype == "FP16":
+            continue
+        found[_values_name(spec)] = _list(_element(spec, nullable=_takes_null(spec)))
+        for depth in range(2, len(spec.shape) + 1):
+            found[_values_name(spec, depth)] = _list(_ref(_values_name(spec, depth - 1)))
+    return found
+
+
+def _data(spec: TensorSpec) -> Document:
+    """The schema of an input's data, flat or nested."""
+    flat, depth = _ref(_values_name(spec)), len(spec.shape)
+    return {"anyOf": [flat, _ref(_values_name(spec, depth))]} if depth > 1 else flat
 
 
 def _sizes(spec: TensorSpec, most_rows: int | None) -> Document:
@@ -357,7 +373,7 @@ def _tensor(spec: TensorSpec, data: Document, shape: Document) -> Document:
 
 def _request(schema: Schema) -> Document:
     inputs = [
-        _tensor(spec, _ref(_values_name(spec)), _sizes(spec, schema.max_rows))
+        _tensor(spec, _data(spec), _sizes(spec, schema.max_rows))
         for spec in schema.inputs.values()
     ]
     output = _object(

@@ -11,12 +11,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import orjson
 
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import (
     answers,
     channel,
@@ -207,9 +209,10 @@ class Runs:
         start: float,
     ) -> Answer:
         service = self._service
-        service.counters.passed_on("answered")
         seconds = time.perf_counter() - start
         answer = service.inferred(inference, results, overflow.remote.schema)
+        # Both or neither: what was answered here is the difference.
+        service.counters.passed_on("answered")
         service.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
         return answer._replace(headers=(*answer.headers, overflow.header))
 
@@ -228,6 +231,9 @@ class Runs:
 
 
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
+OF_JOBS = (http.JOBS, http.JOB, http.JOB_RESULT)
+OF_WATCHED = (http.DRIFT, http.FEEDBACK)
+"""Routes that are there where settings ask for them; else they are answered with 404."""
 NOT_ALLOWED = (401, 403)
 """Statuses of callers without the right to ask, whose requests aren't failures."""
 HEADS_KEPT = 1024
@@ -340,9 +346,8 @@ class Service:
         self._later: dict[str, Callable[[Exchange], Awaitable[Answer]]] = {
             http.METRICS: self._metrics_answer,
             **dict.fromkeys((http.STATISTICS, http.VERSION_STATISTICS), self._statistics_answer),
-            http.DRIFT: self._watched_answer,
-            http.FEEDBACK: self._watched_answer,
-            **dict.fromkeys((http.JOBS, http.JOB, http.JOB_RESULT), self._jobs_answer),
+            **dict.fromkeys(OF_WATCHED, self._watched_answer),
+            **dict.fromkeys(OF_JOBS, self._jobs_answer),
         }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._heads_of_tokens = Heads()
@@ -455,6 +460,8 @@ class Service:
             ready = self.runtime_ready and not self.leaving
             status = 200 if ready else 503
             return Answer(status, orjson.dumps({"live": True, "ready": ready}))
+        if name == http.OPENAPI:
+            return Answer(200, self._openapi)
         model = self.model
         if name == http.MODEL_READY:
             status = 200 if self.runtime_ready else 503
@@ -469,11 +476,6 @@ class Service:
                 **model.schema.metadata(),
             },
             http.INDEX: lambda: self._index(exchange),
-            http.OPENAPI: lambda: openapi.describe(
-                self.router.places,
-                model.schema,
-                certificates=self.settings.tls.client_ca is not None,
-            ),
             http.CONFIGURATION: lambda: extensions.configuration(
                 model.schema, self.settings.workers if self._runs_here else None
             ),
@@ -483,6 +485,18 @@ class Service:
     @property
     def _runs_here(self) -> bool:
         return self.runs.upstream is None
+
+    @cached_property
+    def _openapi(self) -> bytes:
+        """The document, of what the settings have answered; of a wide model, it takes 20 ms."""
+        off = (OF_JOBS if self.jobs is None else ()) + (OF_WATCHED if self.watched is None else ())
+        places = self.router.places.items()
+        document = openapi.describe(
+            {path: route for path, route in places if route.name not in off},
+            self.schema,
+            certificates=self.settings.tls.client_ca is not None,
+        )
+        return orjson.dumps(document)
 
     async def _own_statistics(self) -> bytes:
         return orjson.dumps({self.model.version: self.counters.snapshot()})
@@ -501,7 +515,7 @@ class Service:
         only_ready = extensions.wants_ready(exchange.content)
         try:
             versions = Store(self.settings.registry).versions(self.model.name)
-        except OSError as error:
+        except (OSError, WorkloadError) as error:
             print(f"can't read the registry: {error}"[:300], file=sys.stderr, flush=True)
             raise RequestError(503, "the registry can't be read now; try again",
                                headers=(retry_after(1),)) from error  # fmt: skip
@@ -621,14 +635,18 @@ class Service:
             )
         )
         route = exchange.route.name if exchange.route is not None else "unknown"
-        if route == http.INFER and status == 200:
-            self.counters.last_inference = moment
-        else:
+        if route != http.INFER:
             self.counters.responded(route, status)
-            if route == http.INFER and status not in NOT_ALLOWED:
-                self.counters.not_inferred(max(0.0, now - (exchange.started or now)))
+        elif status != 200:
+            self.not_inferred(status, max(0.0, now - (exchange.started or now)))
         if exchange.identity is not None:
             self.called(exchange.identity)
+
+    def not_inferred(self, status: int, seconds: float) -> None:
+        """Count an inference that wasn't answered; one that was is counted where it ran."""
+        self.counters.responded(http.INFER, status)
+        if status not in NOT_ALLOWED:
+            self.counters.not_inferred(seconds)
 
     def _denied(self, error: RequestError, client: bytes) -> None:
         """Note a refused caller for the audit; a flood of them is summed up by address."""

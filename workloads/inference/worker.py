@@ -178,6 +178,8 @@ class Worker:
         self._questions = 0
         self._manifest: dict[str, Any] = {}
         self._dropped_lines = 0
+        # The snapshot that the master knows; at first of nothing.
+        self._counted = b""
         self._clock_offset = time.time() - time.perf_counter()
 
     async def run(self) -> int:
@@ -269,6 +271,7 @@ class Worker:
             watched=self._watched(package, backends) if configuration.drift.enabled else None,
         )
         self._service.max_connections = _connection_limit()
+        self._counted = self._snapshot(self._service)
         if configuration.jobs is not None:
             self._jobs = JobRuns(
                 self._service, Bodies(configuration.jobs_folder, keyring),
@@ -338,25 +341,38 @@ class Worker:
         finally:
             self._asked.pop(number, None)
 
-    def _send_counters(self) -> None:
-        service = self._service
-        if service is not None:
-            snapshot = service.counters.snapshot() | {
+    def _snapshot(self, service: Service) -> bytes:
+        return orjson.dumps(
+            service.counters.snapshot()
+            | {
                 "open_connections": len(service.connections),
                 "dropped_lines": self._dropped_lines,
             }
-            self._channel.send(channel.COUNTERS, orjson.dumps(snapshot))
+        )
+
+    def _send_counters(self) -> None:
+        service = self._service
+        if service is not None:
+            self._counted = self._snapshot(service)
+            self._channel.send(channel.COUNTERS, self._counted)
 
     # -- regular work ----------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Hand finished access lines, callers and refusals to the master."""
+        """Hand finished access lines, callers, refusals and counts to the master."""
         service = self._service
-        if service is not None and service.watched is not None:
+        if service is None:
+            return
+        if service.watched is not None:
             counters = service.counters
             service.watched.counting.flush(sum(counters.latency), counters.latency_seconds)
-        if service is None or not (service.lines or service.denials):
-            return
+        if service.lines or service.denials:
+            self._send_lines(service)
+        # Jobs' runs, for one, leave no lines.
+        if self._snapshot(service) != self._counted:
+            self._send_counters()
+
+    def _send_lines(self, service: Service) -> None:
         lines, service.lines = service.lines, []
         callers, service.callers = service.callers, []
         denials, service.denials = service.denials, {}
@@ -376,7 +392,6 @@ class Worker:
             self._dropped_lines += len(lines)
             lines = []
         self._channel.send(channel.ACCESS_LINES, orjson.dumps(header) + b"\n" + b"".join(lines))
-        self._send_counters()
 
     def _sweep(self) -> None:
         """Close what has timed out; renew the date; notice a changed clock."""

@@ -182,6 +182,22 @@ def test_a_bomb_takes_the_limit_and_a_constant(coding: str, size: int) -> None:
     assert peak < limit * 9 // 8 + 2 * len(bomb) + 4 * PIECE_BYTES
 
 
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_nothing_of_a_coded_body_is_kept_once_it_is_answered(coding: str) -> None:
+    packed, bodies = PACK[coding](b"0123456789" * 5000), Bodies(LIMIT)
+    kept: list[Reader] = []
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(20):
+            reader = read(coding, packed, bodies=bodies)
+            bodies.release(reader.queue.popleft())
+            kept.append(reader)
+        assert tracemalloc.get_traced_memory()[0] - before < 20 * 16 * 1024
+    finally:
+        tracemalloc.stop()
+
+
 @given(
     st.sampled_from(sorted(PACK)),
     st.binary(max_size=500) | st.integers(0, 2 * LIMIT).map(bytes),

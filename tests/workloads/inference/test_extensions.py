@@ -207,6 +207,12 @@ def test_the_index_takes_a_body_and_refuses_others(running: Server) -> None:
     status, answer = call(connection, "POST", "/v2/repository/index", token=token, body=[1])
     assert (status, "ready" in answer["error"]) == (400, True)
     assert call(connection, "GET", "/v2/repository/index", token=token)[0] == 405
+    # As `curl -X POST` does, which sends no length.
+    connection.putrequest("POST", "/v2/repository/index")
+    connection.putheader("Authorization", f"Bearer {token}")
+    connection.endheaders()
+    answered = connection.getresponse()
+    assert (answered.status, len(json.load(answered))) == (200, 1)
 
 
 def test_what_was_asked_is_counted_over_all_workers(

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
 
-from falaj.workloads.inference import model, settings
+from falaj.workloads.inference import channel, model, settings
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.http import Exchange
+from falaj.workloads.inference.job_runs import JobRuns
+from falaj.workloads.inference.jobs import Bodies
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference
 from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
+from falaj.workloads.inference.worker import Worker
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
 
@@ -246,6 +254,84 @@ def test_a_fault_of_the_server_is_answered(
 
     asyncio.run(run())
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
+    class Kept:
+        """A place for jobs, with one request over and over."""
+
+        def read_request(self, _: str) -> tuple[dict[str, Any], bytes]:
+            return {"header_length": None, "request_id": ""}, json.dumps(row()).encode()
+
+        def write_answer(self, *_: object) -> None:
+            pass
+
+    async def ask(*_: object) -> bytes:
+        return b""
+
+    told: list[str] = []
+
+    def tell(_: int, payload: bytes) -> None:
+        told.append(json.loads(payload)["outcome"])
+
+    async def run() -> None:
+        runs = JobRuns(service, cast("Bodies", Kept()), ask=ask, tell=tell)
+        counters, order = service.counters, b'{"id": "a", "owner": "token:somebody"}'
+        began = time.time_ns() // 1000
+        runs.start(order)
+        await until(lambda: told == ["done"])
+        assert sum(counters.latency) == counters.rows == 1
+        assert began <= counters.last_inference <= time.time_ns() // 1000
+        service.infer = refuse  # type: ignore[method-assign]
+        runs.start(order)
+        await until(lambda: told == ["done", "failed"])
+        assert (counters.failed, counters.responses) == (1, {"infer 500": 1})
+
+    def refuse(_: Exchange) -> Any:
+        raise RequestError(500, "the model could not run on this input")
+
+    asyncio.run(run())
+
+
+def test_a_registry_that_is_refused_is_told_without_a_fault(
+    site: Site, service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.publish(models.mlp())
+    folder = site.root / "registry" / "mlp"
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+    async def run() -> None:
+        connection, transport = connect(service)
+        connection.data_received(
+            b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
+            % site.token("observe").encode()
+        )
+        assert transport.statuses() == [503]
+
+    asyncio.run(run())
+    told = capsys.readouterr().err
+    assert "symbolic link" in told
+    assert "Traceback" not in told
+
+
+def test_counts_without_an_access_line_are_told_to_the_master_too(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(Channel, "send", lambda _, kind, *__: sent.append(kind))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = Worker(ours, theirs)
+        worker._service = service  # pyright: ignore[reportPrivateUsage]
+        flush = worker._flush  # pyright: ignore[reportPrivateUsage]
+        flush()
+        sent.clear()
+        service.counters.inferred(0.5, 0.25, 1)
+        flush()
+        assert sent == [channel.COUNTERS]
+        flush()
+        assert sent == [channel.COUNTERS]
 
 
 def test_connections_over_the_limit_are_refused(service: Service) -> None:

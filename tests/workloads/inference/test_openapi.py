@@ -49,6 +49,34 @@ def test_the_document_is_an_openapi_document(name: str) -> None:
         jsonschema.Draft202012Validator.check_schema(each)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_makers_of_clients_can_read_it(name: str) -> None:
+    """They want a schema of every body, and take none that leads back to itself."""
+    document = described(MODELS[name])
+    bodies = [
+        kind
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for each in (operation.get("requestBody", {}), *operation["responses"].values())
+        for kind in each.get("content", {}).values()
+    ]
+    assert bodies
+    assert all("schema" in each for each in bodies)
+    schemas = document["components"]["schemas"]
+
+    def walk(schema: Any, above: tuple[str, ...]) -> None:
+        for key, each in schema.items() if isinstance(schema, dict) else enumerate(schema):
+            if key == "$ref":
+                inner = each.rpartition("/")[2]
+                assert inner not in above
+                walk(schemas[inner], (*above, inner))
+            elif isinstance(each, dict | list):
+                walk(each, above)
+
+    for inner, schema in schemas.items():
+        walk(schema, (inner,))
+
+
 def test_the_judge_would_find_a_mistake() -> None:
     document = described(MLP)
     document["paths"]["/v2/{unknown}"] = copy.deepcopy(document["paths"]["/v2"])
@@ -120,8 +148,11 @@ def changed(**changes: Any) -> dict[str, Any]:
 TAKEN: dict[str, tuple[str, Any]] = {
     "a row": ("mlp", row()),
     "a nested row": ("mlp", {"inputs": [row()["inputs"][0] | {"data": [[0.5] * 64]}]}),
+    "rows, nested": ("mlp", {"inputs": [row()["inputs"][0] | {
+        "shape": [2, 64], "data": [[0.5] * 64] * 2}]}),
     "whole numbers": ("mlp", row([1] * 64)),
     "null where it is taken": ("table", table(None, None)),
+    "the largest of FP32, in few digits": ("table", table(-3.4028235e38)),
     "rows": ("table", table(rows=32)),
     "the other way round": ("table", {"inputs": table()["inputs"][::-1]}),
     "an id": ("table", table(id="a" * 1024)),
@@ -147,6 +178,9 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "no inputs": ("table", {"inputs": []}),
     "an input is missing": ("table", {"inputs": table()["inputs"][:1]}),
     "an input too many": ("table", {"inputs": [*table()["inputs"], table()["inputs"][0]]}),
+    "half nested": ("mlp", {"inputs": [row()["inputs"][0] | {
+        "shape": [2, 64], "data": [[0.5] * 64, *[0.5] * 64]}]}),
+    "nested too deep": ("mlp", {"inputs": [row()["inputs"][0] | {"data": [[[0.5] * 64]]}]}),
     "another name": ("table", changed(name="Age")),
     "another datatype": ("table", changed(datatype="FP64")),
     "no shape": ("table", changed(shape=None)),
@@ -159,6 +193,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "a number for a text": ("table", table(city=1)),
     "true for a number": ("table", table(True)),
     "beyond FP32": ("table", table(1e39)),
+    "just beyond FP32": ("table", table(3.4028235677973366e38)),
     "null where it isn't taken": ("mlp", row([None] * 64)),
     "a long id": ("table", table(id="a" * 1025)),
     "a number as id": ("table", table(id=1)),
@@ -204,6 +239,9 @@ def test_who_may_infer_may_read_it(running: Server, token: str) -> None:
     status, document = call(connection, "GET", "/v2/openapi.json", token=token)
     assert (status, document["openapi"]) == (200, "3.1.0")
     OpenAPIV31SpecValidator(document).validate()
+    # Of what is answered here: these settings have drift watched, and no jobs taken.
+    assert "/v2/models/mlp/drift" in document["paths"]
+    assert not [path for path in document["paths"] if "/jobs" in path]
     assert call(connection, "GET", "/v2/openapi.json")[0] == 401
     other = running.site.token("observe")
     status, answer = call(connection, "GET", "/v2/openapi.json", token=other)

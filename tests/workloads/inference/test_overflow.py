@@ -15,6 +15,8 @@ import pytest
 from falaj.workloads.inference import model, remote, settings
 from falaj.workloads.inference.__main__ import main
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.errors import bad_request
+from falaj.workloads.inference.extensions import statistics
 from falaj.workloads.inference.remote import Breaker, Overflow, RelayedModel, Remote, schema_of
 from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.worker import available, watch_runtime
@@ -117,6 +119,24 @@ def test_who_would_wait_too_long_is_passed_on_with_its_token(site: Site) -> None
         heads = [each.headers for each in tiers.next.seen]
         assert all(each[b"authorization"].startswith(b"Bearer ") for each in heads)
         assert all(each[b"falaj-overflowed"] == b"1" for each in heads)
+
+    tiers.run(use)
+
+
+def test_an_answer_that_cannot_be_given_is_not_counted_as_one(site: Site) -> None:
+    tiers = Tiers(site, seconds=0.05, above=0.0)
+
+    async def use(service: Service) -> None:
+        def refuse(*_: object) -> Any:
+            raise bad_request("ask for FP16 with binary_data")
+
+        service.schema.write = tiers.schema.write = refuse  # type: ignore[method-assign]
+        got = await at_once(service, site, 3)
+        assert [each.statuses() for each in got] == [[400]] * 3
+        assert service.counters.overflow_wanted > 0
+        totals = {"1": service.counters.snapshot()}
+        (found,) = statistics("mlp", totals, version=None, runs_here=True)["model_stats"]
+        assert (found["execution_count"], found["inference_stats"]["fail"]["count"]) == (0, 3)
 
     tiers.run(use)
 
