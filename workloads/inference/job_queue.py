@@ -154,7 +154,7 @@ class JobQueue:
             elif told["outcome"] == "failed":
                 self.jobs.failed(worker.pid, int(told["status"]), str(told["error"]))
             else:
-                self.jobs.give_back(worker.pid)
+                self.jobs.give_back(worker.pid, behind=told["outcome"] == "later")
 
         def then(_: None) -> None:
             self._busy.discard(worker.pid)

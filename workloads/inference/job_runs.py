@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference import channel, http
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
@@ -27,7 +27,8 @@ from falaj.workloads.inference.service import Service
 PATIENCE_SECONDS = 5.0
 """For which a job waits until no direct request does; then it joins their queue."""
 BUSY_SECONDS = 1.0
-"""Before a job that found the queue full, or the runtime gone, is given back."""
+"""Before a job that found the queue full, the runtime gone, or its request out of reach, is
+given back."""
 AGAIN_SECONDS = 1
 """What a client is told to wait that asks for a job which isn't done."""
 _LOOK_SECONDS = 0.02
@@ -131,10 +132,14 @@ class JobRuns:
         if job["state"] == DONE:
             try:
                 header, body = await asyncio.to_thread(self._bodies.read_answer, job["id"])
-            except WorkloadError as error:
+            except IntegrityError as error:
                 _print(job["id"], error)
                 found = await self._asked("spoil", **asked)
                 job = found["job"]
+            except WorkloadError as error:
+                _print(job["id"], error)
+                raise RequestError(503, "the kept answer can't be read now; try again",
+                                   headers=(retry_after(AGAIN_SECONDS),)) from error  # fmt: skip
             else:
                 lines = tuple(line.encode("latin-1") for line in header["headers"])
                 return Answer(200, body, header["type"].encode(), lines)
@@ -163,9 +168,13 @@ class JobRuns:
     async def _outcome(self, identifier: str, owner: str) -> dict[str, Any]:
         try:
             header, body = await asyncio.to_thread(self._bodies.read_request, identifier)
-        except WorkloadError as error:
+        except IntegrityError as error:
             _print(identifier, error)
             return _failed(500, "the kept request was changed, cut short or lost: send it again")
+        except WorkloadError as error:
+            _print(identifier, error)
+            await asyncio.sleep(BUSY_SECONDS)
+            return {"outcome": "later"}
         await self._wait_for_quiet()
         try:
             answer = await self._infer(header, body, owner)

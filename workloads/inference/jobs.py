@@ -171,8 +171,8 @@ class Bodies:
         """Return header and body of what was asked.
 
         Raises:
-            IntegrityError: it isn't what was written.
-            WorkloadError: it is missing, or can't be read.
+            IntegrityError: it is missing, or isn't what was written.
+            WorkloadError: it can't be read now, as without its key ring.
         """
         return self._read(identifier, _REQUEST)
 
@@ -188,6 +188,12 @@ class Bodies:
 
     def _read(self, identifier: str, part: str) -> tuple[dict[str, Any], bytes]:
         path = _path(self._folder, identifier, part)
+        try:
+            path.lstat()
+        except FileNotFoundError as error:
+            raise IntegrityError(f"{path} is missing") from error
+        except OSError as error:
+            raise WorkloadError(f"can't read {path}: {error.strerror}") from error
         data = unseal(path, self._keyring, _context(identifier, part))
         try:
             (length,) = _LENGTH.unpack_from(data)
@@ -453,12 +459,12 @@ class Jobs:
         if job is not None:
             self._fail(job, status, error)
 
-    def give_back(self, worker: int) -> None:
-        """Let what a worker had begun wait again, as if it hadn't."""
+    def give_back(self, worker: int, *, behind: bool = False) -> None:
+        """Let what a worker had begun wait again, as if it hadn't; ``behind``: as the last."""
         job = self._ran(worker)
         if job is not None:
             self._note(replace(job, state=QUEUED, tries=job.tries - 1))
-            self._waiting.appendleft(job.id)
+            (self._waiting.append if behind else self._waiting.appendleft)(job.id)
 
     def lost(self, worker: int, *, asked: bool) -> None:
         """Note the end of a worker.

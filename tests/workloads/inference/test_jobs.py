@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import math
 import os
 import subprocess
 import sys
@@ -19,10 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.inference import channel
+from falaj.workloads.inference import channel, job_runs
 from falaj.workloads.inference import jobs as kept
+from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import RequestError, retry_of
+from falaj.workloads.inference.http import Exchange, Router
 from falaj.workloads.inference.job_queue import JobQueue
+from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
 from falaj.workloads.inference.settings import JobSettings
 from falaj.workloads.registry.keyring import KeyRing
@@ -384,6 +388,67 @@ def test_an_answer_that_was_changed_fails_its_job(place: Place) -> None:
     assert (job.state, job.status) == ("failed", 500)
     assert not place.file(identifier, "answer").exists()
     assert place.restart().find(identifier, "token:a") == job
+
+
+def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
+    """What answers a worker's questions of where a job is."""
+
+    async def ask(kind: int, payload: bytes) -> bytes:
+        assert kind == channel.JOB_REQUEST
+        question = orjson.loads(payload)
+        job = getattr(place.jobs, question["do"])(question["id"], question["owner"])
+        told = {"status": 200, "job": place.jobs.document(job), "answered": job.status}
+        return orjson.dumps(told)
+
+    return ask
+
+
+def test_an_answer_that_cannot_be_read_now_is_kept(place: Place) -> None:
+    """As without its key ring, or where no descriptor is free."""
+    identifier = place.accept()
+    place.run(b"42")
+    ring = place.keyring.path
+    runs = JobRuns(cast("Any", None), place.bodies, ask=asker(place), tell=lambda *_: None)
+    url = f"/v2/models/m/jobs/{identifier}/result".encode()
+    exchange = Exchange(
+        method=b"GET", url=url, route=Router("m", "1").find(url),
+        identity=Identity("a", frozenset(), "token", math.inf),
+    )  # fmt: skip
+    ring.rename(ring.with_name("away"))
+    error = refusal(lambda: asyncio.run(runs.answer(exchange)))
+    assert (error.status, retry_of(error)) == (503, 1)
+    assert str(ring) not in error.message
+    ring.with_name("away").rename(ring)
+    assert asyncio.run(runs.answer(exchange)).body == b"42"
+
+
+def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runs, "BUSY_SECONDS", 0)
+    first, second = place.accept(), place.accept()
+    ring = place.keyring.path
+    worker = Worker(WORKER)
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: worker.told)
+        told: list[bytes] = []
+        runs = JobRuns(
+            cast("Any", None), place.bodies, ask=asker(place),
+            tell=lambda _, payload: told.append(payload),
+        )  # fmt: skip
+        ring.rename(ring.with_name("away"))
+        runs.start(orjson.dumps({"id": first, "owner": "token:a"}))
+        await until(lambda: told)
+        ring.with_name("away").rename(ring)
+        queue.ended(worker, told[0])
+        await until(lambda: len(worker.told) == 2)
+
+    with_queue(place, [worker], use)
+    assert worker.told == [first, second]
+    job = place.jobs.find(first, "token:a")
+    assert (job.state, job.tries) == ("queued", 0)
 
 
 def test_what_is_waiting_is_not_spoilt_by_asking(place: Place) -> None:
