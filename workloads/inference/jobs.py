@@ -32,7 +32,7 @@ from typing import Any, Final, cast
 import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import TEMPORARY_PREFIX, make_private_folder, shred
+from falaj.workloads.files import TEMPORARY_PREFIX, make_private_folder, shred, storage_errors
 from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
 from falaj.workloads.inference.settings import JobSettings
 from falaj.workloads.registry.keyring import KeyRing
@@ -268,16 +268,20 @@ class Jobs:
         Raises:
             WorkloadError: it can't be made or read, or another server holds it.
         """
+        if self._folder.is_symlink():
+            raise InferenceError(f"{self._folder} is a symbolic link: put a folder in its place")
         make_private_folder(self._folder)
-        self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            raise InferenceError(
-                f"another server keeps its jobs in {self._folder}: give each a state of its own"
-            ) from None
-        names = sorted(path.name for path in self._folder.iterdir())
+        with storage_errors(self._folder):
+            self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.close()
+                raise InferenceError(
+                    f"another server keeps its jobs in {self._folder}: "
+                    "give each a state of its own"
+                ) from None
+            names = sorted(path.name for path in self._folder.iterdir())
         parts = [found.groups() for found in map(_FILE.fullmatch, names) if found is not None]
         # What doesn't open stays until its time is over: its key ring may come back.
         kept = {identifier for identifier, part in parts if part == _STATE}
@@ -285,10 +289,10 @@ class Jobs:
             self._learn(identifier)
         for name in names:
             if name.startswith(TEMPORARY_PREFIX):
-                shred(self._folder / name)
+                self._shred(self._folder / name)
         for identifier, part in parts:
             if identifier not in kept:
-                shred(_path(self._folder, identifier, part))
+                self._shred(_path(self._folder, identifier, part))
         waiting = [job for job in self._jobs.values() if job.state == QUEUED]
         self._waiting.extend(job.id for job in sorted(waiting, key=lambda job: job.created))
 

@@ -533,6 +533,25 @@ def test_two_servers_do_not_share_a_folder(place: Place) -> None:
         second.open()
 
 
+def test_a_link_in_the_folders_place_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(0o755)
+    (tmp_path / "state.jobs").symlink_to("elsewhere")
+    jobs = Jobs(tmp_path / "state.jobs", KeyRing.create(tmp_path / "keyring"), JobSettings())
+    with pytest.raises(WorkloadError, match="is a symbolic link"):
+        jobs.open()
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_leftover_that_cannot_be_removed_is_told_and_stops_no_server(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identifier = place.accept()
+    (place.folder / ".tmp-folder").mkdir()
+    place.restart()
+    assert "it is a folder" in capsys.readouterr().err
+    assert place.state(identifier) == "queued"
+
+
 def test_a_certain_version_or_none(place: Place) -> None:
     pinned = place.accept(version="1")
     free = place.accept()
