@@ -512,7 +512,13 @@ class Jobs:
             self._expire(job)
         before = self._clock() - self._keep_seconds
         known = self._jobs.keys() | self._reserved.keys() | set(self._running.values())
-        for path in list(self._folder.iterdir()):
+        try:
+            with storage_errors(self._folder):
+                paths = list(self._folder.iterdir())
+        except WorkloadError as error:
+            self._warn(error)
+            return
+        for path in paths:
             found = _FILE.fullmatch(path.name)
             if (found is None or found[1] in known) and not path.name.startswith(TEMPORARY_PREFIX):
                 continue
@@ -603,7 +609,9 @@ class Jobs:
 
     def _shred(self, path: Path) -> None:
         try:
-            shred(path)
+            # A rotation that has read the file would put it back.
+            with self._keyring.steady():
+                shred(path)
         except WorkloadError as error:
             self._warn(error)
 

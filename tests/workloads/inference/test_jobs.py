@@ -7,9 +7,12 @@ import errno
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +32,7 @@ from falaj.workloads.inference.job_queue import JobQueue
 from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
 from falaj.workloads.inference.settings import JobSettings
+from falaj.workloads.registry import sealed
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.rotation import rotate
 
@@ -644,6 +648,39 @@ def test_shorter_settings_hold_for_what_is_kept(place: Place) -> None:
     place.run()
     place.clock.now += 2 * HOUR
     place.restart(keep_hours=1).expire()
+    assert place.names() == set()
+
+
+def test_a_folder_that_somebody_removed_is_told_once(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.accept()
+    shutil.rmtree(place.folder)
+    for _ in range(3):
+        place.jobs.expire()
+    assert capsys.readouterr().err.count("No such file") == 1
+
+
+def test_nothing_is_removed_in_the_middle_of_a_rotation(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what it has read and writes again, it would bring back what is removed meanwhile."""
+    identifier = place.accept()
+    read, removed = threading.Event(), threading.Event()
+    real = sealed.replacing
+
+    def slow(path: Path) -> Any:
+        read.set()
+        removed.wait(0.5)
+        return real(path)
+
+    monkeypatch.setattr(sealed, "replacing", slow)
+    with ThreadPoolExecutor(1) as pool:
+        rotation = pool.submit(rotate, place.keyring, [place.folder])
+        read.wait(60)
+        place.jobs.remove(identifier, "token:a")
+        removed.set()
+        rotation.result()
     assert place.names() == set()
 
 
