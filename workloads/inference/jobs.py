@@ -374,9 +374,10 @@ class Jobs:
 
     def drop(self, identifier: str) -> None:
         """Remove a job whose caller was not told of it."""
-        if self._reserved.pop(identifier, None) is not None or identifier in self._jobs:
-            self._jobs.pop(identifier, None)
+        if self._reserved.pop(identifier, None) is not None:
             self._remove_files(identifier)
+        elif (job := self._jobs.get(identifier)) is not None:
+            self._end(job, "removed")
 
     def find(self, identifier: str, owner: str) -> Job:
         """Return a caller's job.
@@ -388,7 +389,7 @@ class Jobs:
         if job is None or job.owner != owner:
             raise no_such_job()
         if self._is_over(job):
-            self._expire(job)
+            self._end(job, "expired")
             raise no_such_job()
         return job
 
@@ -398,10 +399,7 @@ class Jobs:
         Raises:
             RequestError: as `find`.
         """
-        self.find(identifier, owner)
-        del self._jobs[identifier]
-        self._remove_files(identifier)
-        self._event("job.removed", id=identifier, owner=owner)
+        self._end(self.find(identifier, owner), "removed")
 
     def spoil(self, identifier: str, owner: str) -> Job:
         """Note that the answer of a caller's job isn't what was written; errors as `find`."""
@@ -426,7 +424,7 @@ class Jobs:
                 self._waiting.popleft()
                 continue
             if self._is_over(job):
-                self._expire(job)
+                self._end(job, "expired")
                 continue
             if job.version not in (None, version):
                 self._fail(job, 404, f"version {job.version} of the model isn't served any more; "
@@ -509,7 +507,7 @@ class Jobs:
     def expire(self) -> None:
         """Remove what has been kept for its time, and what was left in the folder as long ago."""
         for job in [job for job in self._jobs.values() if self._is_over(job)]:
-            self._expire(job)
+            self._end(job, "expired")
         before = self._clock() - self._keep_seconds
         known = self._jobs.keys() | self._reserved.keys() | set(self._running.values())
         try:
@@ -537,10 +535,13 @@ class Jobs:
     def _is_over(self, job: Job) -> bool:
         return job.state != RUNNING and self._clock() >= self.expires(job)
 
-    def _expire(self, job: Job) -> None:
+    def _end(self, job: Job, how: str) -> None:
         del self._jobs[job.id]
+        # Else those that are sent and removed while no worker is free would fill the memory.
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(job.id)
         self._remove_files(job.id)
-        self._event("job.expired", id=job.id, owner=job.owner)
+        self._event(f"job.{how}", id=job.id, owner=job.owner)
 
     # -- records ---------------------------------------------------------------------------
 

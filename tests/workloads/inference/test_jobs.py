@@ -592,6 +592,20 @@ def test_removal_while_it_runs_leaves_nothing(place: Place) -> None:
     assert place.run()
 
 
+def test_a_job_whose_caller_was_not_told_of_it_is_removed_and_recorded(place: Place) -> None:
+    identifier = place.accept()
+    place.jobs.drop(identifier)
+    assert place.names() == set()
+    assert [name for name, _ in place.jobs.events] == ["job.accepted", "job.removed"]
+
+
+def test_what_is_sent_and_removed_while_no_worker_is_free_leaves_nothing(place: Place) -> None:
+    other = place.accept()
+    for _ in range(3):
+        place.jobs.remove(place.accept(), "token:a")
+    assert list(place.jobs._waiting) == [other]  # pyright: ignore[reportPrivateUsage]
+
+
 def test_contents_are_overwritten_before_they_go(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
