@@ -179,6 +179,10 @@ class JobQueue:
             if job is None:
                 self._busy.discard(worker.pid)
                 return
+            if worker.state != "serving":
+                # It was told to leave meanwhile, and begins nothing more.
+                self._submit(lambda: self.jobs.give_back(worker.pid), lambda _: self.dispatch())
+                return
             order = {"id": job.id, "owner": job.owner}
             worker.tell(channel.JOB_RUN, orjson.dumps(order))
 

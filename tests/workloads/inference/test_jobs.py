@@ -796,6 +796,28 @@ def test_each_worker_has_one_job_at_a_time(place: Place) -> None:
     assert told == ["job.accepted"] * 4 + ["job.done", "job.failed"]
 
 
+def test_a_worker_that_is_told_to_leave_gets_no_job_any_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = place.accept()
+    leaving, other = Worker(WORKER), Worker(OTHER, "starting")
+    real = place.jobs.take
+
+    def slow(pid: int, version: str) -> Job | None:
+        leaving.state, other.state = "draining", "serving"
+        return real(pid, version)
+
+    monkeypatch.setattr(place.jobs, "take", slow)
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: leaving.told or other.told)
+
+    with_queue(place, [leaving, other], use)
+    assert (leaving.told, other.told) == ([], [identifier])
+    assert place.jobs.find(identifier, "token:a").tries == 1
+
+
 def test_a_fault_frees_the_worker(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
