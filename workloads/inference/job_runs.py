@@ -42,6 +42,7 @@ class JobRuns:
         bodies: where requests and answers are kept.
         ask: sends the master a question and returns its answer.
         tell: sends the master a message.
+        counted: sends it what is counted here.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class JobRuns:
         *,
         ask: Callable[[int, bytes], Awaitable[bytes]],
         tell: Callable[[int, bytes], None],
+        counted: Callable[[], None],
     ) -> None:
         self._service = service
         self._bodies = bodies
         self._ask = ask
         self._tell = tell
+        self._counted = counted
         self.running: asyncio.Task[None] | None = None
         """The run that is under way."""
 
@@ -162,6 +165,8 @@ class JobRuns:
         except Exception:  # a fault of ours must not leave the job running for ever
             traceback.print_exc()
             outcome = _failed(500, FAULT)
+        # Else it waits for this worker's next request.
+        self._counted()
         self._tell(channel.JOB_ENDED, orjson.dumps(outcome))
         self.running = None
 
@@ -176,13 +181,17 @@ class JobRuns:
             await asyncio.sleep(BUSY_SECONDS)
             return {"outcome": "later"}
         await self._wait_for_quiet()
+        counters, started = self._service.counters, time.perf_counter()
         try:
-            answer = await self._infer(header, body, owner)
+            answer = await self._infer(header, body, owner, started)
         except RequestError as error:
             if error.status == 503:
                 await asyncio.sleep(BUSY_SECONDS)
                 return {"outcome": "again"}
+            counters.responded(http.INFER, error.status)
+            counters.not_inferred(time.perf_counter() - started)
             return _failed(error.status, error.message)
+        counters.last_inference = time.time_ns() // 1000
         kept = {
             "type": answer.content_type.decode(),
             "headers": [line.decode("latin-1") for line in answer.headers],
@@ -195,7 +204,9 @@ class JobRuns:
                            "again later")  # fmt: skip
         return {"outcome": "done", "size": len(answer.body)}
 
-    async def _infer(self, header: dict[str, Any], body: bytes, owner: str) -> Answer:
+    async def _infer(
+        self, header: dict[str, Any], body: bytes, owner: str, started: float
+    ) -> Answer:
         # Another tier takes over what somebody waits for: a job can wait.
         headers = {http.MARK: b"1"}
         if header["request_id"]:
@@ -204,7 +215,7 @@ class JobRuns:
         exchange = Exchange(
             headers=headers, content=body, header_length=header["header_length"],
             identity=Identity(subject, frozenset(), means, math.inf),
-            started=time.perf_counter(),
+            started=started,
         )  # fmt: skip
         answer = self._service.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer

@@ -272,7 +272,7 @@ class Worker:
         if configuration.jobs is not None:
             self._jobs = JobRuns(
                 self._service, Bodies(configuration.jobs_folder, keyring),
-                ask=self._ask, tell=self._channel.send,
+                ask=self._ask, tell=self._channel.send, counted=self._send_counters,
             )  # fmt: skip
             self._service.jobs = self._jobs.answer
         # What has been loaded stays: the collector need not walk over it again.

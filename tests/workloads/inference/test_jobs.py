@@ -412,7 +412,9 @@ def test_an_answer_that_cannot_be_read_now_is_kept(place: Place) -> None:
     identifier = place.accept()
     place.run(b"42")
     ring = place.keyring.path
-    runs = JobRuns(cast("Any", None), place.bodies, ask=asker(place), tell=lambda *_: None)
+    runs = JobRuns(
+        cast("Any", None), place.bodies, ask=asker(place), tell=lambda *_: None, counted=int
+    )
     url = f"/v2/models/m/jobs/{identifier}/result".encode()
     exchange = Exchange(
         method=b"GET", url=url, route=Router("m", "1").find(url),
@@ -440,7 +442,7 @@ def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
         told: list[bytes] = []
         runs = JobRuns(
             cast("Any", None), place.bodies, ask=asker(place),
-            tell=lambda _, payload: told.append(payload),
+            tell=lambda _, payload: told.append(payload), counted=int,
         )  # fmt: skip
         ring.rename(ring.with_name("away"))
         runs.start(orjson.dumps({"id": first, "owner": "token:a"}))

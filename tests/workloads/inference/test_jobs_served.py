@@ -354,6 +354,22 @@ def test_direct_requests_do_not_wait_for_a_hundred_jobs(site: Site, start: Start
     assert server.stop() == 0
 
 
+def test_runs_are_counted_as_requests_to_infer_of_all_workers(site: Site, start: Start) -> None:
+    site.write(jobs=ON, workers=2, limits=QUICK)
+    version = site.publish(models.heavy())
+    server = start(site).serving(version)
+    # All requests come to one worker: the other one has its jobs alone to tell of.
+    caller = Caller(server, "somebody", "predict", "observe")
+    jobs = [caller.send(heavy(64)) for _ in range(12)]
+    assert {caller.wait(each) for each in jobs} == {"done"}
+    content = caller.ask("GET", "/v2/models/mlp/stats")[2]
+    (found,) = json.loads(content)["model_stats"]
+    assert found["inference_stats"]["success"]["count"] == found["execution_count"] == 12
+    assert found["inference_count"] == 12 * 64
+    assert time.time() - found["last_inference"] / 1_000 < PATIENCE
+    assert server.stop() == 0
+
+
 def test_killed_workers_and_servers_lose_no_job(site: Site, start: Start) -> None:
     site.write(jobs=ON, workers=2, limits=QUICK)
     version = site.publish(models.heavy())
