@@ -105,6 +105,7 @@ class JobRuns:
         versioned = b"/versions/" in http.path_of(exchange.url)
         identifier = new_id()
         header = {
+            "model": service.model.name,
             "header_length": exchange.header_length,
             "request_id": exchange.headers.get(http.REQUEST_ID, b"").decode("latin-1"),
         }
@@ -207,6 +208,10 @@ class JobRuns:
     async def _infer(
         self, header: dict[str, Any], body: bytes, owner: str, started: float
     ) -> Answer:
+        if header["model"] != (served := self._service.model.name):
+            raise RequestError(
+                404, f"model '{header['model']}' isn't served any more; served is '{served}'"
+            )
         # Another tier takes over what somebody waits for: a job can wait.
         headers = {http.MARK: b"1"}
         if header["request_id"]:

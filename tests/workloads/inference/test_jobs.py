@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -31,6 +32,7 @@ from falaj.workloads.inference.http import Exchange, Router
 from falaj.workloads.inference.job_queue import JobQueue
 from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
+from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.settings import JobSettings
 from falaj.workloads.registry import sealed
 from falaj.workloads.registry.keyring import KeyRing
@@ -72,7 +74,8 @@ class Place:
     def accept(self, owner: str = "token:a", body: bytes = SECRET, **more: Any) -> str:
         identifier = new_id()
         self.jobs.reserve(WORKER, identifier, owner, **{"version": None, "size": len(body)} | more)
-        self.bodies.write_request(identifier, {"header_length": None, "request_id": ""}, body)
+        header = {"model": "m", "header_length": None, "request_id": ""}
+        self.bodies.write_request(identifier, header, body)
         self.jobs.queue(identifier)
         return identifier
 
@@ -455,6 +458,28 @@ def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
     assert worker.told == [first, second]
     job = place.jobs.find(first, "token:a")
     assert (job.state, job.tries) == ("queued", 0)
+
+
+def test_another_model_does_not_answer_what_the_one_before_was_asked(place: Place) -> None:
+    """Where the service's settings name another one, it keeps the folder."""
+    identifier = place.accept()
+    told: list[bytes] = []
+    service = SimpleNamespace(
+        model=SimpleNamespace(name="other"), runs=SimpleNamespace(waiting=0), counters=Counters()
+    )
+    runs = JobRuns(
+        cast("Any", service), place.bodies, ask=asker(place),
+        tell=lambda _, payload: told.append(payload), counted=int,
+    )  # fmt: skip
+
+    async def run() -> None:
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a"}))
+        await until(lambda: told)
+
+    asyncio.run(run())
+    outcome = orjson.loads(told[0])
+    assert (outcome["outcome"], outcome["status"]) == ("failed", 404)
+    assert outcome["error"] == "model 'm' isn't served any more; served is 'other'"
 
 
 def test_what_is_waiting_is_not_spoilt_by_asking(place: Place) -> None:
