@@ -530,6 +530,11 @@ class Master:
             before.jobs.settings = wanted.jobs
             return
         jobs = Jobs(folder, KeyRing.open(wanted.keyring), wanted.jobs)
+        if before is not None and self._jobs_of is not None and self._jobs_of[0] == folder:
+            # It keeps others out of its folder.
+            self._jobs = self._jobs_of = None
+            await before.close()
+            before = None
         await asyncio.to_thread(jobs.open)
         self._jobs = JobQueue(
             jobs, model=self.settings.model, event=self._event,

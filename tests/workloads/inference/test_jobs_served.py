@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -16,7 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from falaj.workloads.inference import auth, logs
+from falaj.workloads.inference import auth, logs, settings
+from falaj.workloads.inference.master import Master
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import (
     AUDIENCE,
@@ -321,6 +323,25 @@ def test_jobs_are_off_unless_asked_for(site: Site, start: Start) -> None:
         assert time.monotonic() < until
         time.sleep(0.05)
     assert server.stop() == 0
+
+
+def test_a_key_ring_that_was_moved_keeps_its_jobs(site: Site) -> None:
+    moved = site.root / "moved"
+
+    async def follow() -> None:
+        master = Master(site.config)
+        keep = master._keep_jobs  # pyright: ignore[reportPrivateUsage]
+        await keep(master.settings)
+        (site.root / "keyring").rename(moved)
+        site.write(keyring=str(moved))
+        await keep(settings.read(site.config))
+        site.document.pop("jobs")
+        site.write()
+        await keep(settings.read(site.config))
+
+    site.write(jobs=ON)
+    asyncio.run(follow())
+    assert not folder_of(site).exists()
 
 
 def heavy(rows: int) -> dict[str, Any]:
