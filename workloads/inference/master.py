@@ -502,20 +502,20 @@ class Master:
         self._starting = workers
         self._write_state()
         results = await asyncio.gather(*(self._ready(w, generation) for w in workers))
+        problems = [worker.error for worker in workers if worker.error]
+        if all(results) and not self._leaving:
+            try:
+                await self._keep_jobs(generation.settings)
+            except WorkloadError as error:
+                problems = [str(error)]
+            else:
+                generation.workers = workers
         self._starting = []
-        if self._leaving or not all(results):
-            for worker in workers:
-                worker.kill()
-            problems = [worker.error for worker in workers if worker.error]
-            return problems[0] if problems else "the workers could not be started"
-        try:
-            await self._keep_jobs(generation.settings)
-        except WorkloadError as error:
-            for worker in workers:
-                worker.kill()
-            return str(error)
-        generation.workers = workers
-        return None
+        if generation.workers and not self._leaving:
+            return None
+        for worker in workers:
+            worker.kill()
+        return problems[0] if problems else "the workers could not be started"
 
     async def _keep_jobs(self, wanted: Settings) -> None:
         """Have what jobs ask for; where none are taken any more, remove what is kept."""

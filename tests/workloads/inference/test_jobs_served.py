@@ -12,13 +12,14 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
 
 from falaj.workloads.inference import auth, logs, settings
-from falaj.workloads.inference.master import Master
+from falaj.workloads.inference.master import Generation, Master
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import (
     AUDIENCE,
@@ -323,6 +324,27 @@ def test_jobs_are_off_unless_asked_for(site: Site, start: Start) -> None:
         assert time.monotonic() < until
         time.sleep(0.05)
     assert server.stop() == 0
+
+
+def test_a_server_that_leaves_while_it_looks_for_jobs_ends_its_new_workers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = Master(site.config)
+    killed: list[int] = []
+    worker = SimpleNamespace(error=None, facts=dict, kill=lambda: killed.append(1))
+
+    async def ready(*_: object) -> bool:
+        return True
+
+    async def leave(_: object) -> None:
+        master._leave()  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(master, "_worker", lambda _: worker)
+    monkeypatch.setattr(master, "_ready", ready)
+    monkeypatch.setattr(master, "_keep_jobs", leave)
+    generation = Generation(master.settings, 1, (), cast("Any", None))
+    asyncio.run(master._load(generation))  # pyright: ignore[reportPrivateUsage]
+    assert killed
 
 
 def test_a_key_ring_that_was_moved_keeps_its_jobs(site: Site) -> None:
