@@ -102,7 +102,9 @@ class JobRuns:
         body = bytes(exchange.content)
         # What can't be run is refused now, not later.
         service.schema.read(body, exchange.header_length)
-        versioned = b"/versions/" in http.path_of(exchange.url)
+        # A model may be named "versions".
+        base = b"/v2/models/%b/versions/" % service.model.name.encode()
+        versioned = http.path_of(exchange.url).startswith(base)
         identifier = new_id()
         header = {
             "model": service.model.name,

@@ -482,6 +482,30 @@ def test_another_model_does_not_answer_what_the_one_before_was_asked(place: Plac
     assert outcome["error"] == "model 'm' isn't served any more; served is 'other'"
 
 
+@pytest.mark.parametrize("model", ["m", "versions"])
+def test_only_a_path_with_a_version_asks_for_one(place: Place, model: str) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def ask(_: int, payload: bytes) -> bytes:
+        asked.append(orjson.loads(payload))
+        return orjson.dumps({"status": 200, "job": {}})
+
+    service = SimpleNamespace(
+        schema=SimpleNamespace(read=lambda *_: None),
+        model=SimpleNamespace(name=model, version="1"),
+    )
+    runs = JobRuns(cast("Any", service), place.bodies, ask=ask, tell=lambda *_: None, counted=int)
+    for path in ("jobs", "jobs?as=/versions/1/", "versions/1/jobs"):
+        url = f"/v2/models/{model}/{path}".encode()
+        exchange = Exchange(
+            method=b"POST", url=url, route=Router(model, "1").find(url),
+            identity=Identity("a", frozenset(), "token", math.inf),
+        )  # fmt: skip
+        assert asyncio.run(runs.answer(exchange)).status == 202
+    versions = [each["version"] for each in asked if each["do"] == "reserve"]
+    assert versions == [None, None, "1"]
+
+
 def test_what_is_waiting_is_not_spoilt_by_asking(place: Place) -> None:
     identifier = place.accept()
     assert place.jobs.spoil(identifier, "token:a").state == "queued"
