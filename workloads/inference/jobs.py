@@ -610,8 +610,10 @@ class Jobs:
 
     def _shred(self, path: Path) -> None:
         try:
-            # A rotation that has read the file would put it back.
-            with self._keyring.steady():
+            with contextlib.ExitStack() as stack:
+                # A rotation that has read the file would put it back; without keys there is none.
+                with contextlib.suppress(WorkloadError):
+                    stack.enter_context(self._keyring.steady())
                 shred(path)
         except WorkloadError as error:
             self._warn(error)

@@ -749,6 +749,13 @@ def test_nothing_is_removed_in_the_middle_of_a_rotation(
     assert place.names() == set()
 
 
+def test_removal_needs_no_key(place: Place) -> None:
+    identifier = place.accept()
+    place.keyring.path.rename(place.keyring.path.with_name("away"))
+    place.jobs.remove(identifier, "token:a")
+    assert place.names() == set()
+
+
 def test_clearing_leaves_what_others_have_put_there(place: Place) -> None:
     place.accept()
     (place.folder / "notes.txt").write_bytes(b"somebody's own")
