@@ -156,9 +156,9 @@ DRIFT = {
 in one."""
 
 JOBS = {
-    "keep_hours": Bound(1, 720),
-    "most_jobs": Bound(1, 10_000),
-    "most_bytes": Bound(2**20, 2**40),
+    "keep_hours": Bound(1, 720, default=24),
+    "most_jobs": Bound(1, 10_000, default=1_000),
+    "most_bytes": Bound(2**20, 2**40, default=2**30),
 }
 """Of ``jobs`` in ``service.json``: how long answers are kept, and how many jobs and bytes."""
 

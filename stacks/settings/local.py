@@ -29,6 +29,9 @@ _QUANTISE: Final = choice("optimization", "quantise")
 _ROWS: Final = bound("drift", "window_rows")
 _SECONDS: Final = bound("drift", "window_seconds")
 _ALPHA: Final = bound("drift", "alpha")
+_KEEP_HOURS: Final = bound("jobs", "keep_hours")
+_MOST_JOBS: Final = bound("jobs", "most_jobs")
+_MOST_BYTES: Final = bound("jobs", "most_bytes")
 HOST: Final = TextRule(
     r"^[A-Za-z0-9*][A-Za-z0-9.-]{0,251}$",
     "a host's name of letters, digits, '.' and '-', or one that starts with '*'",
@@ -94,11 +97,11 @@ class DriftSettings(Section):
 class JobSettings(Section):
     """Requests that are answered later: how long and how much is kept of them, sealed."""
 
-    keep_hours: Annotated[int, bound("jobs", "keep_hours")] = 24
+    keep_hours: Annotated[int, _KEEP_HOURS] = _KEEP_HOURS.default
     """Hours that an answer is kept for, and a request that nobody got to run."""
-    most_jobs: Annotated[int, bound("jobs", "most_jobs")] = 1_000
+    most_jobs: Annotated[int, _MOST_JOBS] = _MOST_JOBS.default
     """Most jobs that are kept."""
-    most_bytes: Annotated[int, bound("jobs", "most_bytes")] = 1 << 30
+    most_bytes: Annotated[int, _MOST_BYTES] = _MOST_BYTES.default
     """Most bytes of their requests and answers."""
 
 

@@ -154,7 +154,7 @@ class JobQueue:
             elif told["outcome"] == "failed":
                 self.jobs.failed(worker.pid, int(told["status"]), str(told["error"]))
             else:
-                self.jobs.give_back(worker.pid)
+                self.jobs.give_back(worker.pid, behind=told["outcome"] == "later")
 
         def then(_: None) -> None:
             self._busy.discard(worker.pid)
@@ -178,6 +178,10 @@ class JobQueue:
         def then(job: Job | None) -> None:
             if job is None:
                 self._busy.discard(worker.pid)
+                return
+            if worker.state != "serving":
+                # It was told to leave meanwhile, and begins nothing more.
+                self._submit(lambda: self.jobs.give_back(worker.pid), lambda _: self.dispatch())
                 return
             order = {"id": job.id, "owner": job.owner}
             worker.tell(channel.JOB_RUN, orjson.dumps(order))

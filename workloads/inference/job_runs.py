@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference import channel, http
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
@@ -27,7 +27,8 @@ from falaj.workloads.inference.service import Service
 PATIENCE_SECONDS = 5.0
 """For which a job waits until no direct request does; then it joins their queue."""
 BUSY_SECONDS = 1.0
-"""Before a job that found the queue full, or the runtime gone, is given back."""
+"""Before a job that found the queue full, the runtime gone, or its request out of reach, is
+given back."""
 AGAIN_SECONDS = 1
 """What a client is told to wait that asks for a job which isn't done."""
 _LOOK_SECONDS = 0.02
@@ -41,6 +42,7 @@ class JobRuns:
         bodies: where requests and answers are kept.
         ask: sends the master a question and returns its answer.
         tell: sends the master a message.
+        counted: sends it what is counted here.
     """
 
     def __init__(
@@ -50,11 +52,13 @@ class JobRuns:
         *,
         ask: Callable[[int, bytes], Awaitable[bytes]],
         tell: Callable[[int, bytes], None],
+        counted: Callable[[], None],
     ) -> None:
         self._service = service
         self._bodies = bodies
         self._ask = ask
         self._tell = tell
+        self._counted = counted
         self.running: asyncio.Task[None] | None = None
         """The run that is under way."""
 
@@ -98,9 +102,12 @@ class JobRuns:
         body = bytes(exchange.content)
         # What can't be run is refused now, not later.
         service.schema.read(body, exchange.header_length)
-        versioned = b"/versions/" in http.path_of(exchange.url)
+        # A model may be named "versions".
+        base = b"/v2/models/%b/versions/" % service.model.name.encode()
+        versioned = http.path_of(exchange.url).startswith(base)
         identifier = new_id()
         header = {
+            "model": service.model.name,
             "header_length": exchange.header_length,
             "request_id": exchange.headers.get(http.REQUEST_ID, b"").decode("latin-1"),
         }
@@ -131,10 +138,14 @@ class JobRuns:
         if job["state"] == DONE:
             try:
                 header, body = await asyncio.to_thread(self._bodies.read_answer, job["id"])
-            except WorkloadError as error:
+            except IntegrityError as error:
                 _print(job["id"], error)
                 found = await self._asked("spoil", **asked)
                 job = found["job"]
+            except WorkloadError as error:
+                _print(job["id"], error)
+                raise RequestError(503, "the kept answer can't be read now; try again",
+                                   headers=(retry_after(AGAIN_SECONDS),)) from error  # fmt: skip
             else:
                 lines = tuple(line.encode("latin-1") for line in header["headers"])
                 return Answer(200, body, header["type"].encode(), lines)
@@ -157,15 +168,21 @@ class JobRuns:
         except Exception:  # a fault of ours must not leave the job running for ever
             traceback.print_exc()
             outcome = _failed(500, FAULT)
+        # Who hears that it is done finds it counted.
+        self._counted()
         self._tell(channel.JOB_ENDED, orjson.dumps(outcome))
         self.running = None
 
     async def _outcome(self, identifier: str, owner: str) -> dict[str, Any]:
         try:
             header, body = await asyncio.to_thread(self._bodies.read_request, identifier)
-        except WorkloadError as error:
+        except IntegrityError as error:
             _print(identifier, error)
             return _failed(500, "the kept request was changed, cut short or lost: send it again")
+        except WorkloadError as error:
+            _print(identifier, error)
+            await asyncio.sleep(BUSY_SECONDS)
+            return {"outcome": "later"}
         await self._wait_for_quiet()
         started = time.perf_counter()
         try:
@@ -191,6 +208,10 @@ class JobRuns:
     async def _infer(
         self, header: dict[str, Any], body: bytes, owner: str, started: float
     ) -> Answer:
+        if header["model"] != (served := self._service.model.name):
+            raise RequestError(
+                404, f"model '{header['model']}' isn't served any more; served is '{served}'"
+            )
         # Another tier takes over what somebody waits for: a job can wait.
         headers = {http.MARK: b"1"}
         if header["request_id"]:

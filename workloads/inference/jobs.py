@@ -32,7 +32,7 @@ from typing import Any, Final, cast
 import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import TEMPORARY_PREFIX, make_private_folder, shred
+from falaj.workloads.files import TEMPORARY_PREFIX, make_private_folder, shred, storage_errors
 from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
 from falaj.workloads.inference.settings import JobSettings
 from falaj.workloads.registry.keyring import KeyRing
@@ -171,8 +171,8 @@ class Bodies:
         """Return header and body of what was asked.
 
         Raises:
-            IntegrityError: it isn't what was written.
-            WorkloadError: it is missing, or can't be read.
+            IntegrityError: it is missing, or isn't what was written.
+            WorkloadError: it can't be read now, as without its key ring.
         """
         return self._read(identifier, _REQUEST)
 
@@ -188,6 +188,12 @@ class Bodies:
 
     def _read(self, identifier: str, part: str) -> tuple[dict[str, Any], bytes]:
         path = _path(self._folder, identifier, part)
+        try:
+            path.lstat()
+        except FileNotFoundError as error:
+            raise IntegrityError(f"{path} is missing") from error
+        except OSError as error:
+            raise WorkloadError(f"can't read {path}: {error.strerror}") from error
         data = unseal(path, self._keyring, _context(identifier, part))
         try:
             (length,) = _LENGTH.unpack_from(data)
@@ -262,16 +268,20 @@ class Jobs:
         Raises:
             WorkloadError: it can't be made or read, or another server holds it.
         """
+        if self._folder.is_symlink():
+            raise InferenceError(f"{self._folder} is a symbolic link: put a folder in its place")
         make_private_folder(self._folder)
-        self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            raise InferenceError(
-                f"another server keeps its jobs in {self._folder}: give each a state of its own"
-            ) from None
-        names = sorted(path.name for path in self._folder.iterdir())
+        with storage_errors(self._folder):
+            self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.close()
+                raise InferenceError(
+                    f"another server keeps its jobs in {self._folder}: "
+                    "give each a state of its own"
+                ) from None
+            names = sorted(path.name for path in self._folder.iterdir())
         parts = [found.groups() for found in map(_FILE.fullmatch, names) if found is not None]
         # What doesn't open stays until its time is over: its key ring may come back.
         kept = {identifier for identifier, part in parts if part == _STATE}
@@ -279,10 +289,10 @@ class Jobs:
             self._learn(identifier)
         for name in names:
             if name.startswith(TEMPORARY_PREFIX):
-                shred(self._folder / name)
+                self._shred(self._folder / name)
         for identifier, part in parts:
             if identifier not in kept:
-                shred(_path(self._folder, identifier, part))
+                self._shred(_path(self._folder, identifier, part))
         waiting = [job for job in self._jobs.values() if job.state == QUEUED]
         self._waiting.extend(job.id for job in sorted(waiting, key=lambda job: job.created))
 
@@ -364,9 +374,10 @@ class Jobs:
 
     def drop(self, identifier: str) -> None:
         """Remove a job whose caller was not told of it."""
-        if self._reserved.pop(identifier, None) is not None or identifier in self._jobs:
-            self._jobs.pop(identifier, None)
+        if self._reserved.pop(identifier, None) is not None:
             self._remove_files(identifier)
+        elif (job := self._jobs.get(identifier)) is not None:
+            self._end(job, "removed")
 
     def find(self, identifier: str, owner: str) -> Job:
         """Return a caller's job.
@@ -378,7 +389,7 @@ class Jobs:
         if job is None or job.owner != owner:
             raise no_such_job()
         if self._is_over(job):
-            self._expire(job)
+            self._end(job, "expired")
             raise no_such_job()
         return job
 
@@ -388,10 +399,7 @@ class Jobs:
         Raises:
             RequestError: as `find`.
         """
-        self.find(identifier, owner)
-        del self._jobs[identifier]
-        self._remove_files(identifier)
-        self._event("job.removed", id=identifier, owner=owner)
+        self._end(self.find(identifier, owner), "removed")
 
     def spoil(self, identifier: str, owner: str) -> Job:
         """Note that the answer of a caller's job isn't what was written; errors as `find`."""
@@ -416,7 +424,7 @@ class Jobs:
                 self._waiting.popleft()
                 continue
             if self._is_over(job):
-                self._expire(job)
+                self._end(job, "expired")
                 continue
             if job.version not in (None, version):
                 self._fail(job, 404, f"version {job.version} of the model isn't served any more; "
@@ -453,12 +461,12 @@ class Jobs:
         if job is not None:
             self._fail(job, status, error)
 
-    def give_back(self, worker: int) -> None:
-        """Let what a worker had begun wait again, as if it hadn't."""
+    def give_back(self, worker: int, *, behind: bool = False) -> None:
+        """Let what a worker had begun wait again, as if it hadn't; ``behind``: as the last."""
         job = self._ran(worker)
         if job is not None:
             self._note(replace(job, state=QUEUED, tries=job.tries - 1))
-            self._waiting.appendleft(job.id)
+            (self._waiting.append if behind else self._waiting.appendleft)(job.id)
 
     def lost(self, worker: int, *, asked: bool) -> None:
         """Note the end of a worker.
@@ -499,10 +507,16 @@ class Jobs:
     def expire(self) -> None:
         """Remove what has been kept for its time, and what was left in the folder as long ago."""
         for job in [job for job in self._jobs.values() if self._is_over(job)]:
-            self._expire(job)
+            self._end(job, "expired")
         before = self._clock() - self._keep_seconds
         known = self._jobs.keys() | self._reserved.keys() | set(self._running.values())
-        for path in list(self._folder.iterdir()):
+        try:
+            with storage_errors(self._folder):
+                paths = list(self._folder.iterdir())
+        except WorkloadError as error:
+            self._warn(error)
+            return
+        for path in paths:
             found = _FILE.fullmatch(path.name)
             if (found is None or found[1] in known) and not path.name.startswith(TEMPORARY_PREFIX):
                 continue
@@ -521,10 +535,13 @@ class Jobs:
     def _is_over(self, job: Job) -> bool:
         return job.state != RUNNING and self._clock() >= self.expires(job)
 
-    def _expire(self, job: Job) -> None:
+    def _end(self, job: Job, how: str) -> None:
         del self._jobs[job.id]
+        # Else those that are sent and removed while no worker is free would fill the memory.
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(job.id)
         self._remove_files(job.id)
-        self._event("job.expired", id=job.id, owner=job.owner)
+        self._event(f"job.{how}", id=job.id, owner=job.owner)
 
     # -- records ---------------------------------------------------------------------------
 
@@ -593,7 +610,11 @@ class Jobs:
 
     def _shred(self, path: Path) -> None:
         try:
-            shred(path)
+            with contextlib.ExitStack() as stack:
+                # A rotation that has read the file would put it back; without keys there is none.
+                with contextlib.suppress(WorkloadError):
+                    stack.enter_context(self._keyring.steady())
+                shred(path)
         except WorkloadError as error:
             self._warn(error)
 

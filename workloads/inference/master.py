@@ -502,20 +502,20 @@ class Master:
         self._starting = workers
         self._write_state()
         results = await asyncio.gather(*(self._ready(w, generation) for w in workers))
+        problems = [worker.error for worker in workers if worker.error]
+        if all(results) and not self._leaving:
+            try:
+                await self._keep_jobs(generation.settings)
+            except WorkloadError as error:
+                problems = [str(error)]
+            else:
+                generation.workers = workers
         self._starting = []
-        if self._leaving or not all(results):
-            for worker in workers:
-                worker.kill()
-            problems = [worker.error for worker in workers if worker.error]
-            return problems[0] if problems else "the workers could not be started"
-        try:
-            await self._keep_jobs(generation.settings)
-        except WorkloadError as error:
-            for worker in workers:
-                worker.kill()
-            return str(error)
-        generation.workers = workers
-        return None
+        if generation.workers and not self._leaving:
+            return None
+        for worker in workers:
+            worker.kill()
+        return problems[0] if problems else "the workers could not be started"
 
     async def _keep_jobs(self, wanted: Settings) -> None:
         """Have what jobs ask for; where none are taken any more, remove what is kept."""
@@ -530,6 +530,11 @@ class Master:
             before.jobs.settings = wanted.jobs
             return
         jobs = Jobs(folder, KeyRing.open(wanted.keyring), wanted.jobs)
+        if before is not None and self._jobs_of is not None and self._jobs_of[0] == folder:
+            # It keeps others out of its folder.
+            self._jobs = self._jobs_of = None
+            await before.close()
+            before = None
         await asyncio.to_thread(jobs.open)
         self._jobs = JobQueue(
             jobs, model=self.settings.model, event=self._event,

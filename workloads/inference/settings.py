@@ -240,10 +240,10 @@ class DriftSettings:
 class JobSettings:
     """How long and how much is kept of requests that are answered later."""
 
-    keep_hours: int = 24
+    keep_hours: int = int(JOBS["keep_hours"].usual)
     """For which answers are kept, and requests that nobody got to run."""
-    most_jobs: int = 1_000
-    most_bytes: int = 2**30
+    most_jobs: int = int(JOBS["most_jobs"].usual)
+    most_bytes: int = int(JOBS["most_bytes"].usual)
     """Of requests and answers together."""
 
 

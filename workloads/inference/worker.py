@@ -275,7 +275,7 @@ class Worker:
         if configuration.jobs is not None:
             self._jobs = JobRuns(
                 self._service, Bodies(configuration.jobs_folder, keyring),
-                ask=self._ask, tell=self._channel.send,
+                ask=self._ask, tell=self._channel.send, counted=self._send_counters,
             )  # fmt: skip
             self._service.jobs = self._jobs.answer
         # What has been loaded stays: the collector need not walk over it again.
@@ -368,7 +368,7 @@ class Worker:
             service.watched.counting.flush(sum(counters.latency), counters.latency_seconds)
         if service.lines or service.denials:
             self._send_lines(service)
-        # Jobs' runs, for one, leave no lines.
+        # Connections that end, for one, leave no lines.
         if self._snapshot(service) != self._counted:
             self._send_counters()
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -19,12 +24,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.inference import channel
+from falaj.workloads.inference import channel, job_runs
 from falaj.workloads.inference import jobs as kept
+from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import RequestError, retry_of
+from falaj.workloads.inference.http import Exchange, Router
 from falaj.workloads.inference.job_queue import JobQueue
+from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
 from falaj.workloads.inference.settings import JobSettings
+from falaj.workloads.registry import sealed
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.rotation import rotate
 
@@ -64,7 +73,8 @@ class Place:
     def accept(self, owner: str = "token:a", body: bytes = SECRET, **more: Any) -> str:
         identifier = new_id()
         self.jobs.reserve(WORKER, identifier, owner, **{"version": None, "size": len(body)} | more)
-        self.bodies.write_request(identifier, {"header_length": None, "request_id": ""}, body)
+        header = {"model": "m", "header_length": None, "request_id": ""}
+        self.bodies.write_request(identifier, header, body)
         self.jobs.queue(identifier)
         return identifier
 
@@ -386,6 +396,117 @@ def test_an_answer_that_was_changed_fails_its_job(place: Place) -> None:
     assert place.restart().find(identifier, "token:a") == job
 
 
+def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
+    """What answers a worker's questions of where a job is."""
+
+    async def ask(kind: int, payload: bytes) -> bytes:
+        assert kind == channel.JOB_REQUEST
+        question = orjson.loads(payload)
+        job = getattr(place.jobs, question["do"])(question["id"], question["owner"])
+        told = {"status": 200, "job": place.jobs.document(job), "answered": job.status}
+        return orjson.dumps(told)
+
+    return ask
+
+
+def test_an_answer_that_cannot_be_read_now_is_kept(place: Place) -> None:
+    """As without its key ring, or where no descriptor is free."""
+    identifier = place.accept()
+    place.run(b"42")
+    ring = place.keyring.path
+    runs = JobRuns(
+        cast("Any", None), place.bodies, ask=asker(place), tell=lambda *_: None, counted=int
+    )
+    url = f"/v2/models/m/jobs/{identifier}/result".encode()
+    exchange = Exchange(
+        method=b"GET", url=url, route=Router("m", "1").find(url),
+        identity=Identity("a", frozenset(), "token", math.inf),
+    )  # fmt: skip
+    ring.rename(ring.with_name("away"))
+    error = refusal(lambda: asyncio.run(runs.answer(exchange)))
+    assert (error.status, retry_of(error)) == (503, 1)
+    assert str(ring) not in error.message
+    ring.with_name("away").rename(ring)
+    assert asyncio.run(runs.answer(exchange)).body == b"42"
+
+
+def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runs, "BUSY_SECONDS", 0)
+    first, second = place.accept(), place.accept()
+    ring = place.keyring.path
+    worker = Worker(WORKER)
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: worker.told)
+        told: list[bytes] = []
+        runs = JobRuns(
+            cast("Any", None), place.bodies, ask=asker(place),
+            tell=lambda _, payload: told.append(payload), counted=int,
+        )  # fmt: skip
+        ring.rename(ring.with_name("away"))
+        runs.start(orjson.dumps({"id": first, "owner": "token:a"}))
+        await until(lambda: told)
+        ring.with_name("away").rename(ring)
+        queue.ended(worker, told[0])
+        await until(lambda: len(worker.told) == 2)
+
+    with_queue(place, [worker], use)
+    assert worker.told == [first, second]
+    job = place.jobs.find(first, "token:a")
+    assert (job.state, job.tries) == ("queued", 0)
+
+
+def test_another_model_does_not_answer_what_the_one_before_was_asked(place: Place) -> None:
+    """Where the service's settings name another one, it keeps the folder."""
+    identifier = place.accept()
+    told: list[bytes] = []
+    service = SimpleNamespace(
+        model=SimpleNamespace(name="other"),
+        runs=SimpleNamespace(waiting=0),
+        not_inferred=lambda *_: None,
+    )
+    runs = JobRuns(
+        cast("Any", service), place.bodies, ask=asker(place),
+        tell=lambda _, payload: told.append(payload), counted=int,
+    )  # fmt: skip
+
+    async def run() -> None:
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a"}))
+        await until(lambda: told)
+
+    asyncio.run(run())
+    outcome = orjson.loads(told[0])
+    assert (outcome["outcome"], outcome["status"]) == ("failed", 404)
+    assert outcome["error"] == "model 'm' isn't served any more; served is 'other'"
+
+
+@pytest.mark.parametrize("model", ["m", "versions"])
+def test_only_a_path_with_a_version_asks_for_one(place: Place, model: str) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def ask(_: int, payload: bytes) -> bytes:
+        asked.append(orjson.loads(payload))
+        return orjson.dumps({"status": 200, "job": {}})
+
+    service = SimpleNamespace(
+        schema=SimpleNamespace(read=lambda *_: None),
+        model=SimpleNamespace(name=model, version="1"),
+    )
+    runs = JobRuns(cast("Any", service), place.bodies, ask=ask, tell=lambda *_: None, counted=int)
+    for path in ("jobs", "jobs?as=/versions/1/", "versions/1/jobs"):
+        url = f"/v2/models/{model}/{path}".encode()
+        exchange = Exchange(
+            method=b"POST", url=url, route=Router(model, "1").find(url),
+            identity=Identity("a", frozenset(), "token", math.inf),
+        )  # fmt: skip
+        assert asyncio.run(runs.answer(exchange)).status == 202
+    versions = [each["version"] for each in asked if each["do"] == "reserve"]
+    assert versions == [None, None, "1"]
+
+
 def test_what_is_waiting_is_not_spoilt_by_asking(place: Place) -> None:
     identifier = place.accept()
     assert place.jobs.spoil(identifier, "token:a").state == "queued"
@@ -468,6 +589,25 @@ def test_two_servers_do_not_share_a_folder(place: Place) -> None:
         second.open()
 
 
+def test_a_link_in_the_folders_place_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(0o755)
+    (tmp_path / "state.jobs").symlink_to("elsewhere")
+    jobs = Jobs(tmp_path / "state.jobs", KeyRing.create(tmp_path / "keyring"), JobSettings())
+    with pytest.raises(WorkloadError, match="is a symbolic link"):
+        jobs.open()
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_leftover_that_cannot_be_removed_is_told_and_stops_no_server(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identifier = place.accept()
+    (place.folder / ".tmp-folder").mkdir()
+    place.restart()
+    assert "it is a folder" in capsys.readouterr().err
+    assert place.state(identifier) == "queued"
+
+
 def test_a_certain_version_or_none(place: Place) -> None:
     pinned = place.accept(version="1")
     free = place.accept()
@@ -502,6 +642,20 @@ def test_removal_while_it_runs_leaves_nothing(place: Place) -> None:
     assert refusal(lambda: place.jobs.remove(identifier, "token:a")).status == 404
     place.accept()
     assert place.run()
+
+
+def test_a_job_whose_caller_was_not_told_of_it_is_removed_and_recorded(place: Place) -> None:
+    identifier = place.accept()
+    place.jobs.drop(identifier)
+    assert place.names() == set()
+    assert [name for name, _ in place.jobs.events] == ["job.accepted", "job.removed"]
+
+
+def test_what_is_sent_and_removed_while_no_worker_is_free_leaves_nothing(place: Place) -> None:
+    other = place.accept()
+    for _ in range(3):
+        place.jobs.remove(place.accept(), "token:a")
+    assert list(place.jobs._waiting) == [other]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_contents_are_overwritten_before_they_go(
@@ -560,6 +714,46 @@ def test_shorter_settings_hold_for_what_is_kept(place: Place) -> None:
     place.run()
     place.clock.now += 2 * HOUR
     place.restart(keep_hours=1).expire()
+    assert place.names() == set()
+
+
+def test_a_folder_that_somebody_removed_is_told_once(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.accept()
+    shutil.rmtree(place.folder)
+    for _ in range(3):
+        place.jobs.expire()
+    assert capsys.readouterr().err.count("No such file") == 1
+
+
+def test_nothing_is_removed_in_the_middle_of_a_rotation(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what it has read and writes again, it would bring back what is removed meanwhile."""
+    identifier = place.accept()
+    read, removed = threading.Event(), threading.Event()
+    real = sealed.replacing
+
+    def slow(path: Path) -> Any:
+        read.set()
+        removed.wait(0.5)
+        return real(path)
+
+    monkeypatch.setattr(sealed, "replacing", slow)
+    with ThreadPoolExecutor(1) as pool:
+        rotation = pool.submit(rotate, place.keyring, [place.folder])
+        read.wait(60)
+        place.jobs.remove(identifier, "token:a")
+        removed.set()
+        rotation.result()
+    assert place.names() == set()
+
+
+def test_removal_needs_no_key(place: Place) -> None:
+    identifier = place.accept()
+    place.keyring.path.rename(place.keyring.path.with_name("away"))
+    place.jobs.remove(identifier, "token:a")
     assert place.names() == set()
 
 
@@ -659,6 +853,28 @@ def test_each_worker_has_one_job_at_a_time(place: Place) -> None:
 
     told = with_queue(place, [one, two, leaving], use)
     assert told == ["job.accepted"] * 4 + ["job.done", "job.failed"]
+
+
+def test_a_worker_that_is_told_to_leave_gets_no_job_any_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = place.accept()
+    leaving, other = Worker(WORKER), Worker(OTHER, "starting")
+    real = place.jobs.take
+
+    def slow(pid: int, version: str) -> Job | None:
+        leaving.state, other.state = "draining", "serving"
+        return real(pid, version)
+
+    monkeypatch.setattr(place.jobs, "take", slow)
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: leaving.told or other.told)
+
+    with_queue(place, [leaving, other], use)
+    assert (leaving.told, other.told) == ([], [identifier])
+    assert place.jobs.find(identifier, "token:a").tries == 1
 
 
 def test_a_fault_frees_the_worker(

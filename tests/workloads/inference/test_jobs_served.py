@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -11,12 +12,14 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
 
-from falaj.workloads.inference import auth, logs
+from falaj.workloads.inference import auth, logs, settings
+from falaj.workloads.inference.master import Generation, Master
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import (
     AUDIENCE,
@@ -323,6 +326,46 @@ def test_jobs_are_off_unless_asked_for(site: Site, start: Start) -> None:
     assert server.stop() == 0
 
 
+def test_a_server_that_leaves_while_it_looks_for_jobs_ends_its_new_workers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = Master(site.config)
+    killed: list[int] = []
+    worker = SimpleNamespace(error=None, facts=dict, kill=lambda: killed.append(1))
+
+    async def ready(*_: object) -> bool:
+        return True
+
+    async def leave(_: object) -> None:
+        master._leave()  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(master, "_worker", lambda _: worker)
+    monkeypatch.setattr(master, "_ready", ready)
+    monkeypatch.setattr(master, "_keep_jobs", leave)
+    generation = Generation(master.settings, 1, (), cast("Any", None))
+    asyncio.run(master._load(generation))  # pyright: ignore[reportPrivateUsage]
+    assert killed
+
+
+def test_a_key_ring_that_was_moved_keeps_its_jobs(site: Site) -> None:
+    moved = site.root / "moved"
+
+    async def follow() -> None:
+        master = Master(site.config)
+        keep = master._keep_jobs  # pyright: ignore[reportPrivateUsage]
+        await keep(master.settings)
+        (site.root / "keyring").rename(moved)
+        site.write(keyring=str(moved))
+        await keep(settings.read(site.config))
+        site.document.pop("jobs")
+        site.write()
+        await keep(settings.read(site.config))
+
+    site.write(jobs=ON)
+    asyncio.run(follow())
+    assert not folder_of(site).exists()
+
+
 def heavy(rows: int) -> dict[str, Any]:
     tensor = {"name": "input", "datatype": "FP32", "shape": [rows, 64], "data": [0.5] * 64 * rows}
     return {"inputs": [tensor]}
@@ -351,6 +394,22 @@ def test_direct_requests_do_not_wait_for_a_hundred_jobs(site: Site, start: Start
     assert "the kept request was changed" in json.loads(content)["error"]
     left = {path.name.partition(".")[0] for path in folder_of(site).iterdir()}
     assert left == {*jobs[:20], *jobs[-2:]}
+    assert server.stop() == 0
+
+
+def test_runs_are_counted_as_requests_to_infer_of_all_workers(site: Site, start: Start) -> None:
+    site.write(jobs=ON, workers=2, limits=QUICK)
+    version = site.publish(models.heavy())
+    server = start(site).serving(version)
+    # All requests come to one worker: the other one has its jobs alone to tell of.
+    caller = Caller(server, "somebody", "predict", "observe")
+    jobs = [caller.send(heavy(64)) for _ in range(12)]
+    assert {caller.wait(each) for each in jobs} == {"done"}
+    content = caller.ask("GET", "/v2/models/mlp/stats")[2]
+    (found,) = json.loads(content)["model_stats"]
+    assert found["inference_stats"]["success"]["count"] == found["execution_count"] == 12
+    assert found["inference_count"] == 12 * 64
+    assert time.time() - found["last_inference"] / 1_000 < PATIENCE
     assert server.stop() == 0
 
 

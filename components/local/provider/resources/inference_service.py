@@ -85,12 +85,10 @@ class InferenceServiceHandler(Handler):
             "drift", "alpha", "Chance of a false alarm in a window."
         ),
         "jobs": Field("flag", "Take requests that are answered later.", default=False),
-        "jobsKeepHours": bounded(
-            "jobs", "keep_hours", "Hours that answers are kept for.", default=24
-        ),
-        "jobsMost": bounded("jobs", "most_jobs", "Most jobs that are kept.", default=1_000),
+        "jobsKeepHours": bounded("jobs", "keep_hours", "Hours that answers are kept for."),
+        "jobsMost": bounded("jobs", "most_jobs", "Most jobs that are kept."),
         "jobsMostBytes": bounded(
-            "jobs", "most_bytes", "Most bytes of their requests and answers.", default=1 << 30
+            "jobs", "most_bytes", "Most bytes of their requests and answers."
         ),
         "supervisor": SUPERVISOR,
     }  # fmt: skip
