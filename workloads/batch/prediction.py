@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -469,7 +470,7 @@ class Batch:
         for stale in (beside, artifact_path(beside, request.keyring), _twin(request)):
             if stale is None:
                 continue
-            if stale.suffix == SEALED or _has_other_names(stale):
+            if stale.suffix == SEALED or _is_others_too(stale):
                 with storage_errors(stale):
                     stale.unlink(missing_ok=True)
             else:
@@ -599,12 +600,17 @@ def _twin(request: Request) -> Path | None:
     return path if sealed == request.plain and path.exists() else None
 
 
-def _has_other_names(path: Path) -> bool:
-    """Whether a file has hard links, as copies of backups are: to shred it would shred those."""
+def _is_others_too(path: Path) -> bool:
+    """Whether a file isn't one's own to shred.
+
+    It has hard links, as copies of backups are, which would be shredded as well; or it is another
+    user's in a shared folder, who alone may write it.
+    """
     try:
-        return path.lstat().st_nlink > 1
+        found = path.lstat()
     except OSError:
         return False
+    return found.st_nlink > 1 or os.geteuid() not in (0, found.st_uid)
 
 
 def _existing(request: Request, identity: str) -> dict[str, Any] | None:

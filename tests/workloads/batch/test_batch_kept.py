@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import os
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -152,6 +153,22 @@ def test_a_plain_output_with_another_name_is_left_under_that(tmp_path: Path, bat
     assert batch(*words, "--overwrite").status == 0
     assert not (tmp_path / "out.csv").exists()
     assert (tmp_path / "backup.csv").read_bytes() == said
+
+
+def test_a_plain_output_of_another_user_is_removed(
+    tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder that both may write to; only its owner may write the file itself."""
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
+    assert batch(*words, "--plain").status == 0
+    said = (tmp_path / "out.csv").read_bytes()
+    owner = os.geteuid()
+    with (tmp_path / "out.csv").open("rb") as held:
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+        assert batch(*words, "--overwrite").status == 0
+        assert held.read() == said
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_what_a_plain_run_left_is_shredded_by_a_sealed_one(
