@@ -51,6 +51,14 @@ def largest(model: str) -> Any:
     return message
 
 
+def test_threads_leave_the_ceiling_to_messages(bounded: Server) -> None:
+    """On a machine of many cores as well, which has more of them."""
+    with Client(bounded, token=bounded.site.token("predict")) as client:
+        client.infer(row(client.model))
+    [process] = processes(bounded)
+    assert process.memory_info().data < 64 * MIB
+
+
 def test_more_than_there_is_memory_for_is_put_off_and_http_goes_on(bounded: Server) -> None:
     token = bounded.site.token("predict")
     codes: Counter[str] = Counter()
