@@ -59,6 +59,21 @@ def test_threads_leave_the_ceiling_to_messages(bounded: Server) -> None:
     assert process.memory_info().data < 64 * MIB
 
 
+def test_what_was_refused_is_gone(bounded: Server) -> None:
+    codes: Counter[str] = Counter()
+    with Client(bounded, token=bounded.site.token("predict")) as client:
+        client.infer(row(client.model))
+        before = processes(bounded)
+        wrong = largest(client.model)
+        wrong.inputs[0].shape[0] += 1
+        for _ in range(2 * CEILING // BODY):
+            with pytest.raises(grpc.RpcError) as refused:
+                client.infer(wrong)
+            codes[refused.value.code().name] += 1  # type: ignore[attr-defined]
+        assert set(codes) == {"INVALID_ARGUMENT"}, codes
+        assert processes(bounded) == before
+
+
 def test_more_than_there_is_memory_for_is_put_off_and_http_goes_on(bounded: Server) -> None:
     token = bounded.site.token("predict")
     codes: Counter[str] = Counter()

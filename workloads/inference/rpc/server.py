@@ -71,6 +71,11 @@ STACK_BYTES: Final = 1024 * 1024
 used or not: 8 MiB each, if nobody says otherwise."""
 _ATTRIBUTES_BYTES: Final = 128
 """Room for a ``pthread_attr_t``, which has 64 at most."""
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""https://man7.org/linux/man-pages/man3/mallopt.3.html"""
+MAPPED_BYTES: Final = 128 * 1024
+"""Of memory that is asked for at once, from which the kernel gives it alone: glibc's own default,
+which it raises to that of what was freed, unless somebody says it."""
 _NO_MEMORY: Final = "there is no memory for this message now; try again"
 _STATM: Final = Path("/proc/self/statm")
 
@@ -273,13 +278,13 @@ class Server:
             try:
                 return await self._answer(path, method, context)
             except RequestError as error:
-                refusal = error
+                refusal = _told(error)
             except MemoryError:
-                refusal = RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
+                refusal = _told(_no_memory())
             except Exception:  # a fault of ours must not end the process
                 traceback.print_exc()
-                refusal = RequestError(500, FAULT)
-            await context.abort(code_of(refusal.status), refusal.message, _pushback(refusal))
+                refusal = _told(RequestError(500, FAULT))
+            await context.abort(*refusal)
             return b""
 
         return handle
@@ -342,7 +347,7 @@ class Server:
         # https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html
         data = int(_STATM.read_text(encoding="ascii").split()[5]) * resource.getpagesize()
         if data + COPIES * size > self._bounds.memory_bytes:
-            raise RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
+            raise _no_memory()
 
     async def _message(self, head: dict[str, Any], context: Any, method: Method) -> bytes:
         """Read the one message of a call.
@@ -398,13 +403,20 @@ def _require(head: dict[str, Any], body: bytes) -> Told:
     )
 
 
-def _pushback(refusal: RequestError) -> tuple[tuple[str, str], ...]:
-    """Trailing metadata that say when to try again, in milliseconds.
+def _no_memory() -> RequestError:
+    return RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
+
+
+def _told(refusal: RequestError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+    """Code, details and trailing metadata of a refusal: when to try again, in milliseconds.
+
+    The exception itself isn't kept: it knows the frames that it passed, and they the message.
 
     https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
     """
     again = retry_of(refusal)
-    return (("grpc-retry-pushback-ms", str(again * 1000)),) if again else ()
+    pushback = (("grpc-retry-pushback-ms", str(again * 1000)),) if again else ()
+    return code_of(refusal.status), refusal.message, pushback
 
 
 def _options(bounds: Bounds) -> list[tuple[str, int]]:
@@ -435,6 +447,17 @@ def _keep_stacks_small() -> None:
     library.pthread_setattr_default_np(attributes)
 
 
+def _give_memory_back() -> None:
+    """Let what a large message took be the kernel's again once it is free, and be counted so.
+
+    Else glibc keeps it after the first ones, and nothing large would ever be taken again.
+    """
+    library = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):  # not glibc
+        library.mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        library.mallopt(_M_ARENA_MAX, 2)
+
+
 def main() -> int:
     """Run the process: `server CHANNEL_FD PARENT_PID FOLDER`, started by a worker only."""
     channel_number, parent = (int(text) for text in sys.argv[1:3])
@@ -443,6 +466,7 @@ def main() -> int:
         return 1
     forbid_dumps()
     _keep_stacks_small()
+    _give_memory_back()
     os.chdir(sys.argv[3])  # a socket's path has to be short
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
