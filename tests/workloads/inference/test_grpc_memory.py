@@ -64,6 +64,8 @@ def test_what_was_refused_is_gone(bounded: Server) -> None:
     with Client(bounded, token=bounded.site.token("predict")) as client:
         client.infer(row(client.model))
         before = processes(bounded)
+        [worker] = psutil.Process(bounded.process.pid).children()
+        held = resident(worker)
         wrong = largest(client.model)
         wrong.inputs[0].shape[0] += 1
         for _ in range(2 * CEILING // BODY):
@@ -72,6 +74,7 @@ def test_what_was_refused_is_gone(bounded: Server) -> None:
             codes[refused.value.code().name] += 1  # type: ignore[attr-defined]
         assert set(codes) == {"INVALID_ARGUMENT"}, codes
         assert processes(bounded) == before
+        assert resident(worker) < held + 16 * BODY
 
 
 def test_more_than_there_is_memory_for_is_put_off_and_http_goes_on(bounded: Server) -> None:
