@@ -122,6 +122,31 @@ def test_more_than_there_is_memory_for_is_put_off_and_http_goes_on(bounded: Serv
         client.infer(largest(client.model))
 
 
+@pytest.mark.parametrize("kind", ["int", "int64", "bytes"])
+def test_values_that_take_more_once_read_are_not_called_malformed(
+    kind: str, tmp_path: Path
+) -> None:
+    site = Site(tmp_path / "site")
+    site.write(limits={"max_body_bytes": 4 * BODY, "grpc_memory_bytes": 128 * MIB})
+    version = site.publish(models.mlp())
+    server = Server(site)
+    message = CLASSES["ModelInferRequest"](model_name=site.document["model"])
+    values = getattr(message.inputs.add(name="input").contents, f"{kind}_contents")
+    values.extend([b""] * (6 * MIB) if kind == "bytes" else [0] * (12 * MIB))
+    try:
+        server.serving(version)
+        with Client(server, token=site.token("predict")) as client:
+            with pytest.raises(grpc.RpcError) as refused:
+                client.infer(message)
+            assert refused.value.code().name == "UNAVAILABLE"  # type: ignore[attr-defined]
+            with pytest.raises(grpc.RpcError) as refused:
+                client.raw("ModelInfer", b"\xff" * MIB)
+            assert refused.value.code().name == "INVALID_ARGUMENT"  # type: ignore[attr-defined]
+            client.infer(row(client.model))
+    finally:
+        server.kill()
+
+
 @pytest.mark.parametrize("given", [0, 128 * MIB - 1, 2**36 + 1, "much", None, True, 1.5e9])
 def test_a_ceiling_that_is_none_is_refused(given: Any, tmp_path: Path) -> None:
     site = Site(tmp_path / "site")

@@ -41,7 +41,13 @@ from falaj.workloads.inference.errors import (
     retry_of,
 )
 from falaj.workloads.inference.rpc import calls
-from falaj.workloads.inference.rpc.translation import METHODS, Method, Told
+from falaj.workloads.inference.rpc.translation import (
+    METHODS,
+    Asked,
+    MalformedError,
+    Method,
+    Told,
+)
 
 STREAMS_PER_CONNECTION: Final = 100
 """Calls at once; RFC 9113, 6.5.2, recommends not to allow fewer."""
@@ -66,6 +72,8 @@ LARGE_BYTES: Final = 1024 * 1024
 """A message of as many is translated only where there is memory for it."""
 COPIES: Final = 4
 """Of a message that is translated, and handed on."""
+MOST_COPIES: Final = 24
+"""Of one whose values take a byte each, and eight once read, into room that is doubled."""
 STACK_BYTES: Final = 1024 * 1024
 """Of a thread: gRPC has one for each core, 4 to 16 in all, and Linux counts their stacks as data,
 used or not: 8 MiB each, if nobody says otherwise."""
@@ -318,8 +326,7 @@ class Server:
             self._known[caller] = admitted.body.decode()
         data = await self._message(head, context, method)
         try:
-            self._check_memory(len(data))
-            asked = method.ask(data)
+            asked = self._translated(method, data)
             if len(asked.body) > self._bounds.max_body_bytes:
                 raise body_too_large(self._bounds.max_body_bytes)
         except RequestError as error:
@@ -336,17 +343,27 @@ class Server:
             raise
         return method.tell(asked, told)
 
-    def _check_memory(self, size: int) -> None:
-        """Refuse a large message that there is no memory for: protobuf would call it malformed.
+    def _translated(self, method: Method, data: bytes) -> Asked:
+        """Translate a message.
 
         Raises:
-            RequestError: 503.
+            RequestError: 503, there is no memory for it, which protobuf would call malformed; or
+                it is wrong.
         """
-        if size < LARGE_BYTES:
-            return
+        if len(data) >= LARGE_BYTES:
+            self._require_memory(COPIES * len(data))
+        try:
+            return method.ask(data)
+        except MemoryError:
+            raise _no_memory() from None
+        except MalformedError:
+            self._require_memory(MOST_COPIES * len(data))
+            raise
+
+    def _require_memory(self, size: int) -> None:
         # https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html
         data = int(_STATM.read_text(encoding="ascii").split()[5]) * resource.getpagesize()
-        if data + COPIES * size > self._bounds.memory_bytes:
+        if data + size > self._bounds.memory_bytes:
             raise _no_memory()
 
     async def _message(self, head: dict[str, Any], context: Any, method: Method) -> bytes:
