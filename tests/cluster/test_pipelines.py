@@ -444,6 +444,7 @@ def test_people_start_runs_by_their_own_rights(cluster: ControlPlane) -> None:
 def test_without_its_template_the_account_makes_nothing(
     cluster: ControlPlane, user: Objects, template: dict[str, Any]
 ) -> None:
+    cluster.objects.request("POST", PATH, run_of(template, "credit-98", "schedule", SNAPSHOT))
     for name in ("credit", "fraud"):
         cluster.objects.delete(*SETS, name, NAMESPACE)
     said = wait_for(lambda: refusal(user, made(template)), "templates to be gone", 60)
@@ -452,5 +453,8 @@ def test_without_its_template_the_account_makes_nothing(
     plain = run_of(template, "credit-99", "schedule", SNAPSHOT)
     del plain["metadata"]["labels"][LABEL]
     assert refusal(cluster.objects, plain) == ""
+    # Runs that are there are ended by controllers, as JobSet does after their days.
+    cluster.objects.request("DELETE", f"{PATH}/credit-98", propagationPolicy="Foreground")
+    eventually("it is removed", lambda: not cluster.objects.get(*SETS, "credit-98", NAMESPACE))
     for name in ("credit", "fraud"):
         cluster.apply(rendered(name))

@@ -10,6 +10,8 @@ one: `Pipeline` gives the account its rights after its template, and takes them 
 a template by hand, and leaves another, leaves its account unheld: that is who may make any JobSet.
 """
 
+from dataclasses import replace
+
 from falaj.components.catalogue.pipelines import (
     ACCOUNT_ENDING,
     DATASET_NOTE,
@@ -46,7 +48,7 @@ _SNAPSHOT = "^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 def policies(_: ClusterScope) -> tuple[Policy, ...]:
     """Runs of pipelines, by the accounts that start them."""
     own = {"own": _OWN, "new": "dyn(object)", "old": "dyn(params)"}
-    targets = (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),)
+    target = Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",))
     of_starters = {
         "of-a-starter": f"{ASKER}.startsWith({literal(ACCOUNTS)}) && "
         f"{ASKER}.endsWith({literal(ACCOUNT_ENDING)})"
@@ -54,11 +56,11 @@ def policies(_: ClusterScope) -> tuple[Policy, ...]:
     return (
         Policy(
             "pipeline-starters",
-            targets,
+            (target,),
             (
                 Check(
                     "cluster-pipeline-starter",
-                    joined((_elsewhere(), _unmarked())),
+                    joined((_elsewhere(), _unmarked(), _changed())),
                     "the account of a pipeline makes what isn't a run",
                     f"JobSets of its namespace with the label {LABEL}",
                     "look who uses the account",
@@ -68,7 +70,9 @@ def policies(_: ClusterScope) -> tuple[Policy, ...]:
         ),
         Policy(
             "pipeline-runs",
-            targets,
+            # Not changes, which no starter makes: where the template is gone those of controllers
+            # would be refused, and a run that is removed after its days would stay for good.
+            (replace(target, operations=("CREATE",)),),
             (
                 Check(
                     "cluster-pipeline-run",
@@ -98,6 +102,10 @@ def _unmarked() -> str:
     ))  # fmt: skip
 
 
+def _changed() -> str:
+    return when('request.operation != "CREATE"', literal("a run that is there"))
+
+
 def _elsewhere() -> str:
     here = f'{ASKER}.startsWith({literal(ACCOUNTS)} + request.namespace + ":")'
     return when(f"!({here})", literal("in another namespace"))
@@ -117,7 +125,6 @@ def _names() -> str:
     wrong = (
         when(f"!({numbered})", literal("its name")),
         when(kept, literal("its owners or finalizers")),
-        when('request.operation != "CREATE"', literal("a run that is there")),
     )
     return joined(wrong)
 

@@ -168,6 +168,12 @@ def test_a_check_of_a_rule_stands_once() -> None:
         Policy("x", (Target("", "v1", ("pods",)),), ())
 
 
+def test_what_is_there_already_needs_nothing_to_be_compared_with() -> None:
+    """The API server asks for it before any condition: controllers end runs of pipelines, too."""
+    [compared] = [each for each in policies(check("residency", ARGS)) if each.compared]
+    assert {each.operations for each in compared.targets} == {("CREATE",)}
+
+
 @pytest.mark.parametrize("name", ["nodes", "host-access-pods", "pipeline-runs"])
 def test_policies_read_as_reviewed(name: str) -> None:
     """Two that are written by hand, and one of the catalogue's rules of pods."""

@@ -51,6 +51,32 @@ def largest(model: str) -> Any:
     return message
 
 
+def test_threads_leave_the_ceiling_to_messages(bounded: Server) -> None:
+    """On a machine of many cores as well, which has more of them."""
+    with Client(bounded, token=bounded.site.token("predict")) as client:
+        client.infer(row(client.model))
+    [process] = processes(bounded)
+    assert process.memory_info().data < 64 * MIB
+
+
+def test_what_was_refused_is_gone(bounded: Server) -> None:
+    codes: Counter[str] = Counter()
+    with Client(bounded, token=bounded.site.token("predict")) as client:
+        client.infer(row(client.model))
+        before = processes(bounded)
+        [worker] = psutil.Process(bounded.process.pid).children()
+        held = resident(worker)
+        wrong = largest(client.model)
+        wrong.inputs[0].shape[0] += 1
+        for _ in range(2 * CEILING // BODY):
+            with pytest.raises(grpc.RpcError) as refused:
+                client.infer(wrong)
+            codes[refused.value.code().name] += 1  # type: ignore[attr-defined]
+        assert set(codes) == {"INVALID_ARGUMENT"}, codes
+        assert processes(bounded) == before
+        assert resident(worker) < held + 16 * BODY
+
+
 def test_more_than_there_is_memory_for_is_put_off_and_http_goes_on(bounded: Server) -> None:
     token = bounded.site.token("predict")
     codes: Counter[str] = Counter()
@@ -94,6 +120,31 @@ def test_more_than_there_is_memory_for_is_put_off_and_http_goes_on(bounded: Serv
     with Client(bounded, token=token) as client:
         client.infer(row(client.model))
         client.infer(largest(client.model))
+
+
+@pytest.mark.parametrize("kind", ["int", "int64", "bytes"])
+def test_values_that_take_more_once_read_are_not_called_malformed(
+    kind: str, tmp_path: Path
+) -> None:
+    site = Site(tmp_path / "site")
+    site.write(limits={"max_body_bytes": 4 * BODY, "grpc_memory_bytes": 128 * MIB})
+    version = site.publish(models.mlp())
+    server = Server(site)
+    message = CLASSES["ModelInferRequest"](model_name=site.document["model"])
+    values = getattr(message.inputs.add(name="input").contents, f"{kind}_contents")
+    values.extend([b""] * (6 * MIB) if kind == "bytes" else [0] * (12 * MIB))
+    try:
+        server.serving(version)
+        with Client(server, token=site.token("predict")) as client:
+            with pytest.raises(grpc.RpcError) as refused:
+                client.infer(message)
+            assert refused.value.code().name == "UNAVAILABLE"  # type: ignore[attr-defined]
+            with pytest.raises(grpc.RpcError) as refused:
+                client.raw("ModelInfer", b"\xff" * MIB)
+            assert refused.value.code().name == "INVALID_ARGUMENT"  # type: ignore[attr-defined]
+            client.infer(row(client.model))
+    finally:
+        server.kill()
 
 
 @pytest.mark.parametrize("given", [0, 128 * MIB - 1, 2**36 + 1, "much", None, True, 1.5e9])

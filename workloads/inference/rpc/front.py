@@ -346,7 +346,8 @@ class Front:
             service.bodies.take(exchange, size)
             answer = service.handle(exchange)
         except RequestError as error:
-            answer = error
+            # Its frames know the message, which would stay until somebody looks for garbage.
+            answer = error.with_traceback(None)
         except Exception:  # a fault of ours must not end the channel
             traceback.print_exc()
             answer = RequestError(500, FAULT)
@@ -361,7 +362,7 @@ class Front:
         try:
             answer: Answer | RequestError = await work
         except RequestError as error:
-            answer = error
+            answer = error.with_traceback(None)  # as in `_call`
         except asyncio.CancelledError:
             # The client is gone, or its deadline over: its place is free.
             self._service.bodies.release(exchange)

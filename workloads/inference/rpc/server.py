@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -40,7 +41,13 @@ from falaj.workloads.inference.errors import (
     retry_of,
 )
 from falaj.workloads.inference.rpc import calls
-from falaj.workloads.inference.rpc.translation import METHODS, Method, Told
+from falaj.workloads.inference.rpc.translation import (
+    METHODS,
+    Asked,
+    MalformedError,
+    Method,
+    Told,
+)
 
 STREAMS_PER_CONNECTION: Final = 100
 """Calls at once; RFC 9113, 6.5.2, recommends not to allow fewer."""
@@ -65,6 +72,18 @@ LARGE_BYTES: Final = 1024 * 1024
 """A message of as many is translated only where there is memory for it."""
 COPIES: Final = 4
 """Of a message that is translated, and handed on."""
+MOST_COPIES: Final = 24
+"""Of one whose values take a byte each, and eight once read, into room that is doubled."""
+STACK_BYTES: Final = 1024 * 1024
+"""Of a thread: gRPC has one for each core, 4 to 16 in all, and Linux counts their stacks as data,
+used or not: 8 MiB each, if nobody says otherwise."""
+_ATTRIBUTES_BYTES: Final = 128
+"""Room for a ``pthread_attr_t``, which has 64 at most."""
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""https://man7.org/linux/man-pages/man3/mallopt.3.html"""
+MAPPED_BYTES: Final = 128 * 1024
+"""Of memory that is asked for at once, from which the kernel gives it alone: glibc's own default,
+which it raises to that of what was freed, unless somebody says it."""
 _NO_MEMORY: Final = "there is no memory for this message now; try again"
 _STATM: Final = Path("/proc/self/statm")
 
@@ -267,13 +286,13 @@ class Server:
             try:
                 return await self._answer(path, method, context)
             except RequestError as error:
-                refusal = error
+                refusal = _told(error)
             except MemoryError:
-                refusal = RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
+                refusal = _told(_no_memory())
             except Exception:  # a fault of ours must not end the process
                 traceback.print_exc()
-                refusal = RequestError(500, FAULT)
-            await context.abort(code_of(refusal.status), refusal.message, _pushback(refusal))
+                refusal = _told(RequestError(500, FAULT))
+            await context.abort(*refusal)
             return b""
 
         return handle
@@ -307,8 +326,7 @@ class Server:
             self._known[caller] = admitted.body.decode()
         data = await self._message(head, context, method)
         try:
-            self._check_memory(len(data))
-            asked = method.ask(data)
+            asked = self._translated(method, data)
             if len(asked.body) > self._bounds.max_body_bytes:
                 raise body_too_large(self._bounds.max_body_bytes)
         except RequestError as error:
@@ -325,18 +343,28 @@ class Server:
             raise
         return method.tell(asked, told)
 
-    def _check_memory(self, size: int) -> None:
-        """Refuse a large message that there is no memory for: protobuf would call it malformed.
+    def _translated(self, method: Method, data: bytes) -> Asked:
+        """Translate a message.
 
         Raises:
-            RequestError: 503.
+            RequestError: 503, there is no memory for it, which protobuf would call malformed; or
+                it is wrong.
         """
-        if size < LARGE_BYTES:
-            return
+        if len(data) >= LARGE_BYTES:
+            self._require_memory(COPIES * len(data))
+        try:
+            return method.ask(data)
+        except MemoryError:
+            raise _no_memory() from None
+        except MalformedError:
+            self._require_memory(MOST_COPIES * len(data))
+            raise
+
+    def _require_memory(self, size: int) -> None:
         # https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html
         data = int(_STATM.read_text(encoding="ascii").split()[5]) * resource.getpagesize()
-        if data + COPIES * size > self._bounds.memory_bytes:
-            raise RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
+        if data + size > self._bounds.memory_bytes:
+            raise _no_memory()
 
     async def _message(self, head: dict[str, Any], context: Any, method: Method) -> bytes:
         """Read the one message of a call.
@@ -392,13 +420,20 @@ def _require(head: dict[str, Any], body: bytes) -> Told:
     )
 
 
-def _pushback(refusal: RequestError) -> tuple[tuple[str, str], ...]:
-    """Trailing metadata that say when to try again, in milliseconds.
+def _no_memory() -> RequestError:
+    return RequestError(503, _NO_MEMORY, headers=(retry_after(1),))
+
+
+def _told(refusal: RequestError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+    """Code, details and trailing metadata of a refusal: when to try again, in milliseconds.
+
+    The exception itself isn't kept: it knows the frames that it passed, and they the message.
 
     https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
     """
     again = retry_of(refusal)
-    return (("grpc-retry-pushback-ms", str(again * 1000)),) if again else ()
+    pushback = (("grpc-retry-pushback-ms", str(again * 1000)),) if again else ()
+    return code_of(refusal.status), refusal.message, pushback
 
 
 def _options(bounds: Bounds) -> list[tuple[str, int]]:
@@ -417,6 +452,29 @@ def _options(bounds: Bounds) -> list[tuple[str, int]]:
     ]
 
 
+def _keep_stacks_small() -> None:
+    """Let threads that are made from now on have no more stack than they need.
+
+    https://man7.org/linux/man-pages/man3/pthread_setattr_default_np.3.html
+    """
+    library = ctypes.CDLL(None)
+    attributes = ctypes.create_string_buffer(_ATTRIBUTES_BYTES)
+    library.pthread_getattr_default_np(attributes)
+    library.pthread_attr_setstacksize(attributes, ctypes.c_size_t(STACK_BYTES))
+    library.pthread_setattr_default_np(attributes)
+
+
+def _give_memory_back() -> None:
+    """Let what a large message took be the kernel's again once it is free, and be counted so.
+
+    Else glibc keeps it after the first ones, and nothing large would ever be taken again.
+    """
+    library = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):  # not glibc
+        library.mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        library.mallopt(_M_ARENA_MAX, 2)
+
+
 def main() -> int:
     """Run the process: `server CHANNEL_FD PARENT_PID FOLDER`, started by a worker only."""
     channel_number, parent = (int(text) for text in sys.argv[1:3])
@@ -424,6 +482,8 @@ def main() -> int:
     if os.getppid() != parent:
         return 1
     forbid_dumps()
+    _keep_stacks_small()
+    _give_memory_back()
     os.chdir(sys.argv[3])  # a socket's path has to be short
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

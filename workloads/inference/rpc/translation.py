@@ -57,6 +57,10 @@ class Method(NamedTuple):
     """Whether it asks for no credentials."""
 
 
+class MalformedError(RequestError):
+    """What protobuf can't read: it says the same of what there is no memory for."""
+
+
 _MALFORMED: Final = "the request is not a {} message"
 _LONGEST_NAME: Final = 300
 """Characters of a name that are looked at: no model's is longer."""
@@ -66,7 +70,7 @@ def _read(name: str, data: bytes) -> Any:
     try:
         return CLASSES[name].FromString(data)
     except DecodeError as error:
-        raise bad_request(_MALFORMED.format(name)) from error
+        raise MalformedError(400, _MALFORMED.format(name)) from error
 
 
 def _path(name: str, version: str, last: str = "") -> str:
