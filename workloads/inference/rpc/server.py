@@ -24,7 +24,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -210,8 +210,8 @@ class Server:
         # be asked before its message is read.
         self._known: dict[tuple[str, str | None], str] = {}
 
-    async def run(self) -> int:
-        """Serve until the worker closes the channel; returns the exit status."""
+    async def run(self) -> NoReturn:
+        """Serve until the worker closes the channel, and end the process."""
         await asyncio.get_running_loop().create_connection(
             lambda: self._channel, sock=self._socket
         )
@@ -239,8 +239,10 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_SECONDS):
                     await self._over.wait()
-        await server.stop(0)
-        return 0
+        # A server that is stopped tells its clients that their calls were cancelled, which none
+        # sends again. A connection that ends says that the service is unavailable.
+        sys.stderr.flush()
+        os._exit(0)
 
     # -- worker ----------------------------------------------------------------------------
 
@@ -492,11 +494,11 @@ def main() -> int:
     channel_socket = socket.socket(fileno=channel_number)
     channel_socket.setblocking(False)
 
-    async def run() -> int:
-        return await Server(channel_socket).run()
+    async def run() -> None:
+        await Server(channel_socket).run()
 
     with contextlib.suppress(asyncio.CancelledError):
-        return uvloop.run(run())
+        uvloop.run(run())
     return 1
 
 
