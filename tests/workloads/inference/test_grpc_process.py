@@ -13,7 +13,7 @@ import grpc
 
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.rpc import calls
-from tests.workloads.inference.grpc_calls import INFER, PROCESS, row
+from tests.workloads.inference.grpc_calls import INFER, PROCESS
 
 MIB = 1024 * 1024
 CALLS = 50
