@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pulumi
@@ -141,7 +142,7 @@ def test_nothing_of_the_template_says_which_run_it_is() -> None:
 def test_a_run_is_the_template_under_another_name() -> None:
     template = the("JobSet", rendered())
     template["metadata"]["annotations"]["pulumi.com/x"] = "y"
-    snapshot = starting.Snapshot("credit-2026-10", "5" * 64)
+    snapshot = starting.Snapshot("credit-2026-10", "5" * 64, datetime(2026, 10, 1, tzinfo=UTC))
     run = starting.run_of(template, "credit-7", "drift", snapshot)
     about = run["metadata"]
     assert about["name"] == "credit-7"

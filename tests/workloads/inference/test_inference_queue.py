@@ -261,7 +261,8 @@ def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
         """A place for jobs, with one request over and over."""
 
         def read_request(self, _: str) -> tuple[dict[str, Any], bytes]:
-            return {"header_length": None, "request_id": ""}, json.dumps(row()).encode()
+            kept = {"header_length": None, "request_id": "", "model": service.model.name}
+            return kept, json.dumps(row()).encode()
 
         def write_answer(self, *_: object) -> None:
             pass
@@ -275,7 +276,7 @@ def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
         told.append(json.loads(payload)["outcome"])
 
     async def run() -> None:
-        runs = JobRuns(service, cast("Bodies", Kept()), ask=ask, tell=tell)
+        runs = JobRuns(service, cast("Bodies", Kept()), ask=ask, tell=tell, counted=int)
         counters, order = service.counters, b'{"id": "a", "owner": "token:somebody"}'
         began = time.time_ns() // 1000
         runs.start(order)
