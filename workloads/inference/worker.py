@@ -351,10 +351,11 @@ class Worker:
         )
 
     def _send_counters(self) -> None:
+        """Send the master the counts, where they aren't those that it knows."""
         service = self._service
-        if service is not None:
-            self._counted = self._snapshot(service)
-            self._channel.send(channel.COUNTERS, self._counted)
+        if service is not None and (counted := self._snapshot(service)) != self._counted:
+            self._counted = counted
+            self._channel.send(channel.COUNTERS, counted)
 
     # -- regular work ----------------------------------------------------------------------------
 
@@ -369,8 +370,7 @@ class Worker:
         if service.lines or service.denials:
             self._send_lines(service)
         # Connections that end, for one, leave no lines.
-        if self._snapshot(service) != self._counted:
-            self._send_counters()
+        self._send_counters()
 
     def _send_lines(self, service: Service) -> None:
         lines, service.lines = service.lines, []
