@@ -10,7 +10,7 @@ import pytest
 
 from tests.workloads.inference import models
 from tests.workloads.inference.raw_http import Raw
-from tests.workloads.inference.serving import Server, Site
+from tests.workloads.inference.serving import Server, Site, started
 
 
 @pytest.fixture
@@ -44,13 +44,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             "idle_timeout_seconds": 30,
         }
     )
-    version = site.publish(models.mlp())
-    server = Server(site)
-    try:
-        yield server.serving(version)
-        assert server.stop() == 0
-    finally:
-        server.kill()
+    with started(site, site.publish(models.mlp())) as server:
+        yield server
 
 
 @pytest.fixture

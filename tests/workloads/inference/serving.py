@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -252,6 +252,17 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
+
+
+@contextlib.contextmanager
+def started(site: Site, version: int) -> Generator[Server]:
+    """A server of this version, which is told to leave at the end, and leaves in order."""
+    server = Server(site)
+    try:
+        yield server.serving(version)
+        assert server.stop() == 0
+    finally:
+        server.kill()
 
 
 def call(

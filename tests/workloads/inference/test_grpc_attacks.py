@@ -30,7 +30,7 @@ from tests.workloads.inference.grpc_calls import (
     row,
 )
 from tests.workloads.inference.raw_h2 import Frames, frame
-from tests.workloads.inference.serving import Server, Site, alive, call, gone
+from tests.workloads.inference.serving import Server, Site, alive, call, gone, started
 from tests.workloads.inference.serving import row as http_row
 
 BODY = 256 * 1024
@@ -46,14 +46,9 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     }  # fmt: skip
     site.document["auth"]["revoked"] = str(site.root / "revoked.json")
     site.write(limits=limits)
-    version = site.publish(models.mlp())
-    server = Server(site)
-    try:
-        yield server.serving(version)
-        assert server.stop() == 0
-        assert "Traceback" not in server.errors.read_text()
-    finally:
-        server.kill()
+    with started(site, site.publish(models.mlp())) as server:
+        yield server
+    assert "Traceback" not in server.errors.read_text()
 
 
 @pytest.fixture

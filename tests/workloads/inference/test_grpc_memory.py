@@ -18,7 +18,7 @@ from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.settings import read
 from tests.workloads.inference import models
 from tests.workloads.inference.grpc_calls import Client, processes, resident, row
-from tests.workloads.inference.serving import Server, Site, call
+from tests.workloads.inference.serving import Server, Site, call, started
 from tests.workloads.inference.serving import row as http_row
 
 MIB = 1024 * 1024
@@ -33,13 +33,8 @@ CLIENTS, CALLS = 16, 2
 def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     site = Site(tmp_path_factory.mktemp("bounded") / "site")
     site.write(limits={"max_body_bytes": BODY, "max_rows": 1 << 18, "grpc_memory_bytes": CEILING})
-    version = site.publish(models.mlp())
-    server = Server(site)
-    try:
-        yield server.serving(version)
-        assert server.stop() == 0
-    finally:
-        server.kill()
+    with started(site, site.publish(models.mlp())) as server:
+        yield server
 
 
 def largest(model: str) -> Any:

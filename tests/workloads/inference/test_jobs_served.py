@@ -30,6 +30,7 @@ from tests.workloads.inference.serving import (
     call,
     row,
     send_signal,
+    started,
 )
 
 Start = Callable[..., Server]
@@ -104,14 +105,9 @@ class Caller:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
     site = Site(tmp_path_factory.mktemp("jobs") / "site")
     site.write(jobs=ON, limits={"max_body_bytes": 1 << 20})
-    version = site.publish(models.mlp())
-    server = Server(site)
-    try:
-        yield server.serving(version)
-        assert server.stop() == 0
-        assert logs.verify(site.logs)["records"]
-    finally:
-        server.kill()
+    with started(site, site.publish(models.mlp())) as server:
+        yield server
+    assert logs.verify(site.logs)["records"]
 
 
 def folder_of(site: Site) -> Path:
