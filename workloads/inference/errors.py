@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -70,3 +71,15 @@ def body_inflates(limit: int) -> RequestError:
         f"the body inflates to more than the {limit} bytes allowed; send fewer rows",
         close=True,
     )
+
+
+def json_of(body: bytes | bytearray) -> Any:
+    """Return what a body says in JSON.
+
+    Raises:
+        RequestError: 400, it isn't JSON.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"the request is not JSON: {error}") from error

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import orjson
-
-from falaj.workloads.inference.errors import bad_request
+from falaj.workloads.inference.errors import bad_request, json_of
 from falaj.workloads.inference.metrics import LAST
 from falaj.workloads.inference.oip import Schema, TensorSpec
 
@@ -110,10 +108,7 @@ def wants_ready(body: bytes | bytearray) -> bool:
     """
     if not body:
         return False
-    try:
-        document: Any = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise bad_request(f"the request is not JSON: {error}") from error
+    document = json_of(body)
     ready = document.get("ready", False) if isinstance(document, dict) else None
     if type(ready) is not bool:
         raise bad_request(

@@ -18,9 +18,8 @@ from statistics import median
 from typing import Any, Final, cast
 
 import numpy as np
-import orjson
 
-from falaj.workloads.inference.errors import bad_request
+from falaj.workloads.inference.errors import bad_request, json_of
 from falaj.workloads.inference.oip import MAX_ID_CHARACTERS, Array
 from falaj.workloads.inference.reference import Answers, Reference
 from falaj.workloads.inference.streams import Adwin
@@ -137,10 +136,7 @@ def parse(body: bytes | bytearray, answers: Answers | None) -> list[tuple[str, l
     Raises:
         RequestError: 400, it is no such request.
     """
-    try:
-        document: Any = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise bad_request(f"the request is not JSON: {error}") from error
+    document = json_of(body)
     entries = document.get("labels") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise bad_request('the request must be an object with a list of labels: {"labels":'
