@@ -5,8 +5,9 @@ user: 128 by default, whatever the computer's size. Who finds none left ends hou
 "too many open files" where files aren't meant. So it is looked before anything is started.
 
 https://man7.org/linux/man-pages/man7/inotify.7.html
-https://man7.org/linux/man-pages/man7/namespaces.7.html on ``/proc/sys/user``: the same limit, of
-the own namespace of users.
+https://man7.org/linux/man-pages/man7/namespaces.7.html on ``/proc/sys/user``: the limit of the own
+namespace of users, the same one where there is no other. It is written by who has CAP_SYS_RESOURCE
+there, and the one of the whole computer by the file's owner.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ctypes
 import errno
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +29,9 @@ OF_A_MACHINE: Final = 24
 ENOUGH: Final = 1024
 """What a limit that is too low is raised to."""
 LIMIT: Final = Path("/proc/sys/user/max_inotify_instances")
+"""Of the own namespace of users, below which the one of the whole computer holds as well."""
 _SETTING: Final = "fs.inotify.max_user_instances"
-"""What it is called for the whole computer; in a namespace of users of its own, both hold."""
+LIMITS: Final = (Path("/proc/sys", *_SETTING.split(".")), LIMIT)
 
 
 def available(wanted: int) -> bool:
@@ -67,16 +70,11 @@ def ensure(wanted: int, *, raise_limit: bool) -> None:
     Raises:
         EngineError: there are fewer, with what to do.
     """
-    said = ""
-    if raise_limit and sys.platform == "linux" and _limit() < ENOUGH:
-        try:
-            LIMIT.write_text(f"{ENOUGH}\n", encoding="ascii")
-        except OSError as error:
-            said = f" ({LIMIT}: {error.strerror})"
+    refused = dict(_raise_limits()) if raise_limit and sys.platform == "linux" else {}
     if available(wanted):
         return
-    everybodys = int(Path("/proc/sys", *_SETTING.split(".")).read_text(encoding="ascii"))
-    limit = min(_limit(), everybodys)
+    limit = min(map(_read, LIMITS))
+    said = "".join(f" ({file}: {why})" for file, why in refused.items() if _read(file) < ENOUGH)
     raise EngineError(
         f"the kernel doesn't give {wanted} watchers of files (instances of inotify) more: its "
         f"limit for a user is {limit}{said}, and other programs have most of them; end some "
@@ -85,5 +83,15 @@ def ensure(wanted: int, *, raise_limit: bool) -> None:
     )
 
 
-def _limit() -> int:
-    return int(LIMIT.read_text(encoding="ascii"))
+def _raise_limits() -> Iterator[tuple[Path, str]]:
+    """Raise the limits that are too low to `ENOUGH`; those that may not be written, and why."""
+    for file in LIMITS:
+        if _read(file) < ENOUGH:
+            try:
+                file.write_text(f"{ENOUGH}\n", encoding="ascii")
+            except OSError as error:
+                yield file, error.strerror or str(error)
+
+
+def _read(limit: Path) -> int:
+    return int(limit.read_text(encoding="ascii"))

@@ -88,8 +88,24 @@ def test_more_than_the_raised_limit_is_told() -> None:
 def test_who_may_not_raise_it_is_told_why() -> None:
     assert told(9, 9, "raise", "setpriv", "--bounding-set=-sys_resource") == ["9"]
     said, limit = told(9, 10, "raise", "setpriv", "--bounding-set=-sys_resource")
-    assert f"is 9 ({inotify.LIMIT}: Permission denied), " in said
+    assert "its limit for a user is 9 (" in said
+    assert f"({inotify.LIMIT}: Permission denied), " in said
     assert limit == "9"
+
+
+@linux
+def test_each_limit_that_holds_is_raised_and_a_higher_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One may be written by root without CAP_SYS_RESOURCE, the other by root of a namespace."""
+    low, high = tmp_path / "low", tmp_path / "high"
+    low.write_text("9\n")
+    high.write_text("2000\n")
+    monkeypatch.setattr(inotify, "LIMITS", (low, high))
+    inotify.ensure(1, raise_limit=False)
+    assert (low.read_text(), high.read_text()) == ("9\n", "2000\n")
+    inotify.ensure(1, raise_limit=True)
+    assert (low.read_text(), high.read_text()) == (f"{inotify.ENOUGH}\n", "2000\n")
 
 
 @pytest.mark.parametrize(("real", "raised"), [(0, False), (2, True)])
