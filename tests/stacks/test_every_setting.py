@@ -50,6 +50,8 @@ _NAMED = {
     "falaj:trainingJobs", "falaj:sweeps", "falaj:federatedTrainings", "falaj:inferenceServices",
     "falaj:pipelines", "falaj:workspaces", "falaj:batchInferences",
 }  # fmt: skip
+#: Services of the rich stack that name each other.
+_NAMING = {"night": "credit", "credit": "night"}
 #: Values without an effect, after which a key has none.
 _ENOUGH = 8
 #: What judges or tells, and makes nothing: tests/policies and tests/stacks/costs have them.
@@ -184,26 +186,32 @@ def _shape(path: _Path) -> str:
     )
 
 
-def _around(config: dict[str, Any], key: str) -> dict[str, Any]:
-    """The stack that a key is tried in: of workloads, those of its own section.
+def _around(config: dict[str, Any], key: str, name: str) -> dict[str, Any]:
+    """The stack that a key is tried in: of workloads, its own and the one that it names.
 
-    Sections of workloads know nothing of each other, and each declares hundreds of objects.
+    Others know nothing of it, and each declares dozens of objects.
     """
     if key not in _NAMED:
         return config
-    return {each: value for each, value in config.items() if each == key or each not in _NAMED}
+    kept = {name, _NAMING.get(name)}
+    return {
+        each: {own: about for own, about in value.items() if own in kept} if each == key else value
+        for each, value in config.items()
+        if each == key or each not in _NAMED
+    }
 
 
 def outcomes(config: dict[str, Any], blueprint: str, stack: str) -> dict[str, set[str]]:
     """Keys that make something, are ``dropped``, or ``refused`` with every value."""
     found: dict[str, set[str]] = {"makes something": set(), "dropped": set(), "refused": set()}
-    made = functools.cache(lambda key: _made(_around(config, key), stack))
+    made = functools.cache(lambda key, name: _made(_around(config, key, name), stack))
     for path, node, current in _leaves(_KEYS[blueprint], config, ()):
         name = _shape(path)
         if path[0] in _PLACE or name in JUDGED or name in found["makes something"]:
             continue
-        around = _around(config, path[0])
-        before = made(path[0] if path[0] in _NAMED else "")
+        key, entry = (str(path[0]), str(path[1])) if path[0] in _NAMED else ("", "")
+        around = _around(config, key, entry)
+        before = made(key, entry)
         without_effect, tried = 0, {str(current).lower()}
         for value in _values(node, current):
             # `false` and "false" are the same.
