@@ -86,7 +86,7 @@ def evaluate(rule: Rule, resource: Resource, context: Context) -> Judgement:
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
         reason = f"the rule itself failed ({place}), so nothing is proved"
-        found = (indeterminate("", reason),)
+        found = (replace(indeterminate("", reason), rule_failed=True),)
     return Judgement(rule, resource, found)
 
 
