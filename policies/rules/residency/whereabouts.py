@@ -163,11 +163,13 @@ def azure_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     EVERY,
     ("pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23", "uae-ia:T6.3.1"),
     "Use the packages aws, azure-native and kubernetes, which rules can judge. Where another "
-    "service is needed, show by other means where it keeps data, and have a waiver approved.",
+    "service is needed, find out where it keeps data: where none is abroad, name the type in the "
+    "setting allowedServices, with what shows it.",
 )
 def unjudged_package(resource: Resource, context: Context) -> Iterator[Finding]:
     """Resources of packages that no rule knows, dynamic providers included."""
     judged = resource.package in _JUDGED or resource.kind in _BUILDS
+    judged = judged or context.settings.allows_service(resource.kind)
     if has_place(resource) and not judged:
         yield violation(
             "",
