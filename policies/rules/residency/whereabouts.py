@@ -31,7 +31,7 @@ from falaj.policies.reading.place import (
     has_place,
     is_allowed,
     referred_place,
-    region_said,
+    region_of_resource,
 )
 from falaj.policies.rules.residency.everywhere import CONTROLS
 
@@ -59,7 +59,7 @@ def aws_region(resource: Resource, context: Context) -> Iterator[Finding]:
     """The resource's own region, else its provider's; that nobody says it is a violation."""
     if not has_place(resource) or resource.kind in REGIONLESS:
         return
-    given = region_said(resource)
+    given = region_of_resource(resource)
     if given is ABSENT:
         # The first look may not know the provider.
         find = indeterminate if context.stack is None and resource.provider is None else violation
