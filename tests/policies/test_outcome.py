@@ -97,6 +97,17 @@ def failing(_: Resource, __: Context) -> Iterator[Finding]:
     raise KeyError("region")
 
 
+def ending(_: Resource, __: Context) -> Iterator[Finding]:
+    yield indeterminate("region", "it can't be seen")
+    raise SystemExit(0)
+
+
+def test_a_rule_that_ends_the_program_has_failed() -> None:
+    broken = dataclasses.replace(RULE, check=ending)
+    (found,) = evaluate(broken, Resource(BUCKET, "logs", {}, urn=URN), Context()).findings
+    assert "the rule itself failed (SystemExit at test_outcome.py:" in found.reason
+
+
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("advised", [frozenset[str](), frozenset({RULE.id})])
 def test_a_rule_that_fails_never_passes(strict: bool, advised: frozenset[str]) -> None:

@@ -253,6 +253,7 @@ def test_the_documents_table_is_one(tmp_path: Path) -> None:
     ("value", "said"),
     [
         ("no.such.module:RULES", "can't be loaded: ModuleNotFoundError"),
+        ("tests.policies.ending:RULES", "can't be loaded: SystemExit: 0"),
         (f"{__name__}:NO_SUCH", "can't be loaded: AttributeError"),
         (f"{__name__}:NO_RULE", "offers 'rule'; expected a Rule"),
         (f"{__name__}:UNKNOWN_CONTROL", "given x:1, expected references"),
