@@ -35,7 +35,8 @@ class Status(Enum):
 
     VIOLATION = "violation"
     INDETERMINATE = "indeterminate"
-    """Can't be known, and checks are strict: it fails like a violation."""
+    """Can't be known where checks are strict, or the rule itself failed: it fails like a
+    violation."""
     ADVISORY = "advisory"
     """Only said: it can't be known and checks aren't strict, or the rule is advice here."""
     WAIVED = "waived"
@@ -80,6 +81,8 @@ def decide(judgement: Judgement, configuration: Configuration) -> Iterator[Decid
     for found in judgement.findings:
         if ruling.waiver:
             status = Status.WAIVED
+        elif found.rule_failed:
+            status = Status.INDETERMINATE
         elif judgement.rule.id in configuration.advised:
             status = Status.ADVISORY
         elif found.kind is FindingKind.VIOLATION:

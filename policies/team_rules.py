@@ -254,7 +254,7 @@ def installed_rules() -> tuple[Rule, ...]:
         where = f"the entry point {each.name} = {each.value} of {GROUP}"
         try:
             offered: Any = each.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PolicyError(
                 f"{where} can't be loaded: {type(error).__name__}: {error}; mend or remove the "
                 "package that offers it"

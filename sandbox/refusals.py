@@ -38,7 +38,7 @@ class RefusalLog:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / f"{os.getpid()}{_SUFFIX}"
-        self._said: set[Refusal] = set()
+        self._reported: set[Refusal] = set()
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> RefusalLog | None:
@@ -50,9 +50,9 @@ class RefusalLog:
         """Write down why something would be refused, unless that was said already."""
         for each in reasons:
             refusal = Refusal(token, name, str(each))
-            if refusal in self._said:
+            if refusal in self._reported:
                 continue
-            self._said.add(refusal)
+            self._reported.add(refusal)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps([token, name, refusal.reason]) + "\n")
 

@@ -23,9 +23,9 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, status_pb2
 
 from falaj.engine.errors import EngineError
 from falaj.engine.languagehost.watch import parent_ended
-from falaj.sandbox import activation, components, models, properties, urns
+from falaj.sandbox import activation, models, properties, urns
 from falaj.sandbox.charts import groups
-from falaj.sandbox.charts.groups import Warn, construct
+from falaj.sandbox.charts.groups import Warn, construct, construct_unmodelled
 from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.clouds import vendor
 from falaj.sandbox.clouds.model import Problem
@@ -251,7 +251,7 @@ class SandboxServicer(Servicer):
         if not self._cloud.is_modelled:
             found = self._cloud.tables.resource(request.type)
             outputs = () if found is None else found.outputs
-            return await self.answer(lambda: components.construct(request, outputs), context)
+            return await self.answer(lambda: construct_unmodelled(request, outputs), context)
         return await self.answer(
             lambda: construct(request, version, build, self._warn_beside), context
         )

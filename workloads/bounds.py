@@ -242,14 +242,15 @@ def document() -> str:
         "rollout": ROLLOUT,
     }
     found: dict[str, dict[str, object]] = {
-        of: {name: _told(each) for name, each in options.items()} for of, options in bounds.items()
+        of: {name: _entry(each) for name, each in options.items()}
+        for of, options in bounds.items()
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
     return json.dumps({**found, "image": IMAGE, "gang": GANG}, indent=1) + "\n"
 
 
-def _told(bound: Bound) -> dict[str, object]:
+def _entry(bound: Bound) -> dict[str, object]:
     return {key: value for key, value in asdict(bound).items() if value is not None}
 
 

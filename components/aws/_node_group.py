@@ -149,7 +149,8 @@ def node_group(
     def subnets(known: Mapping[str, str]) -> list[str]:
         return subnets_of(known, pool.zones, where=where, all_needed=pool.zones_named)
 
-    gpu = pool.machine.gpu is not None
+    # CPU pools take no surge: machines for them can be had, and new nodes always come first.
+    surge: int | None = pool.args.get("max_surge")
     made = aws.eks.NodeGroup(
         pool.name,
         cluster_name=args["cluster_id"],
@@ -165,9 +166,9 @@ def node_group(
             min_size=pool.size.least, max_size=pool.size.most, desired_size=pool.size.initial
         ),
         update_config=aws.eks.NodeGroupUpdateConfigArgs(
-            max_unavailable=pool.args["max_unavailable"] or ONE_AT_A_TIME,
+            max_unavailable=surge or pool.args["max_unavailable"] or ONE_AT_A_TIME,
             # GPU machines are scarce: an update that needs one more first would wait forever.
-            update_strategy="MINIMAL" if gpu else "DEFAULT",
+            update_strategy="MINIMAL" if surge == 0 else "DEFAULT",
         ),
         # The node monitoring agent says which nodes are broken, GPUs included.
         node_repair_config=aws.eks.NodeGroupNodeRepairConfigArgs(enabled=True),

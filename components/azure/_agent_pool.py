@@ -93,25 +93,24 @@ def unmanaged(pool: NodePoolSpec) -> list[str]:
     return [] if pool.size.least == pool.size.most or pool.sized_by_program else ["count"]
 
 
-def upgrades(pool: NodePoolSpec, *, surging: bool) -> aks.AgentPoolUpgradeSettingsArgs | None:
+def upgrades(
+    pool: NodePoolSpec, *, surge: int | str, minutes: int
+) -> aks.AgentPoolUpgradeSettingsArgs | None:
     """How an update replaces nodes; spot pools take no such settings.
 
     https://learn.microsoft.com/azure/aks/upgrade-options
 
     Args:
         pool: its arguments, checked.
-        surging: whether new nodes come before old ones go. There is rarely a GPU machine more to
-            be had.
+        surge: new nodes, or the share of the pool's, that come before as many old ones are
+            drained; 0 where old ones go first.
+        minutes: how long a node may take to be drained.
     """
     if pool.capacity == "spot":
         return None
-    most: int | None = pool.args["max_unavailable"]
-    if surging:
-        return aks.AgentPoolUpgradeSettingsArgs(
-            max_surge="33%" if most is None else str(most), drain_timeout_in_minutes=30
-        )
+    drained = None if surge else str(pool.args["max_unavailable"] or ONE_AT_A_TIME)
     return aks.AgentPoolUpgradeSettingsArgs(
-        max_surge="0", max_unavailable=str(most or ONE_AT_A_TIME), drain_timeout_in_minutes=60
+        max_surge=str(surge), max_unavailable=drained, drain_timeout_in_minutes=minutes
     )
 
 

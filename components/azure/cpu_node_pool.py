@@ -63,7 +63,9 @@ class CpuNodePool(NodePool):
             node_labels=spec.labels,
             node_taints=_agent_pool.taint_texts(spec.taints, spec.capacity),
             security_profile=_security(spec),
-            upgrade_settings=_agent_pool.upgrades(spec, surging=True),
+            upgrade_settings=_agent_pool.upgrades(
+                spec, surge=spec.args["max_unavailable"] or "33%", minutes=30
+            ),
             tags=spec.placed.tags(name),
             **_agent_pool.hardened(),
             **_agent_pool.scaling(spec.size),

@@ -168,7 +168,7 @@ class GpuNodePool(NodePool):
             security_profile=aks.AgentPoolSecurityProfileArgs(
                 ssh_access=aks.AgentPoolSSHAccess.DISABLED
             ),
-            upgrade_settings=_agent_pool.upgrades(spec, surging=False),
+            upgrade_settings=_agent_pool.upgrades(spec, surge=spec.args["max_surge"], minutes=60),
             tags=spec.placed.tags(name),
             **_agent_pool.hardened(),
             **_agent_pool.scaling(spec.size),

@@ -6,7 +6,7 @@ back is why reserved machines fail to start.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
@@ -32,6 +32,7 @@ from falaj.components.specification.node_pools import (
     GPU_TAINT,
     NODES,
     POOL,
+    UNAVAILABLE,
     NodePoolArgs,
     NodePoolSpec,
     checked_labels,
@@ -279,6 +280,43 @@ def capacity_notes(capacity: str, placed: Placed, machine: catalogue.MachineType
     ]
 
 
+#: EKS makes as many new nodes as it drains at once, which is `UNAVAILABLE`.
+SURGE = Between(0, UNAVAILABLE.high)
+#: New nodes that EKS starts in each zone of a node group, if they are to come first:
+#: https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.html
+_EKS_SURGE_BY_ZONE = 2
+
+
+def check_surge(
+    args: Mapping[str, Any], zones: Sequence[str], placed: Placed, errors: ArgumentErrors
+) -> None:
+    """Hold ``max_surge`` to ``max_unavailable``, to ``capacity`` and to the zones of the pool."""
+    surge: int = args["max_surge"]
+    if not surge or errors.has("max_surge"):
+        return
+    cloud = placed.place.cloud
+    if args["max_unavailable"] is not None:
+        errors.say(
+            "max_unavailable",
+            f"given {args['max_unavailable']}, but max_surge {surge} says both: as many new "
+            "nodes, and as many old ones drained after them; leave max_unavailable out, or set "
+            "max_surge to 0",
+        )
+    if cloud == "azure" and args["capacity"] == "spot":
+        errors.say(
+            "max_surge",
+            f"given {surge}, but capacity is 'spot', and AKS takes no settings of updates with "
+            "it; leave it out, or set capacity to 'on-demand'",
+        )
+    least = _EKS_SURGE_BY_ZONE * len(zones)
+    if cloud == "aws" and surge < least:
+        errors.add(
+            "max_surge", surge, f"0, or at least {least} with the zones {', '.join(zones)}",
+            f"EKS starts up to {_EKS_SURGE_BY_ZONE} in each zone first, whatever is asked for; "
+            "take 0 where no such machines can be had, raise it, or name fewer zones",
+        )  # fmt: skip
+
+
 #: The largest machine of the catalogue has 16.
 COUNT = Between(0, 16, above=True)
 
@@ -312,6 +350,10 @@ class GpuNodePoolArgs(NodePoolArgs):
     """Pods for each GPU with ``time-slicing``."""
     min_nodes: NotRequired[Annotated[int, NODES, Default(0)]]
     max_nodes: NotRequired[Annotated[int, CEILING, Default(1)]]
+    max_surge: NotRequired[Annotated[int, SURGE, Default(0)]]
+    """New nodes that an update of the pool makes before it drains as many old ones at once, above
+    ``max_nodes`` too; their quota, or room in what is reserved, must be there. With 0 old nodes go
+    first, as ``max_unavailable`` says. EKS takes 0, or two for each zone and more."""
     disk_gib: NotRequired[Annotated[int, DISK_GIB, Default(200)]]
 
 
@@ -362,6 +404,7 @@ def check(cloud: str, name: str, args: GpuNodePoolArgs) -> GpuNodePoolSpec:
         refuse_unsold_capacity(capacity, machine.name, machine.usage_classes, errors)
         sharing = checked_sharing(checked, given, placed, machine, errors)
         zones = _zones(placed, given, machine, checked, errors)
+        check_surge(checked, zones, placed, errors)
     errors.raise_if_any()
     if placed is None or machine is None:
         raise AssertionError("what can't be used was refused")

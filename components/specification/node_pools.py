@@ -174,7 +174,8 @@ class NodePoolArgs(PlacedArgs):
     at first, then the autoscaler decides."""
     max_unavailable: NotRequired[Annotated[int, UNAVAILABLE]]
     """Nodes that an update of the pool drains at once: CPU pools get as many new ones first, GPU
-    pools don't, since there is rarely a machine more to be had. AKS takes none for ``spot``.
+    pools only with ``max_surge``, since there is rarely a machine more to be had. AKS takes none
+    for ``spot``.
     Default: one; of a CPU pool on Azure a third."""
     disk_gib: NotRequired[Annotated[int, DISK_GIB]]
     """System disk in GiB, encrypted."""

@@ -240,7 +240,7 @@ def start(
         network=_network() if real else None,
     )
     settings.write(files)
-    process = _start_keeper(files, settings, detached=detached)
+    process = _start_host(files, settings, detached=detached)
     try:
         _wait(files, process)
         plane = ControlPlane(files.folder, process)
@@ -292,7 +292,7 @@ def _network() -> dict[str, str]:
     return asdict(network)
 
 
-def _start_keeper(files: Files, settings: Settings, *, detached: bool) -> subprocess.Popen[bytes]:
+def _start_host(files: Files, settings: Settings, *, detached: bool) -> subprocess.Popen[bytes]:
     network = network_of(settings)
     inside = ["nsenter", f"--net={NAMESPACES / network.namespace}", "--"] if network else []
     files.logs.mkdir(mode=0o700, parents=True, exist_ok=True)

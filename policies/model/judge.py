@@ -81,12 +81,12 @@ def evaluate(rule: Rule, resource: Resource, context: Context) -> Judgement:
     """Ask one rule. One that raises is a defect; then nothing is certain, and nothing passes."""
     try:
         found = tuple(dict.fromkeys(map(_shortened, rule.check(resource, context))))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Where it failed, but not the error's own text, which may hold the value of a secret.
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
         reason = f"the rule itself failed ({place}), so nothing is proved"
-        found = (indeterminate("", reason),)
+        found = (replace(indeterminate("", reason), rule_failed=True),)
     return Judgement(rule, resource, found)
 
 

@@ -83,6 +83,8 @@ class Finding:
     """What is wrong, what was given, what is allowed: a clause without a full stop. Never holds
     the value of a secret."""
     kind: FindingKind = FindingKind.VIOLATION
+    rule_failed: bool = False
+    """Whether the rule itself raised: nothing is proved then, however lax checks are."""
 
 
 def violation(path: str, reason: str) -> Finding:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
 from falaj.components import catalogue
 from falaj.components.catalogue.region_names import may_be_site, place_named
+from falaj.policies.model.resource import kind_of
 
 
 class PolicyError(Exception):
@@ -37,6 +40,38 @@ Host = Annotated[
     ),
 ]
 
+#: An account that may be shared with: of AWS, an owner of S3, a subscription or tenant of Azure.
+Account = Annotated[
+    str,
+    Field(
+        pattern=r"^([0-9]{12}|[0-9a-f]{64}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$",
+        description="an AWS account's 12 digits in quotes, an S3 owner's canonical id, or the id "
+        "of an Azure subscription or tenant",
+        examples=["123456789012"],
+    ),
+]
+ServiceType = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z][a-z0-9-]*:[\w./*-]+(:[\w./*-]+)?$",
+        description="a type of resources, where '*' after the package stands for any text",
+        examples=["acmedns:index/record:Record"],
+    ),
+]
+#: Each form in words, by its pattern.
+_FORMS: Final = {
+    str(rule.pattern): field.description
+    for form in (Site, Host, Account, ServiceType)
+    for field in get_args(form)[1:]
+    for rule in field.metadata
+}
+Reason = Annotated[str, Field(min_length=1)]
+GeoRedundancy = Literal["forbidden", "paired"]
+MostMachines = Annotated[int, Field(ge=0)]
+File = Annotated[str, Field(min_length=1)]
+#: Packages whose types rules can place: a pattern would say more than anybody looked at.
+_PLACED: Final = ("aws:", "aws-native:", "azure-native:", "kubernetes:")
+
 
 class Settings(BaseModel):
     """Settings of all packs; the same keys in the stack's file and in a pack's configuration."""
@@ -50,15 +85,18 @@ class Settings(BaseModel):
     allowed_sites: tuple[Site, ...] = ()
     """One's own sites in the country: what nodes of clusters there carry as the label of their
     region. Zones of a site are called after it (``SITE-…``), or listed as well."""
-    geo_redundancy: Literal["forbidden", "paired"] = "forbidden"
+    geo_redundancy: GeoRedundancy = "forbidden"
     """``paired``: copies in the region's pair are fine where the pair is allowed as well."""
     allowed_hosts: tuple[Host, ...] = ()
     """Hosts outside of the allowed regions' own that may be talked to; ``*.example.ae`` with all
     below it."""
     allowed_registries: tuple[Host, ...] = ()
     """Image registries besides the allowed regions' own; with a path, only what is below it."""
-    allowed_accounts: tuple[str, ...] = ()
+    allowed_accounts: tuple[Account, ...] = ()
     """AWS accounts and Azure subscriptions, besides one's own, that may be shared with."""
+    allowed_services: dict[ServiceType, Reason] = Field(default_factory=dict[str, str])
+    """Types of resources that no rule can place, and what shows that they keep no data abroad;
+    what is known to serve from abroad stays refused."""
     data_class: Literal["public", "internal", "confidential", "restricted"] = "confidential"
     """Class of the data of resources that carry no tag of their own."""
     environment: Literal["development", "test", "production"] = "production"
@@ -70,9 +108,9 @@ class Settings(BaseModel):
     )  # fmt: skip
     """Tags that everything that takes tags must carry. On Azure ``falaj-owner`` and so on: its
     private DNS zones drop tags with a colon."""
-    most_gpu_machines: int = Field(default=16, ge=0)
+    most_gpu_machines: MostMachines = 16
     """How many machines one pool with GPUs may grow to: the ceiling of all ceilings."""
-    rules: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    rules: tuple[File, ...] = ()
     """Files with rules of one's own, relative to the project's folder."""
     waivers: str = ""
     """The file of waivers, relative to the project's folder. Default: none."""
@@ -99,6 +137,22 @@ class Settings(BaseModel):
             )
         return value
 
+    @field_validator("allowed_services")
+    @classmethod
+    def _looked_at(cls, value: dict[str, str]) -> dict[str, str]:
+        wrong = [each for each in value if "*" in each and each.startswith(_PLACED)]
+        if wrong:
+            package = wrong[0].partition(":")[0]
+            raise ValueError(
+                f"{', '.join(wrong)} can't be allowed: rules know the package {package}, so name "
+                "its types one by one"
+            )
+        return value
+
+    def allows_service(self, kind: str) -> bool:
+        """Whether a type, in its one spelling, is among `allowed_services`."""
+        return any(fnmatchcase(kind, kind_of(each)) for each in self.allowed_services)
+
     def is_site(self, name: str) -> bool:
         """Whether a label of a node's region or zone names one of one's own sites."""
         return not place_named(name) and any(
@@ -112,14 +166,24 @@ class Settings(BaseModel):
         )
 
 
+def _words(error: ErrorDetails) -> str:
+    """What is wrong with a value, and what is allowed in its place."""
+    if error["type"] == "extra_forbidden":
+        return error["msg"]
+    if error["type"] == "string_pattern_mismatch":
+        said = f"expected {_FORMS[error.get('ctx', {})['pattern']]}"
+    else:
+        said = error["msg"].removeprefix("Value error, ")
+    return f"{said}, not {error['input']!r}"
+
+
 def read_settings(given: Mapping[str, Any], source: str) -> Settings:
     """Check settings. Raises PolicyError naming the source, the key, and what is allowed."""
     try:
         return Settings.model_validate(dict(given))
     except ValidationError as error:
         problems = [
-            f"{'.'.join(str(part) for part in each['loc']) or 'settings'}: {each['msg']}"
-            + (f", not {each['input']!r}" if each["type"] != "extra_forbidden" else "")
+            f"{'.'.join(str(part) for part in each['loc']) or 'settings'}: {_words(each)}"
             for each in error.errors(include_url=False)
         ]
         allowed = ", ".join(sorted(to_camel(name) for name in Settings.model_fields))

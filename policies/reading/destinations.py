@@ -34,12 +34,12 @@ def of_rule(rule: str) -> tuple[str, ...]:
     return tuple(f"{kind.group}:{kind.name}" for each, kind in _KINDS if each == rule)
 
 
-def is_told(manifest: Manifest) -> bool:
+def is_known(manifest: Manifest) -> bool:
     """Whether the catalogue says where an object names its destinations."""
     return (manifest.group, manifest.kind) in _TOLD
 
 
-def host_told(value: str) -> str:
+def parsed_host(value: str) -> str:
     """The host of a URL, of ``host:port`` or of an address; empty where it can't be read.
 
     As the API server reads it: what its parser refuses has no host here either.
@@ -76,7 +76,7 @@ _HOSTLESS: Final = frozenset({"kubernetes", "random", "pulumi", "tls", "time", "
 
 def judged(manifest: Manifest, rule: str, context: Context) -> Iterator[Finding]:
     """What is wrong with those destinations of an object that a rule judges."""
-    if not is_told(manifest):
+    if not is_known(manifest):
         return
     for of, kind in _KINDS:
         if of == rule and (kind.group, kind.name) == (manifest.group, manifest.kind):
@@ -119,7 +119,7 @@ def _judge(
                 path, f"{format_value(given)} isn't one of {', '.join(settings.allowed_places)}"
             )
         return
-    host = given if field.form == "range" else host_told(given)
+    host = given if field.form == "range" else parsed_host(given)
     if field.form == "code" and not re.search("[.:]", host):
         host = "docker.io"
     may = is_own_address(host) if field.form == "range" else may_reach(host, settings)

@@ -55,7 +55,7 @@ def has_place(resource: Resource) -> bool:
     )
 
 
-def region_said(resource: Resource) -> Any:
+def region_of_resource(resource: Resource) -> Any:
     """The region of an AWS resource: its own, else its provider's, else what the cloud answered.
 
     Returns:
@@ -110,7 +110,7 @@ def place_of(resource: Resource, stack: Stack | None = None) -> str:
     if resource.kind in REGIONLESS:
         return "global"
     if resource.package in _AWS:
-        given = region_said(resource)
+        given = region_of_resource(resource)
         return f"aws/{aws_region_of(given) or given}" if isinstance(given, str) else "unknown"
     if resource.package == "azure-native":
         return _azure(resource, stack)

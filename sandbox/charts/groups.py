@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import glob
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from falaj.sandbox.charts.library import Rendering
 from falaj.sandbox.clouds.kubernetes import has_namespace
 from falaj.sandbox.clouds.vendor import secret_outputs
 from falaj.sandbox.cluster.objects import SKIP_AWAIT
-from falaj.wire import ASSET, SIGNATURE, Values, decode, encode, has_unknown
+from falaj.wire import ASSET, SIGNATURE, UNKNOWN, Values, decode, encode, has_unknown
 from falaj.wire.values import REFERENCE
 
 _DEFINITION: Final = "CustomResourceDefinition"
@@ -310,8 +310,8 @@ async def construct(
     """
     require_known(request.type)
     inputs, secrets = decode(request.inputs, assets=True)
-    async with monitor_of(request) as monitor:
-        urn = await register_component(monitor, request, inputs, secrets)
+    async with _monitor_of(request) as monitor:
+        urn = await _register_component(monitor, request, inputs, secrets)
         made: list[tuple[str, str]] = []
         if has_unknown(inputs):
             warn(
@@ -328,19 +328,39 @@ async def construct(
             made = await _register_all(monitor, request, urn, version, group)
         references = [{SIGNATURE: REFERENCE, "urn": u, "id": i} for u, i in made]
         outputs = encode({"resources": references})
-        await register_outputs(monitor, request, urn, outputs)
+        await _register_outputs(monitor, request, urn, outputs)
     return proto.ConstructResponse(urn=urn, state=outputs)
 
 
+async def construct_unmodelled(
+    request: proto.ConstructRequest, outputs: Iterable[str]
+) -> proto.ConstructResponse:
+    """Register a vendor's component of which there is no model: what it is made of isn't known.
+
+    Args:
+        request: the engine's.
+        outputs: the names of what it gives, each of which is unknown.
+
+    Raises:
+        EngineError: the engine refuses the component.
+    """
+    inputs, secrets = decode(request.inputs, assets=True)
+    async with _monitor_of(request) as monitor:
+        urn = await _register_component(monitor, request, inputs, secrets)
+        given = encode({**inputs, **dict.fromkeys(set(outputs) - set(inputs), UNKNOWN)}, secrets)
+        await _register_outputs(monitor, request, urn, given)
+    return proto.ConstructResponse(urn=urn, state=given)
+
+
 @asynccontextmanager
-async def monitor_of(request: proto.ConstructRequest) -> AsyncGenerator[Any]:
+async def _monitor_of(request: proto.ConstructRequest) -> AsyncGenerator[Any]:
     """The engine that asks for a component, to register it with."""
     options = [("grpc.max_receive_message_length", _MESSAGE_LIMIT)]
     async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
         yield resource_pb2_grpc.ResourceMonitorStub(channel)
 
 
-async def register_component(
+async def _register_component(
     monitor: Any, request: proto.ConstructRequest, inputs: Values, secrets: frozenset[str]
 ) -> str:
     """Register the component itself: its URN. Raises EngineError where the engine refuses it."""
@@ -363,7 +383,7 @@ async def register_component(
     return (await _call(monitor.RegisterResource, asked, request.name)).urn
 
 
-async def register_outputs(
+async def _register_outputs(
     monitor: Any, request: proto.ConstructRequest, urn: str, outputs: struct_pb2.Struct
 ) -> None:
     """Tell what the component gives. Raises EngineError where the engine refuses it."""

@@ -49,7 +49,7 @@ class Requests:
         except ApiError as error:
             raise _explained(error, address) from error
 
-    def rehearse(
+    def dry_run(
         self, token: str, inputs: Properties, address: Address, manager: str
     ) -> dict[str, Any]:
         """The object as applying the inputs would make it. Raises ApiError."""
@@ -69,7 +69,7 @@ class Requests:
             ApiError: it would be refused.
         """
         try:
-            self.rehearse(token, inputs, address, manager)
+            self.dry_run(token, inputs, address, manager)
         except ApiError as error:
             if error.is_refusal:
                 raise
@@ -105,7 +105,7 @@ class Requests:
     ) -> dict[str, Any]:
         """The last inputs with what is true now in the place of what has changed."""
         try:
-            wanted = self.rehearse(token, last, address, manager)
+            wanted = self.dry_run(token, last, address, manager)
         except ApiError as error:
             if error.status in (0, 401):
                 raise
@@ -119,7 +119,7 @@ class Requests:
         found = self.get(address)
         if found is None:
             return []
-        wanted = self.rehearse(token, inputs, address, manager)
+        wanted = self.dry_run(token, inputs, address, manager)
         now = drifted(inputs, with_texts(inputs, wanted), with_texts(inputs, found))
         return properties.compare(now, inputs)
 
@@ -133,7 +133,7 @@ class Requests:
     ) -> list[PropertyChange]:
         """The same changes, those as replacements that the API server can't make."""
         try:
-            self.rehearse(token, inputs, address, manager)
+            self.dry_run(token, inputs, address, manager)
         except ApiError as error:
             if error.is_immutable:
                 return _replacing(changes, [field for field, _, _ in error.causes])

@@ -111,7 +111,7 @@ def open_cluster(settings: InClusterSettings, images: Mapping[str, str]) -> InCl
             access["kubeconfig"] = settings.kubeconfig
     other = None
     if settings.cluster is not None:
-        other = _beneath(settings)
+        other = _cluster_stack(settings)
         access["cluster_name"] = other.require_output("clusterName")
         access["endpoint"] = other.require_output("clusterEndpoint")
         access["certificate_authority"] = other.require_output("certificateAuthority")
@@ -120,7 +120,7 @@ def open_cluster(settings: InClusterSettings, images: Mapping[str, str]) -> InCl
     return InClusterParts(kubernetes, common, images, options, cluster=other)
 
 
-def _beneath(settings: InClusterSettings) -> pulumi.StackReference:
+def _cluster_stack(settings: InClusterSettings) -> pulumi.StackReference:
     """The stack of this project that made the cluster."""
     organization, project = pulumi.get_organization(), pulumi.get_project()
     return pulumi.StackReference(f"{organization}/{project}/{settings.cluster}")

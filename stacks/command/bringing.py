@@ -85,13 +85,13 @@ def bring(files: Files, tenant: str, ring: Path, source: str, more: Sequence[str
     finally:
         objects.close()
     if not ring.exists():
-        _said("registry", "keyring", "create", "--path", str(ring))
+        _output_of("registry", "keyring", "create", "--path", str(ring))
     entries = {f"{tenant}/{TRAINING}": (), f"{tenant}/{PUBLISHING}": ("--signs",)}
     for entry, options in entries.items():
-        packed = _said("registry", "keyring", "pack", "--path", str(ring), *options)
+        packed = _output_of("registry", "keyring", "pack", "--path", str(ring), *options)
         write_entry(files, entry, packed.encode())
     told: dict[str, Any] = json.loads(
-        _said("training", "dataset", "--source", source, "--keyring", str(ring), "--output",
+        _output_of("training", "dataset", "--source", source, "--keyring", str(ring), "--output",
               str(folder), "--json", *more)
     )  # fmt: skip
     snapshot = Path(told["path"])
@@ -110,7 +110,7 @@ def _claim(name: str, namespace: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _said(module: str, *words: str) -> str:
+def _output_of(module: str, *words: str) -> str:
     """What a command of the workloads says. Raises StackError: it fails."""
     command = [sys.executable, "-P", "-m", f"falaj.workloads.{module}", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

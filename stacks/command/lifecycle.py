@@ -38,7 +38,7 @@ from falaj.stacks.command.models import follow_in
 from falaj.stacks.command.operation import Outcome, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.command.remains import told
+from falaj.stacks.command.remains import notices
 from falaj.stacks.command.summary import summary
 from falaj.stacks.command.workspace import forget_stack
 from falaj.stacks.errors import StackError
@@ -385,7 +385,7 @@ def before_machines(run: Updating, settings: SmbSettings, source: str | None) ->
         tier = replace(tier, settings=found) if isinstance(found, SmbSettings) else tier
     if not tier.lacking:
         return None
-    say(tier.told(outputs))
+    say(tier.next_steps(outputs))
     return LEFT
 
 
@@ -479,7 +479,7 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
         remove_leftovers(pulumi, stack, retain=local is None or local.retain)
     say(f"stack {stack.name} is down")
     if not pulumi.sandbox:
-        for line in told(resources):
+        for line in notices(resources):
             say(f"  {line}")
     if stack.site.exists():
         say(f"  retained, as the stack says: {stack.site}")

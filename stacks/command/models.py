@@ -804,14 +804,14 @@ def copy(
         "dryRun": dry_run,
         **done.to_json(),
     }
-    _print(as_json, answer, _told(done))
+    _print(as_json, answer, _summary(done))
     if done.exit_status == LEFT and not dry_run:
         left = [f"{each.model}:{tag}" for each in done.models for tag in each.left]
         complain(f"{there.address} hasn't {', '.join(left)}; run again: what was copied stays")
     return done.exit_status
 
 
-def _told(done: Copied) -> str:
+def _summary(done: Copied) -> str:
     rows = [(
         "model", "versions", "copied", "were there", "left", "newest at source",
         "newest at destination", "recovery point",

@@ -134,7 +134,7 @@ class Tier:
             f"there by its digests as machines do: {digests[0]}"
         )
 
-    def told(self, outputs: Mapping[str, Any]) -> str:
+    def next_steps(self, outputs: Mapping[str, Any]) -> str:
         """What is left to do before its machines can come."""
         address = self._registry(outputs)
         urls: Mapping[str, str] = outputs["repositoryUrls"]

@@ -36,7 +36,7 @@ def remains(resource: Mapping[str, Any]) -> str | None:
     return "key" if kind.startswith("azure-native:") and _KEYS.search(id) else None
 
 
-def told(resources: Iterable[Mapping[str, Any]]) -> list[str]:
+def notices(resources: Iterable[Mapping[str, Any]]) -> list[str]:
     """What to say of a destroyed stack: what is left, and what ends it.
 
     Args:

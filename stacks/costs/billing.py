@@ -230,8 +230,8 @@ def _variant(meter: Meter, block: Any) -> Iterator[str]:
     for path in meter.variant:
         value = get(block, path)
         if isinstance(value, str | int | float) and str(value).strip():
-            yield _said_as_given(value)
+            yield _as_text(value)
 
 
-def _said_as_given(value: object) -> str:
+def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).strip()

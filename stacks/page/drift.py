@@ -73,7 +73,7 @@ def _feature(said: Mapping[str, Any]) -> Mapping[str, str]:
 def _short(key: str, value: object) -> str:
     """A figure of a feature: a share in percent, others by three digits."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGE:
-        return _said(value)
+        return _formatted(value)
     if key in _SHARES:
         return f"{figure(float(f'{100 * value:.2g}'))} %"
     return figure(float(f"{value:.3g}"))
@@ -82,7 +82,7 @@ def _short(key: str, value: object) -> str:
 def _pairs(part: object) -> Pairs:
     """The figures of a part that are there, none of what is made of others."""
     found = [
-        (key.replace("_", " "), _said(value))
+        (key.replace("_", " "), _formatted(value))
         for key, value in mapping(part).items()
         if isinstance(value, bool | int | float | str)
     ]
@@ -99,7 +99,7 @@ def _moment(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _said(value: object) -> str:
+def _formatted(value: object) -> str:
     if value is None:
         return NOTHING
     if isinstance(value, bool):

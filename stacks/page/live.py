@@ -67,7 +67,7 @@ class Chart:
     line: str
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The drawing in words."""
         minutes = SPAN / 60
         return (

@@ -62,7 +62,7 @@ _NODES = ("max_nodes", "min_nodes")
 
 @dataclass(frozen=True)
 class Need:
-    """One pool at its largest."""
+    """One pool at its largest: with what an update makes before old nodes go, if it is to."""
 
     name: str
     machine: MachineType
@@ -112,7 +112,7 @@ def _need(machines: AskedMachines, place: catalogue.Place) -> Need:
         machines.name,
         machine,
         tuple(args["zones"] or ()),
-        max(args[size] for size in sizes),
+        max(args[size] for size in sizes) + args.get("max_surge", 0),
         args.get("capacity") == "spot",
         args.get("reservation_id"),
         args.get("fabric"),

@@ -52,7 +52,16 @@ from falaj.components.specification.limits import (
     TextRule,
 )
 from falaj.policies.model import PACKS, PackName
-from falaj.policies.model.settings import Host, Site
+from falaj.policies.model.settings import (
+    Account,
+    File,
+    GeoRedundancy,
+    Host,
+    MostMachines,
+    Reason,
+    ServiceType,
+    Site,
+)
 from falaj.policies.model.settings import Settings as PackSettings
 from falaj.stacks.settings.derived import cloud_section
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, Rename, format_value
@@ -75,7 +84,7 @@ class PolicySettings(Section):
     """Places where data may be. Default: all in the country."""
     allowed_sites: list[Site] | None = None
     """Sites in the country where existing clusters stand, by their nodes' region label."""
-    geo_redundancy: Literal["forbidden", "paired"] | None = None
+    geo_redundancy: GeoRedundancy | None = None
     """``paired`` allows copies in the region's pair where the pair is allowed as well. Default:
     ``forbidden``."""
     allowed_hosts: list[Host] | None = None
@@ -83,15 +92,16 @@ class PolicySettings(Section):
     cluster takes, unless ``falaj:residency`` says otherwise."""
     allowed_registries: list[Host] | None = None
     """Further registries in the country that images may come from; likewise."""
-    allowed_accounts: list[str] | None = None
+    allowed_accounts: list[Account] | None = None
+    allowed_services: dict[ServiceType, Reason] | None = None
     strict: bool | None = None
     """Whether what can't be known fails. Default: in CI and for production."""
     required_tags: list[str] | None = None
-    most_gpu_machines: Annotated[int, Field(ge=0)] | None = None
+    most_gpu_machines: MostMachines | None = None
     """How many machines one pool with GPUs may grow to. Default: 16."""
-    rules: list[Annotated[str, Field(min_length=1)]] | None = None
+    rules: list[File] | None = None
     """Files with rules of one's own, from the project's folder. Default: none."""
-    waivers: Annotated[str, Field(min_length=1)] | None = None
+    waivers: File | None = None
     """The file of waivers, from the project's folder. Default: none."""
 
     def given(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def test_nothing_runs_after_the_caller_was_killed(folder: Path) -> None:
     wait_for(lambda: not folder.exists(), "its files are gone", 30)
 
 
-def test_nothing_runs_after_the_keeper_was_killed(folder: Path) -> None:
+def test_nothing_runs_after_the_host_was_killed(folder: Path) -> None:
     plane = start(folder)
     processes = plane.record.processes
     os.kill(plane.record.pid, signal.SIGKILL)

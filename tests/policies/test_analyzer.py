@@ -12,10 +12,11 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as messages
 
-from falaj.policies.configuration import read_configuration
+from falaj.policies.configuration import read_configuration, settings_of
 from falaj.policies.model import (
     Context,
     Finding,
+    PolicyError,
     Resource,
     Rule,
     Severity,
@@ -129,6 +130,35 @@ def test_unknown_from_nothing_that_we_see_fails(made_from: str) -> None:
     found = asked.AnalyzeStack(stack({"key": UNKNOWN_TEXT}, made_from), None)
     assert said(found) == [("encryption-key", "urn:b", messages.MANDATORY)]
     assert found.diagnostics[0].message.startswith("INDETERMINATE: key: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"allowedServices": ["acmedns:index/record:Record"]}, "allowedServices: "),
+        ({"allowedServices": {"*": "all"}}, "allowedServices"),
+        ({"allowedServices": {"*:index/record:Record": "a"}}, "allowedServices"),
+        ({"allowedServices": {"aws:*": "a"}}, "name its types one by one"),
+        ({"allowedServices": {"aws-native:s3:*": "a"}}, "name its types one by one"),
+        ({"allowedServices": {"azure-native:*:Names": "a"}}, "name its types one by one"),
+        ({"allowedServices": {"acmedns:*": ""}}, "allowedServices.acmedns:*: "),
+        ({"allowedServices": {"acmedns:*": None}}, "allowedServices.acmedns:*: "),
+        ({"allowedServices": {"acmedns": "names"}}, "allowedServices"),
+        ({"allowedAccounts": [123456789012]}, "allowedAccounts.0: Input should be a valid string"),
+        ({"allowedAccounts": ["12345678901"]}, "expected an AWS account's 12 digits in quotes"),
+        ({"allowedAccounts": ["*"]}, "allowedAccounts.0: "),
+        ({"allowedHosts": ["https://models.example.ae"]}, "allowedHosts.0: "),
+    ],
+)
+def test_an_entry_that_cant_be_read_blocks(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        settings_of(given)
+    assert said in str(caught.value)
+
+
+def test_accounts_are_those_of_both_clouds() -> None:
+    given = ["012345678901", "00000000-1111-2222-3333-44444444444A", "a" * 64]
+    assert settings_of({"allowedAccounts": given}).allowed_accounts == tuple(given)
 
 
 def test_unknown_only_warns_where_nobody_is_strict(monkeypatch: pytest.MonkeyPatch) -> None:

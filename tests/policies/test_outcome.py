@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from falaj.policies.model import (
     Rule,
     Settings,
     Severity,
+    indeterminate,
     violation,
 )
 from falaj.policies.model.judge import evaluate
@@ -88,6 +90,35 @@ def test_residency_of_what_may_be_restricted_is_not_waived(tags: Any, status: St
     resource = Resource(BUCKET, "logs", {"tags": tags}, urn=URN)
     (decided,) = decide(evaluate(RULE, resource, Context()), CONFIGURATION)
     assert decided.status is status
+
+
+def failing(_: Resource, __: Context) -> Iterator[Finding]:
+    yield indeterminate("region", "it can't be seen")
+    raise KeyError("region")
+
+
+def ending(_: Resource, __: Context) -> Iterator[Finding]:
+    yield indeterminate("region", "it can't be seen")
+    raise SystemExit(0)
+
+
+def test_a_rule_that_ends_the_program_has_failed() -> None:
+    broken = dataclasses.replace(RULE, check=ending)
+    (found,) = evaluate(broken, Resource(BUCKET, "logs", {}, urn=URN), Context()).findings
+    assert "the rule itself failed (SystemExit at test_outcome.py:" in found.reason
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("advised", [frozenset[str](), frozenset({RULE.id})])
+def test_a_rule_that_fails_never_passes(strict: bool, advised: frozenset[str]) -> None:
+    broken = dataclasses.replace(RULE, check=failing)
+    configuration = Configuration(Settings(strict=strict), Waivers(), advised=advised)
+    resource = Resource(BUCKET, "logs", {}, urn=URN)
+    (decided,) = decide(evaluate(broken, resource, Context()), configuration)
+    assert decided.status is Status.INDETERMINATE
+    assert "the rule itself failed (KeyError at test_outcome.py:" in decided.message
+    (decided,) = decide(evaluate(broken, resource, Context()), CONFIGURATION)
+    assert decided.status is Status.WAIVED
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,7 @@ def test_the_documents_table_is_one(tmp_path: Path) -> None:
     ("value", "said"),
     [
         ("no.such.module:RULES", "can't be loaded: ModuleNotFoundError"),
+        ("tests.policies.ending:RULES", "can't be loaded: SystemExit: 0"),
         (f"{__name__}:NO_SUCH", "can't be loaded: AttributeError"),
         (f"{__name__}:NO_RULE", "offers 'rule'; expected a Rule"),
         (f"{__name__}:UNKNOWN_CONTROL", "given x:1, expected references"),
@@ -264,3 +265,52 @@ def test_a_package_that_offers_no_rule_is_refused(offering: Any, value: str, sai
     with pytest.raises(PolicyError) as caught:
         packs.rules_of("encryption")
     assert said in str(caught.value)
+
+
+TRUSTING = {
+    "Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"},
+    "Action": "sqs:SendMessage", "Resource": "*",
+}  # fmt: skip
+#: What the settings of the document let pass, by the rule that objects without them.
+OWN: dict[str, tuple[str, dict[str, Any]]] = {
+    "residency-unjudged-package": ("acmedns:index/record:Record", {"name": "www"}),
+    "residency-aws-unclassified": ("aws:iam/telepathy:Telepathy", {}),
+    "residency-aws-outlet": (
+        "aws:sns/topicSubscription:TopicSubscription",
+        {"protocol": "https", "endpoint": "https://logs.example.ae/in"},
+    ),
+    "residency-aws-policy-sharing": (
+        "aws:sqs/queuePolicy:QueuePolicy",
+        {"policy": json.dumps({"Statement": [TRUSTING]})},
+    ),
+}
+
+
+@pytest.mark.parametrize("given", ["by the stack", "by the pack", "nowhere"])
+def test_the_documents_hosts_accounts_and_services_hold_in_a_plain_preview(given: str) -> None:
+    settings = yaml.safe_load(documents.other("team-settings", "yaml"))["falaj:policies"]
+    asked = Analyzer(Pack("falaj-residency", "1.0.0", packs.rules_of("residency"), Path()))
+    if given == "by the pack":
+        properties = struct_pb2.Struct()
+        properties.update(settings)
+        config = {"settings": messages.PolicyConfig(properties=properties)}
+        asked.Configure(messages.ConfigureAnalyzerRequest(policyConfig=config), None)
+    config = {"falaj:policies": json.dumps(settings)} if given == "by the stack" else {}
+    request = messages.AnalyzerStackConfigureRequest(stack="dev", project="p", config=config)
+    asked.ConfigureStack(request, None)
+    home = struct_pb2.Struct()
+    home.update({"region": "me-central-1", "allowedAccountIds": ["111122223333"]})
+    aws = messages.AnalyzerProviderResource(type="pulumi:providers:aws", properties=home)
+    whole: list[messages.AnalyzerResource] = []
+    said: set[str] = set()
+    for name, (kind, values) in OWN.items():
+        properties = struct_pb2.Struct()
+        properties.update(values)
+        one: dict[str, Any] = {"type": kind, "name": name, "urn": f"urn:{name}"}
+        one |= {"provider": aws} if kind.startswith("aws:") else {}
+        alone = messages.AnalyzeRequest(**one, properties=properties)
+        said |= {each.policyName for each in asked.Analyze(alone, None).diagnostics}
+        whole.append(messages.AnalyzerResource(**one, properties=properties))
+    last = asked.AnalyzeStack(messages.AnalyzeStackRequest(resources=whole), None)
+    said |= {each.policyName for each in last.diagnostics}
+    assert said == (set(OWN) if given == "nowhere" else set())

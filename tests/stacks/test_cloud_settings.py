@@ -273,6 +273,14 @@ def test_what_the_packs_would_refuse_is_refused_first() -> None:
     )
     given = FOUNDATION | {"falaj:policies": {"allowedSites": ["eu-west-1"]}}
     assert "falaj:policies.allowedSites: eu-west-1 can't be one's own site" in refused(given)
+    given = FOUNDATION | {"falaj:policies": {"allowedServices": {"aws:*": "a"}}}
+    assert "falaj:policies.allowedServices: aws:* can't be allowed: rules know the" in refused(
+        given
+    )
+    given = FOUNDATION | {"falaj:policies": {"allowedServices": {"acmedns": "a"}}}
+    assert "allowed: a type of resources, where '*' after the package stands" in refused(given)
+    given = FOUNDATION | {"falaj:policies": {"allowedAccounts": [1402433619]}}
+    assert "allowed: an AWS account's 12 digits in quotes" in refused(given)
 
 
 def test_optional_switches_can_be_turned_on() -> None:

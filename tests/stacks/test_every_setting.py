@@ -58,8 +58,9 @@ _ENOUGH = 8
 JUDGED = {
     "falaj:sandbox", "falaj:prices", "falaj:policies.packs", "falaj:policies.allowedPlaces",
     "falaj:policies.allowedSites", "falaj:policies.geoRedundancy", "falaj:policies.allowedHosts",
-    "falaj:policies.allowedRegistries", "falaj:policies.allowedAccounts", "falaj:policies.strict",
-    "falaj:policies.requiredTags", "falaj:policies.mostGpuMachines", "falaj:policies.rules",
+    "falaj:policies.allowedRegistries", "falaj:policies.allowedAccounts",
+    "falaj:policies.allowedServices", "falaj:policies.strict", "falaj:policies.requiredTags",
+    "falaj:policies.mostGpuMachines", "falaj:policies.rules",
     "falaj:policies.waivers",
     # Of `falaj up` and `falaj models follow`: tests/stacks/models/test_models_follow.py.
     "falaj:inferenceServices.NAME.canary.verifyKey",

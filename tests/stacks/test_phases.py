@@ -233,7 +233,7 @@ def test_on_aws_a_certificate_is_asked_for_unless_an_authority_is_wanted(
     settings = validate(given, ROOT, stack="aws-smb")
     assert isinstance(settings, SmbSettings)
     tier = phases.Tier(stack, settings, catalogue.place("aws", "me-central-1"))
-    said = tier.told(
+    said = tier.next_steps(
         {"repositoryUrls": {f"models/{MODEL}": f"r/models/{MODEL}", "inference": "i"}}
     )
     assert ("falaj:inference.certificateId" in said) is bool(left)

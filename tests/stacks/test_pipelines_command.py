@@ -13,7 +13,7 @@ from falaj.stacks.command.call import Call
 from falaj.stacks.command.pipelines import job_of
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import WorkloadsSettings, validate
-from falaj.workloads.pipelines.command import build_parser
+from falaj.workloads.pipelines.__main__ import build_parser
 from tests.components.kubernetes.test_pipeline import rendered
 from tests.stacks.in_mocks import ROOT, shipped
 from tests.stacks.test_in_cluster_settings import PIPELINE

@@ -31,6 +31,7 @@ from falaj.stacks.preflight import (
     needs,
 )
 from falaj.stacks.settings import CloudSettings
+from falaj.stacks.settings.cloud import ClusterSettings
 
 UAE = catalogue.place("aws", "me-central-1")
 DUBAI = catalogue.place("azure", "uaenorth")
@@ -381,6 +382,15 @@ def test_azure_asks_for_what_infiniband_needs(resource_manager: dict[str, Any]) 
     found = ask_azure(resource_manager)
     assert not texts(found, "problem")
     assert "/other/watcher: say so in falaj:network.networkWatcherId" in texts(found, "ok")
+
+
+def test_what_an_update_makes_first_is_asked_for_too() -> None:
+    settings = StackFile("aws-cluster", Project.find()).settings()
+    assert isinstance(settings, ClusterSettings)
+    surging = settings.gpu_pools["h200"].model_copy(update={"max_surge": 2})
+    changed = settings.model_copy(update={"gpu_pools": {**settings.gpu_pools, "h200": surging}})
+    for before, after in zip(needs(settings, UAE), needs(changed, UAE), strict=True):
+        assert after.most == before.most + (2 if after.name == "h200" else 0)
 
 
 def test_azure_zones_of_the_systems_machines(resource_manager: dict[str, Any]) -> None:

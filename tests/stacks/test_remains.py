@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from falaj.stacks.command.remains import remains, told
+from falaj.stacks.command.remains import notices, remains
 
 _VAULT = "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/acme"
 KEY = {"type": "azure-native:keyvault:Key", "id": f"{_VAULT}/keys/data"}
@@ -37,7 +37,7 @@ def test_what_cant_be_deleted(resource: dict[str, Any], what: str | None) -> Non
 
 
 def test_what_is_left_is_said_once_with_what_ends_it() -> None:
-    keys, plans = told([PLAN, KEY, OF_A_MODULE, PLAN])
+    keys, plans = notices([PLAN, KEY, OF_A_MODULE, PLAN])
     assert "az keyvault recover" in keys
     assert "billed" in plans
-    assert told([FREE, {"type": "aws:kms/key:Key", "id": "1234"}]) == []
+    assert notices([FREE, {"type": "aws:kms/key:Key", "id": "1234"}]) == []

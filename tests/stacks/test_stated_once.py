@@ -8,11 +8,22 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NotRequired, TypedDict, get_args, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NotRequired,
+    TypedDict,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
 
 import annotated_types
 import pytest
 from pydantic import BaseModel
+from pydantic import Field as PydanticField
 from pydantic.fields import FieldInfo
 
 import falaj.components.specification
@@ -88,7 +99,7 @@ def stated_again(section: Any) -> list[str]:
         module, _, name = arguments.rpartition(".")
         arguments = getattr(importlib.import_module(module), name)
     if not is_typeddict(arguments):
-        return []
+        return model_stated_again(section, arguments)
     found: list[str] = []
     for name, field in section.model_fields.items():
         if name not in arguments.__annotations__:
@@ -105,6 +116,67 @@ def stated_again(section: Any) -> list[str]:
         if given is not None and not shared and not isinstance(given, BaseModel):
             found.append(f"{section.__name__}.{name}: another default")
     return found
+
+
+def model_stated_again(section: Any, model: Any) -> list[str]:
+    """Keys of a section whose form isn't that of the model which describes it, or whose text says
+    another default. A model's lists are written as lists in a file, and may have any length."""
+    if not (inspect.isclass(model) and issubclass(model, BaseModel)):
+        return []
+    found: list[str] = []
+    for name, field in section.model_fields.items():
+        if name not in model.model_fields:
+            continue
+        own = model.model_fields[name]
+        if forms(field) - forms(own):
+            found.append(f"{section.__name__}.{name}: another form")
+        said = re.search(r"Default: (?:``)?([\w-]+)(?:``)?\.$", documented(section).get(name, ""))
+        default = own.get_default(call_default_factory=True)
+        if said and default and said[1] != str(default):
+            found.append(f"{section.__name__}.{name}: another default")
+    return found
+
+
+_LENGTHS = (annotated_types.Len, annotated_types.MinLen, OneOf)
+
+
+def forms(field: FieldInfo) -> set[str]:
+    """What holds of a field's value or its entries, but for how many they are."""
+
+    def within(annotation: Any) -> Iterator[Any]:
+        if get_origin(annotation) is Literal:
+            yield annotation
+        for each in getattr(annotation, "__metadata__", ()):
+            yield from each.metadata if isinstance(each, FieldInfo) else [each]
+        for inner in get_args(annotation):
+            yield from within(inner)
+
+    every = [*field.metadata, *within(field.annotation)]
+    return {repr(each) for each in every if not isinstance(each, _LENGTHS)}
+
+
+class PackModel(BaseModel):
+    """What a pack takes."""
+
+    most: Annotated[int, PydanticField(ge=0)] = 16
+    kind: Literal["a", "b"] = "a"
+
+
+class PackSection(Section):
+    """A section that says the same, and something else."""
+
+    described_by: ClassVar = PackModel
+    most: Annotated[int, PydanticField(ge=1)] | None = None
+    """How many. Default: 17."""
+    kind: Literal["a", "b"] | None = None
+    """Which. Default: ``a``."""
+
+
+def test_a_form_or_default_of_a_model_that_differs_is_found() -> None:
+    assert stated_again(PackSection) == [
+        "PackSection.most: another form",
+        "PackSection.most: another default",
+    ]
 
 
 def test_no_section_states_what_its_component_does() -> None:

@@ -450,7 +450,7 @@ class ClusterScope:
         return rf"^https?://(?:{names})(?::[0-9]+)?(?:/[\w/.-]*)?$"
 
     @property
-    def metrics_said(self) -> str:
+    def metrics_in_words(self) -> str:
         """The same in words."""
         return ", ".join(self.metrics_hosts) or f"services of {MONITORING}"
 

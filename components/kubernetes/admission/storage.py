@@ -103,14 +103,14 @@ def _keys() -> Check:
 def _stays(scope: ClusterScope) -> Check:
     return Check(
         _STAYS,
-        _told_abroad(scope),
+        _names_abroad(scope),
         "volumes or their copies would be elsewhere",
         f"{scope.in_words}; copies within it (LRS, ZRS)",
         "remove the place or name one of these",
     )
 
 
-def _told_abroad(scope: ClusterScope) -> str:
+def _names_abroad(scope: ClusterScope) -> str:
     """Parameters that name a place abroad or copies to one, each as ``key: value``."""
     region = scope.placed.region
     value = "variables.parameters[k]"
@@ -156,7 +156,7 @@ def _volumes(scope: ClusterScope) -> Policy:
         (
             Check(
                 _STAYS,
-                f"variables.servers.filter(s, !{server}) + {foreign} + {_told_abroad(scope)}",
+                f"variables.servers.filter(s, !{server}) + {foreign} + {_names_abroad(scope)}",
                 "volumes on servers elsewhere",
                 "hosts and addresses of one's own networks", "use a server of this place",
             ),

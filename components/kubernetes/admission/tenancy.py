@@ -162,7 +162,7 @@ def _scalers(scope: ClusterScope) -> Policy:
             Check(
                 "kubernetes-scaler-metrics", metrics,
                 "KEDA would read metrics of others",
-                f"servers {scope.metrics_said}; queries whose every metric has "
+                f"servers {scope.metrics_in_words}; queries whose every metric has "
                 '{namespace="<its own>"}',
                 "name the namespace in every selector",
             ),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from falaj.policies.model import ABSENT, Context, Resource, get, is_true, is_unknown, select, text
 from falaj.policies.model.values import Unknown
 from falaj.policies.reading.encoded import LONGEST
-from falaj.policies.reading.place import region_said
+from falaj.policies.reading.place import region_of_resource
 from falaj.policies.rules.encryption.stores import Part, Reader, State, Stores, read_key, readers
 
 # EBS: what encrypts volumes, their copies, and the disks that instances are started with.
@@ -119,11 +119,11 @@ def _by_account(resource: Resource, part: Part, context: Context) -> Part:
     if context.stack is None:
         why = f"{part.why}, unless the account encrypts volumes by default"
         return replace(part, state="unknown", why=why, surely=part.state == "service key")
-    here = region_said(resource)
+    here = region_of_resource(resource)
 
     def nearby(kind: str) -> list[Resource]:
         found = context.stack.of_kind(kind) if context.stack else []
-        return [each for each in found if _same(region_said(each), here)]
+        return [each for each in found if _same(region_of_resource(each), here)]
 
     on = [get(each.properties, "enabled") for each in nearby(_EVERY_VOLUME)]
     if part.state == "none" and not any(is_true(each) or each is ABSENT for each in on):

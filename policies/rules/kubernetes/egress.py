@@ -26,7 +26,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.model.resource import remembered
-from falaj.policies.reading.destinations import is_made_here, is_told
+from falaj.policies.reading.destinations import is_known, is_made_here
 from falaj.policies.reading.encoded import plain_of, texts_in
 from falaj.policies.reading.hosts import (
     BUCKET_SCHEMES,
@@ -56,7 +56,7 @@ from falaj.policies.reading.services import may_reach_from_pods
 
 # Where programs in a cluster are told to send or fetch data: settings, arguments, exporters.
 #
-# A destination is *told* where its key says that it is one (an exporter's endpoint, a URL in a
+# A destination is *stated* where its key says that it is one (an exporter's endpoint, a URL in a
 # container's settings); then any host that isn't allowed counts. In other texts (configuration
 # files) only hosts that are known to be abroad count, for such texts hold links of every kind.
 
@@ -116,7 +116,7 @@ class Destination:
     """Path in the object."""
     value: Any
     """The URL or host, or an Unknown."""
-    is_told: bool
+    is_stated: bool
     """Whether its key says that it is one."""
 
     @property
@@ -146,7 +146,7 @@ def destinations(resource: Resource) -> tuple[Destination, ...]:
 def _destinations(resource: Resource) -> Iterator[Destination]:
     if resource.package == "kubernetes" and is_bundle(resource):
         chart = Manifest(resource, "helm.sh", "chart", resource.properties)
-        yield from _custom(chart, get(resource.properties, "values"), ("values",), told=False)
+        yield from _custom(chart, get(resource.properties, "values"), ("values",), stated=False)
     for manifest in manifests(resource):
         for pod in pods(manifest):
             for container in pod.containers:
@@ -154,8 +154,8 @@ def _destinations(resource: Resource) -> Iterator[Destination]:
         if manifest.kind in {"ConfigMap", "Secret"} and not manifest.group:
             yield from _of_files(manifest)
         elif manifest.is_searched and manifest.kind not in _ONLY_NAMED:
-            told = manifest.kind in _OUTPUT_KINDS
-            yield from _custom(manifest, manifest.body, (), told=told)
+            stated = manifest.kind in _OUTPUT_KINDS
+            yield from _custom(manifest, manifest.body, (), stated=stated)
 
 
 def _of_container(container: Container) -> Iterator[Destination]:
@@ -167,14 +167,14 @@ def _of_container(container: Container) -> Iterator[Destination]:
             continue
         if _HOST_SETTINGS.fullmatch(name):
             if is_unknown(value) or text(value):
-                yield Destination(manifest, at, value, is_told=True)
+                yield Destination(manifest, at, value, is_stated=True)
         else:
-            yield from _in_text(manifest, at, value, told=True)
+            yield from _in_text(manifest, at, value, stated=True)
     for key in ("args", "command", *_HOOKS):
         for index, each in enumerate(items(container.get(key))):
             option, _, value = text(each).partition("=")
             if not is_link(option.lstrip("-").replace("-", "_"), value):
-                yield from _in_text(manifest, f"{container.at}.{key}[{index}]", each, told=True)
+                yield from _in_text(manifest, f"{container.at}.{key}[{index}]", each, stated=True)
         # A command is told in pieces: ``[ssh, ops@host]``.
         whole = " ".join(text(each) for each in items(container.get(key)))
         yield from _far_ends(manifest, f"{container.at}.{key}", in_pieces(whole))
@@ -183,30 +183,30 @@ def _of_container(container: Container) -> Iterator[Destination]:
 def _far_ends(manifest: Manifest, at: str, ends: Iterable[str]) -> Iterator[Destination]:
     for each in ends:
         host = each if "://" in each else f"//{each}"
-        yield Destination(manifest, at, host, is_told=True)
+        yield Destination(manifest, at, host, is_stated=True)
 
 
-def _in_text(manifest: Manifest, at: str, value: Any, *, told: bool) -> Iterator[Destination]:
+def _in_text(manifest: Manifest, at: str, value: Any, *, stated: bool) -> Iterator[Destination]:
     """URLs within a text, and names of hosts, also in what it holds in base64; names are told
     only with a port."""
     given = text(value)
     if not given or len(given) > _LONGEST:
         return
-    yield from _in_plain(manifest, at, given, told=told)
+    yield from _in_plain(manifest, at, given, stated=stated)
     for plain in texts_in(given):
-        yield from _in_plain(manifest, at, _COMMENT.sub(" ", plain), told=told)
+        yield from _in_plain(manifest, at, _COMMENT.sub(" ", plain), stated=stated)
 
 
-def _in_plain(manifest: Manifest, at: str, given: str, *, told: bool) -> Iterator[Destination]:
+def _in_plain(manifest: Manifest, at: str, given: str, *, stated: bool) -> Iterator[Destination]:
     rest = given
     for found in URL.finditer(given):
-        yield Destination(manifest, at, found[0].rstrip("."), is_told=told)
+        yield Destination(manifest, at, found[0].rstrip("."), is_stated=stated)
         rest = rest.replace(found[0], " ")
-    if told:
+    if stated:
         for host in without_scheme(rest):
-            yield Destination(manifest, at, host, is_told=True)
+            yield Destination(manifest, at, host, is_stated=True)
     for found in _NAME.finditer(rest):
-        yield Destination(manifest, at, found[0], is_told=False)
+        yield Destination(manifest, at, found[0], is_stated=False)
 
 
 def _of_files(manifest: Manifest) -> Iterator[Destination]:
@@ -223,11 +223,11 @@ def _of_files(manifest: Manifest) -> Iterator[Destination]:
                 continue
             if not decode and _HOST_SETTINGS.fullmatch(str(name)) and "\n" not in text(value):
                 if is_unknown(value) or text(value):
-                    yield Destination(manifest, at, value, is_told=True)
+                    yield Destination(manifest, at, value, is_stated=True)
                 continue
             content = plain_of(text(value)) if decode else text(value)
             if _VARIABLE.fullmatch(str(name)) and "\n" not in content:
-                yield from _in_text(manifest, at, content, told=True)
+                yield from _in_text(manifest, at, content, stated=True)
             else:
                 yield from _of_file(manifest, at, content)
 
@@ -236,19 +236,19 @@ def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]
     if len(content) > _LONGEST:
         return
     plain = _COMMENT.sub(" ", content)
-    yield from _in_text(manifest, at, plain, told=False)
+    yield from _in_text(manifest, at, plain, stated=False)
     for each in (plain, *texts_in(content)):
         yield from _far_ends(manifest, at, far_ends(each))
     if "[OUTPUT]" in content.upper():
         for found in _FLUENT_HOST.finditer(content):
-            yield Destination(manifest, at, found[1], is_told=True)
+            yield Destination(manifest, at, found[1], is_stated=True)
     if any(f"{each}:" in content for each in ("exporters", "remote_write", "sinks", "outputs")):
-        for found in _custom(manifest, documents(content), (), told=False):
-            if found.is_told:
-                yield Destination(manifest, at, found.value, is_told=True)
+        for found in _custom(manifest, documents(content), (), stated=False):
+            if found.is_stated:
+                yield Destination(manifest, at, found.value, is_stated=True)
 
 
-def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterator[Destination]:
+def _custom(manifest: Manifest, value: Any, path: Path, *, stated: bool) -> Iterator[Destination]:
     """Destinations in custom objects, values of charts, and configuration files."""
     if isinstance(value, Mapping):
         if path and path != ("values",) and is_object(value):
@@ -259,23 +259,23 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, told: bool) -> Iterat
                 continue
             if name in _OF_OBJECTS and (not path or _is_metadata(each)):
                 continue
-            is_endpoint = name == "storageUri" or (told and name.lower() in _ENDPOINTS)
+            is_endpoint = name == "storageUri" or (stated and name.lower() in _ENDPOINTS)
             # In any object of an operator these mean what is called, wherever they stand.
-            calls = manifest.is_searched and not is_told(manifest) and name.lower() in _CALLED
+            calls = manifest.is_searched and not is_known(manifest) and name.lower() in _CALLED
             if (is_endpoint or calls) and not _holds_more(each):
                 yield from _listed_destinations(manifest, each, at)
             else:
                 # Where the catalogue tells the fields, `destinations` judges them.
-                within = told or (name.lower() in _EXPORTERS and not is_told(manifest))
-                yield from _custom(manifest, each, at, told=within)
+                within = stated or (name.lower() in _EXPORTERS and not is_known(manifest))
+                yield from _custom(manifest, each, at, stated=within)
     elif is_list(value):
         for index, each in enumerate(value):
-            yield from _custom(manifest, each, (*path, index), told=told)
+            yield from _custom(manifest, each, (*path, index), stated=stated)
     elif isinstance(value, str):
         if "\n" in value:
             yield from _of_file(manifest, format_path(path), value)
         else:
-            yield from _in_text(manifest, format_path(path), value, told=False)
+            yield from _in_text(manifest, format_path(path), value, stated=False)
 
 
 def _holds_more(value: Any) -> bool:
@@ -291,7 +291,7 @@ def _listed_destinations(manifest: Manifest, value: Any, path: Path) -> Iterator
     for index, each in enumerate(items(value)):
         at = format_path((*path, index) if is_list(value) else path)
         if is_unknown(each) or text(each):
-            yield Destination(manifest, at, each, is_told=True)
+            yield Destination(manifest, at, each, is_stated=True)
 
 
 _CONTROLS: Final = (
@@ -335,7 +335,7 @@ def foreign_service_used(resource: Resource, context: Context) -> Iterator[Findi
     """No setting, argument, file or exporter names a host that is known to be abroad."""
     for found in destinations(resource):
         if is_unknown(found.value):
-            if found.is_told and not is_made_here(found.manifest, found.at, context):
+            if found.is_stated and not is_made_here(found.manifest, found.at, context):
                 yield found.manifest.indeterminate(
                     found.at, f"where data is sent or fetched {found.value.reason}"
                 )
@@ -355,7 +355,7 @@ def foreign_service_used(resource: Resource, context: Context) -> Iterator[Findi
 def egress_host(resource: Resource, context: Context) -> Iterator[Finding]:
     """URLs in settings, arguments and exporters are private, of an allowed region, or listed."""
     for found in destinations(resource):
-        if not found.is_told:
+        if not found.is_stated:
             continue
         if is_unknown(found.value):
             if not is_made_here(found.manifest, found.at, context):

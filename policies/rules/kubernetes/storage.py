@@ -47,7 +47,7 @@ from falaj.policies.model import (
     select,
     text,
 )
-from falaj.policies.reading.destinations import host_told, is_made_here
+from falaj.policies.reading.destinations import is_made_here, parsed_host
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
 from falaj.policies.reading.services import may_reach, outside
 
@@ -172,7 +172,7 @@ def _server(manifest: Manifest, path: str, value: Any, context: Context) -> Iter
     if is_unknown(value):
         if not is_made_here(manifest, path, context):
             yield manifest.indeterminate(path, f"the server {value.reason}")
-    elif text(value) and not may_reach(host_told(text(value)), context.settings):
+    elif text(value) and not may_reach(parsed_host(text(value)), context.settings):
         yield manifest.violation(path, outside(value))
 
 

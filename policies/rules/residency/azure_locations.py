@@ -137,7 +137,8 @@ def _judge_text(leaf: Leaf, value: str, resource: Resource, context: Context) ->
     if not value or region in allowed(context) or (in_template and value.startswith("[")):
         return
     if region in GLOBAL:
-        if _is_near(leaf.keys) and not in_template and not may_be_global(resource.kind):
+        known = may_be_global(resource.kind) or context.settings.allows_service(resource.kind)
+        if _is_near(leaf.keys) and not in_template and not known:
             yield violation(
                 path,
                 f"the location is {value!r}, and nothing says that this type keeps its data out "
@@ -180,7 +181,8 @@ def _judge_unknown(leaf: Leaf, resource: Resource, context: Context) -> Iterator
     {"azure-native:*"},
     CONTROLS,
     "Set the property to a location in the country, uaenorth or uaecentral, or remove the copy "
-    "that it makes elsewhere.",
+    "that it makes elsewhere. A type that is global and keeps no data abroad is named in the "
+    "setting allowedServices, with what shows it.",
 )
 def location(resource: Resource, context: Context) -> Iterator[Finding]:
     """Any key that names a location, at any depth."""

@@ -61,12 +61,14 @@ def regionless_edge(resource: Resource, context: Context) -> Iterator[Finding]:
     Severity.HIGH,
     {f"aws:{module}/*" for module in REGIONLESS_MODULES},
     ("iso27001:A.5.23", "uae-ia:T6.3.1", "health-data:13"),
-    "Find out where the service keeps and processes data. Then have the type added to the list of "
-    "types without a region, as control plane, edge data plane or harmless, with the reason.",
+    "Find out where the service keeps and processes data. Where it keeps none abroad, name the "
+    "type in the setting allowedServices, with what shows it.",
 )
 def unclassified(resource: Resource, context: Context) -> Iterator[Finding]:
     """A type that a later version of the SDK added to a service that has no regions."""
     if not resource.custom or resource.kind in REGIONLESS:
+        return
+    if context.settings.allows_service(resource.kind):
         return
     if resource.get("region") is ABSENT:
         yield violation(

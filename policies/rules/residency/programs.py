@@ -79,7 +79,7 @@ _LINES: Final = "\n"
 _HOLDERS: Final = frozenset(("containerdefinitions", "containerproperties", "ecsproperties"))
 
 
-def _is_told(leaf: Leaf, resource: Resource) -> bool:
+def _is_destination(leaf: Leaf, resource: Resource) -> bool:
     if resource.kind in _WORKFLOWS:
         return leaf.key.lower() in _CALLED or leaf.keys[:1] == ("parameters",)
     if leaf.keys[:1] == (_OF_TYPES.get(resource.kind),):
@@ -117,7 +117,7 @@ def program_destination(resource: Resource, context: Context) -> Iterator[Findin
     """URLs, hosts with a port, addresses, connection strings, and far ends of commands, in
     settings and commands of functions, tasks, jobs, containers, sites and workflows."""
     for leaf in walk(resource):
-        if not _is_told(leaf, resource):
+        if not _is_destination(leaf, resource):
             continue
         path = format_path(leaf.path)
         if is_unknown(leaf.value):

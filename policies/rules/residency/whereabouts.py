@@ -31,7 +31,7 @@ from falaj.policies.reading.place import (
     has_place,
     is_allowed,
     referred_place,
-    region_said,
+    region_of_resource,
 )
 from falaj.policies.rules.residency.everywhere import CONTROLS
 
@@ -59,7 +59,7 @@ def aws_region(resource: Resource, context: Context) -> Iterator[Finding]:
     """The resource's own region, else its provider's; that nobody says it is a violation."""
     if not has_place(resource) or resource.kind in REGIONLESS:
         return
-    given = region_said(resource)
+    given = region_of_resource(resource)
     if given is ABSENT:
         # The first look may not know the provider.
         find = indeterminate if context.stack is None and resource.provider is None else violation
@@ -163,11 +163,13 @@ def azure_provider(resource: Resource, context: Context) -> Iterator[Finding]:
     EVERY,
     ("pdpl:22", "health-data:13", "cbuae-outsourcing:6.1", "iso27001:A.5.23", "uae-ia:T6.3.1"),
     "Use the packages aws, azure-native and kubernetes, which rules can judge. Where another "
-    "service is needed, show by other means where it keeps data, and have a waiver approved.",
+    "service is needed, find out where it keeps data: where none is abroad, name the type in the "
+    "setting allowedServices, with what shows it.",
 )
 def unjudged_package(resource: Resource, context: Context) -> Iterator[Finding]:
     """Resources of packages that no rule knows, dynamic providers included."""
     judged = resource.package in _JUDGED or resource.kind in _BUILDS
+    judged = judged or context.settings.allows_service(resource.kind)
     if has_place(resource) and not judged:
         yield violation(
             "",

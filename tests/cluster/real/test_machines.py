@@ -317,7 +317,7 @@ def test_what_was_killed_is_cleared_up_by_the_next_who_looks(tmp_path: Path) -> 
     with realm_with(folder, machines=1) as realm:
         name = f"falaj-{json.loads((folder / 'settings.json').read_text())['network']['key']}"
         psutil.Process(realm.plane.record.pid).kill()
-        wait_for(lambda: not realm.plane.record.is_running, "its keeper is dead")
+        wait_for(lambda: not realm.plane.record.is_running, "its host is dead")
         wait_for(lambda: not _processes(name), "the machine has ended with it")
         assert _left(name) != []
         stop(folder)

@@ -84,7 +84,7 @@ def _several() -> Deployed:
                 "max_nodes": 6,
                 "nodes": 2,
             },
-            "amd": {"gpu": "MI300X", "count": 8},
+            "amd": {"gpu": "MI300X", "count": 8, "max_surge": 3},
         }
     )
 
@@ -212,6 +212,13 @@ def test_a_training_pool(several: Deployed) -> None:
     assert "gpuInstanceProfile" not in found
     # Which zones sell it is unknown, so that the region chooses.
     assert "availabilityZones" not in found
+
+
+def test_an_update_makes_new_nodes_first_where_a_surge_is_asked_for(several: Deployed) -> None:
+    assert inputs(several, "amd")["upgradeSettings"] == {
+        "maxSurge": "3",
+        "drainTimeoutInMinutes": 60,
+    }
 
 
 def test_machines_near_each_other(several: Deployed) -> None:

@@ -12,7 +12,7 @@ from falaj.components.catalogue import pipelines as marks
 from falaj.components.kubernetes import pipeline, training_job
 from falaj.components.kubernetes._objects import Manifest
 from falaj.workloads.pipelines import starting
-from falaj.workloads.pipelines.command import build_parser
+from falaj.workloads.pipelines.__main__ import build_parser
 from falaj.workloads.training.command import build_parser as training_parser
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.training_jobs import (

@@ -172,6 +172,16 @@ AWS_REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"taints": ["team=a b:NoExecute"]}, "taints[0]", "at most 63"),
     ({"taints": "team=a:NoExecute"}, "taints", "a list of texts"),
     ({"max_unavailable": 0}, "max_unavailable", "1 to 100"),
+    ({"max_surge": -1}, "max_surge", "0 to 100"),
+    ({"max_surge": 101}, "max_surge", "0 to 100"),
+    ({"max_surge": "33%"}, "max_surge", "a whole number"),
+    ({"max_surge": 2, "max_unavailable": 2}, "max_unavailable", "max_surge 2 says both"),
+    ({"max_surge": 1}, "max_surge", r"0, or at least 2 with the zones mec1-az1"),
+    (
+        {"max_surge": 3, "zones": ["mec1-az1", "mec1-az3"]},
+        "max_surge",
+        r"0, or at least 4 with the zones mec1-az1, mec1-az3; EKS starts up to 2 in each zone",
+    ),
     ({"kubernetes_version": "1.20"}, "kubernetes_version", "1.34, 1.35, 1.36"),
     ({"kubernetes_version": 1.35}, "kubernetes_version", "write it as text"),
     # Shape.
@@ -326,6 +336,21 @@ def test_spot_pools_of_aks_have_no_settings_of_updates() -> None:
     assert made(max_unavailable=3, capacity="spot", data_class="internal", gpu="L4", count=1)
     with pytest.raises(pulumi.InputPropertiesError, match="max_unavailable: given 3, but capac"):
         made("azure", gpu="A100", capacity="spot", data_class="internal", max_unavailable=3)
+
+
+def test_spot_pools_of_aks_have_no_surge() -> None:
+    spot: dict[str, Any] = {"capacity": "spot", "data_class": "internal"}
+    assert made("azure", gpu="A100", max_surge=0, **spot).args["max_surge"] == 0
+    with pytest.raises(pulumi.InputPropertiesError, match="max_surge: given 3, but capacity is"):
+        made("azure", gpu="A100", max_surge=3, **spot)
+
+
+def test_a_surge_is_none_until_it_is_asked_for() -> None:
+    assert made().args["max_surge"] == 0
+    assert made(max_surge=2).args["max_surge"] == 2
+    assert made(max_surge=0, max_unavailable=2).args["max_unavailable"] == 2
+    # AKS makes as many as are asked for, in however many zones.
+    assert made("azure", gpu="A100", max_surge=1).args["max_surge"] == 1
 
 
 def test_mig_is_allowed_for_restricted_data() -> None:

@@ -53,14 +53,14 @@ def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
         Record.read(Files(tmp_path))
 
 
-def test_another_process_of_the_same_number_is_no_keeper(tmp_path: Path) -> None:
+def test_another_process_of_the_same_number_is_no_host(tmp_path: Path) -> None:
     Record(1, "ready").write(Files(tmp_path))
     found = Record.read(Files(tmp_path))
     assert found is not None
     assert not found.is_running
 
 
-def test_settings_survive_the_way_to_the_keeper(tmp_path: Path) -> None:
+def test_settings_survive_the_way_to_the_host(tmp_path: Path) -> None:
     settings = Settings(
         {"kubernetes": "/bin"}, True, ("kueue",), controller_settings={"kueue": {}}
     )

@@ -133,7 +133,7 @@ def test_the_window_and_what_is_drawn_end(meter: Meter, clock: Clock) -> None:
     assert len(across) <= SPAN / 2 + 1
     assert all(0 <= x <= WIDTH for x in across)
     assert across == sorted(across)
-    assert "over the last 5 minutes: now 0.5, most 0.5" in requests.said
+    assert "over the last 5 minutes: now 0.5, most 0.5" in requests.summary
 
 
 def test_a_gap_is_no_line(meter: Meter, clock: Clock) -> None:

@@ -64,6 +64,7 @@ _POOLS: Mapping[str, Any] = {
     },
     "falaj:gpuPools": {
         "near": {"gpu": "H200", "count": 8, "fabric": "infiniband", "placementGroup": "cluster"},
+        "surging": {"gpu": "H200", "count": 8, "maxSurge": 2},
     },
     "falaj:fileSystem": {"zone": "1", "capacityGib": 4096, "homes": False},
 }

@@ -68,6 +68,7 @@ _POOLS: Mapping[str, Any] = {
             "maxNodes": 2,
             **_BOUGHT,
         },
+        "surging": {"gpu": "L40S", "count": 1, "zones": ["mec1-az1"], "maxSurge": 2},
     },
     "falaj:fileSystem": {
         "zone": "mec1-az1",

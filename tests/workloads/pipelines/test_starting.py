@@ -12,7 +12,7 @@ import pytest
 from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import ApiError
 from falaj.workloads.errors import LOST, REFUSED, WorkloadError
-from falaj.workloads.pipelines import command
+from falaj.workloads.pipelines import __main__ as command
 from falaj.workloads.pipelines.starting import LABEL, Starter
 
 TEMPLATE: dict[str, Any] = {

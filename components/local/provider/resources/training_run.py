@@ -165,7 +165,7 @@ class _Progress:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._said = self._shown = time.monotonic()
+        self._reported_at = self._shown = time.monotonic()
         self._share = 0
 
     def show(self, line: str) -> None:
@@ -184,7 +184,7 @@ class _Progress:
                 self._shown = time.monotonic()
                 self._context.status(message)
             return
-        self._said = time.monotonic()
+        self._reported_at = time.monotonic()
         self._context.say(message)
 
     def _is_worth_a_line(self, event: Mapping[str, Any]) -> bool:
@@ -193,7 +193,7 @@ class _Progress:
         share = int(self._SHARES * int(event["epoch"]) / max(int(event["epochs"]), 1))
         new_share = share > self._share
         self._share = max(share, self._share)
-        return new_share or time.monotonic() - self._said >= self._LINE_EVERY_S
+        return new_share or time.monotonic() - self._reported_at >= self._LINE_EVERY_S
 
 
 def _end_earlier(context: Context, folder: Path, pid_file: Path) -> None:

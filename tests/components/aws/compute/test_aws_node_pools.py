@@ -200,6 +200,11 @@ def test_an_update_replaces_as_many_nodes_at_once_as_is_said(pool: Any) -> None:
     assert group["updateConfig"] == {"maxUnavailable": 3, "updateStrategy": "DEFAULT"}
 
 
+def test_an_update_of_gpu_nodes_makes_new_ones_first_where_a_surge_is_asked_for(pool: Any) -> None:
+    _, _, group = pool(max_surge=4)
+    assert group["updateConfig"] == {"maxUnavailable": 4, "updateStrategy": "DEFAULT"}
+
+
 def test_a_cpu_pool(pool: Any) -> None:
     _, template, group = pool(CpuNodePool, system=True, taints=["a=b:PreferNoSchedule"])
     assert group["amiType"] == "AL2023_x86_64_STANDARD"
