@@ -83,7 +83,9 @@ def run(
         resume = options.resume == "auto" and _has_checkpoint(output, keyring)
         if leads and not resume:
             records.begin(output, identity, parameters.to_json(), dataset.digest)
-        setting = Setting(dataset, parameters, output, keyring, identity, resume, options.metrics, code)  # fmt: skip
+        setting = Setting(
+            dataset, parameters, output, keyring, identity, resume, options.metrics, code
+        )
         return _train(setting, stop, progress)
 
 

@@ -109,8 +109,9 @@ def guarded(what: str = "") -> Generator[None, None, None]:
         place = place_of(error)
         if place is None and not what:
             raise
-        told = [what or "the model's code failed", *([place] if place else []), _said(error)]
-        raise CodeError(": ".join(told)) from error
+        begin = f"{what}: {place}" if what and place else what
+        begin = begin or f"the model's code failed in {place}"
+        raise CodeError(f"{begin}: {_said(error)}") from error
 
 
 def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int) -> nn.Module:
