@@ -146,6 +146,7 @@ def build_parser() -> argparse.ArgumentParser:
     code = commands.add_parser("code", help="check the code of a model of your own, and name it")
     code.add_argument("--code", type=Path, required=True, metavar="DIR", help="its folder")
     code.add_argument("--model", required=True, metavar="MODULE:CLASS", help="the class")
+    _add_option(code)
     return parser
 
 
@@ -203,11 +204,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     add("--code", type=Path, metavar="DIR", help="folder of the code of a model of your own")
     add("--code-digest", metavar="SHA256", help="refuse other code than of this digest")
-    add(
-        "--option", action="append", default=[], metavar="NAME=VALUE", dest="options",
-        help="given to a model of your own; a number, true, false, a JSON list or a text; may be "
-        "given more than once",
-    )  # fmt: skip
+    _add_option(parser)
     add("--seed", type=int, default=0, help="default 0")
     add("--processes", type=int, default=1, help="data-parallel processes (default 1)")
     add("--precision", **_CHOICES["precision"].argument, help="default: by the hardware")
@@ -227,6 +224,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--progress", default="text", choices=("json", "text"), help="default: text")
     add("--json", action="store_true", help="the same as --progress json")
     add("--metrics", metavar="ADDRESS:PORT", help="serve figures for Prometheus (default: no)")
+
+
+def _add_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", dest="options",
+        help="given to a model of your own; a number, true, false, a JSON list or a text; may be "
+        "given more than once",
+    )  # fmt: skip
 
 
 def _dataset(options: argparse.Namespace) -> int:
@@ -263,6 +268,7 @@ def summary(description: dict[str, Any]) -> str:
 
 
 def _code(options: argparse.Namespace) -> int:
+    read_options(options.options)
     code = read_folder(options.code)
     find(code, options.model)
     print(json.dumps({"digest": code.digest, "files": list(code.files)}, ensure_ascii=False))

@@ -60,8 +60,8 @@ def run(
     if options.metrics is not None:
         listening(options.metrics)
     keyring = open_keyring(options.keyring)
-    dataset = open_dataset(options.dataset, keyring)
     code = _read_code(requested, options.code_digest)
+    dataset = open_dataset(options.dataset, keyring)
     parameters = resolve(requested, dataset, code)
     identity = parameters.identity(dataset.digest)
     leads = distributed.is_leader()

@@ -157,7 +157,7 @@ def read_folder(folder: Path) -> OwnCode:
     if not folder.is_dir():
         found = "it is a file" if folder.exists() else "there is none"
         raise WorkloadError(
-            f"--code {folder}: {found}; give the folder that the model's code is in"
+            f"no folder {folder}: {found}; give the folder that the model's code is in"
         )
     files: dict[str, bytes] = {}
     size = 0
@@ -167,14 +167,13 @@ def read_folder(folder: Path) -> OwnCode:
         files[path.relative_to(folder).as_posix()] = content
         if len(files) > MOST_FILES or size > MOST_BYTES:
             raise WorkloadError(
-                f"--code {folder}: more than {MOST_FILES} Python files or {MOST_BYTES >> 20} MiB; "
-                "give a folder that holds the model's code alone"
+                f"{folder} has more than {MOST_FILES} Python files or {MOST_BYTES >> 20} MiB of "
+                "them; give a folder that holds the model's code alone"
             )
     code = OwnCode(dict(sorted(files.items())))
     if not files:
         raise WorkloadError(
-            f"--code {folder}: there is no Python file in it; give the folder that the model's "
-            "code is in"
+            f"there is no Python file in {folder}; give the folder that the model's code is in"
         )
     for root in sorted(code.roots):
         _refuse_hiding(root, folder)
@@ -212,8 +211,8 @@ def _refuse_hiding(root: str, folder: Path) -> None:
         whose = "a package that is installed here"
     if whose:
         raise WorkloadError(
-            f"--code {folder}: {root!r} is the name of {whose}, which it would hide; give it "
-            "another name"
+            f"{root!r} in {folder} is the name of {whose}, which it would hide; give it another "
+            "name"
         )
 
 
@@ -242,7 +241,7 @@ def find(code: OwnCode, name: str) -> None:
         near = difflib.get_close_matches(module, known, 1)
         meant = f"; did you mean {near[0]}" if near else ""
         raise WorkloadError(
-            f"--model {name}: the code has no module {module!r}{meant}; it has {_listed(known)}"
+            f"the model {name}: the code has no module {module!r}{meant}; it has {_listed(known)}"
         )
     try:
         tree = ast.parse(code.files[place], place)
@@ -254,7 +253,7 @@ def find(code: OwnCode, name: str) -> None:
     if wanted not in bound and "*" not in bound:
         classes = [each.name for each in tree.body if isinstance(each, ast.ClassDef)]
         raise WorkloadError(
-            f"--model {name}: {place} has no class {wanted!r}; it has {_listed(classes)}"
+            f"the model {name}: {place} has no class {wanted!r}; it has {_listed(classes)}"
         )
 
 

@@ -128,13 +128,13 @@ def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int)
     """
     find(code, model.name)
     _install(code)
-    with guarded(f"--model {model.name} can't be imported"):
+    with guarded(f"the model {model.name} can't be imported"):
         imported = importlib.import_module(model.module)
     made_of = getattr(imported, model.class_name, None)
     if not isinstance(made_of, type) or not issubclass(made_of, nn.Module):
         kind = "a class" if isinstance(made_of, type) else f"a {type(made_of).__name__}"
         raise WorkloadError(
-            f"--model {model.name}: {model.class_name} is {kind}, but no {_NEEDED[2:]}"
+            f"the model {model.name}: {model.class_name} is {kind}, but no {_NEEDED[2:]}"
         )
     options = copy.deepcopy(dict(model.options))
     _check_arguments(made_of, model, inputs, outputs, options)
@@ -157,7 +157,7 @@ def _check_arguments(
     except TypeError as error:
         names = ["inputs", "outputs", *options]
         raise WorkloadError(
-            f"--model {model.name} takes {model.class_name}{taken}, but is given "
+            f"the model {model.name} takes {model.class_name}{taken}, but is given "
             f"({', '.join(names)}): {error}. First come the shape of a row and the number of "
             "outputs, then its options by name"
         ) from None

@@ -63,15 +63,15 @@ def _hides(name: str) -> Any:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_empty, "there is no Python file in it"),
+        (_empty, "there is no Python file in "),
         (_linked, "secret.py is a symbolic link to /etc/passwd: code travels with the model"),
         (_linked_folder, "other is a symbolic link"),
         (_pipe, "pipe.py is no file"),
-        (_many, "more than 500 Python files or 8 MiB"),
-        (_big, "more than 500 Python files or 8 MiB"),
-        (_hides("json.py"), "'json' is the name of a module of Python's own, which it would hide"),
-        (_hides("falaj.py"), "'falaj' is the name of Falaj's own package"),
-        (_hides("torch.py"), "'torch' is the name of a package that is installed here"),
+        (_many, "has more than 500 Python files or 8 MiB of them"),
+        (_big, "has more than 500 Python files or 8 MiB of them"),
+        (_hides("json.py"), "models is the name of a module of Python's own, which it would hide"),
+        (_hides("falaj.py"), "models is the name of Falaj's own package"),
+        (_hides("torch.py"), "models is the name of a package that is installed here"),
     ],
 )
 def test_a_folder_that_cannot_travel_is_refused(folder: Path, change: Any, words: str) -> None:
@@ -198,4 +198,4 @@ def test_the_command_names_code_and_says_what_is_wrong(
     assert read_folder(folder).digest in capsys.readouterr().out
     (folder / "mine" / "network.py").unlink()
     assert command.main(arguments) == 2
-    assert capsys.readouterr().err.startswith(f"error: --code {folder}: there is no Python file")
+    assert capsys.readouterr().err.startswith(f"error: there is no Python file in {folder}")

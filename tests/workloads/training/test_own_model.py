@@ -80,7 +80,7 @@ def own(mixed_dataset: Dataset, folder: Path, tmp_path: Path) -> Own:
         name: str = "run", stop: StopRequest | None = None, keyring: KeyRing | None = None,
         **given: Any,
     ) -> int:  # fmt: skip
-        asked = {"device": "cpu", "model": NAME, "code": folder, "epochs": 3, **given}
+        asked: dict[str, Any] = {"device": "cpu", "model": NAME, "code": folder, "epochs": 3, **given}
         requested = Requested(**asked)
         check(requested)
         code, output = read_folder(folder), tmp_path / name
@@ -213,7 +213,7 @@ def test_what_an_ended_run_says_has_no_trace_and_a_status_of_bad_input(
     [
         (
             "return torch.lgamma(self.last(self.layers(features)))",
-            "can't be exported to ONNX: ONNX has no operator for aten.lgamma",
+            "can't be exported to ONNX: ONNX has no operator for prims.lgamma",
         ),
         (
             "if features.sum() > 1e6:\n    features = features * 2\n"
@@ -332,7 +332,6 @@ def test_changed_code_or_options_are_another_run(
 
 
 def test_batches_are_even_and_no_share_is_smaller_than_said() -> None:
-
 
     inputs, labels = torch.zeros(97, 2), torch.zeros(97, dtype=torch.int64)
     for is_even, least in ((True, 12), (False, 1)):
