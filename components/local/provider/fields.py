@@ -174,10 +174,8 @@ def _is_kind(kind: FieldType, value: Value) -> bool:
 
 def _is_plain(value: Value) -> bool:
     """Whether a value is a number, a text or a truth value, known or not, or a list of these."""
-    single = isinstance(value, str | int | float | Unknown)
-    if single or value is None or isinstance(value, Mapping) or not isinstance(value, Sequence):
-        return single
-    return all(isinstance(each, str | int | float | Unknown) for each in value)
+    items = value if isinstance(value, list) else [value]
+    return all(isinstance(each, str | int | float | Unknown) for each in items)
 
 
 def _fits(field: Field, item: Value) -> bool:

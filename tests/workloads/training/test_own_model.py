@@ -80,7 +80,13 @@ def own(mixed_dataset: Dataset, folder: Path, tmp_path: Path) -> Own:
         name: str = "run", stop: StopRequest | None = None, keyring: KeyRing | None = None,
         **given: Any,
     ) -> int:  # fmt: skip
-        asked: dict[str, Any] = {"device": "cpu", "model": NAME, "code": folder, "epochs": 3, **given}
+        asked: dict[str, Any] = {
+            "device": "cpu",
+            "model": NAME,
+            "code": folder,
+            "epochs": 3,
+            **given,
+        }
         requested = Requested(**asked)
         check(requested)
         code, output = read_folder(folder), tmp_path / name
