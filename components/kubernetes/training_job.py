@@ -372,8 +372,8 @@ def check_arguments(
         elif any(each.startswith(option) for each in _OWN_MODEL) and option != "--c":
             errors.say(
                 "arguments",
-                f"has {argument}, but a folder of code doesn't travel to pods: build an image with "
-                "the model and its training, and name them as 'image' and 'program'; on one "
+                f"has {argument}, but a folder of code doesn't travel to pods: build an image "
+                "with the model and its training, and name them as 'image' and 'program'; on one "
                 "machine falaj:training.model trains it as it is",
             )
         elif _KEY_RING.startswith(option):

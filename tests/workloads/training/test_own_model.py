@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.pipeline import Request, optimise
@@ -28,6 +29,7 @@ from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.session import Session, Setting
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
+from tests.newcomer import documents
 
 NAME = "mine.network:Network"
 BEGIN = """
@@ -320,6 +322,28 @@ def test_hooks_take_the_place_of_loss_and_optimiser(
     ]
     assert lines[1]["loss"] > 1.5 * lines[0]["loss"]
     assert lines[1]["learning_rate"] == pytest.approx(0.1 * lines[0]["learning_rate"])
+
+
+def test_the_documents_model_is_trained_by_the_documents_settings(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    write(tmp_path, documents.other("own-model", "python"))
+    said = yaml.safe_load(documents.other("own-model", "yaml"))["config"]["falaj:training"]
+    requested = Requested(
+        device="cpu", model=said["model"], code=tmp_path, options=said["options"], epochs=2
+    )
+    check(requested)
+    code = read_folder(tmp_path)
+    dataset = datasets.build(datasets.Source("digits"))
+    parameters = launcher.resolve(requested, dataset, code)
+    output = tmp_path / "run"
+    output.mkdir()
+    setting = Setting(dataset, parameters, output, None, "run", False, None, code)
+    progress = Progress("json", True, lambda: None)
+    with guarded():
+        assert Session(setting, distributed.join("cpu"), StopRequest(), progress).run() == 0
+    trained = load_trained(output, None)
+    assert trained.record["metrics"]["held_out"]["accuracy"] > 0.5
+    assert trained.record["model"]["choice"] == {"kept": "own"}
 
 
 def test_changed_code_or_options_are_another_run(
