@@ -264,9 +264,21 @@ def allowed_here(shape: Shape, values: Iterable[Any]) -> Iterator[Any]:
     return (value for value in values if takes(shape, value))
 
 
+_IN_PODS: Final = frozenset({"trainingJobs", "sweeps", "pipelines"})
+_OWN_MODEL: Final = frozenset({"model", "code", "options"})
+"""Keys of ``training`` on one machine that people expect in a cluster, too."""
+
+
 def unknown_key(path: KeyPath, model: type[BaseModel]) -> Finding:
     """A key that a section doesn't have."""
     names = [key.name for key in keys_of(model)]
+    if path[0] in _IN_PODS and path[-1] in _OWN_MODEL:
+        message = (
+            "unknown key; a folder of code is trained on one machine (falaj:training) and doesn't "
+            "travel to pods: build an image with your model and its program, and name them as "
+            f"image and program of a training job\n  allowed here: {', '.join(sorted(names))}"
+        )
+        return Finding(path, message, (Drop(path),), at_key=True)
     near = nearest(path[-1], names) or [name for name in [closest(path[-1], names)] if name]
     hint = f"; did you mean {near[0]}?" if near else ""
     actions: tuple[Action, ...] = (*(Rename(path, each) for each in near), Drop(path))

@@ -14,6 +14,7 @@ import pytest
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import validate
 from tests.stacks.conftest import Project
+from tests.stacks.in_mocks import shipped
 
 NAME = "mine.network:Network"
 CODE = """
@@ -68,6 +69,14 @@ def test_what_cannot_be_trained_is_refused_with_the_settings(
     with pytest.raises(SettingsError) as caught:
         validate(values, models.parent, stack="local")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["model", "code", "options"])
+def test_pods_get_no_folder_and_the_refusal_says_what_to_do(key: str) -> None:
+    config = shipped("onprem-workloads")
+    credit = {**config["falaj:trainingJobs"]["credit"], key: "models"}
+    with pytest.raises(SettingsError, match=r"unknown key; a folder .* image and program of a"):
+        validate({**config, "falaj:trainingJobs": {"credit": credit}}, Path("stacks"), stack="x")
 
 
 def test_plain_values_of_every_kind_are_taken(models: Path) -> None:
