@@ -88,6 +88,8 @@ def test_the_components_and_the_settings_take_the_words_that_the_workloads_do() 
     for workload, _, table, settings in PLACES:
         hints: dict[str, Any] = get_type_hints(settings, include_extras=True)
         for name, choice in bounds.CHOICES.get(workload, {}).items():
+            if (workload, name) == ("training", "model"):
+                continue  # there, the class of a team's own model
             field = table.get(camel(name))
             if field is not None:
                 assert field.choices == choice.words, name
