@@ -146,7 +146,6 @@ class Optimisation:
         self.best = _copied(self.average.state_dict())
         self._wrapped = team.wrap(self.module)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
-        self._type = _PRECISIONS[parameters.precision]
         self._total = max(1, parameters.epochs * batches.steps)
         matrices = [p for p in self.module.parameters() if p.ndim > 1]
         others = [p for p in self.module.parameters() if p.ndim <= 1]
@@ -184,9 +183,7 @@ class Optimisation:
         total = torch.zeros((), device=self._team.device)
         for index, share in enumerate(shares):
             with self._synchronised(index == len(shares) - 1):
-                with torch.autocast(
-                    self._team.device.type, self._type, enabled=self._type != torch.float32
-                ):
+                with mixed(self._parameters.precision, self._team.device.type):
                     outputs = self._wrapped(share.inputs)
                 losses = module_losses(
                     self.module, outputs.float(), share.labels, self._task,
@@ -250,6 +247,12 @@ class Optimisation:
                 averaged.lerp_(current, 1 - decay)
             else:
                 averaged.copy_(current)
+
+
+def mixed(precision: str, device: str) -> torch.autocast:
+    """Return the context in which a module computes in ``precision`` where that does no harm."""
+    kind = _PRECISIONS[precision]
+    return torch.autocast(device, kind, enabled=kind != torch.float32)
 
 
 def rate_share(step: int, total: int) -> float:

@@ -196,6 +196,7 @@ def try_out(
     outputs: int,
     *,
     losses: Callable[[nn.Module, Tensor, Tensor], Tensor],
+    precision: contextlib.AbstractContextManager[object],
     several: bool,
 ) -> None:
     """Run the module on one batch, as it will be judged and as it will learn; it stays as it is.
@@ -208,6 +209,7 @@ def try_out(
         batch: inputs and labels, as many rows as the smallest part of a batch has.
         outputs: how many a row has.
         losses: of a module, its outputs and the labels.
+        precision: the context that it learns in.
         several: whether processes share the gradients.
 
     Raises:
@@ -231,7 +233,8 @@ def try_out(
     with guarded(f"{name} can't be copied"):
         tried = copy.deepcopy(module).train()
     with guarded(f"{name} can't learn from inputs of the shape {shape}{few}"):
-        given = tried(inputs)
+        with precision:
+            given = tried(inputs)
         _check_outputs(given, rows, outputs, name)
         each = losses(tried, given.float(), labels)
         _check_losses(each, rows)

@@ -34,6 +34,7 @@ from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
     Optimisation,
     Position,
+    mixed,
     module_losses,
     predict,
     row_losses,
@@ -254,6 +255,7 @@ class Session:
             losses=lambda tried, given, wanted: module_losses(
                 tried, given, wanted, task, parameters.label_smoothing
             ),
+            precision=mixed(parameters.precision, self._team.device.type),
             several=self._team.processes > 1,
         )  # fmt: skip
 
@@ -268,8 +270,9 @@ class Session:
         from falaj.workloads.optimization.export import export_module  # noqa: PLC0415
 
         module = copy.deepcopy(self._optimisation.average).cpu()
-        core = export_module(module, self._prepared.architecture.shape)
-        check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
+        with torch.random.fork_rng():
+            core = export_module(module, self._prepared.architecture.shape)
+            check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
 
     def run(self) -> int:
         """Train, evaluate, write; return 0, or 75 when asked to stop."""
