@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.nearest import nearest
 from falaj.stacks.settings.document import decimal, written
 from falaj.stacks.settings.given import Given, Values, as_meant, foreign, nest
@@ -265,14 +266,13 @@ def allowed_here(shape: Shape, values: Iterable[Any]) -> Iterator[Any]:
 
 
 _IN_PODS: Final = frozenset({"trainingJobs", "sweeps", "pipelines"})
-_OWN_MODEL: Final = frozenset({"model", "code", "options"})
-"""Keys of ``training`` on one machine that people expect in a cluster, too."""
+"""Sections in which people expect the keys that ``training`` has on one machine."""
 
 
 def unknown_key(path: KeyPath, model: type[BaseModel]) -> Finding:
     """A key that a section doesn't have."""
     names = [key.name for key in keys_of(model)]
-    if path[0] in _IN_PODS and path[-1] in _OWN_MODEL:
+    if path[0] in _IN_PODS and path[-1] in OWN_MODEL:
         message = (
             "unknown key; a folder of code is trained on one machine (falaj:training) and doesn't "
             "travel to pods: build an image with your model and its program, and name them as "

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
@@ -41,10 +42,6 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "precision": "precision",
     "threads": "threads",
 }
-
-
-_OWN: Final = frozenset({"model", "code", "options"})
-"""What only a training of a model of one's own has."""
 
 
 def _option(option: str, summary: str) -> Field:
@@ -105,13 +102,13 @@ class TrainingRunHandler(Handler):
         """A model of one's own and its code must be there; the code's digest becomes an input."""
         checked = super().check({k: v for k, v in given.items() if k != "codeSha256"}, old)
         model, code = checked.get("model"), checked.get("code")
-        if not checked.keys() & _OWN:
+        if not checked.keys() & OWN_MODEL:
             return checked
         for key in ("model", "code"):
             if key not in checked:
                 reason = "missing; a model of one's own needs 'model' (its class) and 'code'"
                 raise InvalidInputsError([InvalidInput(key, reason)])
-        if has_unknown({key: checked.get(key) for key in _OWN}):
+        if has_unknown({key: checked.get(key) for key in OWN_MODEL}):
             checked["codeSha256"] = UNKNOWN
             return checked
         arguments = [
