@@ -29,6 +29,10 @@ class NotThereError(RegistryError):
     """The registry has no such image."""
 
 
+class CodeError(WorkloadError):
+    """A team's own code failed, perhaps in one of several processes alone."""
+
+
 # Exit statuses tell a scheduler whether starting the run again can help; `falaj.workloads.exits`
 # says what becomes of each. From 71 on, names and numbers are those of sysexits.h.
 

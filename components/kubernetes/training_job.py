@@ -270,6 +270,8 @@ FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
 MOST_NODES: Final = 512
 #: Set from the component's own arguments; ``--resume never`` would lose the work of each attempt.
 _KEY_RING: Final = "--keyring"
+_OWN_MODEL: Final = ("--code", "--code-digest", "--option")
+"""Of a model of a team's own, whose code is on the machine that trains it."""
 _OURS: Final = (
     "--output", "--dataset", "--processes", "--device", "--progress", "--metrics", "--resume",
     "--json",
@@ -367,6 +369,13 @@ def check_arguments(
                 "arguments", argument, "options of training such as --epochs",
                 "that one is set by the component, from its own arguments",
             )  # fmt: skip
+        elif any(each.startswith(option) for each in _OWN_MODEL) and option != "--c":
+            errors.say(
+                "arguments",
+                f"has {argument}, but a folder of code doesn't travel to pods: build an image "
+                "with the model and its training, and name them as 'image' and 'program'; on one "
+                "machine falaj:training.model trains it as it is",
+            )
         elif _KEY_RING.startswith(option):
             errors.add(
                 "arguments", argument, "options of training such as --epochs",

@@ -1,5 +1,6 @@
-"""A training run, named by the digest of the dataset and the hyperparameters."""
+"""A training run, named by the digests of dataset and code, and the hyperparameters."""
 
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -43,6 +44,15 @@ class TrainingRunArgs(TypedDict):
     """``auto``, ``float32``, ``bfloat16`` or ``float16``. Default: ``auto``, by the hardware."""
     threads: NotRequired[pulumi.Input[int] | None]
     """CPU threads of each process. Default: its share of the cores."""
+    model: NotRequired[pulumi.Input[str] | None]
+    """A class of your own that is trained instead, a ``torch.nn.Module`` in ``code``, as
+    ``mine.network:Network``. Default: Falaj's own models."""
+    code: NotRequired[pulumi.Input[str] | None]
+    """Folder of that class's code, of which the Python files travel with the run; other code is
+    another run. Needed with ``model``."""
+    options: NotRequired[pulumi.Input[Mapping[str, Any]] | None]
+    """What that class is made with beside the data's shape: numbers, texts, true or false, and
+    lists of these, by name. Default: none."""
     checkpoint_every: NotRequired[pulumi.Input[int] | None]
     """Epochs between checkpoints. Default: 1. A change of it trains nothing again."""
     retain: NotRequired[pulumi.Input[bool]]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.nearest import nearest
 from falaj.stacks.settings.document import decimal, written
 from falaj.stacks.settings.given import Given, Values, as_meant, foreign, nest
@@ -264,9 +265,20 @@ def allowed_here(shape: Shape, values: Iterable[Any]) -> Iterator[Any]:
     return (value for value in values if takes(shape, value))
 
 
+_IN_PODS: Final = frozenset({"trainingJobs", "sweeps", "pipelines"})
+"""Sections in which people expect the keys that ``training`` has on one machine."""
+
+
 def unknown_key(path: KeyPath, model: type[BaseModel]) -> Finding:
     """A key that a section doesn't have."""
     names = [key.name for key in keys_of(model)]
+    if path[0] in _IN_PODS and path[-1] in OWN_MODEL:
+        message = (
+            "unknown key; a folder of code is trained on one machine (falaj:training) and doesn't "
+            "travel to pods: build an image with your model and its program, and name them as "
+            f"image and program of a training job\n  allowed here: {', '.join(sorted(names))}"
+        )
+        return Finding(path, message, (Drop(path),), at_key=True)
     near = nearest(path[-1], names) or [name for name in [closest(path[-1], names)] if name]
     hint = f"; did you mean {near[0]}?" if near else ""
     actions: tuple[Action, ...] = (*(Rename(path, each) for each in near), Drop(path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from falaj.stacks.settings.watching import WatchSettings, check_watch
 from falaj.workloads.bounds import IMAGE, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
+from falaj.workloads.training.own_code import check_options, find, read_folder
 
 #: What needs no file: 1,797 scans that ship inside scikit-learn.
 DIGITS: Final = "digits"
@@ -41,6 +42,14 @@ MODEL: Final = TextRule(
     r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$",
     "1 to 63 lower-case letters, digits and '-', not at either end",
     "churn",
+)
+CLASS: Final = TextRule(
+    r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
+    "a module, ':' and a class in it",
+    "mine.network:Network",
+)
+OPTION: Final = TextRule(
+    r"^[A-Za-z_][A-Za-z0-9_]*$", "letters, digits and '_', first no digit", "width"
 )
 #: Paths and columns: any text that isn't blank.
 Named = Annotated[str, TextRule(r"^.*\S.*$", "text that is not empty", "digits")]
@@ -68,6 +77,13 @@ class TrainingSettings(Section):
     seed: Annotated[int, bound("training", "seed")] | None = None
     processes: Annotated[int, bound("training", "processes")] = 1
     precision: Annotated[str, _PRECISION] = _PRECISION.default
+    model: Annotated[str, CLASS] | None = None
+    code: Named | None = None
+    """Folder of that class's code, from the project's folder; its Python files travel with the
+    model, and other code is another training. Needed with ``model``."""
+    options: dict[Annotated[str, OPTION], Any] = Field(default_factory=dict)
+    """What that class is made with beside the data's shape: numbers, texts, true or false, and
+    lists of these, by name."""
 
 
 class OptimizationSettings(Section):
@@ -236,7 +252,7 @@ def resolved(path: str, root: Path) -> Path:
 
 def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     """Keys that contradict each other, a dataset that is not there, a column it doesn't have."""
-    found = _check_dataset(settings, root)
+    found = [*_check_dataset(settings, root), *_check_model(settings.training, root)]
     if settings.watch is not None:
         found += check_watch(
             settings.watch, changes=settings.dataset != DIGITS, model=settings.model,
@@ -266,6 +282,44 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
     if settings.target is not None and settings.target in named:
         return []
     return [_target(settings, named)]
+
+
+def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
+    """A model of one's own whose folder, module or class isn't there, or that can't be one."""
+    above = ("training",)
+    if training.model is None and training.code is None and not training.options:
+        return []
+    if training.code is None or training.model is None:
+        missing = "code" if training.code is None else "model"
+        message = (
+            "missing; a model of your own needs its class (training.model) and the folder of its "
+            "code (training.code)"
+        )
+        return [Finding((*above, missing), message)]
+    found: list[Finding] = []
+    if training.width is not None:
+        message = (
+            f"given {training.width}, but it is of Falaj's own models; leave it out, or have "
+            f"{training.model} take it as one of training.options"
+        )
+        found.append(Finding((*above, "width"), message, (Drop((*above, "width")),)))
+    try:
+        check_options(training.options)
+    except WorkloadError as error:
+        found.append(Finding((*above, "options"), str(error)))
+    place = resolved(training.code, root)
+    if not place.is_dir():
+        message = f"there is no folder {place}; a relative path starts at the project's folder"
+        return [*found, Finding((*above, "code"), message)]
+    try:
+        code = read_folder(place)
+    except (WorkloadError, OSError) as error:
+        return [*found, Finding((*above, "code"), str(error))]
+    try:
+        find(code, training.model)
+    except WorkloadError as error:
+        found.append(Finding((*above, "model"), str(error)))
+    return found
 
 
 def _digits(settings: LocalSettings) -> list[Finding]:

@@ -12,7 +12,11 @@ FILE: Final = "card.html"
 _FEW: Final = 3
 """Of so many classes the calibration stands among the figures, of more in a table of the page."""
 
-_MODELS: Final = {"network": "neural network", "trees": "gradient-boosted trees"}
+_MODELS: Final = {
+    "network": "neural network",
+    "trees": "gradient-boosted trees",
+    "own": "{class}, a team's own, of the code with the digest {code:.16}",
+}
 _STYLE: Final = (
     "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;margin:1rem 0}"
@@ -72,7 +76,7 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
     rows = dataset["rows"]
     found.append(("rows", f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
-    found.append(("model", _MODELS[card["model"]]))
+    found.append(("model", _MODELS[card["model"]].format_map(card)))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return [(_printable(what), _printable(said)) for what, said in found]
 

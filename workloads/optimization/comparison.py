@@ -23,12 +23,15 @@ from numpy.typing import NDArray
 
 from falaj.workloads.bounds import OPTIMIZATION
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.export import IMAGE, PARITY_TOLERANCE, Serving
+from falaj.workloads.optimization.export import IMAGE, INPUT, PARITY_TOLERANCE, Serving
 from falaj.workloads.training.hardware import cpu_flags
 
 # Sessions of ONNX Runtime as the server opens them, and what this machine can compute with.
 
 Feed = dict[str, NDArray[Any]]
+
+_AT_ONCE = 256
+"""Rows that a model is asked at once."""
 
 _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 _RELEVANT = frozenset(
@@ -57,7 +60,7 @@ def open_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession
 
 
 def run_in_batches(
-    session: onnxruntime.InferenceSession, feed: Feed, names: list[str], batch: int = 256
+    session: onnxruntime.InferenceSession, feed: Feed, names: list[str], batch: int = _AT_ONCE
 ) -> list[NDArray[Any]]:
     """Return the outputs ``names`` for all rows of ``feed``, computed ``batch`` rows at a time."""
     rows = len(next(iter(feed.values())))
@@ -367,6 +370,32 @@ def score(model: bytes, serving: Serving, inputs: Feed, labels: NDArray[Any]) ->
     return float(np.mean(answers == wanted))
 
 
+def check_core(core: bytes, module: torch.nn.Module, rows: torch.Tensor) -> None:
+    """Compare a graph that was just exported with its module, on rows as the module takes them.
+
+    Raises:
+        WorkloadError: they differ by more than `PARITY_TOLERANCE`, or the graph can't take them.
+    """
+    with torch.no_grad():
+        wanted = module(rows).numpy()
+    try:
+        (given,) = open_session(core).run(None, {INPUT: rows.numpy()})
+    except Exception as error:  # ONNX Runtime raises a dozen unrelated classes
+        raise WorkloadError(
+            f"the module can't be exported to ONNX: the graph takes no batch of {len(rows)} rows; "
+            "have it compute nothing that depends on how many rows there are"
+        ) from error
+    given = np.asarray(given)
+    same = given.shape == wanted.shape and np.allclose(
+        given, wanted, rtol=0, atol=PARITY_TOLERANCE * max(1.0, float(np.abs(wanted).max()))
+    )
+    if not same:
+        raise WorkloadError(
+            "the module can't be exported to ONNX: the graph's answers differ from its own. Have "
+            "it compute by torch's operators alone, and nothing by how many rows there are"
+        )
+
+
 def check_parity(model: bytes, module: torch.nn.Module, serving: Serving, inputs: Feed) -> float:
     """Compare the served float graph with the module behind the training's preprocessing.
 
@@ -386,7 +415,8 @@ def check_parity(model: bytes, module: torch.nn.Module, serving: Serving, inputs
         WorkloadError: it is above `PARITY_TOLERANCE`, or not a number.
     """
     with torch.no_grad():
-        raw = module(torch.from_numpy(np.ascontiguousarray(core_rows(serving, inputs))))
+        rows = torch.from_numpy(np.ascontiguousarray(core_rows(serving, inputs)))
+        raw = torch.cat([module(part) for part in rows.split(_AT_ONCE)])
         if serving.classes is None:
             mean, scale = serving.target or (0.0, 1.0)
             name, wanted = serving.output_name("prediction"), raw * scale + mean

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import texts
 from falaj.workloads.optimization.graph_part import ML_DOMAIN, ML_OPSET, UNKNOWN, GraphPart
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
+from falaj.workloads.training.own_model import causes, place_of
 from falaj.workloads.training.trees import Forest, TableTrees
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
@@ -141,6 +143,9 @@ BATCH = "batch"
 OPSET = 20
 """Of 2023; every ONNX Runtime since 1.17 runs it."""
 
+_OPERATOR = re.compile(r"No ONNX function found for <\w+\(op='([\w.]+)'")
+"""How PyTorch's exporter names what it can't translate."""
+
 _IR_VERSION = 10
 """Of 2024, as the exporter of networks writes it."""
 
@@ -180,8 +185,7 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
                 verbose=False,
             )
     except torch.onnx.errors.OnnxExporterError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise WorkloadError(f"the module can't be exported to ONNX: {reason}") from error
+        raise WorkloadError(f"the module can't be exported to ONNX: {_reason(error)}") from error
     if program is None:
         raise WorkloadError("the module can't be exported to ONNX: the exporter returned nothing")
     model = onnx.ModelProto.FromString(program.model_proto.SerializeToString())
@@ -189,6 +193,19 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     onnx.checker.check_model(model, full_check=True)
     check_graph(model)
     return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+
+
+def _reason(error: BaseException) -> str:
+    """Which operator the standard has none for, else the first words of what was wrong; where."""
+    chain = list(causes(error))
+    place = place_of(error)
+    where = f" ({place})" if place else ""
+    for each in chain:
+        found = _OPERATOR.search(str(each))
+        if found:
+            return f"ONNX has no operator for {found[1]}{where}"
+    first = next((line for line in str(chain[-1]).splitlines() if line.strip()), "")
+    return f"{first.strip() or type(chain[-1]).__name__}{where}"
 
 
 def _trees(forest: Forest, width: int) -> onnx.ModelProto:

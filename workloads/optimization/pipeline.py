@@ -48,6 +48,7 @@ from falaj.workloads.optimization.reference import outputs as outputs_reference
 from falaj.workloads.optimization.worth import Served, Worth, answers_of, check, judge
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
+from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.record import code_version
 from falaj.workloads.training.snapshot import DESCRIPTION, digest
 
@@ -167,6 +168,7 @@ def manifest_fields(
     """
     name: str = optimization["metric_name"]
     served = optimization[optimization["accepted"]][name]
+    own = training["model"]["architecture"].get("own")
     return {
         "family": training["family"],
         "task": training["task"],
@@ -191,11 +193,17 @@ def manifest_fields(
             "card": {
                 **optimization["card"],
                 "model": training["model"]["choice"]["kept"],
+                "class": own["name"] if own else None,
+                "code": own["code"] if own else None,
                 "trained": training["created"],
                 "machine": training["environment"]["processor"],
             },
         },
-        "lineage": {"run": training["identity"], "dataset": training["dataset"]["digest"]},
+        "lineage": {
+            "run": training["identity"],
+            "dataset": training["dataset"]["digest"],
+            **({"model": own["name"], "code": own["code"]} if own else {}),
+        },
         "quantisation": {
             key: optimization[key]
             for key in (
@@ -325,6 +333,12 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
             an option is out of range, the model doesn't pass the gate or isn't worth serving, or
             the output can't be written. What doesn't pass isn't written.
     """
+    # A team's own model is run by its own code: to export it, and to compare.
+    with guarded():
+        return _optimise(request, report)
+
+
+def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
     _check_options(request)
     description = _description(request.dataset)
     trained = load_trained(request.run, request.keyring)

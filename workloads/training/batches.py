@@ -100,6 +100,8 @@ class Batches:
         seed: the run's seed.
         rank: this process's number.
         processes: how many processes share each batch.
+        is_even: whether all batches have as many rows, up to one, instead of a last one that may
+            have a single row, of which a batch normalisation learns nothing. Default: False.
     """
 
     def __init__(
@@ -114,7 +116,9 @@ class Batches:
         seed: int,
         rank: int,
         processes: int,
+        is_even: bool = False,
     ) -> None:
+        self._is_even = is_even
         self._inputs, self._labels, self._weights = inputs, labels, weights
         self._batch_size = min(batch_size, len(labels))
         self._accumulation = accumulation
@@ -126,6 +130,13 @@ class Batches:
         """Return the batches of an epoch."""
         return -(-len(self._labels) // self._batch_size)
 
+    @property
+    def least_rows(self) -> int:
+        """Return the rows of the smallest share, which is of the smallest batch."""
+        whole, steps = len(self._labels), self.steps
+        rows = whole // steps if self._is_even else whole - (steps - 1) * self._batch_size
+        return max(1, rows // min(self._accumulation, rows) // self._processes)
+
     def order(self, epoch: int) -> NDArray[np.int64]:
         """Return the rows of ``epoch`` in the order in which they are learned from."""
         return generator(self._seed, _ORDER, epoch).permutation(len(self._labels))
@@ -135,7 +146,10 @@ class Batches:
 
         A process without a row computes one at weight 0, so that all of them take part.
         """
-        rows = order[step * self._batch_size : (step + 1) * self._batch_size]
+        if self._is_even:
+            rows = np.array_split(order, self.steps)[step]
+        else:
+            rows = order[step * self._batch_size : (step + 1) * self._batch_size]
         random = generator(self._seed, _AUGMENTATION, epoch, step)
         draws = self._augmentation.draw(random, len(rows))
         weights = self._weights[rows]
@@ -244,6 +258,7 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
             outputs=len(dataset.classes) if dataset.classes is not None else 1,
             width=parameters.width,
             largest=largest,
+            own=parameters.own,
         ),
         preprocessing=recipe,
         target_scale=scale,

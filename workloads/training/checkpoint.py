@@ -25,6 +25,7 @@ from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_
 from falaj.workloads.training import models
 from falaj.workloads.training import record as records
 from falaj.workloads.training.models import TablePreprocessing
+from falaj.workloads.training.own_code import ARCHIVE, OwnCode, unpack
 from falaj.workloads.training.snapshot import Rows, load_rows
 
 _MAGIC = b"falaj.tensors/1\n"
@@ -151,6 +152,12 @@ def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
         ) from error
 
 
+def _code(run_dir: Path, digest: str, record: dict[str, Any], keyring: KeyRing | None) -> OwnCode:
+    path = run_dir / ARCHIVE
+    packed = read_artifact(path, keyring, records.context_of(record["identity"], ARCHIVE))
+    return unpack(packed, digest, artifact_path(path, keyring))
+
+
 def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> Trained:
     path = run_dir / records.MODEL
     context = records.context_of(record["identity"], records.MODEL)
@@ -158,7 +165,8 @@ def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> 
     if state.get("identity") != record["identity"]:
         raise WorkloadError(f"{path} belongs to another run than {run_dir / records.RECORD}")
     architecture = models.Architecture.from_json(json.loads(state["architecture"]))
-    module = models.build(architecture)
+    code = _code(run_dir, architecture.own.code, record, keyring) if architecture.own else None
+    module = models.build(architecture, code)
     module.load_state_dict(state["state"])
     recipe = record["preprocessing"]
     if "digest" not in record["dataset"]:

@@ -38,9 +38,12 @@ def choose(
 
     Returns:
         ``prepared`` with the architecture of what is kept; the module, on the CPU; and
-        ``kept`` (``network`` or ``trees``), each one's ``loss`` on the validation rows before the
-        calibration, ``factor`` and ``shift`` of the calibration.
+        ``kept`` (``network``, ``trees``, or ``own`` of a team's own); of a table's each one's
+        ``loss`` on the validation rows before the calibration, ``factor`` and ``shift`` of the
+        calibration.
     """
+    if parameters.own is not None:
+        return prepared, network, {"kept": "own"}
     if not isinstance(network, TableNetwork):
         return prepared, network, {"kept": "network"}
     kept: TableNetwork | TableTrees = network.cpu().eval()

@@ -15,6 +15,7 @@ from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.exits import EXITS
 from falaj.workloads.training.faults import status_of
 from falaj.workloads.training.options import Requested, check
+from falaj.workloads.training.own_code import find, read_folder, read_options
 from falaj.workloads.training.stopping import StopRequest
 
 _POLL_SECONDS = 0.2
@@ -119,6 +120,8 @@ def main(arguments: list[str]) -> int:
     def chosen() -> int:
         if options.command == "dataset":
             return _dataset(options)
+        if options.command == "code":
+            return _code(options)
         return _run(options, arguments) if options.command == "run" else _run_sweep(options)
 
     return status_of(chosen)
@@ -135,11 +138,15 @@ def build_parser() -> argparse.ArgumentParser:
         "them.",
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="dataset|run|sweep|trial|study"
+        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code"
     )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
     _add_run(commands.add_parser("run", help="train a model on a snapshot"))
     _add_sweep(commands)
+    code = commands.add_parser("code", help="check the code of a model of your own, and name it")
+    code.add_argument("--code", type=Path, required=True, metavar="DIR", help="its folder")
+    code.add_argument("--model", required=True, metavar="MODULE:CLASS", help="the class")
+    _add_option(code)
     return parser
 
 
@@ -189,10 +196,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--model",
-        **_CHOICES["model"].argument,
+        default=_CHOICES["model"].default,
+        metavar="auto|network|MODULE:CLASS",
         help="auto: of a table, a network or gradient-boosted trees, whichever is better on "
-        "validation rows; network: that alone (default auto)",
+        "validation rows; network: that alone; else a torch.nn.Module of your own in --code, as "
+        "mine.network:Network (default auto)",
     )
+    add("--code", type=Path, metavar="DIR", help="folder of the code of a model of your own")
+    add("--code-digest", metavar="SHA256", help="refuse other code than of this digest")
+    _add_option(parser)
     add("--seed", type=int, default=0, help="default 0")
     add("--processes", type=int, default=1, help="data-parallel processes (default 1)")
     add("--precision", **_CHOICES["precision"].argument, help="default: by the hardware")
@@ -212,6 +224,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--progress", default="text", choices=("json", "text"), help="default: text")
     add("--json", action="store_true", help="the same as --progress json")
     add("--metrics", metavar="ADDRESS:PORT", help="serve figures for Prometheus (default: no)")
+
+
+def _add_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", dest="options",
+        help="given to a model of your own; a number, true, false, a JSON list or a text; may be "
+        "given more than once",
+    )  # fmt: skip
 
 
 def _dataset(options: argparse.Namespace) -> int:
@@ -247,7 +267,16 @@ def summary(description: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _code(options: argparse.Namespace) -> int:
+    read_options(options.options)
+    code = read_folder(options.code)
+    find(code, options.model)
+    print(json.dumps({"digest": code.digest, "files": list(code.files)}, ensure_ascii=False))
+    return 0
+
+
 def _run(options: argparse.Namespace, arguments: list[str]) -> int:
+    options.options = read_options(options.options)
     requested = Requested(
         **{name: getattr(options, name) for name in Requested.__dataclass_fields__}
     )

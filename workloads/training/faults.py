@@ -14,7 +14,15 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
-from falaj.workloads.errors import FAULT, HARDWARE, LOST, REFUSED, STOPPED, WorkloadError
+from falaj.workloads.errors import (
+    FAULT,
+    HARDWARE,
+    LOST,
+    REFUSED,
+    STOPPED,
+    CodeError,
+    WorkloadError,
+)
 from falaj.workloads.exits import EXITS
 
 #: Numbers of cudaError that say that a GPU, its driver or its links failed. An illegal address
@@ -63,7 +71,8 @@ def status_of(program: Callable[[], int]) -> int:
     try:
         code = program()
     except WorkloadError as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+        # Of several processes one speaks; a team's code may have failed in another.
+        if os.environ.get("RANK", "0") == "0" or isinstance(error, CodeError):
             print(f"error: {error}", file=sys.stderr)
         return REFUSED
     except BaseException as error:

@@ -24,6 +24,8 @@ from falaj.workloads.training.options import (
     default_threads,
     family_defaults,
 )
+from falaj.workloads.training.own_code import OwnCode, find, read_folder
+from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.progress import Progress, listening
 from falaj.workloads.training.session import Session, Setting, report_finished
 from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset, open_keyring
@@ -58,8 +60,9 @@ def run(
     if options.metrics is not None:
         listening(options.metrics)
     keyring = open_keyring(options.keyring)
+    code = _read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
-    parameters = resolve(requested, dataset)
+    parameters = resolve(requested, dataset, code)
     identity = parameters.identity(dataset.digest)
     leads = distributed.is_leader()
     progress = Progress(style, leads, lambda: stop.ask("nobody reads the progress any more"))
@@ -80,15 +83,33 @@ def run(
         resume = options.resume == "auto" and _has_checkpoint(output, keyring)
         if leads and not resume:
             records.begin(output, identity, parameters.to_json(), dataset.digest)
-        setting = Setting(dataset, parameters, output, keyring, identity, resume, options.metrics)
+        setting = Setting(
+            dataset, parameters, output, keyring, identity, resume, options.metrics, code
+        )
         return _train(setting, stop, progress)
 
 
-def resolve(requested: Requested, dataset: Dataset) -> Parameters:
+def _read_code(requested: Requested, expected: str | None) -> OwnCode | None:
+    """The code of a team's own model; refuses what was changed since its digest was taken."""
+    if requested.code is None:
+        return None
+    code = read_folder(requested.code)
+    find(code, requested.model)
+    if expected is not None and code.digest != expected:
+        raise WorkloadError(
+            f"the code in {requested.code} was changed since this training was planned: run again "
+            "to train with what is there now"
+        )
+    return code
+
+
+def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None) -> Parameters:
     """Fill in what was left open, by the dataset's family and size and by the hardware."""
     values = {name: getattr(requested, name) for name in Requested.__dataclass_fields__}
     rows = int(dataset.description["rows"]["train"])
-    for name, default in family_defaults(dataset.family, rows).items():
+    values["code"] = code.digest if code is not None else ""
+    own = code is not None
+    for name, default in family_defaults(dataset.family, rows, own=own).items():
         if values[name] is None:
             values[name] = default
     values["processes"] = distributed.world_size(requested.processes)
@@ -109,7 +130,11 @@ def resolve(requested: Requested, dataset: Dataset) -> Parameters:
 def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
     try:
         team = distributed.join(setting.parameters.device)
-        return Session(setting, team, stop, progress).run()
+        with guarded() if setting.code is not None else contextlib.nullcontext():
+            session = Session(setting, team, stop, progress)
+            if setting.code is not None and team.leads and not setting.resume:
+                session.try_export()
+            return session.run()
     except RuntimeError as error:  # PyTorch's are all of that kind
         code = code_of(error)
         if code == HARDWARE:

@@ -17,6 +17,7 @@ from torch.nn import functional
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.own_model import own_loss, own_optimizer
 
 
 def classification(
@@ -141,20 +142,20 @@ class Optimisation:
         self, module: nn.Module, batches: Batches, parameters: Parameters, team: Team, task: str
     ) -> None:
         self.module = module.to(team.device)
-        self.average = copy.deepcopy(self.module).requires_grad_(False)
+        self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
         self.best = _copied(self.average.state_dict())
         self._wrapped = team.wrap(self.module)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
-        self._type = _PRECISIONS[parameters.precision]
         self._total = max(1, parameters.epochs * batches.steps)
         matrices = [p for p in self.module.parameters() if p.ndim > 1]
         others = [p for p in self.module.parameters() if p.ndim <= 1]
-        self._optimiser = torch.optim.AdamW(
+        rate, decay = parameters.learning_rate, parameters.weight_decay
+        self._optimiser = own_optimizer(self.module, rate, decay) or torch.optim.AdamW(
             [
-                {"params": matrices, "weight_decay": parameters.weight_decay},
+                {"params": matrices, "weight_decay": decay},
                 {"params": others, "weight_decay": 0.0},
             ],
-            lr=parameters.learning_rate,
+            lr=rate,
             fused=True,
         )
         self._scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -182,13 +183,12 @@ class Optimisation:
         total = torch.zeros((), device=self._team.device)
         for index, share in enumerate(shares):
             with self._synchronised(index == len(shares) - 1):
-                with torch.autocast(
-                    self._team.device.type, self._type, enabled=self._type != torch.float32
-                ):
+                with mixed(self._parameters.precision, self._team.device.type):
                     outputs = self._wrapped(share.inputs)
-                losses = row_losses(
-                    outputs.float(), share.labels, self._task, self._parameters.label_smoothing
-                )
+                losses = module_losses(
+                    self.module, outputs.float(), share.labels, self._task,
+                    self._parameters.label_smoothing,
+                )  # fmt: skip
                 loss = (losses * share.weights).sum()
                 # The processes' gradients are averaged, their losses must add up.
                 self._scaler.scale(loss * self._team.processes).backward()
@@ -241,6 +241,18 @@ class Optimisation:
             self.average.parameters(), self.module.parameters(), strict=True
         ):
             averaged.lerp_(current, 1 - decay)
+        # What isn't learned but counted, as by a batch normalisation, belongs to the weights.
+        for averaged, current in zip(self.average.buffers(), self.module.buffers(), strict=True):
+            if averaged.is_floating_point():
+                averaged.lerp_(current, 1 - decay)
+            else:
+                averaged.copy_(current)
+
+
+def mixed(precision: str, device: str) -> torch.autocast:
+    """Return the context in which a module computes in ``precision`` where that does no harm."""
+    kind = _PRECISIONS[precision]
+    return torch.autocast(device, kind, enabled=kind != torch.float32)
 
 
 def rate_share(step: int, total: int) -> float:
@@ -261,8 +273,22 @@ def row_losses(outputs: Tensor, labels: Tensor, task: str, smoothing: float) -> 
     return (outputs.squeeze(1) - labels) ** 2
 
 
+def module_losses(
+    module: nn.Module, outputs: Tensor, labels: Tensor, task: str, smoothing: float
+) -> Tensor:
+    """Return each row's loss (N,) by the method ``loss`` of a team's module, else `row_losses`."""
+    own = own_loss(module)
+    if own is not None:
+        return own(outputs, labels)
+    return row_losses(outputs, labels, task, smoothing)
+
+
+PREDICTED_ROWS = 4_096
+"""Asked at once of one of our models, which are small."""
+
+
 @torch.no_grad()
-def predict(module: nn.Module, inputs: Tensor, rows: int = 4096) -> Tensor:
+def predict(module: nn.Module, inputs: Tensor, rows: int = PREDICTED_ROWS) -> Tensor:
     """Return the module's float32 outputs for all of ``inputs``, ``rows`` at a time."""
     parts = [module(inputs[start : start + rows]) for start in range(0, len(inputs), rows)]
     return torch.cat(parts)

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import own_model
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
 from falaj.workloads.training.frequencies import frequencies
+from falaj.workloads.training.own_code import OwnCode, OwnModel
 from falaj.workloads.training.trees import TableTrees
 from falaj.workloads.training.words import WordsColumn, fit_words, word_features
 
@@ -35,6 +37,7 @@ class Architecture:
         largest: the largest input value of images, which is scaled to 1.
         trees: of a table's `TableTrees`; 0 for a network.
         nodes: the most of one of them.
+        own: the class of a team's own, which takes the place of all that; None: one of ours.
     """
 
     family: str
@@ -44,6 +47,7 @@ class Architecture:
     largest: float = 1.0
     trees: int = 0
     nodes: int = 0
+    own: OwnModel | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -60,6 +64,8 @@ class Architecture:
             largest=value["largest"],
             trees=value["trees"],
             nodes=value["nodes"],
+            # Not in what earlier versions wrote.
+            own=OwnModel(**value["own"]) if value.get("own") else None,
         )
 
 
@@ -137,12 +143,23 @@ class TableNetwork(nn.Module):
             last.bias.add_(shift)
 
 
-def build(architecture: Architecture) -> nn.Module:
+def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
     """Return a module with fresh weights from torch's current random state.
 
+    Args:
+        architecture: what it is.
+        code: that a model of a team's own is in. Default: it is one of ours.
+
     Raises:
-        WorkloadError: the family is unknown or the images are too small.
+        WorkloadError: the family is unknown, the images are too small, or a team's own model
+            can't be made.
     """
+    if architecture.own is not None:
+        if code is None:
+            raise WorkloadError(
+                f"{architecture.own.name} is a team's own model: its code is missing"
+            )
+        return own_model.build(code, architecture.own, architecture.shape, architecture.outputs)
     if architecture.family == "images":
         return ConvolutionalNetwork(architecture)
     if architecture.trees:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from falaj.workloads.bounds import CHOICES, TRAINING
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.own_code import OwnModel, check_name, check_options
 from falaj.workloads.training.snapshot import digest
 
 _CHOICES = CHOICES["training"]
@@ -36,6 +40,8 @@ class Requested:
     width: int | None = None
     checkpoint_every: int = 1
     threads: int | None = None
+    code: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -57,10 +63,12 @@ class Parameters:
         device: ``cpu`` or ``cuda``.
         class_weights: ``balanced`` makes every class count the same, ``tempered`` goes half way
             (square roots), ``none`` counts rows.
-        model: ``auto`` or ``network``.
+        model: ``auto``, ``network``, or ``package.module:Class`` of a team's own code.
         width: the channels of the first convolution, or the units of a hidden layer.
         checkpoint_every: epochs between checkpoints.
         threads: CPU threads of each process.
+        code: digest of a team's own code; empty: the model is one of ours.
+        options: what a team's own model is made with.
     """
 
     epochs: int
@@ -80,10 +88,18 @@ class Parameters:
     width: int
     checkpoint_every: int
     threads: int
+    code: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def own(self) -> OwnModel | None:
+        """The team's own model; None: it is one of ours."""
+        return OwnModel(self.model, self.options, self.code) if self.code else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the parameters by name."""
-        return asdict(self)
+        """Return the parameters by name, without those that this model doesn't have."""
+        without = {"width"} if self.code else {"code", "options"}
+        return {name: value for name, value in asdict(self).items() if name not in without}
 
     def identity(self, dataset_digest: str) -> str:
         """Return the digest that tells this run from runs with other data or parameters.
@@ -102,13 +118,39 @@ def check(requested: Requested) -> None:
     Raises:
         WorkloadError: names the option, what was given and what is allowed.
     """
-    for field in fields(requested):
-        value = getattr(requested, field.name)
-        bound = TRAINING.get(field.name)
+    for each in fields(requested):
+        value = getattr(requested, each.name)
+        bound = TRAINING.get(each.name)
         if value is not None and bound is not None:
-            bound.check("--" + field.name.replace("_", "-"), value)
+            bound.check("--" + each.name.replace("_", "-"), value)
     for name, choice in _CHOICES.items():
-        choice.check("--" + name.replace("_", "-"), getattr(requested, name))
+        if name != "model":
+            choice.check("--" + name.replace("_", "-"), getattr(requested, name))
+    _check_model(requested)
+
+
+def _check_model(requested: Requested) -> None:
+    """Refuse a model of a team's own without its code, and the other way round."""
+    if requested.code is not None:
+        check_name(requested.model)
+        check_options(requested.options)
+        if requested.width is not None:
+            raise WorkloadError(
+                f"--width {requested.width} is of Falaj's own models: leave it out, or have "
+                f"{requested.model} take it as an option of its own (--option)"
+            )
+        return
+    if ":" in requested.model:
+        raise WorkloadError(
+            f"--model {requested.model} is a class of your own: name the folder that its code is "
+            "in (--code)"
+        )
+    _CHOICES["model"].check("--model", requested.model)
+    if requested.options:
+        raise WorkloadError(
+            f"--option {next(iter(requested.options))} is of a model of your own: name that as "
+            "well (--model, --code), or leave it out"
+        )
 
 
 def default_threads(processes: int, batch_size: int) -> int:
@@ -125,8 +167,10 @@ def default_threads(processes: int, batch_size: int) -> int:
     return max(1, min(4, (available or 1) // processes))
 
 
-def family_defaults(family: str, rows: int) -> dict[str, int | float]:
+def family_defaults(family: str, rows: int, *, own: bool = False) -> dict[str, int | float]:
     """Return the defaults for ``family`` and ``rows`` training rows.
+
+    The labels of a team's ``own`` model aren't smoothed, as it isn't known to want that.
 
     Small tables are held back by a strong weight decay. Large ones take larger batches and fewer
     passes: the number of steps is what counts. Their labels aren't smoothed: that would draw the
@@ -136,7 +180,7 @@ def family_defaults(family: str, rows: int) -> dict[str, int | float]:
         "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "label_smoothing": 0.0,
     }  # fmt: skip
     if family == "images":
-        values["label_smoothing"] = 0.1
+        values["label_smoothing"] = 0.0 if own else 0.1
         values |= {"epochs": 80, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02}
         return values | {"patience": 30, "width": 16}
     values |= {"width": 64, "learning_rate": 2e-3, "weight_decay": 0.1}

@@ -33,6 +33,8 @@ class Progress:
         self._style = style
         self._enabled = enabled
         self._on_lost = on_lost
+        # The program's own: what a team's model prints goes elsewhere.
+        self._stream = sys.stdout
 
     def emit(self, event: str, message: str, **fields: Any) -> None:
         """Print one event at once.
@@ -50,12 +52,12 @@ class Progress:
         else:
             line = message
         try:
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
+            self._stream.write(line + "\n")
+            self._stream.flush()
         except (BrokenPipeError, ValueError):
             self._enabled = False
             # The interpreter flushes stdout once more when it ends: let that go nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             self._on_lost()
 
 

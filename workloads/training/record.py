@@ -10,6 +10,7 @@ from typing import Any
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json, storage_errors, write_json_atomic
 from falaj.workloads.registry.sealed import SUFFIX
+from falaj.workloads.training.own_code import ARCHIVE
 
 FORMAT = "falaj.run/1"
 RECORD = "record.json"
@@ -39,7 +40,7 @@ def context_of(identity: str, role: str) -> bytes:
 
 
 def check_folder(output: Path, identity: str) -> None:
-    """Refuse a folder in which another run, with other data or parameters, is kept.
+    """Refuse a folder in which another run, with other data, parameters or code, is kept.
 
     Raises:
         WorkloadError: says so, and how to go on.
@@ -47,7 +48,8 @@ def check_folder(output: Path, identity: str) -> None:
     path = output / PARAMETERS
     if path.exists() and read_json(path, "the parameters of the run").get("identity") != identity:
         raise WorkloadError(
-            f"{output} holds a run with other data or parameters (see {path}): choose another "
+            f"{output} holds a run with other data or parameters, or of other code (see {path}): "
+            "choose another "
             "--output, or replace that run with --resume never"
         )
 
@@ -55,7 +57,7 @@ def check_folder(output: Path, identity: str) -> None:
 def begin(output: Path, identity: str, parameters: dict[str, Any], dataset: str) -> None:
     """Clear ``output`` of what an earlier run left and note what this one is."""
     with storage_errors(output):
-        for name in (RECORD, METRICS, CHECKPOINT, MODEL):
+        for name in (RECORD, METRICS, CHECKPOINT, MODEL, ARCHIVE):
             (output / name).unlink(missing_ok=True)
             (output / (name + SUFFIX)).unlink(missing_ok=True)
     value = {"identity": identity, "dataset": dataset, "parameters": parameters}

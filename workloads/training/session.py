@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import math
@@ -11,18 +12,36 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.files import storage_errors, write_atomic, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import checkpoint, distributed, hardware, loop, models
+from falaj.workloads.registry.sealed import write_artifact
+from falaj.workloads.training import (
+    checkpoint,
+    distributed,
+    hardware,
+    loop,
+    models,
+    own_model,
+)
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare
 from falaj.workloads.training.choice import choose
 from falaj.workloads.training.distributed import Team
-from falaj.workloads.training.loop import Optimisation, Position, predict, row_losses
+from falaj.workloads.training.loop import (
+    PREDICTED_ROWS,
+    Optimisation,
+    Position,
+    mixed,
+    module_losses,
+    predict,
+    row_losses,
+)
 from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, unpack
+from falaj.workloads.training.own_model import own_loss
 from falaj.workloads.training.progress import (
     Exporter,
     Progress,
@@ -46,6 +65,7 @@ class Setting:
         identity: names the run by its data and parameters.
         resume: whether a checkpoint in the folder is to be continued; the leader's counts.
         metrics: address and port that figures for Prometheus are served on; None: nowhere.
+        code: of a team's own model; None: the model is one of ours.
     """
 
     dataset: Dataset
@@ -55,6 +75,11 @@ class Setting:
     identity: str
     resume: bool
     metrics: str | None = None
+    code: OwnCode | None = None
+
+
+_EXPORTED_ROWS = 3
+"""Other than the two that a model is exported with: one that counts on those is found out."""
 
 
 def finish(
@@ -108,7 +133,7 @@ def finish(
             "choice": chosen or {"kept": "network"},
         },
         "metrics": {
-            "held_out": evaluate(dataset, prepared, module),
+            "held_out": evaluate(dataset, prepared, module, setting.parameters),
             "validation": {"loss": position.best_loss, "epoch": position.best_epoch + 1},
         },
         "epochs": position.epoch,
@@ -123,11 +148,13 @@ def finish(
     return record
 
 
-def evaluate(dataset: Dataset, prepared: PreparedData, module: nn.Module) -> dict[str, Any]:
+def evaluate(
+    dataset: Dataset, prepared: PreparedData, module: nn.Module, parameters: Parameters
+) -> dict[str, Any]:
     """Return the figures of ``module`` on the held-out part, in the target's own unit."""
     device = next(iter(module.state_dict().values())).device
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
-    outputs = predict(module.eval(), inputs).cpu()
+    outputs = predict(module.eval(), inputs, _rows_at_a_time(parameters)).cpu()
     labels = dataset.labels[dataset.rows("held_out")]
     if dataset.classes is not None:
         return loop.classification(labels, outputs.argmax(1).numpy(), dataset.classes)
@@ -136,7 +163,16 @@ def evaluate(dataset: Dataset, prepared: PreparedData, module: nn.Module) -> dic
     return loop.regression(labels, values)
 
 
-_KEPT = {"network": "the network", "trees": "trees, which did better than the network"}
+def _rows_at_a_time(parameters: Parameters) -> int:
+    """Rows that a model is asked at once: of a team's own, as many as it learns from at once."""
+    return parameters.batch_size if parameters.own is not None else PREDICTED_ROWS
+
+
+_KEPT = {
+    "network": "the network",
+    "trees": "trees, which did better than the network",
+    "own": "your own model",
+}
 
 
 def report_finished(record: dict[str, Any], output: Path, progress: Progress) -> None:
@@ -170,25 +206,77 @@ class Session:
         parameters = setting.parameters
         hardware.make_deterministic(parameters.seed, parameters.threads)
         self._prepared = prepare(setting.dataset, parameters)
-        module = models.build(self._prepared.architecture)
+        module = models.build(self._prepared.architecture, self._code())
         inputs, labels = (tensor.to(team.device) for tensor in self._prepared.fit)
         self._validation = tuple(tensor.to(team.device) for tensor in self._prepared.validation)
         self._batches = Batches(
             inputs, labels, self._prepared.fit_weights,
             batch_size=parameters.batch_size, accumulation=parameters.accumulation,
             augmentation=self._prepared.augmentation, seed=parameters.seed,
-            rank=team.rank, processes=team.processes,
+            rank=team.rank, processes=team.processes, is_even=parameters.own is not None,
         )  # fmt: skip
         task = setting.dataset.task
+        if parameters.own is not None:
+            self._try_out(module.to(team.device), parameters.own, inputs, labels)
         self._optimisation = Optimisation(module, self._batches, parameters, team, task)
         self._position = Position()
         self._telemetry = Telemetry()
         self._exporter: Exporter | None = None
-        self._started = time.monotonic()
+        self._started = 0.0
         self._from_checkpoint = 0.0
+
+    def _code(self) -> OwnCode | None:
+        """A team's own code: in every process the leader's, which goes with the run."""
+        setting, team = self._setting, self._team
+        if setting.code is None:
+            return None
+        archive = setting.code.archive()
+        if team.leads:
+            context = records.context_of(setting.identity, ARCHIVE)
+            write_artifact(setting.output / ARCHIVE, archive, setting.keyring, context)
+        if team.processes == 1:
+            return setting.code
+        # The folder's content may have changed since the other processes began.
+        shared = team.share(archive)
+        digest = team.share(setting.code.digest.encode())
+        return unpack(shared or b"", (digest or b"").decode(), setting.output / ARCHIVE)
+
+    def _try_out(self, module: nn.Module, own: OwnModel, inputs: Tensor, labels: Tensor) -> None:
+        """Refuse a team's own model that can't learn or be judged, before it trains."""
+        parameters, task = self._setting.parameters, self._setting.dataset.task
+        if parameters.label_smoothing and own_loss(module) is not None:
+            raise WorkloadError(
+                f"--label-smoothing {parameters.label_smoothing:g}: {own.name} has a loss of its "
+                "own, which decides that; leave it out"
+            )
+        rows = self._batches.least_rows
+        own_model.try_out(
+            module, own, (inputs[:rows], labels[:rows]), self._prepared.architecture.outputs,
+            losses=lambda tried, given, wanted: module_losses(
+                tried, given, wanted, task, parameters.label_smoothing
+            ),
+            precision=mixed(parameters.precision, self._team.device.type),
+            several=self._team.processes > 1,
+        )  # fmt: skip
+
+    def try_export(self) -> None:
+        """Refuse a team's own model that can't be served later: it is exported as it begins.
+
+        Raises:
+            WorkloadError: ONNX can't express it, or computes something else.
+        """
+        # Loaded for these alone: it takes a second.
+        from falaj.workloads.optimization.comparison import check_core  # noqa: PLC0415
+        from falaj.workloads.optimization.export import export_module  # noqa: PLC0415
+
+        module = copy.deepcopy(self._optimisation.average).cpu()
+        with torch.random.fork_rng():
+            core = export_module(module, self._prepared.architecture.shape)
+            check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
 
     def run(self) -> int:
         """Train, evaluate, write; return 0, or 75 when asked to stop."""
+        self._started = time.monotonic()
         self._announce(resumed=self._restore())
         self._telemetry.start()
         if self._setting.metrics is not None and distributed.is_first_of_machine():
@@ -288,14 +376,18 @@ class Session:
         """Return the averaged weights' loss and first figure on the validation rows."""
         inputs, labels, weights = self._validation
         task = self._setting.dataset.task
-        outputs = predict(self._optimisation.average, inputs)
-        losses = row_losses(outputs, labels, task, self._setting.parameters.label_smoothing)
+        parameters = self._setting.parameters
+        outputs = predict(self._optimisation.average, inputs, _rows_at_a_time(parameters))
+        losses = module_losses(
+            self._optimisation.average, outputs, labels, task, parameters.label_smoothing
+        )
         loss = float((losses * weights).sum() / weights.sum())
         if task == "classification":
             accuracy = float((outputs.argmax(1) == labels).double().mean())
             return {"loss": loss, "accuracy": accuracy}
         scale = (self._prepared.target_scale or {"scale": 1.0})["scale"]
-        return {"loss": loss, "rmse": float(losses.double().mean()) ** 0.5 * scale}
+        squared = row_losses(outputs, labels, task, 0.0)
+        return {"loss": loss, "rmse": float(squared.double().mean()) ** 0.5 * scale}
 
     def _restore(self) -> bool:
         """Go on from the leader's checkpoint, if it has a usable one; return whether it had.

@@ -49,6 +49,9 @@ _WHOLE = frozenset(
     each.name for each in fields(Requested) if "int" in str(each.type) and each.name in TUNABLE
 )
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_WHOLE_NUMBER = re.compile(r"^[+-]?\d+$")
+_OWN = "option."
+"""What the name of an option of a team's own model begins with."""
 _CLASS_WEIGHTS = CHOICES["training"]["class_weights"]
 _RANGE = re.compile(rf"^({_NUMBER})\.\.({_NUMBER})(:log)?$")
 _SAY = "name=low..high, name=low..high:log or name=one|two|three"
@@ -68,14 +71,22 @@ def spaces(texts: Sequence[str]) -> dict[str, BaseDistribution]:
     for text in texts:
         name, _, values = text.partition("=")
         name = name.strip().removeprefix("--").replace("-", "_")
-        if name not in TUNABLE:
-            raise WorkloadError(f"--search {text!r}: allowed are {', '.join(TUNABLE)}, as {_SAY}")
+        if name not in TUNABLE and not _is_own(name):
+            raise WorkloadError(
+                f"--search {text!r}: allowed are {', '.join(TUNABLE)}, and {_OWN}NAME of a model "
+                f"of one's own, as {_SAY}"
+            )
         if name in found:
             raise WorkloadError(f"--search names {name} twice: give each parameter once")
         found[name] = _space(name, values.strip(), text)
     if not found:
         raise WorkloadError(f"--search is missing: say what is tried, as {_SAY}")
     return found
+
+
+def _is_own(name: str) -> bool:
+    """Whether it is an option of a team's own model, whose meaning and bounds are its own."""
+    return name.startswith(_OWN) and name.removeprefix(_OWN).isidentifier()
 
 
 def _space(name: str, values: str, text: str) -> BaseDistribution:
@@ -101,6 +112,8 @@ def _interval(name: str, low: str, high: str, log: bool, text: str) -> BaseDistr
 
 
 def _value(name: str, text: str, whole: str) -> int | float | str:
+    if _is_own(name):
+        return text
     if name == "class_weights":
         if text not in _CLASS_WEIGHTS.words:
             raise WorkloadError(
@@ -111,6 +124,8 @@ def _value(name: str, text: str, whole: str) -> int | float | str:
 
 
 def _number(name: str, text: str, whole: str) -> int | float:
+    if _is_own(name):
+        return int(text) if _WHOLE_NUMBER.match(text) else float(text)
     try:
         number = int(text) if name in _WHOLE else float(text)
     except ValueError:
@@ -284,8 +299,10 @@ def _index(options: argparse.Namespace) -> int:
 
 def _options(parameters: Mapping[str, object]) -> list[str]:
     """Parameters as options of a run."""
-    return [
-        word
-        for name, value in parameters.items()
-        for word in ("--" + name.replace("_", "-"), str(value))
-    ]
+    words: list[str] = []
+    for name, value in parameters.items():
+        if _is_own(name):
+            words += ["--option", f"{name.removeprefix(_OWN)}={value}"]
+        else:
+            words += ["--" + name.replace("_", "-"), str(value)]
+    return words

@@ -15,7 +15,7 @@ from falaj.components.specification.limits import plain_number
 from falaj.components.specification.workload_bounds import bound, choice
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
-FieldType = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists"]
+FieldType = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists", "plain"]
 
 KIND_NAMES: Mapping[FieldType, str] = {
     "text": "a text",
@@ -26,6 +26,7 @@ KIND_NAMES: Mapping[FieldType, str] = {
     "texts": "a list of texts",
     "wholes": "a list of whole numbers",
     "lists": "a map from names to lists of texts",
+    "plain": "a map from names to numbers, texts, true or false, or lists of these",
 }
 
 
@@ -161,12 +162,20 @@ def _is_kind(kind: FieldType, value: Value) -> bool:
     if kind in _SIMPLE:
         # For Python true is a whole number; for a person it isn't.
         return isinstance(value, _SIMPLE[kind]) and (kind == "flag") == isinstance(value, bool)
+    if kind == "plain":
+        return isinstance(value, Mapping) and all(map(_is_plain, value.values()))
     if kind == "lists":
         return isinstance(value, Mapping) and all(_is_kind("texts", v) for v in value.values())
     if isinstance(value, str) or not isinstance(value, Sequence):
         return False
     inner: FieldType = "text" if kind == "texts" else "whole"
     return all(isinstance(item, Unknown) or _is_kind(inner, item) for item in value)
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value is a number, a text or a truth value, known or not, or a list of these."""
+    items = value if isinstance(value, list) else [value]
+    return all(isinstance(each, str | int | float | Unknown) for each in items)
 
 
 def _fits(field: Field, item: Value) -> bool:

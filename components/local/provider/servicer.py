@@ -115,6 +115,7 @@ _JSON_TYPES: Mapping[fields.FieldType, Mapping[str, Any]] = {
         "type": "object",
         "additionalProperties": {"type": "array", "items": _JSON_TEXT},
     },
+    "plain": {"type": "object", "additionalProperties": {"$ref": "pulumi.json#/Any"}},
 }
 
 

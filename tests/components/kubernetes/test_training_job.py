@@ -69,6 +69,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"arguments": ["--output", "/tmp/x"]}, "set by the component"),
     ({"arguments": ["--resume=never"]}, "set by the component"),
     ({"arguments": ["--res", "never"]}, "set by the component"),
+    ({"arguments": ["--code", "models"]}, "name them as 'image' and 'program'"),
+    ({"arguments": ["--opt=width=8"]}, "a folder of code doesn't travel to pods"),
     ({"arguments": ["--keyring", "/keys"]}, "pods have no key ring but that of key_secret"),
     ({"key_secret": "bank/training-keys"}, "key_secret: given 'bank/training-keys'; allowed: "),
     ({"key_secret": "acme/../bank/keys"}, "entries of the tenant: acme/"),

@@ -27,6 +27,7 @@ REPLACES: dict[str, set[str]] = {
     "TrainingRun": {
         "site", "datasetDigest", "epochs", "batchSize", "learningRate", "weightDecay", "patience",
         "gradientClip", "width", "seed", "processes", "precision", "threads",
+        "model", "codeSha256", "options",
     },
     "ModelPackage": {"site", "model"},
     "InferenceService": {"site", "name"},

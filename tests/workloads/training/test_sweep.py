@@ -59,12 +59,25 @@ def test_ranges_and_choices_are_read() -> None:
         ("class_weights=none|heavy", "auto, tempered"),
         ("class_weights=0..1", "auto|tempered"),
         ("learning_rate=fast", "takes numbers"),
+        ("option.=1..2", "option.NAME of a model of one's own"),
+        ("option.width=8..4", "the smaller one"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(text: str, reason: str) -> None:
     with pytest.raises(WorkloadError) as refused:
         sweep.spaces([text])
     assert reason in str(refused.value)
+
+
+def test_options_of_a_model_of_ones_own_are_searched() -> None:
+    found = sweep.spaces(["option.width=8..64", "option.rate=0.1..0.5", "option.act=relu|gelu"])
+    assert found == {
+        "option.width": IntDistribution(8, 64),
+        "option.rate": FloatDistribution(0.1, 0.5),
+        "option.act": CategoricalDistribution(["relu", "gelu"]),
+    }
+    words = sweep._options({"option.width": 9, "width": 8})  # pyright: ignore[reportPrivateUsage]
+    assert words == ["--option", "width=9", "--width", "8"]
 
 
 def test_a_parameter_is_searched_once() -> None:

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.local import machine
+from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
     KEYRING,
@@ -24,7 +26,7 @@ from falaj.components.local.provider.fields import (
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.specification.workload_bounds import choice
-from falaj.wire.values import Values, has_unknown
+from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: Hyperparameters and the options of ``falaj.workloads.training run`` that they become.
 _OPTIONS: Final[Mapping[str, str]] = {
@@ -73,6 +75,15 @@ class TrainingRunHandler(Handler):
             choices=choice("training", "precision").words, replaces=True,
         ),
         "threads": _option("threads", "CPU threads of each process."),
+        "model": Field(
+            "text", "A class of one's own in code, as mine.network:Network.", replaces=True
+        ),
+        "code": Field("path", "Folder of the code of a model of one's own."),
+        "codeSha256": Field(
+            "text", "Filled in: digest of that code, so that changed code is a change.",
+            replaces=True,
+        ),
+        "options": Field("plain", "What a model of one's own is made with.", replaces=True),
         "checkpointEvery": bounded(
             "training", "checkpoint_every",
             "Epochs between checkpoints; a change of it trains nothing again.",
@@ -80,12 +91,38 @@ class TrainingRunHandler(Handler):
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the run.",
-        "digest": "Digest that names the run: dataset and hyperparameters.",
+        "digest": "Digest that names the run: dataset, code and hyperparameters.",
         "metricName": "accuracy, or rmse for regression.",
         "score": "The metric on held-out rows.",
         "epochsRun": "Epochs that were run.",
         "seconds": "How long it trained.",
     }
+
+    def check(self, given: Values, old: Values) -> Values:
+        """A model of one's own and its code must be there; the code's digest becomes an input."""
+        checked = super().check({k: v for k, v in given.items() if k != "codeSha256"}, old)
+        model, code = checked.get("model"), checked.get("code")
+        if not checked.keys() & OWN_MODEL:
+            return checked
+        for key in ("model", "code"):
+            if key not in checked:
+                reason = "missing; a model of one's own needs 'model' (its class) and 'code'"
+                raise InvalidInputsError([InvalidInput(key, reason)])
+        if has_unknown({key: checked.get(key) for key in OWN_MODEL}):
+            checked["codeSha256"] = UNKNOWN
+            return checked
+        arguments = [
+            "code", *workloads.options({"model": str(model), "code": str(code)}),
+            *_own_options(checked),
+        ]  # fmt: skip
+        try:
+            found = workloads.run(
+                Context("check"), workloads.TRAINING, arguments, what="the check of the code"
+            )
+        except LocalError as error:
+            raise InvalidInputsError([InvalidInput("code", str(error))]) from error
+        checked["codeSha256"] = str(found["digest"])
+        return checked
 
     def drift(self, state: Values) -> dict[str, Change]:
         """A run whose record someone has removed is done again."""
@@ -112,11 +149,13 @@ class TrainingRunHandler(Handler):
         pid_file = site.runs / f"{digest[:16]}.pid"
         _end_earlier(context, folder, pid_file)
         values = {option: optional(inputs, key) for key, option in _OPTIONS.items()}
+        values["model"], values["code"] = optional(inputs, "model"), optional(inputs, "code")
+        values["code-digest"] = optional(inputs, "codeSha256")
         values["checkpoint-every"] = optional(inputs, "checkpointEvery")
         values["keyring"] = optional(inputs, "keyring")
         arguments = [
             "run", "--dataset", text(inputs, "dataset"), "--output", str(folder),
-            *workloads.options(values), "--progress", "json",
+            *workloads.options(values), *_own_options(inputs), "--progress", "json",
         ]  # fmt: skip
         progress = _Progress(context)
         workloads.run(
@@ -149,9 +188,20 @@ class TrainingRunHandler(Handler):
             machine.remove_tree(folder)
 
 
+def _own_options(inputs: Values) -> list[str]:
+    """What a model of one's own is made with, each value as JSON: texts stay texts."""
+    given = inputs.get("options")
+    values = given if isinstance(given, Mapping) else {}
+    return [
+        part
+        for name, value in values.items()
+        for part in ("--option", f"{name}={json.dumps(value, ensure_ascii=False)}")
+    ]
+
+
 def run_digest(inputs: Values) -> str:
-    """SHA-256 of the dataset's digest and every hyperparameter that was given."""
-    keys = ("datasetDigest", *_OPTIONS)
+    """SHA-256 of the digests of dataset and code, and every hyperparameter that was given."""
+    keys = ("datasetDigest", *_OPTIONS, "model", "codeSha256", "options")
     decisive = {key: inputs[key] for key in keys if inputs.get(key) is not None}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 

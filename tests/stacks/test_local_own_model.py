@@ -1,0 +1,132 @@
+"""A stack on one machine trains a team's own model: what its file may say, and what `up` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falaj.stacks.errors import SettingsError
+from falaj.stacks.settings import validate
+from tests.stacks.conftest import Project
+from tests.stacks.in_mocks import shipped
+
+NAME = "mine.network:Network"
+CODE = """
+from torch import nn
+
+class Network(nn.Module):
+    def __init__(self, inputs, outputs, width=8):
+        super().__init__()
+        channels, height, side = inputs
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(channels * height * side, width), nn.BatchNorm1d(width),
+            nn.ReLU(), nn.Linear(width, outputs),
+        )
+
+    def forward(self, images):
+        return self.layers(images)
+"""
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "models" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "network.py").write_text(CODE)
+    return folder.parent
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"code": None}, "training.code: missing; a model of your own needs its class"),
+        ({"model": None}, "training.model: missing; a model of your own needs its class"),
+        ({"model": None, "code": None}, "training.code: missing"),
+        ({"model": "mine.network"}, "given 'mine.network'; allowed: a module, ':' and a class"),
+        ({"model": "mine.network:Net"}, "mine/network.py has no class 'Net'; it has Network"),
+        ({"model": "mine.net:Network"}, "did you mean mine.network; it has mine.network"),
+        ({"code": "absent"}, "absent; a relative path starts at the project's folder"),
+        ({"code": "models/mine/network.py"}, "there is no folder"),
+        ({"width": 8}, "training.width: given 8, but it is of Falaj's own models"),
+        ({"options": {"width": None}}, "width is None: allowed are numbers, texts of up to"),
+        ({"options": {"width": {"a": 1}}}, "allowed are numbers, texts of up to 1,000"),
+        ({"options": {"my-width": 1}}, "my-width"),
+        ({"options": [1]}, "training.options"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_with_the_settings(
+    models: Path, change: dict[str, Any], words: str
+) -> None:
+    section = {"model": NAME, "code": "models", "options": {"width": 4}, **change}
+    given = {key: value for key, value in section.items() if value is not None}
+    values = {"falaj:platform": "local", "falaj:training": given}
+    with pytest.raises(SettingsError) as caught:
+        validate(values, models.parent, stack="local")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["model", "code", "options"])
+def test_pods_get_no_folder_and_the_refusal_says_what_to_do(key: str) -> None:
+    config = shipped("onprem-workloads")
+    credit = {**config["falaj:trainingJobs"]["credit"], key: "models"}
+    with pytest.raises(SettingsError, match=r"unknown key; a folder .* image and program of a"):
+        validate({**config, "falaj:trainingJobs": {"credit": credit}}, Path("stacks"), stack="x")
+
+
+def test_plain_values_of_every_kind_are_taken(models: Path) -> None:
+    options = {"width": 4, "rate": 0.5, "norm": True, "act": "relu", "sizes": [1, 2]}
+    section = {"model": NAME, "code": "models", "options": options}
+    values = {"falaj:platform": "local", "falaj:training": section}
+    settings: Any = validate(values, models.parent, stack="local")
+    assert settings.training.options == options
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_edited_code_trains_again_and_a_killed_training_goes_on(
+    project: Project, models: Path
+) -> None:
+    def configure(**training: Any) -> None:
+        own = {"model": NAME, "code": str(models), "options": {"width": 16}, "batchSize": 256}
+        project.configure(dataset="digits", training={**own, **training})
+
+    configure(code=str(models / "absent"))
+    done = project.falaj("preview")
+    assert done.returncode == 2
+    assert "there is no folder" in done.stdout
+
+    configure(epochs=100)
+    process = project.start("up")
+    checkpoints = project.site.glob
+    deadline = time.monotonic() + 120
+    while not [*checkpoints("runs/*/checkpoint.sealed")] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert [*checkpoints("runs/*/code.zip.sealed")]
+    said = project.falaj("up")
+    assert said.returncode == 0, said.stdout
+    assert "going on from epoch" in said.stdout
+    manifest = json.loads(
+        next(project.site.glob("registry/*/versions/1/manifest.json")).read_text()
+    )
+    assert manifest["lineage"]["model"] == NAME
+    project.up()
+    assert len([*project.site.glob("registry/*/versions/*")]) == 1
+
+    (models / "mine" / "network.py").write_text(CODE.replace("ReLU", "SiLU"))
+    assert "codeSha256" in project.falaj("preview", "--details").stdout
+    project.up()
+    versions = {
+        json.loads(each.read_text())["lineage"]["code"]
+        for each in project.site.glob("registry/*/versions/*/manifest.json")
+    }
+    assert len(versions) == 2

@@ -1,0 +1,316 @@
+"""A team's own model: made of its code, tried before it trains, and told of when it fails.
+
+The code is imported from memory, never from a folder: what trains is what the run's identity
+names, and what later stages build the module of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import importlib.abc
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
+from typing import Any, Final, cast
+
+import torch
+from torch import Tensor, nn
+
+from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError
+from falaj.workloads.training.faults import code_of
+from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
+
+_PREFIX: Final = f"{ARCHIVE}/"
+_NEEDED: Final = "a subclass of torch.nn.Module"
+_MOST_SAID: Final = 500
+
+
+class _Loader(importlib.abc.InspectLoader):
+    """One module of the code; a folder without ``__init__.py`` is an empty one."""
+
+    def __init__(self, content: bytes, place: str, is_package: bool) -> None:
+        self._content, self._place, self._is_package = content, place, is_package
+
+    def is_package(self, fullname: str) -> bool:
+        del fullname
+        return self._is_package
+
+    def get_source(self, fullname: str) -> str:
+        del fullname
+        return importlib.util.decode_source(self._content)
+
+    def get_code(self, fullname: str) -> CodeType:
+        del fullname
+        return compile(self._content, self._place, "exec", dont_inherit=True)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of one code, and no others."""
+
+    def __init__(self, code: OwnCode) -> None:
+        self._code = code
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if fullname.partition(".")[0] not in self._code.roots:
+            return None
+        place, folder = self._code.place(fullname), fullname.replace(".", "/") + "/"
+        if place is None and not any(each.startswith(folder) for each in self._code.files):
+            return None
+        is_package = place is None or place.startswith(f"{folder}__init__.")
+        content = b"" if place is None else self._code.files[place]
+        origin = _PREFIX + (folder if place is None else place)
+        loader = _Loader(content, origin, is_package)
+        spec = importlib.util.spec_from_loader(fullname, loader, origin=origin)
+        if spec is not None:
+            spec.has_location = True
+        return spec
+
+
+def _install(code: OwnCode) -> None:
+    """Have imports find this code, and no longer that of another model."""
+    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _Finder)]
+    for name, module in list(sys.modules.items()):
+        if isinstance(getattr(module, "__loader__", None), _Loader):
+            del sys.modules[name]
+    sys.meta_path.insert(0, _Finder(code))
+
+
+@contextlib.contextmanager
+def guarded(what: str = "") -> Generator[None, None, None]:
+    """Tell what a team's code raises in the block by its file and line, without a trace of ours.
+
+    What it prints goes to the standard error: the standard output has the program's own answers.
+
+    Args:
+        what: what fails where the block does: then any error is the model's. Default: those that
+            went through the code alone.
+
+    Raises:
+        CodeError: the code raised an error, or ended the program. Faults of the machine go through
+            as they are.
+    """
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except WorkloadError:
+        raise
+    except (Exception, SystemExit) as error:
+        if not isinstance(error, SystemExit) and code_of(error) in (HARDWARE, LOST):
+            raise
+        place = place_of(error)
+        if place is None and not what:
+            raise
+        begin = f"{what}: {place}" if what and place else what
+        begin = begin or f"the model's code failed in {place}"
+        raise CodeError(f"{begin}: {_said(error)}") from error
+
+
+def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int) -> nn.Module:
+    """Return a module with fresh weights from torch's current random state.
+
+    Args:
+        code: what the class is imported from.
+        model: the class and its options.
+        inputs: one row's shape.
+        outputs: the number of classes, or 1 for a regression.
+
+    Raises:
+        WorkloadError: there is no such class, it is no module, or it can't be made of these.
+    """
+    find(code, model.name)
+    _install(code)
+    with guarded(f"the model {model.name} can't be imported"):
+        imported = importlib.import_module(model.module)
+    made_of = getattr(imported, model.class_name, None)
+    if not isinstance(made_of, type) or not issubclass(made_of, nn.Module):
+        kind = "a class" if isinstance(made_of, type) else f"a {type(made_of).__name__}"
+        raise WorkloadError(
+            f"the model {model.name}: {model.class_name} is {kind}, but no {_NEEDED[2:]}"
+        )
+    options = copy.deepcopy(dict(model.options))
+    _check_arguments(made_of, model, inputs, outputs, options)
+    given = ", ".join(
+        [repr(inputs), repr(outputs), *(f"{name}={value!r}" for name, value in options.items())]
+    )
+    with guarded(f"{model.class_name}({given}) can't be made"):
+        return made_of(inputs, outputs, **options)
+
+
+def _check_arguments(
+    made_of: type, model: OwnModel, inputs: tuple[int, ...], outputs: int, options: dict[str, Any]
+) -> None:
+    try:
+        taken = inspect.signature(made_of)
+    except (TypeError, ValueError):  # then making it tells
+        return
+    try:
+        taken.bind(inputs, outputs, **options)
+    except TypeError as error:
+        names = ["inputs", "outputs", *options]
+        raise WorkloadError(
+            f"the model {model.name} takes {model.class_name}{taken}, but is given "
+            f"({', '.join(names)}): {error}. First come the shape of a row and the number of "
+            "outputs, then its options by name"
+        ) from None
+
+
+def own_loss(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """Return the method ``loss(outputs, labels)`` of a team's module, if it has one."""
+    found = getattr(module, "loss", None) if hasattr(type(module), "loss") else None
+    return cast("Callable[[Tensor, Tensor], Tensor] | None", found)
+
+
+def own_optimizer(
+    module: nn.Module, learning_rate: float, weight_decay: float
+) -> torch.optim.Optimizer | None:
+    """Return what the method ``optimizer`` of a team's module makes, if it has one.
+
+    Raises:
+        WorkloadError: that is no optimizer, or one that no step can be taken with.
+    """
+    if not hasattr(type(module), "optimizer"):
+        return None
+    made: object = cast("Any", module).optimizer(learning_rate, weight_decay)
+    if not isinstance(made, torch.optim.Optimizer) or isinstance(made, torch.optim.LBFGS):
+        raise WorkloadError(
+            f"optimizer({learning_rate:g}, {weight_decay:g}) of the model gave a "
+            f"{type(made).__name__}: a torch.optim.Optimizer is needed, and none that wants a "
+            "closure"
+        )
+    return made
+
+
+def try_out(
+    module: nn.Module,
+    model: OwnModel,
+    batch: tuple[Tensor, Tensor],
+    outputs: int,
+    *,
+    losses: Callable[[nn.Module, Tensor, Tensor], Tensor],
+    precision: contextlib.AbstractContextManager[object],
+    several: bool,
+) -> None:
+    """Run the module on one batch, as it will be judged and as it will learn; it stays as it is.
+
+    Parameters that wait for their first batch to know their size get it.
+
+    Args:
+        module: on the device.
+        model: what it is.
+        batch: inputs and labels, as many rows as the smallest part of a batch has.
+        outputs: how many a row has.
+        losses: of a module, its outputs and the labels.
+        precision: the context that it learns in.
+        several: whether processes share the gradients.
+
+    Raises:
+        WorkloadError: it can't be used, with the reason.
+    """
+    inputs, labels = batch
+    name, rows = model.class_name, len(batch[0])
+    shape = tuple(inputs.shape)
+    with guarded(f"{name} can't be run on inputs of the shape {shape}"), torch.no_grad():
+        _check_outputs(module.eval()(inputs), rows, outputs, name)
+    for key, value in module.state_dict().items():
+        if not isinstance(cast("object", value), Tensor):
+            raise WorkloadError(
+                f"{key} in the state of {name} is a {type(value).__name__}: a checkpoint holds "
+                "tensors alone"
+            )
+    few = (
+        f" ({rows} row is the smallest part of a batch: a larger --batch-size, or fewer "
+        "--processes and --accumulation, make it larger)" if rows == 1 else ""
+    )  # fmt: skip
+    with guarded(f"{name} can't be copied"):
+        tried = copy.deepcopy(module).train()
+    with guarded(f"{name} can't learn from inputs of the shape {shape}{few}"):
+        with precision:
+            given = tried(inputs)
+        _check_outputs(given, rows, outputs, name)
+        each = losses(tried, given.float(), labels)
+        _check_losses(each, rows)
+        each.mean().backward()
+    idle = [key for key, p in tried.named_parameters() if p.requires_grad and p.grad is None]
+    if several and idle:
+        raise WorkloadError(
+            f"{name} doesn't use {', '.join(idle[:3])}: several processes share the gradients of "
+            "all that is learned. Take them out, freeze them (requires_grad_(False)), or use one "
+            "process"
+        )
+    module.train()
+
+
+def _check_outputs(given: object, rows: int, outputs: int, name: str) -> None:
+    wanted = (rows, outputs)
+    if not isinstance(given, Tensor):
+        raise WorkloadError(
+            f"{name} gives a {type(given).__name__} for {rows} row(s): a tensor of the shape "
+            f"{wanted} is needed"
+        )
+    if tuple(given.shape) != wanted or not given.is_floating_point():
+        raise WorkloadError(
+            f"{name} gives {given.dtype} of the shape {tuple(given.shape)} for {rows} row(s): "
+            f"floats of the shape {wanted} are needed, one for each class, or one value"
+        )
+    if not bool(torch.isfinite(given).all()):
+        raise WorkloadError(
+            f"{name} gives what is no number (NaN or infinity) before it has learned anything: "
+            "look at how its weights begin and at what it divides by"
+        )
+
+
+def _check_losses(given: object, rows: int) -> None:
+    if not isinstance(given, Tensor) or tuple(given.shape) != (rows,):
+        what = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+        raise WorkloadError(
+            f"the model's loss gives {what} for {rows} row(s): a tensor of the shape ({rows},) is "
+            "needed, one loss for each row (as reduction='none')"
+        )
+    if not given.requires_grad:
+        raise WorkloadError(
+            "nothing of the model learns from its loss: it has no parameters, all are frozen, or "
+            "the loss is detached from them"
+        )
+    if not bool(torch.isfinite(given).all()):
+        raise WorkloadError("the model's loss is no number (NaN or infinity) from the beginning")
+
+
+def place_of(error: BaseException) -> str | None:
+    """The innermost line of the code that an error went through; None where there is none."""
+    if isinstance(error, SyntaxError) and (error.filename or "").startswith(_PREFIX):
+        return f"{str(error.filename).removeprefix(_PREFIX)}, line {error.lineno}"
+    for each in causes(error):
+        for frame in reversed(traceback.extract_tb(each.__traceback__)):
+            if frame.filename.startswith(_PREFIX):
+                return f"{frame.filename.removeprefix(_PREFIX)}, line {frame.lineno}"
+    return None
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and what it came from."""
+    found: BaseException | None = error
+    for _ in range(10):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _said(error: BaseException) -> str:
+    """An error's kind and words, on one line that no terminal is steered by."""
+    if isinstance(error, SystemExit):
+        return "it ended the program (SystemExit)"
+    words = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = " ".join(words.split())
+    shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    shown = shown if len(shown) <= _MOST_SAID else shown[:_MOST_SAID] + " …"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
