@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import secrets
@@ -23,7 +24,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +50,7 @@ MOST_TRIES: Final = 3
 OVERHEAD_BYTES: Final = 4_096
 """What a job takes beside bodies: its state, headers, wrapped keys."""
 FULL_RETRY_SECONDS: Final = 60
-"""What a client is told to wait where there is no room for its request."""
+"""What a client is told to wait at most where there is no room for its request."""
 _STATE, _REQUEST, _ANSWER = "state", "request", "answer"
 _FILE = re.compile(rf"([0-9a-f]{{32}})\.({_STATE}|{_REQUEST}|{_ANSWER}){re.escape(SUFFIX)}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -330,7 +331,8 @@ class Jobs:
             size: of the body, in bytes.
 
         Raises:
-            RequestError: 413, it is more than all may be; 503, there is no room for it now.
+            RequestError: 413, it is more than all may be; 429, the caller's jobs take their
+                share; 503, there is no room for it now.
         """
         if (
             not _ID.fullmatch(identifier)
@@ -340,16 +342,13 @@ class Jobs:
         job = Job(
             id=identifier, owner=owner, created=self._clock(), version=version, request_bytes=size
         )
-        most = self.settings
-        if job.size > most.most_bytes:
+        if job.size > (most := self.settings.most_bytes):
             raise RequestError(
-                413, f"a job of {size} bytes is more than the {most.most_bytes} that all may be"
+                413, f"a job of {size} bytes is more than the {most} that all may be"
             )
-        if len(self._jobs) + len(self._reserved) >= most.most_jobs:
-            raise _full(f"{most.most_jobs} jobs are kept already, which is all that may be")
-        held = self._bytes()
-        if held + job.size > most.most_bytes:
-            raise _full(f"jobs take {held} of the {most.most_bytes} bytes that they may")
+        refusal = self._no_room(owner, 1, job.size)
+        if refusal is not None:
+            raise refusal
         self._reserved[identifier] = (worker, job)
 
     def queue(self, identifier: str) -> Job:
@@ -360,13 +359,13 @@ class Jobs:
         """
         _, job = self._reserved.pop(identifier, (0, None))
         if job is None:
-            raise _full("the request came too late")
+            raise _refused(503, "the request came too late")
         try:
             self._save(job)
         except WorkloadError as error:
             self._remove_files(identifier)
             self._warn(error)
-            raise _full("the server's disk has no room for a job") from error
+            raise _refused(503, "the server's disk has no room for a job") from error
         self._jobs[identifier] = job
         self._waiting.append(identifier)
         self._event("job.accepted", id=identifier, owner=job.owner)
@@ -448,10 +447,9 @@ class Jobs:
         if job is None:
             return
         ended = replace(job, state=DONE, finished=self._clock(), answer_bytes=size)
-        room = self.settings.most_bytes - self._bytes() + job.size
-        if ended.size > room:
-            self._fail(job, 503, f"the answer has {size} bytes, and there was no room left for "
-                       "it: remove jobs, and send the request again")  # fmt: skip
+        if (refusal := self._no_room(job.owner, 0, ended.size, job)) is not None:
+            self._fail(job, refusal.status, f"there is no room for its answer of {size} bytes: "
+                       f"{refusal.message}")  # fmt: skip
             return
         self._finish(ended)
 
@@ -545,9 +543,54 @@ class Jobs:
 
     # -- records ---------------------------------------------------------------------------
 
-    def _bytes(self) -> int:
-        held = sum(job.size for job in self._jobs.values())
-        return held + sum(job.size for _, job in self._reserved.values())
+    def _all(self) -> Iterator[Job]:
+        yield from self._jobs.values()
+        yield from (job for _, job in self._reserved.values())
+
+    def _no_room(
+        self, owner: str, more_jobs: int, more_bytes: int, instead: Job | None = None
+    ) -> RequestError | None:
+        """Return why a caller can't have so much more; None: it can.
+
+        What a caller has may be no more than what is left free beside it, so that those who have
+        nothing yet find room, whoever came before: with n callers at their bounds, the part
+        1/(n + 1) is free. https://doi.org/10.1109/90.664262 with a factor of 1.
+
+        Args:
+            owner: the caller.
+            more_jobs: how many it asks for.
+            more_bytes: likewise.
+            instead: a job whose bytes these take the place of.
+        """
+        mine, others = [0, 0], [0, 0]
+        for job in self._all():
+            if job is not instead:
+                held = mine if job.owner == owner else others
+                held[0] += 1
+                held[1] += job.size
+        most = (self.settings.most_jobs, self.settings.most_bytes)
+        for index, more in enumerate((more_jobs, more_bytes)):
+            unit = "" if index == 0 else " bytes"
+            own, all_own = mine[index], mine[index] + others[index]
+            share = (most[index] - others[index]) // 2
+            if more and own and own + more > share:
+                jobs = [job for job in self._jobs.values() if job.owner == owner]
+                return self._full(
+                    429, f"your jobs are {own} of the {share}{unit} allowed to you now, out of "
+                    f"the {most[index]} of all callers: remove what you have fetched", jobs
+                )  # fmt: skip
+            if more and all_own + more > most[index]:
+                return self._full(
+                    503, f"all callers' jobs are {all_own} of the {most[index]}{unit} allowed",
+                    self._jobs.values(),
+                )  # fmt: skip
+        return None
+
+    def _full(self, status: int, why: str, jobs: Iterable[Job]) -> RequestError:
+        """Return the refusal of a caller that is to come again, when one of the jobs is over."""
+        left = [self.expires(job) - self._clock() for job in jobs]
+        seconds = max(1, math.ceil(min(left, default=FULL_RETRY_SECONDS)))
+        return _refused(status, why, min(seconds, FULL_RETRY_SECONDS))
 
     def numbers(self) -> dict[str, float]:
         """Return how many jobs are in each state, ``bytes``, and ``oldest``: the age in seconds
@@ -558,7 +601,7 @@ class Jobs:
             found[job.state] += 1
             if job.state == QUEUED:
                 oldest = min(oldest, job.created)
-        return {**found, "bytes": self._bytes(), "oldest": now - oldest}
+        return {**found, "bytes": sum(job.size for job in self._all()), "oldest": now - oldest}
 
     def document(self, job: Job) -> dict[str, Any]:
         """Return what a caller is told of a job."""
@@ -624,8 +667,8 @@ class Jobs:
             print(f"warning: jobs: {error}", file=sys.stderr, flush=True)
 
 
-def _full(why: str) -> RequestError:
-    return RequestError(503, f"{why}; try again later", headers=(retry_after(FULL_RETRY_SECONDS),))
+def _refused(status: int, why: str, seconds: int = FULL_RETRY_SECONDS) -> RequestError:
+    return RequestError(status, f"{why}; try again later", headers=(retry_after(seconds),))
 
 
 def _moment(seconds: float) -> str:

@@ -168,14 +168,14 @@ def test_nothing_lies_in_plain(place: Place) -> None:
 def test_a_full_place_refuses_before_anything_is_written(place: Place) -> None:
     place.restart(most_jobs=2)
     first = place.accept()
-    place.jobs.reserve(WORKER, new_id(), "token:a", version=None, size=1)
+    place.jobs.reserve(WORKER, new_id(), "token:b", version=None, size=1)
     before = place.names()
-    error = refusal(place.accept)
+    error = refusal(lambda: place.accept("token:c"))
     assert (error.status, retry_of(error)) == (503, kept.FULL_RETRY_SECONDS)
-    assert "2 jobs" in error.message
+    assert "all callers' jobs are 2 of the 2 allowed" in error.message
     assert place.names() == before
     place.jobs.remove(first, "token:a")
-    place.accept()
+    place.accept("token:c")
 
 
 def test_bytes_are_bounded_of_requests_and_answers(place: Place) -> None:
@@ -183,17 +183,82 @@ def test_bytes_are_bounded_of_requests_and_answers(place: Place) -> None:
     tooth = refusal(lambda: place.accept(body=bytes(1 << 20)))
     assert tooth.status == 413
     one = place.accept(body=bytes(600_000))
-    assert refusal(lambda: place.accept(body=bytes(600_000))).status == 503
+    assert refusal(lambda: place.accept("token:b", body=bytes(600_000))).status == 503
     # Its request goes with its answer, which has that room.
     assert place.run(bytes(700_000)) == one
     assert place.state(one) == "done"
-    two = place.accept(body=bytes(300_000))
+    two = place.accept("token:b", body=bytes(300_000))
     assert place.run(bytes(400_000)) == two
-    job = place.jobs.find(two, "token:a")
+    job = place.jobs.find(two, "token:b")
     assert (job.state, job.status) == ("failed", 503)
-    assert "400000 bytes" in str(job.error)
+    assert "no room for its answer of 400000 bytes" in str(job.error)
     assert not place.file(two, "answer").exists()
     assert place.jobs.numbers()["bytes"] <= 1 << 20
+
+
+def test_no_caller_takes_the_room_of_others(place: Place) -> None:
+    """Each may have as many as would be left free, so that who has none finds room."""
+    place.restart(most_jobs=20)
+    shares: list[int] = []
+    mine: list[str] = []
+
+    def fill(owner: str) -> None:
+        while True:
+            mine.append(place.accept(owner))
+            shares[-1] += 1
+
+    for owner in ("token:a", "token:b", "token:c"):
+        shares.append(0)
+        error = refusal(lambda owner=owner: fill(owner))
+        assert error.status == 429
+        assert (
+            f"your jobs are {shares[-1]} of the {shares[-1]} allowed to you now" in error.message
+        )
+        assert "20 of all callers" in error.message
+    assert shares == [10, 5, 2]
+    place.accept("token:d")
+    # What one gives back is everybody's.
+    place.jobs.remove(mine[0], "token:a")
+    place.jobs.remove(mine[1], "token:a")
+    place.accept("token:c")
+
+
+def test_bytes_of_one_caller_leave_as_many_free(place: Place) -> None:
+    place.restart(most_bytes=1 << 20)
+    half = (1 << 20) // 2 - 2 * kept.OVERHEAD_BYTES
+    place.accept(body=bytes(half - 10))
+    place.accept(body=bytes(10))
+    error = refusal(lambda: place.accept(body=b"1"))
+    assert error.status == 429
+    assert "bytes" in error.message
+    place.accept("token:b", body=bytes(half))
+
+
+def test_answers_count_as_the_callers_own_bytes(place: Place) -> None:
+    place.restart(most_bytes=1 << 20)
+    first, second = place.accept(), place.accept()
+    place.run(bytes(400_000))
+    place.run(bytes(200_000))
+    assert place.state(first) == "done"
+    job = place.jobs.find(second, "token:a")
+    assert (job.state, job.status) == ("failed", 429)
+    assert "answer of 200000 bytes" in str(job.error)
+    assert not place.file(second, "answer").exists()
+    other = place.accept("token:b")
+    place.run(bytes(500_000))
+    assert place.state(other, "token:b") == "done"
+
+
+def test_a_full_share_is_worth_trying_again_when_its_first_job_expires(place: Place) -> None:
+    place.restart(most_jobs=2, keep_hours=1)
+    place.accept()
+    assert retry_of(refusal(place.accept)) == kept.FULL_RETRY_SECONDS
+    place.clock.now += HOUR - 7.5
+    assert retry_of(refusal(place.accept)) == 8
+    place.clock.now += 7.5
+    assert retry_of(refusal(place.accept)) == 1
+    place.jobs.expire()
+    place.accept()
 
 
 @pytest.mark.parametrize("size", [2**63, 2**200, -0])
@@ -213,7 +278,8 @@ def test_the_room_of_a_worker_that_died_while_writing_is_given_back(place: Place
     place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=10)
     place.bodies.write_request(identifier, {}, b"x")
     place.jobs.lost(OTHER, asked=False)
-    assert refusal(place.accept).status == 503
+    assert refusal(place.accept).status == 429
+    assert refusal(lambda: place.accept("token:b")).status == 503
     place.jobs.lost(WORKER, asked=False)
     assert place.names() == set()
     place.accept()

@@ -501,11 +501,15 @@ def test_a_full_place_says_when_to_come_again(site: Site, start: Start) -> None:
     site.write(jobs={"keep_hours": 1, "most_jobs": 2})
     version = site.publish(models.mlp())
     server = start(site).serving(version)
-    caller = Caller(server)
-    first, _ = caller.send(), caller.send()
+    caller, other = Caller(server, "amal"), Caller(server, "badr")
+    first = caller.send()
     status, told, content = caller.ask("POST", JOBS, row())
+    assert (status, told["Retry-After"]) == (429, "60")
+    assert "your jobs are 1 of the 1 allowed to you now" in json.loads(content)["error"]
+    other.send()
+    status, told, content = Caller(server, "carim").ask("POST", JOBS, row())
     assert (status, told["Retry-After"]) == (503, "60")
-    assert "2 jobs are kept already" in json.loads(content)["error"]
+    assert "all callers' jobs are 2 of the 2 allowed" in json.loads(content)["error"]
     caller.ask("DELETE", f"{JOBS}/{first}")
     caller.send()
     assert server.stop() == 0
