@@ -31,6 +31,8 @@ BUSY_SECONDS = 1.0
 given back."""
 AGAIN_SECONDS = 1
 """What a client is told to wait that asks for a job which isn't done."""
+MOST_BEING_KEPT = 256
+"""Requests of a worker that wait for the disk, before new ones are answered with 503."""
 _LOOK_SECONDS = 0.02
 
 
@@ -59,6 +61,7 @@ class JobRuns:
         self._ask = ask
         self._tell = tell
         self._counted = counted
+        self._being_kept = 0
         self.running: asyncio.Task[None] | None = None
         """The run that is under way."""
 
@@ -98,6 +101,18 @@ class JobRuns:
         return found
 
     async def _accept(self, exchange: Exchange, owner: str) -> Answer:
+        if self._being_kept >= MOST_BEING_KEPT:
+            raise RequestError(
+                503, f"{self._being_kept} requests are being kept already; try again",
+                headers=(retry_after(AGAIN_SECONDS),),
+            )  # fmt: skip
+        self._being_kept += 1
+        try:
+            return await self._keep(exchange, owner)
+        finally:
+            self._being_kept -= 1
+
+    async def _keep(self, exchange: Exchange, owner: str) -> Answer:
         service = self._service
         body = bytes(exchange.content)
         # What can't be run is refused now, not later.

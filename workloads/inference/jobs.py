@@ -25,6 +25,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +52,8 @@ OVERHEAD_BYTES: Final = 4_096
 """What a job takes beside bodies: its state, headers, wrapped keys."""
 FULL_RETRY_SECONDS: Final = 60
 """What a client is told to wait at most where there is no room for its request."""
+SIDE_BY_SIDE: Final = 16
+"""States that are written at a time."""
 _STATE, _REQUEST, _ANSWER = "state", "request", "answer"
 _FILE = re.compile(rf"([0-9a-f]{{32}})\.({_STATE}|{_REQUEST}|{_ANSWER}){re.escape(SUFFIX)}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -229,7 +232,7 @@ def clear(folder: Path) -> None:
 
 
 class Jobs:
-    """All jobs of a server. One thread may use it at a time.
+    """All jobs of a server. One thread may use it at a time; it has others for the disk.
 
     Args:
         folder: where they are kept; made if it is missing.
@@ -258,6 +261,7 @@ class Jobs:
         # By worker: the jobs whose requests it is writing, and the one that it runs.
         self._reserved: dict[str, tuple[int, Job]] = {}
         self._running: dict[int, str] = {}
+        self._disk = ThreadPoolExecutor(SIDE_BY_SIDE, "jobs-disk")
         self._lock = -1
         self._told = False
 
@@ -312,6 +316,7 @@ class Jobs:
 
     def close(self) -> None:
         """Let the folder go."""
+        self._disk.shutdown()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -351,21 +356,39 @@ class Jobs:
             raise refusal
         self._reserved[identifier] = (worker, job)
 
-    def queue(self, identifier: str) -> Job:
-        """Accept a job whose request is written: from here on it survives a power cut.
+    def queue(self, *identifiers: str) -> list[Job | RequestError]:
+        """Accept jobs whose requests are written: from here on they survive a power cut.
 
-        Raises:
-            RequestError: 503, there is no room on the disk, or nothing was reserved.
+        Their states are written side by side, which file systems force to the disk together.
+
+        Returns:
+            Of each the job, or its refusal: 503, there is no room on the disk, or nothing was
+            reserved.
         """
-        _, job = self._reserved.pop(identifier, (0, None))
-        if job is None:
-            raise _refused(503, "the request came too late")
+        jobs = [self._reserved.pop(each, (0, None))[1] for each in identifiers]
+        saved = self._disk.map(self._save_or_not, jobs)
+        return [
+            self._accept(identifier, job, error)
+            for identifier, job, error in zip(identifiers, jobs, saved, strict=True)
+        ]
+
+    def _save_or_not(self, job: Job | None) -> WorkloadError | None:
         try:
-            self._save(job)
+            if job is not None:
+                self._save(job)
         except WorkloadError as error:
+            return error
+        return None
+
+    def _accept(
+        self, identifier: str, job: Job | None, error: WorkloadError | None
+    ) -> Job | RequestError:
+        if job is None:
+            return _refused(503, "the request came too late")
+        if error is not None:
             self._remove_files(identifier)
             self._warn(error)
-            raise _refused(503, "the server's disk has no room for a job") from error
+            return _refused(503, "the server's disk has no room for a job")
         self._jobs[identifier] = job
         self._waiting.append(identifier)
         self._event("job.accepted", id=identifier, owner=job.owner)

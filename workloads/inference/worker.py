@@ -33,7 +33,7 @@ from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.counting import Counting
-from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
 from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies
 from falaj.workloads.inference.labels import Sender
@@ -337,7 +337,7 @@ class Worker:
         try:
             return await asyncio.wait_for(future, ANSWER_SECONDS)
         except TimeoutError as error:
-            raise RequestError(503, refusal) from error
+            raise RequestError(503, refusal, headers=(retry_after(1),)) from error
         finally:
             self._asked.pop(number, None)
 

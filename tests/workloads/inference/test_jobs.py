@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.inference import channel, job_runs
+from falaj.workloads.inference import channel, job_runs, worker
 from falaj.workloads.inference import jobs as kept
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import RequestError, retry_of
@@ -136,7 +136,9 @@ def test_what_is_no_id_touches_no_file(place: Place, identifier: str) -> None:
     for work in (jobs.find, jobs.remove, jobs.spoil):
         assert refusal(lambda work=work: work(identifier, "token:a")).status == 404
     jobs.drop(identifier)
-    assert refusal(lambda: jobs.queue(identifier)).status == 503
+    (late,) = jobs.queue(identifier)
+    assert isinstance(late, RequestError)
+    assert late.status == 503
     reserving = refusal(lambda: jobs.reserve(WORKER, identifier, "token:a", version=None, size=1))
     assert reserving.status == 500
     assert place.names() == before
@@ -326,7 +328,8 @@ def test_a_state_that_cannot_be_written_is_not_accepted(
     place.bodies.write_request(identifier, {}, b"12345")
     with monkeypatch.context() as patch:
         fail_writes(patch, code, ".tmp-")
-        error = refusal(lambda: place.jobs.queue(identifier))
+        (error,) = place.jobs.queue(identifier)
+    assert isinstance(error, RequestError)
     assert (error.status, retry_of(error)) == (503, kept.FULL_RETRY_SECONDS)
     # Callers are not told of folders; who runs the server is.
     assert str(place.folder) not in error.message
@@ -991,6 +994,119 @@ def test_questions_to_the_queue_are_answered_or_refused(place: Place) -> None:
     mine, other = worker.answers
     assert mine["job"]["state"] == "queued"
     assert (other["status"], other["retry"], "job" in other) == (404, None, False)
+
+
+def test_a_burst_is_answered_together_and_its_states_are_written_side_by_side(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, late = [new_id() for _ in range(8)], new_id()
+    for each in waiting:
+        place.jobs.reserve(WORKER, each, "token:a", version=None, size=1)
+        place.bodies.write_request(each, {}, b"x")
+    broken = waiting.pop()
+    asking = Worker(WORKER)
+    busy, together = threading.Event(), threading.Barrier(len(waiting))
+    real = kept.seal
+
+    def meeting(path: Path, *rest: Any) -> None:
+        if broken in path.name:
+            raise WorkloadError("no space left")
+        # None goes on before all have come so far.
+        together.wait(60)
+        real(path, *rest)
+
+    monkeypatch.setattr(kept, "seal", meeting)
+
+    async def use(queue: JobQueue) -> None:
+        queue._submit(lambda: busy.wait(60))  # pyright: ignore[reportPrivateUsage]
+        for each in (*waiting, broken):
+            queue.asked(asking, bytes(8) + orjson.dumps({"do": "queue", "id": each}))
+        asked = {"do": "reserve", "id": late, "owner": "token:b", "version": None, "size": 1}
+        queue.asked(asking, bytes(8) + orjson.dumps(asked))
+        busy.set()
+        await until(lambda: len(asking.answers) == len(waiting) + 2)
+
+    with_queue(place, [], use)
+    assert sorted(each["status"] for each in asking.answers) == [200] * (len(waiting) + 1) + [503]
+    # What needs no disk doesn't wait for what does.
+    assert "job" not in asking.answers[0]
+    assert [each["job"]["id"] for each in asking.answers[1:-1]] == waiting
+    assert {place.state(each) for each in waiting} == {"queued"}
+    assert not list(place.folder.glob(f"{broken}.*"))
+
+
+def test_a_fault_in_one_question_leaves_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = Worker(WORKER)
+    identifier = place.accept()
+    real = place.jobs.find
+
+    def broken(asked: str, owner: str) -> Job:
+        if owner == "token:b":
+            raise RuntimeError("a fault")
+        return real(asked, owner)
+
+    monkeypatch.setattr(place.jobs, "find", broken)
+
+    async def use(queue: JobQueue) -> None:
+        for owner in ("token:b", "token:a"):
+            question = {"do": "find", "id": identifier, "owner": owner}
+            queue.asked(worker, bytes(8) + orjson.dumps(question))
+        await until(lambda: len(worker.answers) == 2)
+
+    with_queue(place, [], use)
+    assert [each["status"] for each in worker.answers] == [500, 200]
+    assert "a fault" in capsys.readouterr().err
+
+
+def test_a_worker_takes_so_many_requests_at_a_time_and_no_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runs, "MOST_BEING_KEPT", 2)
+    answered = asyncio.Event()
+
+    async def ask(_: int, payload: bytes) -> bytes:
+        del payload
+        await answered.wait()
+        return orjson.dumps({"status": 200, "job": {}})
+
+    service = SimpleNamespace(
+        schema=SimpleNamespace(read=lambda *_: None), model=SimpleNamespace(name="m", version="1")
+    )
+    runs = JobRuns(cast("Any", service), place.bodies, ask=ask, tell=lambda *_: None, counted=int)
+
+    def post() -> Awaitable[Any]:
+        url = b"/v2/models/m/jobs"
+        return runs.answer(
+            Exchange(
+                method=b"POST", url=url, route=Router("m", "1").find(url),
+                identity=Identity("a", frozenset(), "token", math.inf),
+            )
+        )  # fmt: skip
+
+    async def run() -> None:
+        first = [asyncio.ensure_future(post()) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError) as caught:
+            await post()
+        assert (caught.value.status, retry_of(caught.value)) == (503, 1)
+        assert "2 requests" in caught.value.message
+        answered.set()
+        assert [(await each).status for each in first] == [202, 202]
+        assert (await post()).status == 202
+
+    asyncio.run(run())
+
+
+def test_a_master_that_does_not_answer_is_worth_asking_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "ANSWER_SECONDS", 0)
+    asking = worker.Worker(cast("Any", None), cast("Any", None))
+    ask = asking._ask  # pyright: ignore[reportPrivateUsage]
+    error = refusal(lambda: asyncio.run(ask(channel.JOB_REQUEST, b"")))
+    assert (error.status, retry_of(error)) == (503, 1)
 
 
 # -- the state's parser --------------------------------------------------------------------------
