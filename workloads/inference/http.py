@@ -221,6 +221,8 @@ class Answer(NamedTuple):
     content_type: bytes = JSON
     headers: tuple[bytes, ...] = ()
     close: bool = False
+    held: bool = False
+    """Whether what is counted for the request in `Bodies` is its answer, until that is sent."""
 
 
 @dataclass(slots=True)
@@ -244,7 +246,7 @@ class Exchange:
     refusal: RequestError | None = None
     content: bytes | bytearray = b""
     held: int = 0
-    """Bytes of the body that are counted in `Bodies`."""
+    """Bytes of the body, or of an answer, that are counted in `Bodies`."""
     received: int = 0
     chunks: int = 0
     framing: int = 0
@@ -329,6 +331,8 @@ class Heads(dict[bytes, Head]):
 
 class Bodies:
     """The bytes of bodies that a worker holds: they arrive, or their requests aren't answered.
+
+    Likewise of answers that it has read from the disk, until they are sent.
 
     Args:
         limit: the most bytes.

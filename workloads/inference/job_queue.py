@@ -182,7 +182,10 @@ class JobQueue:
         if found is None:
             return {"status": 200}
         # The status of a job that failed is its answer's.
-        return {"status": 200, "job": self.jobs.document(found), "answered": found.status}
+        return {
+            "status": 200, "job": self.jobs.document(found), "answered": found.status,
+            "size": found.answer_bytes,
+        }  # fmt: skip
 
     def ended(self, worker: Runner, payload: bytes) -> None:
         """Take what a worker says of the job that it ran."""
@@ -223,7 +226,7 @@ class JobQueue:
                 # It was told to leave meanwhile, and begins nothing more.
                 self._submit(lambda: self.jobs.give_back(worker.pid), lambda _: self.dispatch())
                 return
-            order = {"id": job.id, "owner": job.owner}
+            order = {"id": job.id, "owner": job.owner, "size": job.request_bytes}
             worker.tell(channel.JOB_RUN, orjson.dumps(order))
 
         self._submit(

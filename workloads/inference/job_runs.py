@@ -89,7 +89,7 @@ class JobRuns:
             state = found["job"]["state"]
             again = () if state in (DONE, FAILED) else (retry_after(AGAIN_SECONDS),)
             return Answer(200, orjson.dumps(found["job"]), headers=again)
-        return await self._result(found, asked)
+        return await self._result(exchange, found, asked)
 
     async def _asked(self, what: str, **facts: Any) -> dict[str, Any]:
         answer = await self._ask(channel.JOB_REQUEST, orjson.dumps({"do": what, **facts}))
@@ -148,9 +148,12 @@ class JobRuns:
         place = f"Location: /v2/models/{service.model.name}/jobs/{identifier}".encode()
         return Answer(202, orjson.dumps(found["job"]), headers=(place, retry_after(AGAIN_SECONDS)))
 
-    async def _result(self, found: dict[str, Any], asked: dict[str, str]) -> Answer:
+    async def _result(
+        self, exchange: Exchange, found: dict[str, Any], asked: dict[str, str]
+    ) -> Answer:
         job = found["job"]
         if job["state"] == DONE:
+            self._hold(exchange, found["size"])
             try:
                 header, body = await asyncio.to_thread(self._bodies.read_answer, job["id"])
             except IntegrityError as error:
@@ -163,7 +166,7 @@ class JobRuns:
                                    headers=(retry_after(AGAIN_SECONDS),)) from error  # fmt: skip
             else:
                 lines = tuple(line.encode("latin-1") for line in header["headers"])
-                return Answer(200, body, header["type"].encode(), lines)
+                return Answer(200, body, header["type"].encode(), lines, held=True)
         if job["state"] == FAILED:
             raise RequestError(found["answered"], job["error"])
         raise RequestError(
@@ -171,15 +174,31 @@ class JobRuns:
             headers=(retry_after(AGAIN_SECONDS),),
         )  # fmt: skip
 
+    def _hold(self, exchange: Exchange, size: int) -> None:
+        """Count a result among what the worker holds, before it is read.
+
+        Raises:
+            RequestError: 503, there is no room for it.
+        """
+        bodies = self._service.bodies
+        # A body that nobody has asked for.
+        bodies.release(exchange)
+        if size > bodies.limit:
+            raise RequestError(
+                503, f"the answer has {size} bytes, and max_inflight_bytes of the service is "
+                f"{bodies.limit} now: who runs it has to raise that"
+            )  # fmt: skip
+        bodies.take(exchange, size)
+
     # -- runs ------------------------------------------------------------------------------
 
     def start(self, payload: bytes) -> None:
         """Run a job that the master gives."""
         self.running = asyncio.ensure_future(self._run(orjson.loads(payload)))
 
-    async def _run(self, order: dict[str, str]) -> None:
+    async def _run(self, order: dict[str, Any]) -> None:
         try:
-            outcome = await self._outcome(order["id"], order["owner"])
+            outcome = await self._bounded(order["id"], order["owner"], order["size"])
         except Exception:  # a fault of ours must not leave the job running for ever
             traceback.print_exc()
             outcome = _failed(500, FAULT)
@@ -187,6 +206,21 @@ class JobRuns:
         self._counted()
         self._tell(channel.JOB_ENDED, orjson.dumps(outcome))
         self.running = None
+
+    async def _bounded(self, identifier: str, owner: str, size: int) -> dict[str, Any]:
+        """Run a job within what the worker may hold."""
+        bodies, holder = self._service.bodies, Exchange()
+        if size > bodies.limit:
+            return _failed(413, f"the request has {size} bytes, and {bodies.limit} are allowed "
+                           "now (max_inflight_bytes): send fewer rows")  # fmt: skip
+        if not bodies.fits(size):
+            await asyncio.sleep(BUSY_SECONDS)
+            return {"outcome": "again"}
+        bodies.hold(holder, size)
+        try:
+            return await self._outcome(identifier, owner)
+        finally:
+            bodies.release(holder)
 
     async def _outcome(self, identifier: str, owner: str) -> dict[str, Any]:
         try:
@@ -208,6 +242,14 @@ class JobRuns:
                 return {"outcome": "again"}
             self._service.not_inferred(error.status, time.perf_counter() - started)
             return _failed(error.status, error.message)
+        return await self._answered(identifier, answer)
+
+    async def _answered(self, identifier: str, answer: Answer) -> dict[str, Any]:
+        """Keep an answer, if it can be read afterwards."""
+        size, most = len(answer.body), self._service.bodies.limit
+        if size > most:
+            return _failed(413, f"the answer has {size} bytes, and {most} are allowed "
+                           "(max_inflight_bytes): send fewer rows")  # fmt: skip
         kept = {
             "type": answer.content_type.decode(),
             "headers": [line.decode("latin-1") for line in answer.headers],
@@ -218,7 +260,7 @@ class JobRuns:
             _print(identifier, error)
             return _failed(503, "the server's disk had no room for the answer: send the request "
                            "again later")  # fmt: skip
-        return {"outcome": "done", "size": len(answer.body)}
+        return {"outcome": "done", "size": size}
 
     async def _infer(
         self, header: dict[str, Any], body: bytes, owner: str, started: float

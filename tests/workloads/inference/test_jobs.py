@@ -28,7 +28,8 @@ from falaj.workloads.inference import channel, job_runs, worker
 from falaj.workloads.inference import jobs as kept
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import RequestError, retry_of
-from falaj.workloads.inference.http import Exchange, Router
+from falaj.workloads.inference.http import Answer, Exchange, Router
+from falaj.workloads.inference.http import Bodies as Memory
 from falaj.workloads.inference.job_queue import JobQueue
 from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
@@ -472,10 +473,31 @@ def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
         assert kind == channel.JOB_REQUEST
         question = orjson.loads(payload)
         job = getattr(place.jobs, question["do"])(question["id"], question["owner"])
-        told = {"status": 200, "job": place.jobs.document(job), "answered": job.status}
+        told = {
+            "status": 200, "job": place.jobs.document(job), "answered": job.status,
+            "size": job.answer_bytes,
+        }  # fmt: skip
         return orjson.dumps(told)
 
     return ask
+
+
+def asked_for(place: Place, identifier: str, bodies: Memory, tell: Any = None) -> tuple[Any, Any]:
+    """A worker's side of jobs, and a request to it for a result."""
+    service = SimpleNamespace(
+        model=SimpleNamespace(name="m"), bodies=bodies, runs=SimpleNamespace(waiting=0),
+        not_inferred=lambda *_: None, infer=lambda _: Answer(200, bytes(1_000)),
+    )  # fmt: skip
+    runs = JobRuns(
+        cast("Any", service), place.bodies, ask=asker(place), tell=tell or (lambda *_: None),
+        counted=lambda: None,
+    )  # fmt: skip
+    url = f"/v2/models/m/jobs/{identifier}/result".encode()
+    exchange = Exchange(
+        method=b"GET", url=url, route=Router("m", "1").find(url),
+        identity=Identity("a", frozenset(), "token", math.inf),
+    )  # fmt: skip
+    return runs, exchange
 
 
 def test_an_answer_that_cannot_be_read_now_is_kept(place: Place) -> None:
@@ -483,20 +505,87 @@ def test_an_answer_that_cannot_be_read_now_is_kept(place: Place) -> None:
     identifier = place.accept()
     place.run(b"42")
     ring = place.keyring.path
-    runs = JobRuns(
-        cast("Any", None), place.bodies, ask=asker(place), tell=lambda *_: None, counted=int
-    )
-    url = f"/v2/models/m/jobs/{identifier}/result".encode()
-    exchange = Exchange(
-        method=b"GET", url=url, route=Router("m", "1").find(url),
-        identity=Identity("a", frozenset(), "token", math.inf),
-    )  # fmt: skip
+    runs, exchange = asked_for(place, identifier, Memory(100))
     ring.rename(ring.with_name("away"))
     error = refusal(lambda: asyncio.run(runs.answer(exchange)))
     assert (error.status, retry_of(error)) == (503, 1)
     assert str(ring) not in error.message
     ring.with_name("away").rename(ring)
     assert asyncio.run(runs.answer(exchange)).body == b"42"
+
+
+def test_results_that_are_read_count_as_bodies_do(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = place.accept()
+    place.run(bytes(1_000))
+    memory = Memory(2_500)
+    read: list[int] = []
+    real = place.bodies.read_answer
+
+    def counting(asked: str) -> Any:
+        read.append(memory.held)
+        return real(asked)
+
+    monkeypatch.setattr(place.bodies, "read_answer", counting)
+    runs, first = asked_for(place, identifier, memory)
+    second, third = (
+        asked_for(place, identifier, memory)[1],
+        asked_for(place, identifier, memory)[1],
+    )
+    for exchange in (first, second):
+        answer = asyncio.run(runs.answer(exchange))
+        assert (answer.status, len(answer.body), answer.held) == (200, 1_000, True)
+    # They are counted before they are read.
+    assert read == [1_000, 2_000]
+    error = refusal(lambda: asyncio.run(runs.answer(third)))
+    assert (error.status, retry_of(error)) == (503, 1)
+    assert "2000 of 2500 bytes" in error.message
+    memory.release(first)
+    assert asyncio.run(runs.answer(third)).status == 200
+
+
+def test_a_result_that_is_larger_than_the_limit_now_says_so(place: Place) -> None:
+    identifier = place.accept()
+    place.run(bytes(1_000))
+    runs, exchange = asked_for(place, identifier, Memory(999))
+    error = refusal(lambda: asyncio.run(runs.answer(exchange)))
+    assert (error.status, retry_of(error)) == (503, None)
+    assert "1000 bytes, and max_inflight_bytes of the service is 999" in error.message
+    assert place.state(identifier) == "done"
+
+
+@pytest.mark.parametrize(
+    ("limit", "others", "expected"),
+    [(1_000, 0, ("done", "")), (999, 0, ("failed", "the answer has 1000 bytes, and 999")),
+     (len(SECRET) - 1, 0, ("failed", f"{len(SECRET)} bytes")), (1_000, 990, ("again", ""))],
+)  # fmt: skip
+def test_what_a_run_holds_is_bounded(
+    place: Place, monkeypatch: pytest.MonkeyPatch, limit: int, others: int,
+    expected: tuple[str, str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(job_runs, "BUSY_SECONDS", 0)
+    identifier = place.accept()
+    memory = Memory(limit)
+    memory.held = others
+    told: list[bytes] = []
+    runs, _ = asked_for(place, identifier, memory, lambda _, payload: told.append(payload))
+    service = runs._service
+    seen: list[int] = []
+    service.infer = lambda _: seen.append(memory.held) or Answer(200, bytes(1_000))
+
+    async def run() -> None:
+        order = {"id": identifier, "owner": "token:a", "size": len(SECRET)}
+        runs.start(orjson.dumps(order))
+        await until(lambda: told)
+
+    asyncio.run(run())
+    found = orjson.loads(told[0])
+    outcome, words = expected
+    assert found["outcome"] == outcome
+    assert words in found.get("error", "")
+    assert memory.held == others
+    assert all(held == len(SECRET) for held in seen)
 
 
 def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
@@ -511,12 +600,11 @@ def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
         queue.dispatch()
         await until(lambda: worker.told)
         told: list[bytes] = []
-        runs = JobRuns(
-            cast("Any", None), place.bodies, ask=asker(place),
-            tell=lambda _, payload: told.append(payload), counted=int,
+        runs, _ = asked_for(
+            place, first, Memory(100), lambda _, payload: told.append(payload)
         )  # fmt: skip
         ring.rename(ring.with_name("away"))
-        runs.start(orjson.dumps({"id": first, "owner": "token:a"}))
+        runs.start(orjson.dumps({"id": first, "owner": "token:a", "size": len(SECRET)}))
         await until(lambda: told)
         ring.with_name("away").rename(ring)
         queue.ended(worker, told[0])
@@ -532,18 +620,11 @@ def test_another_model_does_not_answer_what_the_one_before_was_asked(place: Plac
     """Where the service's settings name another one, it keeps the folder."""
     identifier = place.accept()
     told: list[bytes] = []
-    service = SimpleNamespace(
-        model=SimpleNamespace(name="other"),
-        runs=SimpleNamespace(waiting=0),
-        not_inferred=lambda *_: None,
-    )
-    runs = JobRuns(
-        cast("Any", service), place.bodies, ask=asker(place),
-        tell=lambda _, payload: told.append(payload), counted=int,
-    )  # fmt: skip
+    runs, _ = asked_for(place, identifier, Memory(100), lambda _, payload: told.append(payload))
+    runs._service.model.name = "other"
 
     async def run() -> None:
-        runs.start(orjson.dumps({"id": identifier, "owner": "token:a"}))
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
         await until(lambda: told)
 
     asyncio.run(run())
