@@ -256,6 +256,8 @@ class Exchange:
     """What an access line says of the head, where that is known already."""
     raw_head: bytes | None = None
     """The head's bytes, where they came in one piece from the start of a message."""
+    options: Any = None
+    """Of the runtime, for a run that may be told to stop; None: it can't be."""
 
     def expects(self) -> bool:
         """Tell whether the client waits for `100 Continue` before it sends the body."""

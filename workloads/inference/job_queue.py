@@ -75,6 +75,8 @@ class JobQueue:
         self._thread = ThreadPoolExecutor(1, "jobs")
         self._questions: dict[str, deque[_Question]] = {kind: deque() for kind in _KINDS}
         self._busy: set[int] = set()
+        # By pid, those that were given a job, also when they are about to leave with it.
+        self._running: dict[int, Runner] = {}
         self._numbers: dict[str, float] = {}
         self._closed = False
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
@@ -108,6 +110,7 @@ class JobQueue:
                 traceback.print_exc()
                 failed()
             self._tell_events()
+            self._tell_removed()
 
         future.add_done_callback(finish)
 
@@ -119,6 +122,13 @@ class JobQueue:
         while events:
             name, facts = events.pop(0)
             self._event(name, **facts)
+
+    def _tell_removed(self) -> None:
+        removed = self.jobs.removed
+        while removed:
+            pid, identifier = removed.pop(0)
+            if (worker := self._running.get(pid)) is not None:
+                worker.tell(channel.JOB_STOP, identifier.encode())
 
     # -- workers ---------------------------------------------------------------------------
 
@@ -190,6 +200,7 @@ class JobQueue:
     def ended(self, worker: Runner, payload: bytes) -> None:
         """Take what a worker says of the job that it ran."""
         told = orjson.loads(payload)
+        self._running.pop(worker.pid, None)
 
         def work() -> None:
             if told["outcome"] == "done":
@@ -208,6 +219,7 @@ class JobQueue:
     def gone(self, worker: Runner, *, asked: bool) -> None:
         """Note that a worker's process has ended; ``asked``: it was told to leave."""
         self._busy.discard(worker.pid)
+        self._running.pop(worker.pid, None)
         self._submit(lambda: self.jobs.lost(worker.pid, asked=asked), lambda _: self.dispatch())
 
     def dispatch(self) -> None:
@@ -227,6 +239,7 @@ class JobQueue:
                 self._submit(lambda: self.jobs.give_back(worker.pid), lambda _: self.dispatch())
                 return
             order = {"id": job.id, "owner": job.owner, "size": job.request_bytes}
+            self._running[worker.pid] = worker
             worker.tell(channel.JOB_RUN, orjson.dumps(order))
 
         self._submit(

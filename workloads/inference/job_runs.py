@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import onnxruntime as ort
 import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
@@ -62,6 +63,9 @@ class JobRuns:
         self._tell = tell
         self._counted = counted
         self._being_kept = 0
+        # What runs, and by which options of the runtime.
+        self._given = ""
+        self._options = ort.RunOptions()
         self.running: asyncio.Task[None] | None = None
         """The run that is under way."""
 
@@ -194,11 +198,23 @@ class JobRuns:
 
     def start(self, payload: bytes) -> None:
         """Run a job that the master gives."""
-        self.running = asyncio.ensure_future(self._run(orjson.loads(payload)))
+        order = orjson.loads(payload)
+        self._given, self._options = order["id"], ort.RunOptions()
+        self.running = asyncio.ensure_future(self._run(order))
+
+    def stop(self, payload: bytes) -> None:
+        """End the run of a job that was removed: before the next node of its graph."""
+        if self.running is None or self._given != payload.decode():
+            return
+        self._options.terminate = True
+        if self._service.runs.upstream is not None:
+            self.running.cancel()
 
     async def _run(self, order: dict[str, Any]) -> None:
         try:
             outcome = await self._bounded(order["id"], order["owner"], order["size"])
+        except (asyncio.CancelledError, _StoppedError):
+            outcome = {"outcome": "stopped"}
         except Exception:  # a fault of ours must not leave the job running for ever
             traceback.print_exc()
             outcome = _failed(500, FAULT)
@@ -233,16 +249,23 @@ class JobRuns:
             await asyncio.sleep(BUSY_SECONDS)
             return {"outcome": "later"}
         await self._wait_for_quiet()
+        self._go_on()
         started = time.perf_counter()
         try:
             answer = await self._infer(header, body, owner, started)
         except RequestError as error:
+            self._go_on()
             if error.status == 503:
                 await asyncio.sleep(BUSY_SECONDS)
                 return {"outcome": "again"}
             self._service.not_inferred(error.status, time.perf_counter() - started)
             return _failed(error.status, error.message)
+        self._go_on()
         return await self._answered(identifier, answer)
+
+    def _go_on(self) -> None:
+        if self._options.terminate:
+            raise _StoppedError
 
     async def _answered(self, identifier: str, answer: Answer) -> dict[str, Any]:
         """Keep an answer, if it can be read afterwards."""
@@ -277,15 +300,20 @@ class JobRuns:
         exchange = Exchange(
             headers=headers, content=body, header_length=header["header_length"],
             identity=Identity(subject, frozenset(), means, math.inf),
-            started=started,
+            started=started, options=self._options,
         )  # fmt: skip
         answer = self._service.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer
 
     async def _wait_for_quiet(self) -> None:
         until = time.perf_counter() + PATIENCE_SECONDS
-        while self._service.runs.waiting and time.perf_counter() < until:
+        waiting = self._service.runs
+        while waiting.waiting and not self._options.terminate and time.perf_counter() < until:
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+class _StoppedError(Exception):
+    """The run's job was removed."""
 
 
 def _failed(status: int, error: str) -> dict[str, Any]:

@@ -251,6 +251,8 @@ class Jobs:
         self.settings = settings
         self.events: list[tuple[str, dict[str, Any]]] = []
         """What the audit log is to be told; whoever takes it empties it."""
+        self.removed: list[tuple[int, str]] = []
+        """Workers that run what was removed meanwhile, with its id; emptied likewise."""
         self.finished: dict[str, int] = {DONE: 0, FAILED: 0}
         """Jobs that came to their end since the start, by state."""
         self._folder = folder
@@ -416,7 +418,7 @@ class Jobs:
         return job
 
     def remove(self, identifier: str, owner: str) -> None:
-        """Remove a caller's job; one that runs is run to no end.
+        """Remove a caller's job; the run of one that runs is in `removed`.
 
         Raises:
             RequestError: as `find`.
@@ -561,6 +563,7 @@ class Jobs:
         # Else those that are sent and removed while no worker is free would fill the memory.
         with contextlib.suppress(ValueError):
             self._waiting.remove(job.id)
+        self.removed += [each for each in self._running.items() if each[1] == job.id]
         self._remove_files(job.id)
         self._event(f"job.{how}", id=job.id, owner=job.owner)
 

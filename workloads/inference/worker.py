@@ -226,8 +226,6 @@ class Worker:
             elif kind == channel.DRAIN:
                 await self._drain(float(orjson.loads(payload)["seconds"]), payload)
                 break
-            elif kind == channel.JOB_RUN and self._jobs is not None:
-                self._jobs.start(payload)
         else:
             await self._drain(1.0, b'{"leaving":true}')
         for timer in timers:
@@ -307,6 +305,10 @@ class Worker:
             future = self._asked.pop(int.from_bytes(payload[:8], "little"), None)
             if future is not None and not future.done():
                 future.set_result(payload[8:])
+        elif kind == channel.JOB_RUN and self._jobs is not None:
+            self._jobs.start(payload)
+        elif kind == channel.JOB_STOP and self._jobs is not None:
+            self._jobs.stop(payload)
         else:
             self._messages.put_nowait((kind, payload))
 

@@ -485,7 +485,8 @@ def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
 def asked_for(place: Place, identifier: str, bodies: Memory, tell: Any = None) -> tuple[Any, Any]:
     """A worker's side of jobs, and a request to it for a result."""
     service = SimpleNamespace(
-        model=SimpleNamespace(name="m"), bodies=bodies, runs=SimpleNamespace(waiting=0),
+        model=SimpleNamespace(name="m"), bodies=bodies,
+        runs=SimpleNamespace(waiting=0, upstream=None),
         not_inferred=lambda *_: None, infer=lambda _: Answer(200, bytes(1_000)),
     )  # fmt: skip
     runs = JobRuns(
@@ -948,11 +949,15 @@ class Worker:
         self.pid = pid
         self.state = state
         self.told: list[str] = []
+        self.stopped: list[str] = []
         self.answers: list[dict[str, Any]] = []
 
     def tell(self, kind: int, payload: bytes) -> None:
-        assert kind == channel.JOB_RUN
-        self.told.append(orjson.loads(payload)["id"])
+        if kind == channel.JOB_STOP:
+            self.stopped.append(payload.decode())
+        else:
+            assert kind == channel.JOB_RUN
+            self.told.append(orjson.loads(payload)["id"])
 
     def answer(self, number: bytes, payload: bytes) -> None:
         assert number == bytes(8)
@@ -1114,6 +1119,90 @@ def test_a_burst_is_answered_together_and_its_states_are_written_side_by_side(
     assert [each["job"]["id"] for each in asking.answers[1:-1]] == waiting
     assert {place.state(each) for each in waiting} == {"queued"}
     assert not list(place.folder.glob(f"{broken}.*"))
+
+
+def test_who_runs_a_job_that_is_removed_is_told_to_stop(place: Place) -> None:
+    ids = [place.accept() for _ in range(3)]
+    one, two = Worker(WORKER), Worker(OTHER)
+    workers = [one, two]
+
+    async def use(queue: JobQueue) -> None:
+        def remove(identifier: str) -> None:
+            question = {"do": "remove", "id": identifier, "owner": "token:a"}
+            queue.asked(two, bytes(8) + orjson.dumps(question))
+
+        queue.dispatch()
+        await until(lambda: one.told and two.told)
+        # Also where it is about to leave, with the job in hand.
+        workers.remove(one)
+        remove(one.told[0])
+        await until(lambda: one.stopped)
+        remove(ids[2])
+        await until(lambda: len(two.answers) == 2)
+        queue.ended(one, b'{"outcome":"stopped"}')
+
+    with_queue(place, workers, use)
+    assert one.stopped == one.told
+    assert two.stopped == []
+    assert {name.partition(".")[0] for name in place.names()} == {two.told[0]}
+
+
+@pytest.mark.parametrize("when", ["waits", "runs", "has run"])
+def test_a_run_that_is_told_to_stop_leaves_no_answer(
+    place: Place, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    identifier = place.accept()
+    told: list[bytes] = []
+    failures: list[int] = []
+    runs, _ = asked_for(place, identifier, Memory(10_000), lambda _, payload: told.append(payload))
+    service = runs._service
+    service.not_inferred = lambda status, _: failures.append(status)
+    service.runs.waiting = 1 if when == "waits" else 0
+
+    def infer(exchange: Exchange) -> Answer:
+        assert when != "waits"
+        runs.stop(b"another")
+        assert exchange.options is not None
+        assert not exchange.options.terminate
+        runs.stop(identifier.encode())
+        if when == "runs":
+            raise RequestError(500, "terminated")
+        return Answer(200, b"late")
+
+    service.infer = infer
+
+    async def run() -> None:
+        runs.stop(identifier.encode())
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
+        if when == "waits":
+            runs.stop(identifier.encode())
+        await until(lambda: told)
+
+    asyncio.run(run())
+    assert (orjson.loads(told[0]), failures) == ({"outcome": "stopped"}, [])
+    assert not place.file(identifier, "answer").exists()
+
+
+def test_a_call_to_a_runtime_beside_is_given_up(place: Place) -> None:
+    identifier = place.accept()
+    told: list[bytes] = []
+    runs, _ = asked_for(place, identifier, Memory(10_000), lambda _, payload: told.append(payload))
+    runs._service.runs.upstream = object()
+
+    async def never() -> Answer:
+        runs.stop(identifier.encode())
+        await asyncio.sleep(3_600)
+        raise AssertionError
+
+    runs._service.infer = lambda _: never()
+
+    async def run() -> None:
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
+        await until(lambda: told)
+
+    asyncio.run(run())
+    assert orjson.loads(told[0]) == {"outcome": "stopped"}
+    assert runs.running is None
 
 
 def test_a_fault_in_one_question_leaves_the_others(

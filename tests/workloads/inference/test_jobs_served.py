@@ -431,14 +431,38 @@ def test_killed_workers_and_servers_lose_no_job(site: Site, start: Start) -> Non
     assert server.stop() == 0
 
 
+def steps(count: int) -> dict[str, Any]:
+    """A request to the model that counts."""
+    tensor = {"name": "steps", "datatype": "INT64", "shape": [1, 1], "data": [count]}
+    return {"inputs": [tensor]}
+
+
+def test_a_running_job_that_is_removed_is_stopped(site: Site, start: Start) -> None:
+    """It would run for as long as a machine lives."""
+    site.write(jobs=ON, limits=QUICK)
+    version = site.publish(models.counting())
+    server = start(site).serving(version)
+    workers = server.workers()
+    caller = Caller(server)
+    endless = caller.send(steps(2**60))
+    until = time.monotonic() + PATIENCE
+    while caller.state(endless) != "running":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    # A direct request doesn't wait for it.
+    assert caller.ask("POST", "/v2/models/mlp/infer", steps(2))[0] == 200
+    assert caller.ask("DELETE", f"{JOBS}/{endless}")[0] == 200
+    following = caller.send(steps(3))
+    assert caller.wait(following) == "done"
+    assert server.workers() == workers
+    assert "failed on a request" not in server.errors.read_text()
+    assert server.stop() == 0
+
+
 def test_a_request_that_kills_its_worker_three_times_fails(site: Site, start: Start) -> None:
     site.write(jobs=ON, workers=2, limits=QUICK)
     version = site.publish(models.counting())
     server = start(site).serving(version)
-
-    def steps(count: int) -> dict[str, Any]:
-        return {"inputs": [{"name": "steps", "datatype": "INT64", "shape": [1, 1],
-                            "data": [count]}]}  # fmt: skip
 
     def working() -> int | None:
         """The worker that runs it for as long as a machine lives: the other one idles."""
