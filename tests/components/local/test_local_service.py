@@ -169,6 +169,8 @@ def test_key_ring_life(provider: Any, stack: Stack) -> None:
     job = stack.site / "service" / "tiny" / "state.jobs" / "job.request.sealed"
     job.parent.mkdir(parents=True)
     seal(job, b"asked", ring, b"job")
+    damaged = job.with_name("cut.answer.sealed")
+    damaged.write_bytes(b"cut")
     rotated = provider.update("KeyRing", again, adopted, {**inputs, "rotation": 1})
     assert rotated["primary"] != keys["primary"]
     assert rotated["versions"] == [rotated["primary"]]
@@ -176,6 +178,10 @@ def test_key_ring_life(provider: Any, stack: Stack) -> None:
     assert rotated["tokenKeyId"] != keys["tokenKeyId"]
     # The jobs of a service open with the new key alone.
     assert unseal(job, ring, b"job") == b"asked"
+    assert any(
+        str(damaged) in line and "can't be read any more" in line
+        for _, line, _ in provider.engine.messages
+    )
     verified = workload(
         "falaj.workloads.registry", "verify", "--registry", str(stack.site / "registry"),
         "--model", "tiny", "--version", str(version), "--keyring", keys["path"], "--json",
