@@ -406,12 +406,16 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 """Header of a body with binary tensors: how many of its bytes are JSON."""
 REQUEST_ID = b"x-request-id"
 """Header that names a request whose body has no id."""
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""Header by which a request for a job that is sent again is known.
+https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/"""
 MARK = b"falaj-overflowed"
 """Header of a request that came from another tier: it isn't passed on again."""
 _WANTED = frozenset(
     {
         b"authorization", b"content-length", b"content-encoding", b"transfer-encoding", b"expect",
         b"host", b"inference-header-content-length", REQUEST_ID, MARK,
+        IDEMPOTENCY_KEY.lower().encode(),
     }
 )  # fmt: skip
 

@@ -161,16 +161,17 @@ class JobQueue:
         count = len(waiting) if most is None else min(most, len(waiting))
         return [waiting.popleft() for _ in range(count)]
 
-    def _answer(self, asked: _Question) -> dict[str, Any]:
-        worker, _, question = asked
+    def _answer(self, given: _Question) -> dict[str, Any]:
+        worker, _, question = given
         jobs, identifier = self.jobs, str(question["id"])
         owner = str(question.get("owner", ""))
         job: Job | None = None
         try:
             match question["do"]:
                 case "reserve":
-                    version, size = question["version"], int(question["size"])
-                    jobs.reserve(worker.pid, identifier, owner, version=version, size=size)
+                    asked = {each: question.get(each) for each in ("version", "key", "digest")}
+                    size = int(question["size"])
+                    job = jobs.reserve(worker.pid, identifier, owner, size=size, **asked)
                 case "drop":
                     jobs.drop(identifier)
                 case "find":

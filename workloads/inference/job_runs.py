@@ -7,7 +7,9 @@ request ever waits for more than that one.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
+import re
 import sys
 import time
 import traceback
@@ -22,7 +24,7 @@ from falaj.workloads.inference import channel, http
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
 from falaj.workloads.inference.http import Answer, Exchange, Router
-from falaj.workloads.inference.jobs import DONE, FAILED, Bodies, new_id
+from falaj.workloads.inference.jobs import DONE, FAILED, MAX_KEY_CHARACTERS, Bodies, new_id
 from falaj.workloads.inference.service import Service
 
 PATIENCE_SECONDS = 5.0
@@ -34,6 +36,7 @@ AGAIN_SECONDS = 1
 """What a client is told to wait that asks for a job which isn't done."""
 MOST_BEING_KEPT = 256
 """Requests of a worker that wait for the disk, before new ones are answered with 503."""
+_KEY = re.compile(rb"[!-~]{1,%d}" % MAX_KEY_CHARACTERS)
 _LOOK_SECONDS = 0.02
 
 
@@ -119,6 +122,7 @@ class JobRuns:
     async def _keep(self, exchange: Exchange, owner: str) -> Answer:
         service = self._service
         body = bytes(exchange.content)
+        key = _key_of(exchange)
         # What can't be run is refused now, not later.
         service.schema.read(body, exchange.header_length)
         # A model may be named "versions".
@@ -130,13 +134,17 @@ class JobRuns:
             "header_length": exchange.header_length,
             "request_id": exchange.headers.get(http.REQUEST_ID, b"").decode("latin-1"),
         }
+        version = service.model.version if versioned else None
+        about = orjson.dumps([service.model.name, version, exchange.header_length])
+        digest = None if key is None else await asyncio.to_thread(_digest, about, body)
         try:
-            await self._asked(
-                "reserve", id=identifier, owner=owner, size=len(body),
-                version=service.model.version if versioned else None,
+            found = await self._asked(
+                "reserve", id=identifier, owner=owner, size=len(body), version=version, key=key,
+                digest=digest,
             )  # fmt: skip
-            await asyncio.to_thread(self._bodies.write_request, identifier, header, body)
-            found = await self._asked("queue", id=identifier)
+            if "job" not in found:
+                await asyncio.to_thread(self._bodies.write_request, identifier, header, body)
+                found = await self._asked("queue", id=identifier)
         except BaseException as error:
             # The master knows best how far it came; nobody waits for its answer.
             self._tell(
@@ -149,6 +157,8 @@ class JobRuns:
                     "fails; try again later", headers=(retry_after(60),)
                 ) from error  # fmt: skip
             raise
+        # Of a request that was sent before, the job that was made then.
+        identifier = found["job"]["id"]
         place = f"Location: /v2/models/{service.model.name}/jobs/{identifier}".encode()
         return Answer(202, orjson.dumps(found["job"]), headers=(place, retry_after(AGAIN_SECONDS)))
 
@@ -314,6 +324,30 @@ class JobRuns:
 
 class _StoppedError(Exception):
     """The run's job was removed."""
+
+
+def _key_of(exchange: Exchange) -> str | None:
+    """Return the key of a request that may be sent again; None: it has none.
+
+    Raises:
+        RequestError: 400, it is too long, or isn't of visible ASCII.
+    """
+    given = exchange.headers.get(http.IDEMPOTENCY_KEY.lower().encode())
+    if given is None:
+        return None
+    if not _KEY.fullmatch(given):
+        raise RequestError(
+            400, f"{http.IDEMPOTENCY_KEY} must be 1 to {MAX_KEY_CHARACTERS} visible ASCII "
+            f"characters without spaces; got {len(given)} bytes"
+        )  # fmt: skip
+    return given.decode("ascii")
+
+
+def _digest(about: bytes, body: bytes) -> str:
+    digest = hashlib.sha256(about)
+    digest.update(b"\0")
+    digest.update(body)
+    return digest.hexdigest()
 
 
 def _failed(status: int, error: str) -> dict[str, Any]:

@@ -52,6 +52,8 @@ OVERHEAD_BYTES: Final = 4_096
 """What a job takes beside bodies: its state, headers, wrapped keys."""
 FULL_RETRY_SECONDS: Final = 60
 """What a client is told to wait at most where there is no room for its request."""
+MAX_KEY_CHARACTERS: Final = 255
+"""Of an idempotency key."""
 SIDE_BY_SIDE: Final = 16
 """States that are written at a time."""
 _STATE, _REQUEST, _ANSWER = "state", "request", "answer"
@@ -85,6 +87,8 @@ class Job:
         answer_bytes: of what was answered.
         status: of HTTP, that its answer has.
         error: why it failed; None where it didn't.
+        key: by which its caller's request is known again; None: by none.
+        digest: of that request; None without a key.
     """
 
     id: str
@@ -98,6 +102,8 @@ class Job:
     answer_bytes: int = 0
     status: int = 200
     error: str | None = None
+    key: str | None = None
+    digest: str | None = None
 
     @property
     def size(self) -> int:
@@ -117,7 +123,8 @@ def parse(data: bytes, identifier: str) -> Job:
         job = Job(**cast("dict[str, Any]", document))
     except (orjson.JSONDecodeError, TypeError) as error:
         raise IntegrityError(f"the state of job {identifier} isn't what was written") from error
-    texts = (job.owner, *(each for each in (job.version, job.error) if each is not None))
+    said = (job.version, job.error, job.key, job.digest)
+    texts = (job.owner, *(each for each in said if each is not None))
     counts = (job.tries, job.request_bytes, job.answer_bytes, job.status)
     times = (job.created, *(() if job.finished is None else (job.finished,)))
     finished = job.state in (DONE, FAILED)
@@ -130,6 +137,7 @@ def parse(data: bytes, identifier: str) -> Job:
         and all(type(each) in (int, float) and 0 <= each < _LAST_MOMENT for each in times)
         and finished == (job.finished is not None)
         and (job.state == FAILED) == (job.error is not None)
+        and (job.key is None) == (job.digest is None)
         and 200 <= job.status <= 599
     ):
         raise IntegrityError(f"the state of job {identifier} isn't what was written")
@@ -326,8 +334,16 @@ class Jobs:
     # -- callers ---------------------------------------------------------------------------
 
     def reserve(
-        self, worker: int, identifier: str, owner: str, *, version: str | None, size: int
-    ) -> None:
+        self,
+        worker: int,
+        identifier: str,
+        owner: str,
+        *,
+        version: str | None,
+        size: int,
+        key: str | None = None,
+        digest: str | None = None,
+    ) -> Job | None:
         """Keep room for a request that a worker is about to write.
 
         Args:
@@ -336,10 +352,16 @@ class Jobs:
             owner: who asks.
             version: of the model, where a certain one is asked for.
             size: of the body, in bytes.
+            key: by which the request is known again; None: by none.
+            digest: of the request, where there is a key.
+
+        Returns:
+            The job that was made of the same request before; None: there is none.
 
         Raises:
-            RequestError: 413, it is more than all may be; 429, the caller's jobs take their
-                share; 503, there is no room for it now.
+            RequestError: 409, the same request is being kept; 422, the key was another one's;
+                413, it is more than all may be; 429, the caller's jobs take their share; 503,
+                there is no room for it now.
         """
         if (
             not _ID.fullmatch(identifier)
@@ -347,8 +369,11 @@ class Jobs:
         ):
             raise RequestError(500, "the server made no new id")
         job = Job(
-            id=identifier, owner=owner, created=self._clock(), version=version, request_bytes=size
-        )
+            id=identifier, owner=owner, created=self._clock(), version=version, request_bytes=size,
+            key=key, digest=digest,
+        )  # fmt: skip
+        if key is not None and (known := self._known(job)) is not None:
+            return known
         if job.size > (most := self.settings.most_bytes):
             raise RequestError(
                 413, f"a job of {size} bytes is more than the {most} that all may be"
@@ -357,6 +382,24 @@ class Jobs:
         if refusal is not None:
             raise refusal
         self._reserved[identifier] = (worker, job)
+        return None
+
+    def _known(self, asked: Job) -> Job | None:
+        """Return the job of the same key, if it is of the same request."""
+        mine = (asked.owner, asked.key)
+        job = next((each for each in self._all() if (each.owner, each.key) == mine), None)
+        if job is not None and self._is_over(job):
+            self._end(job, "expired")
+            return None
+        if job is not None and job.digest != asked.digest:
+            raise RequestError(
+                422, "this Idempotency-Key was another request's: give each a key of its own"
+            )
+        if job is not None and job.id in self._reserved:
+            raise RequestError(
+                409, "the same request is being kept now; try again", headers=(retry_after(1),)
+            )
+        return job
 
     def queue(self, *identifiers: str) -> list[Job | RequestError]:
         """Accept jobs whose requests are written: from here on they survive a power cut.

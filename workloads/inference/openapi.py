@@ -184,7 +184,19 @@ def _parameters(path: str, route: http.Route, words: _Words) -> list[Document]:
             _header(http.HEADER_LENGTH, _COUNT, _LENGTH_MEANS),
             _header("X-Request-Id", _NAME, "The name of a request without an id."),
         ]
+    if route.name == http.JOBS:
+        found.append(_header(http.IDEMPOTENCY_KEY, _KEY, _KEY_MEANS))
     return found
+
+
+_KEY: Final[Document] = {
+    "type": "string", "minLength": 1, "maxLength": jobs.MAX_KEY_CHARACTERS,
+    "pattern": "^[!-~]+$",
+}  # fmt: skip
+_KEY_MEANS: Final = (
+    "Chosen by the caller for one request: sent again with the same key, it is the same job; "
+    "another request with it is refused with 422."
+)
 
 
 def _header(name: str, schema: Document, means: str) -> Document:

@@ -288,6 +288,58 @@ def test_the_room_of_a_worker_that_died_while_writing_is_given_back(place: Place
     place.accept()
 
 
+# -- the same request again -----------------------------------------------------------------
+
+
+def again(place: Place, key: str, digest: str = "d", owner: str = "token:a") -> Job | None:
+    return place.jobs.reserve(
+        WORKER, new_id(), owner, version=None, size=len(SECRET), key=key, digest=digest
+    )
+
+
+def test_a_repeated_request_finds_its_job(place: Place) -> None:
+    mine = place.accept(key="order 17", digest="d")
+    place.restart(most_jobs=1)
+    # Also where there is no room for another one, and when it is done.
+    found = again(place, "order 17")
+    assert found is not None
+    assert (found.id, found.state) == (mine, "queued")
+    place.run()
+    found = again(place, "order 17")
+    assert found is not None
+    assert (found.id, found.state) == (mine, "done")
+    assert place.jobs.numbers()["done"] == 1
+    error = refusal(lambda: again(place, "order 17", "another"))
+    assert (error.status, retry_of(error)) == (422, None)
+    assert "another request" in error.message
+    assert mine not in error.message
+
+
+def test_keys_are_of_one_caller(place: Place) -> None:
+    place.accept(key="1", digest="d")
+    assert again(place, "1", "another", "token:b") is None
+    assert again(place, "2", "another") is None
+
+
+def test_a_key_lives_as_long_as_its_job(place: Place) -> None:
+    first = place.accept(key="1", digest="d")
+    place.jobs.remove(first, "token:a")
+    place.accept(key="1", digest="another")
+    place.run()
+    place.clock.now += 24 * HOUR
+    assert again(place, "1") is None
+
+
+def test_a_request_that_is_still_being_kept_is_no_job_yet(place: Place) -> None:
+    identifier = new_id()
+    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=1, key="1", digest="d")
+    error = refusal(lambda: again(place, "1"))
+    assert (error.status, retry_of(error)) == (409, 1)
+    assert refusal(lambda: again(place, "1", "another")).status == 422
+    place.jobs.drop(identifier)
+    assert again(place, "1") is None
+
+
 # -- the disk ----------------------------------------------------------------------------------
 
 
@@ -640,7 +692,8 @@ def test_only_a_path_with_a_version_asks_for_one(place: Place, model: str) -> No
 
     async def ask(_: int, payload: bytes) -> bytes:
         asked.append(orjson.loads(payload))
-        return orjson.dumps({"status": 200, "job": {}})
+        job = {"job": {"id": asked[-1]["id"]}} if asked[-1]["do"] == "queue" else {}
+        return orjson.dumps({"status": 200, **job})
 
     service = SimpleNamespace(
         schema=SimpleNamespace(read=lambda *_: None),
@@ -1237,9 +1290,9 @@ def test_a_worker_takes_so_many_requests_at_a_time_and_no_more(
     answered = asyncio.Event()
 
     async def ask(_: int, payload: bytes) -> bytes:
-        del payload
         await answered.wait()
-        return orjson.dumps({"status": 200, "job": {}})
+        job = {"job": {"id": "1"}} if b'"queue"' in payload else {}
+        return orjson.dumps({"status": 200, **job})
 
     service = SimpleNamespace(
         schema=SimpleNamespace(read=lambda *_: None), model=SimpleNamespace(name="m", version="1")
@@ -1296,6 +1349,7 @@ def states(draw: some.DrawFn) -> Job:
         finished=draw(moments) if ended else None, tries=draw(whole),
         version=draw(some.none() | texts), request_bytes=draw(whole), answer_bytes=draw(whole),
         status=draw(some.integers(200, 599)), error=draw(texts) if state == "failed" else None,
+        **dict.fromkeys(("key", "digest"), draw(some.none() | texts)),
     )  # fmt: skip
 
 
@@ -1329,6 +1383,7 @@ def test_a_wrong_value_is_refused_or_a_right_one(job: Job, key: str, value: Any)
     assert read.id == IDENTIFIER
     assert type(read.owner) is str
     assert (read.finished is None) == (read.state in ("queued", "running"))
+    assert (read.key is None) == (read.digest is None)
     assert type(read.size) is int
     assert 0 <= read.size < 2**55
     assert cast("float", read.created) < 2**36

@@ -156,6 +156,44 @@ def test_the_answer_is_the_one_of_infer(
         assert without_date(later[1]) == without_date(direct[1])
 
 
+def test_the_same_request_again_is_the_same_job(served: Server) -> None:
+    caller, other = Caller(served, "amal"), Caller(served, "badr")
+    key = {"Idempotency_Key": '"8e03978e-40d5-43dd-bc93-6894a57f9324"'}
+    identifier = caller.send(**key)
+    caller.wait(identifier)
+    for _ in range(2):
+        status, told, content = caller.ask("POST", JOBS, row(), **key)
+        assert (status, told["Location"]) == (202, f"{JOBS}/{identifier}")
+        assert told["Retry-After"] == "1"
+        assert json.loads(content)["state"] == "done"
+    others = other.send(**key)
+    assert others != identifier
+    other.wait(others)
+    binary = {"Inference_Header_Content_Length": "0"}
+    differing = (
+        caller.ask("POST", JOBS, row([1.0] * 64), **key),
+        caller.ask("POST", "/v2/models/mlp/versions/1/jobs", row(), **key),
+        caller.ask("POST", JOBS, bytes(256), **key, **binary),
+    )
+    for status, _, content in differing:
+        assert status == 422
+        assert "another request" in json.loads(content)["error"]
+    without = caller.send()
+    assert without != identifier
+    caller.wait(without)
+
+
+@pytest.mark.parametrize("key", ["", "two words", "\xe9", "a" * 256, "tab\tbed", "a" * 8_000])
+def test_what_is_no_key_is_refused(served: Server, key: str) -> None:
+    before = sorted(folder_of(served.site).iterdir())
+    status, _, content = Caller(served).ask("POST", JOBS, row(), Idempotency_Key=key)
+    assert status == 400
+    error = json.loads(content)["error"]
+    assert "Idempotency-Key must be 1 to 255 visible ASCII characters" in error
+    assert len(error) < 200
+    assert sorted(folder_of(served.site).iterdir()) == before
+
+
 def test_another_caller_has_no_such_job(served: Server) -> None:
     mine, other = Caller(served, "amal"), Caller(served, "badr")
     admin = Caller(served, "carim", "admin")
