@@ -156,7 +156,7 @@ class Drift:
     ) -> None:
         self.version = version
         self.labels = Labels(reference, memory, version)
-        self._model = model
+        self.model = model
         self._reference = reference
         self._settings = settings
         self._event = event
@@ -288,7 +288,7 @@ class Drift:
         self.tick(time.time())
         settings = self._settings
         return {
-            "model": self._model,
+            "model": self.model,
             "version": str(self.version),
             "state": self.state,
             "since": self._since,
@@ -322,7 +322,7 @@ class Drift:
 
     def metrics(self) -> Iterable[Metric]:
         """Yield the families of Prometheus."""
-        of = (self._model, str(self.version))
+        of = (self.model, str(self.version))
         labels = ("model", "version")
         state = GaugeMetricFamily(
             "falaj_drift_state", "1 where rows, answers or labels have drifted.", labels=labels

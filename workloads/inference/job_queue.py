@@ -69,7 +69,7 @@ class JobQueue:
         workers: Callable[[], Iterable[Runner]],
     ) -> None:
         self.jobs = jobs
-        self._model = model
+        self.model = model
         self._event = event
         self._workers = workers
         self._thread = ThreadPoolExecutor(1, "jobs")
@@ -268,18 +268,18 @@ class JobQueue:
             "falaj_jobs", "Jobs that are kept, by state.", labels=("model", "state")
         )
         for state in STATES:
-            states.add_metric((self._model, state), numbers.get(state, 0))
+            states.add_metric((self.model, state), numbers.get(state, 0))
         yield states
         for name, words, key in (
             ("falaj_jobs_bytes", "Bytes that jobs take.", "bytes"),
             ("falaj_jobs_oldest_seconds", "Age of the job that waits longest.", "oldest"),
         ):
             family = GaugeMetricFamily(name, words, labels=("model",))
-            family.add_metric((self._model,), numbers.get(key, 0))
+            family.add_metric((self.model,), numbers.get(key, 0))
             yield family
         ended = CounterMetricFamily(
             "falaj_jobs_finished", "Jobs that came to their end.", labels=("model", "state")
         )
         for state, count in self.jobs.finished.items():
-            ended.add_metric((self._model, state), count)
+            ended.add_metric((self.model, state), count)
         yield ended

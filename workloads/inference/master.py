@@ -156,10 +156,12 @@ class WorkerHandle:
 
     def __init__(
         self,
+        model: str,
         version: int,
         received: Callable[[WorkerHandle, int, bytes], None],
         ended: Callable[[WorkerHandle], None],
     ) -> None:
+        self.model = model
         self.version = version
         self.state = "starting"
         self.error: str | None = None
@@ -498,7 +500,7 @@ class Master:
 
     async def _load(self, generation: Generation) -> str | None:
         """Start the workers of a generation up to readiness; return what went wrong, if it did."""
-        workers = [self._worker(generation.version) for _ in range(generation.settings.workers)]
+        workers = [self._worker(generation) for _ in range(generation.settings.workers)]
         self._starting = workers
         self._write_state()
         results = await asyncio.gather(*(self._ready(w, generation) for w in workers))
@@ -544,8 +546,10 @@ class Master:
         if before is not None:
             await before.close()
 
-    def _worker(self, version: int) -> WorkerHandle:
-        return WorkerHandle(version, self._received, self._ended)
+    def _worker(self, generation: Generation) -> WorkerHandle:
+        return WorkerHandle(
+            generation.settings.model, generation.version, self._received, self._ended
+        )
 
     async def _ready(self, worker: WorkerHandle, generation: Generation) -> bool:
         await worker.start(generation.listener, str(self.path), generation.settings.content)
@@ -556,7 +560,9 @@ class Master:
         self._end_outage()
         before, self._current = self._current, generation
         self.settings = generation.settings
-        self._totals.version = generation.version
+        self._totals.model, self._totals.version = self.settings.model, generation.version
+        if self._jobs is not None:
+            self._jobs.model = self.settings.model
         self._port = int(generation.listener.getsockname()[1])
         self._status, self._refused, self._broken = "serving", None, None
         self._watch(generation)
@@ -574,6 +580,9 @@ class Master:
         begun = (generation.settings.model, generation.version, wanted, manifest)
         if self._watched == begun:
             return
+        if self._watched and self._watched[0] != begun[0]:
+            # Versions are numbered by model: an id of the one before is none of this one's.
+            self._memory = Memory()
         self._watched = begun
         known = reference.read(manifest)
         self._drift = Drift(
@@ -613,7 +622,8 @@ class Master:
             logs.access(lines, worker=worker.pid, **orjson.loads(header))
             self._totals.dropped_lines = logs.dropped
         elif kind == channel.COUNTERS:
-            self._totals.update(worker.pid, worker.version, orjson.loads(payload))
+            counted = orjson.loads(payload)
+            self._totals.update(worker.pid, worker.version, counted, worker.model)
         elif kind == channel.METRICS_REQUEST:
             worker.answer(payload[:8], self._totals.render())
         elif kind == channel.STATISTICS_REQUEST:
@@ -627,20 +637,17 @@ class Master:
 
     @staticmethod
     def _of_drift(drift: Drift, worker: WorkerHandle, kind: int, payload: bytes) -> None:
+        leaves = (worker.model, worker.version) != (drift.model, drift.version)
         if kind == channel.DRIFT_REQUEST:
             worker.answer(payload[:8], orjson.dumps(drift.report()))
         elif kind == channel.FEEDBACK:
             # A worker that leaves has read labels by its own version's classes.
-            by = (
-                reference.read(worker.manifest).answers
-                if worker.version != drift.version
-                else None
-            )
+            by = reference.read(worker.manifest).answers if leaves else None
             joined = drift.labels.join(orjson.loads(payload[8:]), by)
             worker.answer(payload[:8], orjson.dumps(joined))
             drift.tick(time.time())
-        elif worker.version != drift.version:
-            return  # of a version that leaves
+        elif leaves:
+            return
         elif kind == channel.ROWS_COUNTED:
             drift.take(orjson.loads(payload))
         elif kind == channel.IDS_ANSWERED:
@@ -670,7 +677,7 @@ class Master:
         delay = 0.1 * 2 ** (self._quick_deaths - 3) if self._quick_deaths > 2 else 0
         while generation is self._current and not self._leaving:
             await asyncio.sleep(min(delay, MAX_RESTART_DELAY))
-            worker = self._worker(generation.version)
+            worker = self._worker(generation)
             self._starting.append(worker)
             ready = await self._ready(worker, generation)
             if worker in self._starting:
