@@ -32,6 +32,7 @@ from falaj.workloads.files import fingerprint, make_private_folder, write_json_a
 from falaj.workloads.inference import channel, reference, settings
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.drift import Drift
+from falaj.workloads.inference.drift_state import KEEP_SECONDS, DriftState
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.job_queue import JobQueue
 from falaj.workloads.inference.jobs import Jobs, clear
@@ -308,6 +309,8 @@ class Master:
         self._drift: Drift | None = None
         self._watched: tuple[Any, ...] = ()
         """What `_drift` was begun with."""
+        self._drift_state: DriftState | None = None
+        self._drift_kept = time.monotonic()
         self._jobs: JobQueue | None = None
         self._jobs_of: tuple[Path, Path] | None = None
         """Folder and key ring of `_jobs`."""
@@ -357,6 +360,8 @@ class Master:
             self._wake.clear()
             if not self._leaving:
                 await self._follow()
+                if time.monotonic() - self._drift_kept > KEEP_SECONDS:
+                    await self._keep_drift()
         await self._stop()
         return 0
 
@@ -405,6 +410,7 @@ class Master:
         await asyncio.gather(*(worker.drain(seconds, leaving=True) for worker in workers))
         if self._jobs is not None:
             await self._jobs.close()
+        await self._keep_drift()
         if self._logs is not None:
             self._logs.event("stopped", pid=os.getpid())
             self._logs.close()
@@ -580,7 +586,8 @@ class Master:
         begun = (generation.settings.model, generation.version, wanted, manifest)
         if self._watched == begun:
             return
-        if self._watched and self._watched[0] != begun[0]:
+        is_first = not self._watched
+        if not is_first and self._watched[0] != begun[0]:
             # Versions are numbered by model: an id of the one before is none of this one's.
             self._memory = Memory()
         self._watched = begun
@@ -589,6 +596,16 @@ class Master:
             generation.settings.model, generation.version, known, wanted,
             memory=self._memory, event=self._event,
         ) if wanted.enabled else None  # fmt: skip
+        self._drift_state = DriftState(
+            generation.settings, generation.version, manifest, self._event
+        )
+        if self._drift is not None and is_first:
+            self._drift_state.restore(self._drift)
+
+    async def _keep_drift(self) -> None:
+        self._drift_kept = time.monotonic()
+        if self._drift is not None and self._drift_state is not None:
+            await self._drift_state.keep(self._drift)
 
     def _more_metrics(self) -> Iterator[Metric]:
         for each in (self._drift, self._jobs):

@@ -21,6 +21,7 @@ from falaj.workloads.bounds import DRIFT, JOBS, SERVICE, Bound
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
+from falaj.workloads.registry.sealed import SUFFIX
 
 
 class Section:
@@ -283,6 +284,11 @@ class Settings:
     def jobs_folder(self) -> Path:
         """Where jobs are kept: beside the state, under its name."""
         return self.state.with_suffix(".jobs")
+
+    @property
+    def drift_file(self) -> Path:
+        """What is kept of drift over a restart: beside the state, under its name."""
+        return self.state.with_suffix(f".drift{SUFFIX}")
 
 
 def reached_at(host: str) -> str:

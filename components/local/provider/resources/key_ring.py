@@ -104,7 +104,7 @@ class KeyRingHandler(Handler):
         )
         for each in shown["damaged"]:
             context.say(
-                f"warning: a job's file can't be read any more, and goes in its time: {each}"
+                f"warning: a service's file can't be read any more, and goes in its time: {each}"
             )
         return {**inputs, **_outputs(site, shown)}
 
