@@ -21,6 +21,10 @@ class IntegrityError(WorkloadError):
     """What was read isn't what was written: changed, cut short, swapped, or of another key."""
 
 
+class RetiredKeyError(WorkloadError):
+    """What was read is sealed under a key that the key ring has no more."""
+
+
 class RegistryError(WorkloadError):
     """A registry of images that couldn't be asked or didn't do what was asked, with what to do."""
 

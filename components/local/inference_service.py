@@ -65,7 +65,7 @@ class InferenceServiceArgs(TypedDict):
     jobs: NotRequired[pulumi.Input[bool]]
     """Take requests that are answered later. Default: false; what was kept is removed."""
     jobs_keep_hours: NotRequired[pulumi.Input[int]]
-    """Hours that answers are kept for. Default: 24."""
+    """Hours that answers are kept for; with ``jobs`` alone, as the following. Default: 24."""
     jobs_most: NotRequired[pulumi.Input[int]]
     """Most jobs that are kept. Default: 1,000."""
     jobs_most_bytes: NotRequired[pulumi.Input[int]]

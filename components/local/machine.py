@@ -69,7 +69,11 @@ class InvalidInputsError(Exception):
 # Files of the site: written atomically, private, and shredded when they held a secret.
 
 _NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_SECRET_SUFFIXES: Final = {".key", ".pem"}
+_SECRET_SUFFIXES: Final = {".key", ".pem", ".sealed"}
+_WRAPPED_KEYS: Final = "keys.json"
+"""Of a package, whose files can't be read without."""
+_SHREDDED_BYTES: Final = 1 << 20
+"""More than a key takes, and the wrapped one at the front of a sealed file."""
 
 
 def make_folder(path: Path) -> None:
@@ -205,6 +209,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def shred(path: Path) -> None:
     """Overwrite a file with random bytes and remove it; one that is gone is fine.
 
+    Of a large one it is the first MiB, which holds what a sealed file can't be read without.
     Overwriting reaches the medium only where the file system writes in place; what protects the
     data on others (copy on write, flash) is that the sealed files can't be read without the key.
 
@@ -214,8 +219,10 @@ def shred(path: Path) -> None:
     try:
         details = path.lstat()
         if stat.S_ISREG(details.st_mode) and details.st_size:
+            # The owner may have taken away the right to write (mode 0400).
+            path.chmod(0o600)
             with path.open("r+b", buffering=0) as file:
-                file.write(secrets.token_bytes(details.st_size))
+                file.write(secrets.token_bytes(min(details.st_size, _SHREDDED_BYTES)))
                 os.fsync(file.fileno())
         path.unlink()
     except FileNotFoundError:
@@ -225,7 +232,9 @@ def shred(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder and all below it, shredding keys first; one that is gone is fine.
+    """Remove a folder and all below it; one that is gone is fine.
+
+    Keys are shredded first, and what is sealed with its wrapped key.
 
     Raises:
         LocalError: something can't be removed.
@@ -233,7 +242,8 @@ def remove_tree(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
         return
     for file in sorted(path.rglob("*")):
-        if file.suffix in _SECRET_SUFFIXES and not file.is_symlink() and file.is_file():
+        secret = file.suffix in _SECRET_SUFFIXES or file.name == _WRAPPED_KEYS
+        if secret and not file.is_symlink() and file.is_file():
             shred(file)
     try:
         shutil.rmtree(path)

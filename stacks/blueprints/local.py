@@ -14,6 +14,7 @@ from falaj.components.local import (
     Daemon,
     Dataset,
     InferenceService,
+    InferenceServiceArgs,
     KeyRing,
     LocalProvider,
     ModelPackage,
@@ -22,7 +23,7 @@ from falaj.components.local import (
 )
 from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
-from falaj.stacks.settings.local import JobSettings, resolved
+from falaj.stacks.settings.local import resolved
 
 _CLIENT = "operator"
 _WATCH_STOPS_S = 120
@@ -147,41 +148,39 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         },
         options,
     )
-    jobs = settings.service.jobs or JobSettings()
-    service = InferenceService(
-        "service",
-        {
-            "site": workspace.path,
-            "name": name,
-            "model": package.model,
-            "version": package.version,
-            "keyring": keys.path,
-            "host": settings.service.host,
-            "port": settings.service.port,
-            "workers": settings.service.workers,
-            "threads": settings.service.threads,
-            "max_rows": settings.service.max_rows,
-            "max_body_bytes": settings.service.max_body_bytes,
-            "drain_seconds": settings.service.drain_seconds,
-            "grpc": settings.service.grpc,
-            "drift": settings.service.drift.enabled,
-            "drift_window_rows": settings.service.drift.window_rows,
-            "drift_window_seconds": settings.service.drift.window_seconds,
-            "drift_alpha": settings.service.drift.alpha,
-            "jobs": settings.service.jobs is not None,
-            "jobs_keep_hours": jobs.keep_hours,
-            "jobs_most": jobs.most_jobs,
-            "jobs_most_bytes": jobs.most_bytes,
-            "certificate": server.certificate_path,
-            "private_key": server.private_key_path,
-            "client_ca": authority.certificate_path,
-            "certificate_fingerprint": server.fingerprint,
-            "issuer": f"falaj:{stack}",
-            "audience": f"falaj:{stack}:{name}",
-            "clients": {_CLIENT: ["predict", "observe", "feedback"]},
-        },
-        options,
-    )
+    jobs = settings.service.jobs
+    served: InferenceServiceArgs = {
+        "site": workspace.path,
+        "name": name,
+        "model": package.model,
+        "version": package.version,
+        "keyring": keys.path,
+        "host": settings.service.host,
+        "port": settings.service.port,
+        "workers": settings.service.workers,
+        "threads": settings.service.threads,
+        "max_rows": settings.service.max_rows,
+        "max_body_bytes": settings.service.max_body_bytes,
+        "drain_seconds": settings.service.drain_seconds,
+        "grpc": settings.service.grpc,
+        "drift": settings.service.drift.enabled,
+        "drift_window_rows": settings.service.drift.window_rows,
+        "drift_window_seconds": settings.service.drift.window_seconds,
+        "drift_alpha": settings.service.drift.alpha,
+        "jobs": jobs is not None,
+        "certificate": server.certificate_path,
+        "private_key": server.private_key_path,
+        "client_ca": authority.certificate_path,
+        "certificate_fingerprint": server.fingerprint,
+        "issuer": f"falaj:{stack}",
+        "audience": f"falaj:{stack}:{name}",
+        "clients": {_CLIENT: ["predict", "observe", "feedback"]},
+    }
+    if jobs is not None:
+        served["jobs_keep_hours"] = jobs.keep_hours
+        served["jobs_most"] = jobs.most_jobs
+        served["jobs_most_bytes"] = jobs.most_bytes
+    service = InferenceService("service", served, options)
     if settings.watch is not None:
         Daemon(
             "watch",

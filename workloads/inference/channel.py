@@ -22,6 +22,7 @@ ACCEPT = 2
 DRAIN = 3
 ANSWERED = 4
 JOB_RUN = 5
+JOB_STOP = 6
 # worker to master
 READY = 11
 FAILED = 12

@@ -29,7 +29,9 @@ HELD_BODY_BYTES = 64 * 1024
 BODY_BYTES_PER_SECOND = 64 * 1024
 """The slowest body that is waited for, after the header timeout."""
 FLUSH_SECONDS = 30.0
-"""Time for a slow client to take the last answer of a connection."""
+"""Time for a slow client to take the last answer of a connection, or a part of a large one."""
+PIECE_BYTES = 64 * 1024
+"""Of a large answer, which are written at a time."""
 FAREWELL_SECONDS = 0.5
 """Time for an idle client to answer the end of its TLS session."""
 _NEVER = float("inf")
@@ -51,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._held_size = 0
         self._busy = False
         self._stuck = False  # the client doesn't read its answers
+        self._moved = asyncio.Event()  # it does again, or is gone
         self._closing = False
         self.deadline = _NEVER
         service.arriving[self] = time.perf_counter()
@@ -82,6 +85,7 @@ class Connection(asyncio.Protocol):
         """Forget the connection; an inference under way for it ends unheard."""
         del exc
         self._closing = True
+        self._moved.set()
         self._let_go()
         self._service.connections.discard(self)
 
@@ -93,6 +97,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on with a client that has caught up."""
         self._stuck = False
+        self._moved.set()
         self._pump()
 
     def data_received(self, data: bytes) -> None:
@@ -213,27 +218,54 @@ class Connection(asyncio.Protocol):
             answer = _refusal(error)
         except Exception:  # as in `_pump`
             answer = _fault()
+        if answer.held and not self._closing:
+            await self._send_slowly(exchange, answer)
         self._busy = False
         self._service.bodies.release(exchange)
-        if not self._closing:
+        if not (self._closing or answer.held):
             self._finish(exchange, answer)
+        if not self._closing:
             self._pump()
+
+    async def _send_slowly(self, exchange: Exchange, answer: Answer) -> None:
+        """Write a large answer as its client reads it, and finish it once it has."""
+        close = self._is_last(exchange, answer)
+        sent = self._bytes_of(exchange, answer, close=close)
+        answer = answer._replace(body=b"")
+        for start in range(0, len(sent), PIECE_BYTES):
+            if self._stuck:
+                self.deadline = time.perf_counter() + FLUSH_SECONDS
+                self._moved.clear()
+                await self._moved.wait()
+            if self._closing:
+                return
+            self._transport.write(sent[start : start + PIECE_BYTES])
+        self._finished(exchange, answer, len(sent), close=close)
 
     def _finish(self, exchange: Exchange, answer: Answer) -> None:
         """Write an answer, record it, and decide whether the connection goes on."""
-        service = self._service
         if exchange.held:
-            service.bodies.release(exchange)
+            self._service.bodies.release(exchange)
+        close = self._is_last(exchange, answer)
+        sent = self._bytes_of(exchange, answer, close=close)
+        self._transport.write(sent)
+        self._finished(exchange, answer, len(sent), close=close)
+
+    def _is_last(self, exchange: Exchange, answer: Answer) -> bool:
         # A draining worker closes after the last request that it has in hand, so that what a
         # client has sent already is answered.
-        last = service.draining and not self._reader.queue and self._reader.at_boundary
-        close = answer.close or last or not exchange.keep_alive
-        sent = service.answers.make(
+        last = self._service.draining and not self._reader.queue and self._reader.at_boundary
+        return answer.close or last or not exchange.keep_alive
+
+    def _bytes_of(self, exchange: Exchange, answer: Answer, *, close: bool) -> bytes:
+        return self._service.answers.make(
             answer.status, answer.body, answer.content_type, answer.headers,
             close=close, head=exchange.method == b"HEAD",
         )  # fmt: skip
-        self._transport.write(sent)
-        service.finished(exchange, self._client, answer.status, len(sent))
+
+    def _finished(self, exchange: Exchange, answer: Answer, sent: int, *, close: bool) -> None:
+        service = self._service
+        service.finished(exchange, self._client, answer.status, sent)
         if exchange.raw_head is not None and answer.status == 200 and not close:
             service.remember(exchange, self._heads)
         if not close:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from falaj.workloads.errors import IntegrityError
 from falaj.workloads.inference import shifts
 from falaj.workloads.inference.labels import OUTCOMES, Labels, Memory
 from falaj.workloads.inference.reference import Feature, Reference
@@ -59,6 +60,18 @@ class _Verdicts:
         if not self.over:
             return COLLECTING
         return DRIFTED if sum(self.over) >= LEAST_OVER else OK
+
+    def kept(self) -> dict[str, Any]:
+        return {
+            "shift": [*self.shift], "missing": self.missing, "unseen": self.unseen,
+            "over": [*self.over],
+        }  # fmt: skip
+
+    @classmethod
+    def restored(cls, kept: Mapping[str, Any]) -> _Verdicts:
+        found = cls(Shift(*kept["shift"]), kept["missing"], kept["unseen"])
+        found.over.extend(kept["over"])
+        return found
 
 
 class _Level:
@@ -156,7 +169,7 @@ class Drift:
     ) -> None:
         self.version = version
         self.labels = Labels(reference, memory, version)
-        self._model = model
+        self.model = model
         self._reference = reference
         self._settings = settings
         self._event = event
@@ -175,6 +188,45 @@ class Drift:
         self._counts = np.zeros(self._reference.size, dtype=np.int64)
         self._filled = 0
         self._began = now
+
+    # -- over a restart --------------------------------------------------------------------
+
+    def kept(self) -> dict[str, Any]:
+        """Return counts and verdicts, for `restore`; streams and labels aren't among them."""
+        return {
+            "counts": self._counts.tolist(),
+            "filled": self._filled,
+            "began": self._began,
+            "judged": self._judged,
+            "counted": self._counted,
+            "since": self._since,
+            "told": self._told,
+            "verdicts": {name: each.kept() for name, each in self._verdicts.items()},
+            "outputs": self._outputs.kept(),
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on from what `kept` returned of the same version and settings.
+
+        Raises:
+            IntegrityError: it isn't that; nothing of it is taken over.
+        """
+        try:
+            counts = np.asarray(kept["counts"], dtype=np.int64)
+            verdicts = {name: _Verdicts.restored(of) for name, of in kept["verdicts"].items()}
+            outputs = _Verdicts.restored(kept["outputs"])
+            whole = [int(kept[name]) for name in ("filled", "judged", "counted")]
+            began, since, told = float(kept["began"]), kept["since"], str(kept["told"])
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise IntegrityError("what is kept of drift isn't what was written") from error
+        if counts.shape != self._counts.shape or verdicts.keys() != self._verdicts.keys():
+            raise IntegrityError("what is kept of drift is of other columns")
+        self._counts, self._verdicts, self._outputs = counts, verdicts, outputs
+        self._filled, self._judged, self._counted = whole
+        self._began = began
+        if self.state == told:
+            # Else what made it so was a stream or labels, which begin anew.
+            self._told, self._since = told, since
 
     # -- taking ----------------------------------------------------------------------------
 
@@ -288,7 +340,7 @@ class Drift:
         self.tick(time.time())
         settings = self._settings
         return {
-            "model": self._model,
+            "model": self.model,
             "version": str(self.version),
             "state": self.state,
             "since": self._since,
@@ -322,7 +374,7 @@ class Drift:
 
     def metrics(self) -> Iterable[Metric]:
         """Yield the families of Prometheus."""
-        of = (self._model, str(self.version))
+        of = (self.model, str(self.version))
         labels = ("model", "version")
         state = GaugeMetricFamily(
             "falaj_drift_state", "1 where rows, answers or labels have drifted.", labels=labels

@@ -221,6 +221,8 @@ class Answer(NamedTuple):
     content_type: bytes = JSON
     headers: tuple[bytes, ...] = ()
     close: bool = False
+    held: bool = False
+    """Whether what is counted for the request in `Bodies` is its answer, until that is sent."""
 
 
 @dataclass(slots=True)
@@ -244,7 +246,7 @@ class Exchange:
     refusal: RequestError | None = None
     content: bytes | bytearray = b""
     held: int = 0
-    """Bytes of the body that are counted in `Bodies`."""
+    """Bytes of the body, or of an answer, that are counted in `Bodies`."""
     received: int = 0
     chunks: int = 0
     framing: int = 0
@@ -254,6 +256,8 @@ class Exchange:
     """What an access line says of the head, where that is known already."""
     raw_head: bytes | None = None
     """The head's bytes, where they came in one piece from the start of a message."""
+    options: Any = None
+    """Of the runtime, for a run that may be told to stop; None: it can't be."""
 
     def expects(self) -> bool:
         """Tell whether the client waits for `100 Continue` before it sends the body."""
@@ -330,6 +334,8 @@ class Heads(dict[bytes, Head]):
 class Bodies:
     """The bytes of bodies that a worker holds: they arrive, or their requests aren't answered.
 
+    Likewise of answers that it has read from the disk, until they are sent.
+
     Args:
         limit: the most bytes.
     """
@@ -400,12 +406,16 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 """Header of a body with binary tensors: how many of its bytes are JSON."""
 REQUEST_ID = b"x-request-id"
 """Header that names a request whose body has no id."""
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""Header by which a request for a job that is sent again is known.
+https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/"""
 MARK = b"falaj-overflowed"
 """Header of a request that came from another tier: it isn't passed on again."""
 _WANTED = frozenset(
     {
         b"authorization", b"content-length", b"content-encoding", b"transfer-encoding", b"expect",
         b"host", b"inference-header-content-length", REQUEST_ID, MARK,
+        IDEMPOTENCY_KEY.lower().encode(),
     }
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -16,10 +17,12 @@ import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from falaj.workloads.inference import channel
-from falaj.workloads.inference.errors import RequestError, retry_of
+from falaj.workloads.inference.errors import FAULT, RequestError, retry_of
 from falaj.workloads.inference.jobs import STATES, Job, Jobs
 
 TICK_SECONDS = 1.0
+TOGETHER = 64
+"""Requests that are kept at a time: their callers are answered before the next ones are."""
 
 
 class Runner(Protocol):
@@ -34,6 +37,17 @@ class Runner(Protocol):
 
     def tell(self, kind: int, payload: bytes) -> None:
         """Send a message."""
+
+
+_Question = tuple[Runner, bytes, dict[str, Any]]
+"""Who asks, the question's number, and what."""
+_QUICK, _KEEPING, _REMOVING = "quick", "keeping", "removing"
+_KINDS = {
+    _QUICK: ("reserve", "find"),
+    _KEEPING: ("queue",),
+    _REMOVING: ("drop", "remove", "spoil"),
+}
+"""Questions by what they need of the disk: nothing, to keep something, to remove something."""
 
 
 class JobQueue:
@@ -55,11 +69,14 @@ class JobQueue:
         workers: Callable[[], Iterable[Runner]],
     ) -> None:
         self.jobs = jobs
-        self._model = model
+        self.model = model
         self._event = event
         self._workers = workers
         self._thread = ThreadPoolExecutor(1, "jobs")
+        self._questions: dict[str, deque[_Question]] = {kind: deque() for kind in _KINDS}
         self._busy: set[int] = set()
+        # By pid, those that were given a job, also when they are about to leave with it.
+        self._running: dict[int, Runner] = {}
         self._numbers: dict[str, float] = {}
         self._closed = False
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
@@ -93,6 +110,7 @@ class JobQueue:
                 traceback.print_exc()
                 failed()
             self._tell_events()
+            self._tell_removed()
 
         future.add_done_callback(finish)
 
@@ -105,30 +123,55 @@ class JobQueue:
             name, facts = events.pop(0)
             self._event(name, **facts)
 
+    def _tell_removed(self) -> None:
+        removed = self.jobs.removed
+        while removed:
+            pid, identifier = removed.pop(0)
+            if (worker := self._running.get(pid)) is not None:
+                worker.tell(channel.JOB_STOP, identifier.encode())
+
     # -- workers ---------------------------------------------------------------------------
 
     def asked(self, worker: Runner, payload: bytes) -> None:
-        """Answer a worker's question."""
-        number, question = payload[:8], orjson.loads(payload[8:])
+        """Answer a worker's question.
 
-        def then(found: dict[str, Any]) -> None:
+        What is asked while the thread is busy is answered together: at first what needs no disk,
+        then what is to be kept, of which many wait for the disk as one, then what is removed.
+        """
+        question = (worker, payload[:8], orjson.loads(payload[8:]))
+        kind = next(kind for kind, what in _KINDS.items() if question[2]["do"] in what)
+        self._questions[kind].append(question)
+        self._submit(self._answer_some, self._tell_answers)
+
+    def _tell_answers(self, answers: list[tuple[_Question, dict[str, Any]]]) -> None:
+        for (worker, number, _), found in answers:
             worker.answer(number, orjson.dumps(found))
-            if question["do"] == "queue":
-                self.dispatch()
+        if any(question["do"] == "queue" for (_, _, question), _ in answers):
+            self.dispatch()
 
-        self._submit(lambda: self._answer(worker.pid, question), then)
+    def _answer_some(self) -> list[tuple[_Question, dict[str, Any]]]:
+        answers = [(each, self._answer(each)) for each in self._asked(_QUICK)]
+        kept = self._asked(_KEEPING, TOGETHER)
+        found = self.jobs.queue(*(str(question["id"]) for _, _, question in kept))
+        answers += [(each, self._told(job)) for each, job in zip(kept, found, strict=True)]
+        return answers + [(each, self._answer(each)) for each in self._asked(_REMOVING)]
 
-    def _answer(self, pid: int, question: dict[str, Any]) -> dict[str, Any]:
+    def _asked(self, kind: str, most: int | None = None) -> list[_Question]:
+        waiting = self._questions[kind]
+        count = len(waiting) if most is None else min(most, len(waiting))
+        return [waiting.popleft() for _ in range(count)]
+
+    def _answer(self, given: _Question) -> dict[str, Any]:
+        worker, _, question = given
         jobs, identifier = self.jobs, str(question["id"])
         owner = str(question.get("owner", ""))
         job: Job | None = None
         try:
             match question["do"]:
                 case "reserve":
-                    version, size = question["version"], int(question["size"])
-                    jobs.reserve(pid, identifier, owner, version=version, size=size)
-                case "queue":
-                    job = jobs.queue(identifier)
+                    asked = {each: question.get(each) for each in ("version", "key", "digest")}
+                    size = int(question["size"])
+                    job = jobs.reserve(worker.pid, identifier, owner, size=size, **asked)
                 case "drop":
                     jobs.drop(identifier)
                 case "find":
@@ -138,15 +181,27 @@ class JobQueue:
                 case _:
                     job = jobs.spoil(identifier, owner)
         except RequestError as error:
-            return {"status": error.status, "error": error.message, "retry": retry_of(error)}
-        if job is None:
+            return self._told(error)
+        except Exception:  # a fault in one question must not take the others' answers
+            traceback.print_exc()
+            return self._told(RequestError(500, FAULT))
+        return self._told(job)
+
+    def _told(self, found: Job | RequestError | None) -> dict[str, Any]:
+        if isinstance(found, RequestError):
+            return {"status": found.status, "error": found.message, "retry": retry_of(found)}
+        if found is None:
             return {"status": 200}
         # The status of a job that failed is its answer's.
-        return {"status": 200, "job": jobs.document(job), "answered": job.status}
+        return {
+            "status": 200, "job": self.jobs.document(found), "answered": found.status,
+            "size": found.answer_bytes,
+        }  # fmt: skip
 
     def ended(self, worker: Runner, payload: bytes) -> None:
         """Take what a worker says of the job that it ran."""
         told = orjson.loads(payload)
+        self._running.pop(worker.pid, None)
 
         def work() -> None:
             if told["outcome"] == "done":
@@ -165,6 +220,7 @@ class JobQueue:
     def gone(self, worker: Runner, *, asked: bool) -> None:
         """Note that a worker's process has ended; ``asked``: it was told to leave."""
         self._busy.discard(worker.pid)
+        self._running.pop(worker.pid, None)
         self._submit(lambda: self.jobs.lost(worker.pid, asked=asked), lambda _: self.dispatch())
 
     def dispatch(self) -> None:
@@ -183,7 +239,8 @@ class JobQueue:
                 # It was told to leave meanwhile, and begins nothing more.
                 self._submit(lambda: self.jobs.give_back(worker.pid), lambda _: self.dispatch())
                 return
-            order = {"id": job.id, "owner": job.owner}
+            order = {"id": job.id, "owner": job.owner, "size": job.request_bytes}
+            self._running[worker.pid] = worker
             worker.tell(channel.JOB_RUN, orjson.dumps(order))
 
         self._submit(
@@ -211,18 +268,18 @@ class JobQueue:
             "falaj_jobs", "Jobs that are kept, by state.", labels=("model", "state")
         )
         for state in STATES:
-            states.add_metric((self._model, state), numbers.get(state, 0))
+            states.add_metric((self.model, state), numbers.get(state, 0))
         yield states
         for name, words, key in (
             ("falaj_jobs_bytes", "Bytes that jobs take.", "bytes"),
             ("falaj_jobs_oldest_seconds", "Age of the job that waits longest.", "oldest"),
         ):
             family = GaugeMetricFamily(name, words, labels=("model",))
-            family.add_metric((self._model,), numbers.get(key, 0))
+            family.add_metric((self.model,), numbers.get(key, 0))
             yield family
         ended = CounterMetricFamily(
             "falaj_jobs_finished", "Jobs that came to their end.", labels=("model", "state")
         )
         for state, count in self.jobs.finished.items():
-            ended.add_metric((self._model, state), count)
+            ended.add_metric((self.model, state), count)
         yield ended

@@ -7,13 +7,16 @@ request ever waits for more than that one.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
+import re
 import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import onnxruntime as ort
 import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
@@ -21,7 +24,7 @@ from falaj.workloads.inference import channel, http
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
 from falaj.workloads.inference.http import Answer, Exchange, Router
-from falaj.workloads.inference.jobs import DONE, FAILED, Bodies, new_id
+from falaj.workloads.inference.jobs import DONE, FAILED, MAX_KEY_CHARACTERS, Bodies, new_id
 from falaj.workloads.inference.service import Service
 
 PATIENCE_SECONDS = 5.0
@@ -31,6 +34,9 @@ BUSY_SECONDS = 1.0
 given back."""
 AGAIN_SECONDS = 1
 """What a client is told to wait that asks for a job which isn't done."""
+MOST_BEING_KEPT = 256
+"""Requests of a worker that wait for the disk, before new ones are answered with 503."""
+_KEY = re.compile(rb"[!-~]{1,%d}" % MAX_KEY_CHARACTERS)
 _LOOK_SECONDS = 0.02
 
 
@@ -59,6 +65,10 @@ class JobRuns:
         self._ask = ask
         self._tell = tell
         self._counted = counted
+        self._being_kept = 0
+        # What runs, and by which options of the runtime.
+        self._given = ""
+        self._options = ort.RunOptions()
         self.running: asyncio.Task[None] | None = None
         """The run that is under way."""
 
@@ -86,7 +96,7 @@ class JobRuns:
             state = found["job"]["state"]
             again = () if state in (DONE, FAILED) else (retry_after(AGAIN_SECONDS),)
             return Answer(200, orjson.dumps(found["job"]), headers=again)
-        return await self._result(found, asked)
+        return await self._result(exchange, found, asked)
 
     async def _asked(self, what: str, **facts: Any) -> dict[str, Any]:
         answer = await self._ask(channel.JOB_REQUEST, orjson.dumps({"do": what, **facts}))
@@ -98,8 +108,21 @@ class JobRuns:
         return found
 
     async def _accept(self, exchange: Exchange, owner: str) -> Answer:
+        if self._being_kept >= MOST_BEING_KEPT:
+            raise RequestError(
+                503, f"{self._being_kept} requests are being kept already; try again",
+                headers=(retry_after(AGAIN_SECONDS),),
+            )  # fmt: skip
+        self._being_kept += 1
+        try:
+            return await self._keep(exchange, owner)
+        finally:
+            self._being_kept -= 1
+
+    async def _keep(self, exchange: Exchange, owner: str) -> Answer:
         service = self._service
         body = bytes(exchange.content)
+        key = _key_of(exchange)
         # What can't be run is refused now, not later.
         service.schema.read(body, exchange.header_length)
         # A model may be named "versions".
@@ -111,13 +134,17 @@ class JobRuns:
             "header_length": exchange.header_length,
             "request_id": exchange.headers.get(http.REQUEST_ID, b"").decode("latin-1"),
         }
+        version = service.model.version if versioned else None
+        about = orjson.dumps([service.model.name, version, exchange.header_length])
+        digest = None if key is None else await asyncio.to_thread(_digest, about, body)
         try:
-            await self._asked(
-                "reserve", id=identifier, owner=owner, size=len(body),
-                version=service.model.version if versioned else None,
+            found = await self._asked(
+                "reserve", id=identifier, owner=owner, size=len(body), version=version, key=key,
+                digest=digest,
             )  # fmt: skip
-            await asyncio.to_thread(self._bodies.write_request, identifier, header, body)
-            found = await self._asked("queue", id=identifier)
+            if "job" not in found:
+                await asyncio.to_thread(self._bodies.write_request, identifier, header, body)
+                found = await self._asked("queue", id=identifier)
         except BaseException as error:
             # The master knows best how far it came; nobody waits for its answer.
             self._tell(
@@ -130,12 +157,17 @@ class JobRuns:
                     "fails; try again later", headers=(retry_after(60),)
                 ) from error  # fmt: skip
             raise
+        # Of a request that was sent before, the job that was made then.
+        identifier = found["job"]["id"]
         place = f"Location: /v2/models/{service.model.name}/jobs/{identifier}".encode()
         return Answer(202, orjson.dumps(found["job"]), headers=(place, retry_after(AGAIN_SECONDS)))
 
-    async def _result(self, found: dict[str, Any], asked: dict[str, str]) -> Answer:
+    async def _result(
+        self, exchange: Exchange, found: dict[str, Any], asked: dict[str, str]
+    ) -> Answer:
         job = found["job"]
         if job["state"] == DONE:
+            self._hold(exchange, found["size"])
             try:
                 header, body = await asyncio.to_thread(self._bodies.read_answer, job["id"])
             except IntegrityError as error:
@@ -148,7 +180,7 @@ class JobRuns:
                                    headers=(retry_after(AGAIN_SECONDS),)) from error  # fmt: skip
             else:
                 lines = tuple(line.encode("latin-1") for line in header["headers"])
-                return Answer(200, body, header["type"].encode(), lines)
+                return Answer(200, body, header["type"].encode(), lines, held=True)
         if job["state"] == FAILED:
             raise RequestError(found["answered"], job["error"])
         raise RequestError(
@@ -156,15 +188,43 @@ class JobRuns:
             headers=(retry_after(AGAIN_SECONDS),),
         )  # fmt: skip
 
+    def _hold(self, exchange: Exchange, size: int) -> None:
+        """Count a result among what the worker holds, before it is read.
+
+        Raises:
+            RequestError: 503, there is no room for it.
+        """
+        bodies = self._service.bodies
+        # A body that nobody has asked for.
+        bodies.release(exchange)
+        if size > bodies.limit:
+            raise RequestError(
+                503, f"the answer has {size} bytes, and max_inflight_bytes of the service is "
+                f"{bodies.limit} now: who runs it has to raise that"
+            )  # fmt: skip
+        bodies.take(exchange, size)
+
     # -- runs ------------------------------------------------------------------------------
 
     def start(self, payload: bytes) -> None:
         """Run a job that the master gives."""
-        self.running = asyncio.ensure_future(self._run(orjson.loads(payload)))
+        order = orjson.loads(payload)
+        self._given, self._options = order["id"], ort.RunOptions()
+        self.running = asyncio.ensure_future(self._run(order))
 
-    async def _run(self, order: dict[str, str]) -> None:
+    def stop(self, payload: bytes) -> None:
+        """End the run of a job that was removed: before the next node of its graph."""
+        if self.running is None or self._given != payload.decode():
+            return
+        self._options.terminate = True
+        if self._service.runs.upstream is not None:
+            self.running.cancel()
+
+    async def _run(self, order: dict[str, Any]) -> None:
         try:
-            outcome = await self._outcome(order["id"], order["owner"])
+            outcome = await self._bounded(order["id"], order["owner"], order["size"])
+        except (asyncio.CancelledError, _StoppedError):
+            outcome = {"outcome": "stopped"}
         except Exception:  # a fault of ours must not leave the job running for ever
             traceback.print_exc()
             outcome = _failed(500, FAULT)
@@ -172,6 +232,21 @@ class JobRuns:
         self._counted()
         self._tell(channel.JOB_ENDED, orjson.dumps(outcome))
         self.running = None
+
+    async def _bounded(self, identifier: str, owner: str, size: int) -> dict[str, Any]:
+        """Run a job within what the worker may hold."""
+        bodies, holder = self._service.bodies, Exchange()
+        if size > bodies.limit:
+            return _failed(413, f"the request has {size} bytes, and {bodies.limit} are allowed "
+                           "now (max_inflight_bytes): send fewer rows")  # fmt: skip
+        if not bodies.fits(size):
+            await asyncio.sleep(BUSY_SECONDS)
+            return {"outcome": "again"}
+        bodies.hold(holder, size)
+        try:
+            return await self._outcome(identifier, owner)
+        finally:
+            bodies.release(holder)
 
     async def _outcome(self, identifier: str, owner: str) -> dict[str, Any]:
         try:
@@ -184,15 +259,30 @@ class JobRuns:
             await asyncio.sleep(BUSY_SECONDS)
             return {"outcome": "later"}
         await self._wait_for_quiet()
+        self._go_on()
         started = time.perf_counter()
         try:
             answer = await self._infer(header, body, owner, started)
         except RequestError as error:
+            self._go_on()
             if error.status == 503:
                 await asyncio.sleep(BUSY_SECONDS)
                 return {"outcome": "again"}
             self._service.not_inferred(error.status, time.perf_counter() - started)
             return _failed(error.status, error.message)
+        self._go_on()
+        return await self._answered(identifier, answer)
+
+    def _go_on(self) -> None:
+        if self._options.terminate:
+            raise _StoppedError
+
+    async def _answered(self, identifier: str, answer: Answer) -> dict[str, Any]:
+        """Keep an answer, if it can be read afterwards."""
+        size, most = len(answer.body), self._service.bodies.limit
+        if size > most:
+            return _failed(413, f"the answer has {size} bytes, and {most} are allowed "
+                           "(max_inflight_bytes): send fewer rows")  # fmt: skip
         kept = {
             "type": answer.content_type.decode(),
             "headers": [line.decode("latin-1") for line in answer.headers],
@@ -203,7 +293,7 @@ class JobRuns:
             _print(identifier, error)
             return _failed(503, "the server's disk had no room for the answer: send the request "
                            "again later")  # fmt: skip
-        return {"outcome": "done", "size": len(answer.body)}
+        return {"outcome": "done", "size": size}
 
     async def _infer(
         self, header: dict[str, Any], body: bytes, owner: str, started: float
@@ -220,15 +310,44 @@ class JobRuns:
         exchange = Exchange(
             headers=headers, content=body, header_length=header["header_length"],
             identity=Identity(subject, frozenset(), means, math.inf),
-            started=started,
+            started=started, options=self._options,
         )  # fmt: skip
         answer = self._service.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer
 
     async def _wait_for_quiet(self) -> None:
         until = time.perf_counter() + PATIENCE_SECONDS
-        while self._service.runs.waiting and time.perf_counter() < until:
+        waiting = self._service.runs
+        while waiting.waiting and not self._options.terminate and time.perf_counter() < until:
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+class _StoppedError(Exception):
+    """The run's job was removed."""
+
+
+def _key_of(exchange: Exchange) -> str | None:
+    """Return the key of a request that may be sent again; None: it has none.
+
+    Raises:
+        RequestError: 400, it is too long, or isn't of visible ASCII.
+    """
+    given = exchange.headers.get(http.IDEMPOTENCY_KEY.lower().encode())
+    if given is None:
+        return None
+    if not _KEY.fullmatch(given):
+        raise RequestError(
+            400, f"{http.IDEMPOTENCY_KEY} must be 1 to {MAX_KEY_CHARACTERS} visible ASCII "
+            f"characters without spaces; got {len(given)} bytes"
+        )  # fmt: skip
+    return given.decode("ascii")
+
+
+def _digest(about: bytes, body: bytes) -> str:
+    digest = hashlib.sha256(about)
+    digest.update(b"\0")
+    digest.update(body)
+    return digest.hexdigest()
 
 
 def _failed(status: int, error: str) -> dict[str, Any]:

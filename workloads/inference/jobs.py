@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import secrets
@@ -23,7 +24,8 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +51,11 @@ MOST_TRIES: Final = 3
 OVERHEAD_BYTES: Final = 4_096
 """What a job takes beside bodies: its state, headers, wrapped keys."""
 FULL_RETRY_SECONDS: Final = 60
-"""What a client is told to wait where there is no room for its request."""
+"""What a client is told to wait at most where there is no room for its request."""
+MAX_KEY_CHARACTERS: Final = 255
+"""Of an idempotency key."""
+SIDE_BY_SIDE: Final = 16
+"""States that are written at a time."""
 _STATE, _REQUEST, _ANSWER = "state", "request", "answer"
 _FILE = re.compile(rf"([0-9a-f]{{32}})\.({_STATE}|{_REQUEST}|{_ANSWER}){re.escape(SUFFIX)}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -81,6 +87,8 @@ class Job:
         answer_bytes: of what was answered.
         status: of HTTP, that its answer has.
         error: why it failed; None where it didn't.
+        key: by which its caller's request is known again; None: by none.
+        digest: of that request; None without a key.
     """
 
     id: str
@@ -94,6 +102,8 @@ class Job:
     answer_bytes: int = 0
     status: int = 200
     error: str | None = None
+    key: str | None = None
+    digest: str | None = None
 
     @property
     def size(self) -> int:
@@ -113,7 +123,8 @@ def parse(data: bytes, identifier: str) -> Job:
         job = Job(**cast("dict[str, Any]", document))
     except (orjson.JSONDecodeError, TypeError) as error:
         raise IntegrityError(f"the state of job {identifier} isn't what was written") from error
-    texts = (job.owner, *(each for each in (job.version, job.error) if each is not None))
+    said = (job.version, job.error, job.key, job.digest)
+    texts = (job.owner, *(each for each in said if each is not None))
     counts = (job.tries, job.request_bytes, job.answer_bytes, job.status)
     times = (job.created, *(() if job.finished is None else (job.finished,)))
     finished = job.state in (DONE, FAILED)
@@ -126,6 +137,7 @@ def parse(data: bytes, identifier: str) -> Job:
         and all(type(each) in (int, float) and 0 <= each < _LAST_MOMENT for each in times)
         and finished == (job.finished is not None)
         and (job.state == FAILED) == (job.error is not None)
+        and (job.key is None) == (job.digest is None)
         and 200 <= job.status <= 599
     ):
         raise IntegrityError(f"the state of job {identifier} isn't what was written")
@@ -228,7 +240,7 @@ def clear(folder: Path) -> None:
 
 
 class Jobs:
-    """All jobs of a server. One thread may use it at a time.
+    """All jobs of a server. One thread may use it at a time; it has others for the disk.
 
     Args:
         folder: where they are kept; made if it is missing.
@@ -247,6 +259,8 @@ class Jobs:
         self.settings = settings
         self.events: list[tuple[str, dict[str, Any]]] = []
         """What the audit log is to be told; whoever takes it empties it."""
+        self.removed: list[tuple[int, str]] = []
+        """Workers that run what was removed meanwhile, with its id; emptied likewise."""
         self.finished: dict[str, int] = {DONE: 0, FAILED: 0}
         """Jobs that came to their end since the start, by state."""
         self._folder = folder
@@ -257,6 +271,7 @@ class Jobs:
         # By worker: the jobs whose requests it is writing, and the one that it runs.
         self._reserved: dict[str, tuple[int, Job]] = {}
         self._running: dict[int, str] = {}
+        self._disk = ThreadPoolExecutor(SIDE_BY_SIDE, "jobs-disk")
         self._lock = -1
         self._told = False
 
@@ -311,6 +326,7 @@ class Jobs:
 
     def close(self) -> None:
         """Let the folder go."""
+        self._disk.shutdown()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -318,8 +334,16 @@ class Jobs:
     # -- callers ---------------------------------------------------------------------------
 
     def reserve(
-        self, worker: int, identifier: str, owner: str, *, version: str | None, size: int
-    ) -> None:
+        self,
+        worker: int,
+        identifier: str,
+        owner: str,
+        *,
+        version: str | None,
+        size: int,
+        key: str | None = None,
+        digest: str | None = None,
+    ) -> Job | None:
         """Keep room for a request that a worker is about to write.
 
         Args:
@@ -328,9 +352,16 @@ class Jobs:
             owner: who asks.
             version: of the model, where a certain one is asked for.
             size: of the body, in bytes.
+            key: by which the request is known again; None: by none.
+            digest: of the request, where there is a key.
+
+        Returns:
+            The job that was made of the same request before; None: there is none.
 
         Raises:
-            RequestError: 413, it is more than all may be; 503, there is no room for it now.
+            RequestError: 409, the same request is being kept; 422, the key was another one's;
+                413, it is more than all may be; 429, the caller's jobs take their share; 503,
+                there is no room for it now.
         """
         if (
             not _ID.fullmatch(identifier)
@@ -338,35 +369,71 @@ class Jobs:
         ):
             raise RequestError(500, "the server made no new id")
         job = Job(
-            id=identifier, owner=owner, created=self._clock(), version=version, request_bytes=size
-        )
-        most = self.settings
-        if job.size > most.most_bytes:
+            id=identifier, owner=owner, created=self._clock(), version=version, request_bytes=size,
+            key=key, digest=digest,
+        )  # fmt: skip
+        if key is not None and (known := self._known(job)) is not None:
+            return known
+        if job.size > (most := self.settings.most_bytes):
             raise RequestError(
-                413, f"a job of {size} bytes is more than the {most.most_bytes} that all may be"
+                413, f"a job of {size} bytes is more than the {most} that all may be"
             )
-        if len(self._jobs) + len(self._reserved) >= most.most_jobs:
-            raise _full(f"{most.most_jobs} jobs are kept already, which is all that may be")
-        held = self._bytes()
-        if held + job.size > most.most_bytes:
-            raise _full(f"jobs take {held} of the {most.most_bytes} bytes that they may")
+        refusal = self._no_room(owner, 1, job.size)
+        if refusal is not None:
+            raise refusal
         self._reserved[identifier] = (worker, job)
+        return None
 
-    def queue(self, identifier: str) -> Job:
-        """Accept a job whose request is written: from here on it survives a power cut.
+    def _known(self, asked: Job) -> Job | None:
+        """Return the job of the same key, if it is of the same request."""
+        mine = (asked.owner, asked.key)
+        job = next((each for each in self._all() if (each.owner, each.key) == mine), None)
+        if job is not None and self._is_over(job):
+            self._end(job, "expired")
+            return None
+        if job is not None and job.digest != asked.digest:
+            raise RequestError(
+                422, "this Idempotency-Key was another request's: give each a key of its own"
+            )
+        if job is not None and job.id in self._reserved:
+            raise RequestError(
+                409, "the same request is being kept now; try again", headers=(retry_after(1),)
+            )
+        return job
 
-        Raises:
-            RequestError: 503, there is no room on the disk, or nothing was reserved.
+    def queue(self, *identifiers: str) -> list[Job | RequestError]:
+        """Accept jobs whose requests are written: from here on they survive a power cut.
+
+        Their states are written side by side, which file systems force to the disk together.
+
+        Returns:
+            Of each the job, or its refusal: 503, there is no room on the disk, or nothing was
+            reserved.
         """
-        _, job = self._reserved.pop(identifier, (0, None))
-        if job is None:
-            raise _full("the request came too late")
+        jobs = [self._reserved.pop(each, (0, None))[1] for each in identifiers]
+        saved = self._disk.map(self._save_or_not, jobs)
+        return [
+            self._accept(identifier, job, error)
+            for identifier, job, error in zip(identifiers, jobs, saved, strict=True)
+        ]
+
+    def _save_or_not(self, job: Job | None) -> WorkloadError | None:
         try:
-            self._save(job)
+            if job is not None:
+                self._save(job)
         except WorkloadError as error:
+            return error
+        return None
+
+    def _accept(
+        self, identifier: str, job: Job | None, error: WorkloadError | None
+    ) -> Job | RequestError:
+        if job is None:
+            return _refused(503, "the request came too late")
+        if error is not None:
             self._remove_files(identifier)
             self._warn(error)
-            raise _full("the server's disk has no room for a job") from error
+            return _refused(503, "the server's disk has no room for a job")
         self._jobs[identifier] = job
         self._waiting.append(identifier)
         self._event("job.accepted", id=identifier, owner=job.owner)
@@ -394,7 +461,7 @@ class Jobs:
         return job
 
     def remove(self, identifier: str, owner: str) -> None:
-        """Remove a caller's job; one that runs is run to no end.
+        """Remove a caller's job; the run of one that runs is in `removed`.
 
         Raises:
             RequestError: as `find`.
@@ -448,10 +515,9 @@ class Jobs:
         if job is None:
             return
         ended = replace(job, state=DONE, finished=self._clock(), answer_bytes=size)
-        room = self.settings.most_bytes - self._bytes() + job.size
-        if ended.size > room:
-            self._fail(job, 503, f"the answer has {size} bytes, and there was no room left for "
-                       "it: remove jobs, and send the request again")  # fmt: skip
+        if (refusal := self._no_room(job.owner, 0, ended.size, job)) is not None:
+            self._fail(job, refusal.status, f"there is no room for its answer of {size} bytes: "
+                       f"{refusal.message}")  # fmt: skip
             return
         self._finish(ended)
 
@@ -540,14 +606,60 @@ class Jobs:
         # Else those that are sent and removed while no worker is free would fill the memory.
         with contextlib.suppress(ValueError):
             self._waiting.remove(job.id)
+        self.removed += [each for each in self._running.items() if each[1] == job.id]
         self._remove_files(job.id)
         self._event(f"job.{how}", id=job.id, owner=job.owner)
 
     # -- records ---------------------------------------------------------------------------
 
-    def _bytes(self) -> int:
-        held = sum(job.size for job in self._jobs.values())
-        return held + sum(job.size for _, job in self._reserved.values())
+    def _all(self) -> Iterator[Job]:
+        yield from self._jobs.values()
+        yield from (job for _, job in self._reserved.values())
+
+    def _no_room(
+        self, owner: str, more_jobs: int, more_bytes: int, instead: Job | None = None
+    ) -> RequestError | None:
+        """Return why a caller can't have so much more; None: it can.
+
+        What a caller has may be no more than what is left free beside it, so that those who have
+        nothing yet find room, whoever came before: with n callers at their bounds, the part
+        1/(n + 1) is free. https://doi.org/10.1109/90.664262 with a factor of 1.
+
+        Args:
+            owner: the caller.
+            more_jobs: how many it asks for.
+            more_bytes: likewise.
+            instead: a job whose bytes these take the place of.
+        """
+        mine, others = [0, 0], [0, 0]
+        for job in self._all():
+            if job is not instead:
+                held = mine if job.owner == owner else others
+                held[0] += 1
+                held[1] += job.size
+        most = (self.settings.most_jobs, self.settings.most_bytes)
+        for index, more in enumerate((more_jobs, more_bytes)):
+            unit = "" if index == 0 else " bytes"
+            own, all_own = mine[index], mine[index] + others[index]
+            share = (most[index] - others[index]) // 2
+            if more and own and own + more > share:
+                jobs = [job for job in self._jobs.values() if job.owner == owner]
+                return self._full(
+                    429, f"your jobs are {own} of the {share}{unit} allowed to you now, out of "
+                    f"the {most[index]} of all callers: remove what you have fetched", jobs
+                )  # fmt: skip
+            if more and all_own + more > most[index]:
+                return self._full(
+                    503, f"all callers' jobs are {all_own} of the {most[index]}{unit} allowed",
+                    self._jobs.values(),
+                )  # fmt: skip
+        return None
+
+    def _full(self, status: int, why: str, jobs: Iterable[Job]) -> RequestError:
+        """Return the refusal of a caller that is to come again, when one of the jobs is over."""
+        left = [self.expires(job) - self._clock() for job in jobs]
+        seconds = max(1, math.ceil(min(left, default=FULL_RETRY_SECONDS)))
+        return _refused(status, why, min(seconds, FULL_RETRY_SECONDS))
 
     def numbers(self) -> dict[str, float]:
         """Return how many jobs are in each state, ``bytes``, and ``oldest``: the age in seconds
@@ -558,7 +670,7 @@ class Jobs:
             found[job.state] += 1
             if job.state == QUEUED:
                 oldest = min(oldest, job.created)
-        return {**found, "bytes": self._bytes(), "oldest": now - oldest}
+        return {**found, "bytes": sum(job.size for job in self._all()), "oldest": now - oldest}
 
     def document(self, job: Job) -> dict[str, Any]:
         """Return what a caller is told of a job."""
@@ -624,8 +736,8 @@ class Jobs:
             print(f"warning: jobs: {error}", file=sys.stderr, flush=True)
 
 
-def _full(why: str) -> RequestError:
-    return RequestError(503, f"{why}; try again later", headers=(retry_after(FULL_RETRY_SECONDS),))
+def _refused(status: int, why: str, seconds: int = FULL_RETRY_SECONDS) -> RequestError:
+    return RequestError(status, f"{why}; try again later", headers=(retry_after(seconds),))
 
 
 def _moment(seconds: float) -> str:

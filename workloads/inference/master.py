@@ -32,6 +32,7 @@ from falaj.workloads.files import fingerprint, make_private_folder, write_json_a
 from falaj.workloads.inference import channel, reference, settings
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.drift import Drift
+from falaj.workloads.inference.drift_state import KEEP_SECONDS, DriftState
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.job_queue import JobQueue
 from falaj.workloads.inference.jobs import Jobs, clear
@@ -156,10 +157,12 @@ class WorkerHandle:
 
     def __init__(
         self,
+        model: str,
         version: int,
         received: Callable[[WorkerHandle, int, bytes], None],
         ended: Callable[[WorkerHandle], None],
     ) -> None:
+        self.model = model
         self.version = version
         self.state = "starting"
         self.error: str | None = None
@@ -306,6 +309,8 @@ class Master:
         self._drift: Drift | None = None
         self._watched: tuple[Any, ...] = ()
         """What `_drift` was begun with."""
+        self._drift_state: DriftState | None = None
+        self._drift_kept = time.monotonic()
         self._jobs: JobQueue | None = None
         self._jobs_of: tuple[Path, Path] | None = None
         """Folder and key ring of `_jobs`."""
@@ -355,6 +360,8 @@ class Master:
             self._wake.clear()
             if not self._leaving:
                 await self._follow()
+                if time.monotonic() - self._drift_kept > KEEP_SECONDS:
+                    await self._keep_drift()
         await self._stop()
         return 0
 
@@ -403,6 +410,7 @@ class Master:
         await asyncio.gather(*(worker.drain(seconds, leaving=True) for worker in workers))
         if self._jobs is not None:
             await self._jobs.close()
+        await self._keep_drift()
         if self._logs is not None:
             self._logs.event("stopped", pid=os.getpid())
             self._logs.close()
@@ -498,7 +506,7 @@ class Master:
 
     async def _load(self, generation: Generation) -> str | None:
         """Start the workers of a generation up to readiness; return what went wrong, if it did."""
-        workers = [self._worker(generation.version) for _ in range(generation.settings.workers)]
+        workers = [self._worker(generation) for _ in range(generation.settings.workers)]
         self._starting = workers
         self._write_state()
         results = await asyncio.gather(*(self._ready(w, generation) for w in workers))
@@ -544,8 +552,10 @@ class Master:
         if before is not None:
             await before.close()
 
-    def _worker(self, version: int) -> WorkerHandle:
-        return WorkerHandle(version, self._received, self._ended)
+    def _worker(self, generation: Generation) -> WorkerHandle:
+        return WorkerHandle(
+            generation.settings.model, generation.version, self._received, self._ended
+        )
 
     async def _ready(self, worker: WorkerHandle, generation: Generation) -> bool:
         await worker.start(generation.listener, str(self.path), generation.settings.content)
@@ -556,7 +566,9 @@ class Master:
         self._end_outage()
         before, self._current = self._current, generation
         self.settings = generation.settings
-        self._totals.version = generation.version
+        self._totals.model, self._totals.version = self.settings.model, generation.version
+        if self._jobs is not None:
+            self._jobs.model = self.settings.model
         self._port = int(generation.listener.getsockname()[1])
         self._status, self._refused, self._broken = "serving", None, None
         self._watch(generation)
@@ -574,12 +586,26 @@ class Master:
         begun = (generation.settings.model, generation.version, wanted, manifest)
         if self._watched == begun:
             return
+        is_first = not self._watched
+        if not is_first and self._watched[0] != begun[0]:
+            # Versions are numbered by model: an id of the one before is none of this one's.
+            self._memory = Memory()
         self._watched = begun
         known = reference.read(manifest)
         self._drift = Drift(
             generation.settings.model, generation.version, known, wanted,
             memory=self._memory, event=self._event,
         ) if wanted.enabled else None  # fmt: skip
+        self._drift_state = DriftState(
+            generation.settings, generation.version, manifest, self._event
+        )
+        if self._drift is not None and is_first:
+            self._drift_state.restore(self._drift)
+
+    async def _keep_drift(self) -> None:
+        self._drift_kept = time.monotonic()
+        if self._drift is not None and self._drift_state is not None:
+            await self._drift_state.keep(self._drift)
 
     def _more_metrics(self) -> Iterator[Metric]:
         for each in (self._drift, self._jobs):
@@ -613,7 +639,8 @@ class Master:
             logs.access(lines, worker=worker.pid, **orjson.loads(header))
             self._totals.dropped_lines = logs.dropped
         elif kind == channel.COUNTERS:
-            self._totals.update(worker.pid, worker.version, orjson.loads(payload))
+            counted = orjson.loads(payload)
+            self._totals.update(worker.pid, worker.version, counted, worker.model)
         elif kind == channel.METRICS_REQUEST:
             worker.answer(payload[:8], self._totals.render())
         elif kind == channel.STATISTICS_REQUEST:
@@ -627,20 +654,17 @@ class Master:
 
     @staticmethod
     def _of_drift(drift: Drift, worker: WorkerHandle, kind: int, payload: bytes) -> None:
+        leaves = (worker.model, worker.version) != (drift.model, drift.version)
         if kind == channel.DRIFT_REQUEST:
             worker.answer(payload[:8], orjson.dumps(drift.report()))
         elif kind == channel.FEEDBACK:
             # A worker that leaves has read labels by its own version's classes.
-            by = (
-                reference.read(worker.manifest).answers
-                if worker.version != drift.version
-                else None
-            )
+            by = reference.read(worker.manifest).answers if leaves else None
             joined = drift.labels.join(orjson.loads(payload[8:]), by)
             worker.answer(payload[:8], orjson.dumps(joined))
             drift.tick(time.time())
-        elif worker.version != drift.version:
-            return  # of a version that leaves
+        elif leaves:
+            return
         elif kind == channel.ROWS_COUNTED:
             drift.take(orjson.loads(payload))
         elif kind == channel.IDS_ANSWERED:
@@ -670,7 +694,7 @@ class Master:
         delay = 0.1 * 2 ** (self._quick_deaths - 3) if self._quick_deaths > 2 else 0
         while generation is self._current and not self._leaving:
             await asyncio.sleep(min(delay, MAX_RESTART_DELAY))
-            worker = self._worker(generation.version)
+            worker = self._worker(generation)
             self._starting.append(worker)
             ready = await self._ready(worker, generation)
             if worker in self._starting:

@@ -157,49 +157,57 @@ def add(total: dict[str, Any], part: dict[str, Any]) -> None:
 PREFIX = "falaj_inference"
 """What the names of all metrics begin with."""
 _LABELS = ("model", "version")
+_Of = tuple[str, str]
+"""Values of these."""
 
 
 class Totals(Collector):
-    """Counts by version; renders them in the exposition format."""
+    """Counts by model and version; renders them in the exposition format."""
 
     def __init__(self, model: str) -> None:
         self.model = model
+        """The one that is served; settings may name another one while the server runs."""
         self.version: int | None = None
         self.worker_restarts = 0
         self.failed_versions = 0
         self.dropped_lines = 0
         self.more: Callable[[], Iterable[Metric]] | None = None
         """Families of others, for the same text."""
-        self._ended: dict[str, dict[str, Any]] = {}
-        self._running: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._ended: dict[_Of, dict[str, Any]] = {}
+        self._running: dict[int, tuple[_Of, dict[str, Any]]] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
-    def update(self, pid: int, version: int, snapshot: dict[str, Any]) -> None:
-        """Take a worker's newest snapshot."""
-        self._running[pid] = (str(version), snapshot)
+    def update(
+        self, pid: int, version: int, snapshot: dict[str, Any], model: str | None = None
+    ) -> None:
+        """Take a worker's newest snapshot; ``model`` is by default the one that is served."""
+        self._running[pid] = ((model or self.model, str(version)), snapshot)
 
     def ended(self, pid: int) -> None:
         """Keep the last counts of a worker that is gone."""
-        version, snapshot = self._running.pop(pid, ("", {}))
+        of, snapshot = self._running.pop(pid, (("", ""), {}))
         snapshot.pop("open_connections", None)
         if snapshot:
-            add(self._ended.setdefault(version, {}), snapshot)
+            add(self._ended.setdefault(of, {}), snapshot)
 
     def render(self) -> bytes:
         """Return the text of `/metrics`."""
         return generate_latest(self._registry)
 
     def by_version(self) -> dict[str, dict[str, Any]]:
-        """Return the sums of the snapshots of each version's workers, ended ones too."""
-        totals: dict[str, dict[str, Any]] = {}
-        for version, snapshot in (*self._ended.items(), *self._running.values()):
-            add(totals.setdefault(version, {}), snapshot)
+        """Return the sums of the served model's workers by version, ended ones too."""
+        return {of[1]: total for of, total in self._sums().items() if of[0] == self.model}
+
+    def _sums(self) -> dict[_Of, dict[str, Any]]:
+        totals: dict[_Of, dict[str, Any]] = {}
+        for of, snapshot in (*self._ended.items(), *self._running.values()):
+            add(totals.setdefault(of, {}), snapshot)
         return totals
 
     def collect(self) -> Iterable[Metric]:
         """Yield every family (called by prometheus-client)."""
-        totals = self.by_version()
+        totals = self._sums()
         yield self._histogram(totals, "latency", "request_duration_seconds",
                               "Time from the last byte of a request to its answer.")  # fmt: skip
         yield self._histogram(totals, "compute", "compute_duration_seconds",
@@ -212,19 +220,19 @@ class Totals(Collector):
             f"{PREFIX}_overflowed", "Requests passed on to the next tier.",
             labels=(*_LABELS, "outcome"),
         )  # fmt: skip
-        for version, total in totals.items():
+        for of, total in totals.items():
             for outcome, count in total.get("overflowed", {}).items():
-                overflowed.add_metric((self.model, version, outcome), count)
+                overflowed.add_metric((*of, outcome), count)
         yield overflowed
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
         answers = CounterMetricFamily(
             f"{PREFIX}_answers", "Values that were answered, by the bucket they fall into.",
             labels=(*_LABELS, "bucket"),
         )  # fmt: skip
-        for version, total in totals.items():
+        for of, total in totals.items():
             for bucket, count in enumerate(total["answers"]):
                 if count:
-                    answers.add_metric((self.model, version, str(bucket)), count)
+                    answers.add_metric((*of, str(bucket)), count)
         yield answers
         yield self._counter(totals, "connections", "connections", "Connections taken.")
         yield self._counter(totals, "refused_connections", "refused_connections",
@@ -235,15 +243,15 @@ class Totals(Collector):
         denied = CounterMetricFamily(
             f"{PREFIX}_denied", "Requests without enough rights.", labels=(*_LABELS, "status")
         )
-        for version, total in totals.items():
+        for of, total in totals.items():
             for status, count in total.get("denied", {}).items():
-                denied.add_metric((self.model, version, status), count)
+                denied.add_metric((*of, status), count)
         yield denied
         opened = GaugeMetricFamily(
             f"{PREFIX}_open_connections", "Connections that are open.", labels=_LABELS
         )
-        for version, total in totals.items():
-            opened.add_metric((self.model, version), total.get("open_connections", 0))
+        for of, total in totals.items():
+            opened.add_metric(of, total.get("open_connections", 0))
         yield opened
         yield self._single("worker_restarts", "Workers that ended unasked.", self.worker_restarts)
         yield self._single("failed_versions", "Versions that could not be loaded.",
@@ -258,38 +266,38 @@ class Totals(Collector):
             yield from self.more()
 
     def _histogram(
-        self, totals: dict[str, dict[str, Any]], key: str, name: str, words: str
+        self, totals: dict[_Of, dict[str, Any]], key: str, name: str, words: str
     ) -> Metric:
         family = HistogramMetricFamily(f"{PREFIX}_{name}", words, labels=_LABELS)
-        for version, total in totals.items():
+        for of, total in totals.items():
             buckets: list[tuple[str, float]] = []
             count = 0
             labels = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
             for label, inside in zip(labels, total[key], strict=True):
                 count += inside
                 buckets.append((label, count))
-            family.add_metric((self.model, version), buckets, total[f"{key}_seconds"])
+            family.add_metric(of, buckets, total[f"{key}_seconds"])
         return family
 
     def _counter(
-        self, totals: dict[str, dict[str, Any]], key: str, name: str, words: str
+        self, totals: dict[_Of, dict[str, Any]], key: str, name: str, words: str
     ) -> Metric:
         family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=_LABELS)
-        for version, total in totals.items():
-            family.add_metric((self.model, version), total.get(key, 0))
+        for of, total in totals.items():
+            family.add_metric(of, total.get(key, 0))
         return family
 
-    def _responses(self, totals: dict[str, dict[str, Any]]) -> Metric:
+    def _responses(self, totals: dict[_Of, dict[str, Any]]) -> Metric:
         family = CounterMetricFamily(
             f"{PREFIX}_responses",
             "Answers by route and status.",
             labels=(*_LABELS, "route", "status"),
         )
-        for version, total in totals.items():
-            family.add_metric((self.model, version, "infer", "200"), sum(total["latency"]))
+        for of, total in totals.items():
+            family.add_metric((*of, "infer", "200"), sum(total["latency"]))
             for key, count in total.get("responses", {}).items():
                 route, _, status = key.partition(" ")
-                family.add_metric((self.model, version, route, status), count)
+                family.add_metric((*of, route, status), count)
         return family
 
     def _single(self, name: str, words: str, value: float) -> Metric:

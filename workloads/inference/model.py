@@ -298,7 +298,7 @@ class Model:
 
     def run(self, inference: Inference) -> Sequence[Any]:
         """Return the outputs that the request asks for (all of them, if it names none)."""
-        return self._run(inference.outputs or self._names, inference.feed)
+        return self._run(inference.outputs or self._names, inference.feed, inference.options)
 
     def observe(self, rows: int, seconds: float) -> None:
         """Move the expected time of runs with about ``rows`` rows towards ``seconds``.

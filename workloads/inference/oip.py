@@ -349,8 +349,8 @@ class Inference:
     """A checked request: arrays by input name, and what is asked back."""
 
     __slots__ = (
-        "binary", "binary_default", "caller", "feed", "identifier", "outputs", "request_id",
-        "rows", "size",
+        "binary", "binary_default", "caller", "feed", "identifier", "options", "outputs",
+        "request_id", "rows", "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -366,6 +366,8 @@ class Inference:
         self.outputs: list[str] | None = None
         self.binary: dict[str, bool] = {}
         self.binary_default = False
+        self.options: Any = None
+        """Of the runtime, for its run; None: its own."""
 
 
 class Schema:

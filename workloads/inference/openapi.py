@@ -39,6 +39,8 @@ class _Words(NamedTuple):
     """With which the answer comes; others are errors."""
     deleted: Document | None = None
     """What is answered to DELETE, where that is another thing."""
+    headers: Document | None = None
+    """Of the answer, but not of DELETE's."""
 
 
 def describe(places: Mapping[str, http.Route], schema: Schema, *, certificates: bool) -> Document:
@@ -76,6 +78,7 @@ def describe(places: Mapping[str, http.Route], schema: Schema, *, certificates: 
             "responses": {
                 "Error": {
                     "description": "What was wrong, and what to do.",
+                    "headers": _OF_ERRORS,
                     "content": {_JSON: {"schema": _ref("Error")}},
                 }
             },
@@ -107,18 +110,19 @@ def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> 
 
 
 def _responses(route: http.Route, words: _Words, method: str) -> Document:
+    headers = {} if words.headers is None else {"headers": words.headers}
     if method == "head":
         # RFC 9110, 9.3.2: as GET's, without the content.
         plain = {"description": "As of GET, without a body."}
-        return {str(status): plain for status in words.statuses} | {"default": plain}
+        found = {str(status): plain | headers for status in words.statuses}
+        return found | {"default": plain | {"headers": _OF_ERRORS}}
     answer: Document = {
         "description": words.summary,
         "content": _contents(words.answer, words.kind, binary=route.name in _WITH_TENSORS_BACK),
+        **headers,
     }
     if method == "delete" and words.deleted is not None:
         answer = {"description": "It is removed.", "content": {_JSON: {"schema": words.deleted}}}
-    if route.name in _WITH_TENSORS_BACK:
-        answer["headers"] = {http.HEADER_LENGTH: {"schema": _COUNT, "description": _LENGTH_MEANS}}
     found = {str(status): answer for status in words.statuses}
     return found | {"default": {"$ref": "#/components/responses/Error"}}
 
@@ -133,11 +137,34 @@ _WITH_TENSORS: Final = frozenset({http.INFER, http.JOBS})
 _WITH_TENSORS_BACK: Final = frozenset({http.INFER, http.JOB_RESULT})
 """Routes that answer them."""
 
-
 _LENGTH_MEANS: Final = (
     "Of a body with binary tensors: how many of its bytes, counted without a content coding, are "
     "JSON; 0: all of it is the data of the model's one input."
 )
+
+
+def _said(schema: Document, means: str, *, required: bool = False) -> Document:
+    """The description of an answer's header."""
+    return {"schema": schema, "description": means, "required": required}
+
+
+_LATER: Final = "Seconds after which to ask again."
+_OF_ERRORS: Final[Document] = {
+    "Retry-After": _said(_COUNT, f"{_LATER} Where it is worth it."),
+    "WWW-Authenticate": _said(_NAME, "With 401 and 403: how to prove who calls."),
+    "Allow": _said(_NAME, "With 405: the methods that the path takes."),
+    "Accept-Encoding": _said(_NAME, "With 415: how a body may be compressed."),
+}
+_OF_TENSORS: Final[Document] = {
+    http.HEADER_LENGTH: _said(_COUNT, _LENGTH_MEANS),
+    "Falaj-Served-By": _said(_NAME, "The tier that answered, where it was another one."),
+}
+_OF_ACCEPTED: Final[Document] = {
+    "Location": _said(
+        {"type": "string", "format": "uri-reference"}, "Path of the job.", required=True
+    ),
+    "Retry-After": _said(_COUNT, _LATER, required=True),
+}
 
 
 def _parameters(path: str, route: http.Route, words: _Words) -> list[Document]:
@@ -157,7 +184,19 @@ def _parameters(path: str, route: http.Route, words: _Words) -> list[Document]:
             _header(http.HEADER_LENGTH, _COUNT, _LENGTH_MEANS),
             _header("X-Request-Id", _NAME, "The name of a request without an id."),
         ]
+    if route.name == http.JOBS:
+        found.append(_header(http.IDEMPOTENCY_KEY, _KEY, _KEY_MEANS))
     return found
+
+
+_KEY: Final[Document] = {
+    "type": "string", "minLength": 1, "maxLength": jobs.MAX_KEY_CHARACTERS,
+    "pattern": "^[!-~]+$",
+}  # fmt: skip
+_KEY_MEANS: Final = (
+    "Chosen by the caller for one request: sent again with the same key, it is the same job; "
+    "another request with it is refused with 422."
+)
 
 
 def _header(name: str, schema: Document, means: str) -> Document:
@@ -177,14 +216,21 @@ def _words(schema: Schema) -> Mapping[str, _Words]:
         http.SERVER: _Words("What this server is.", _SERVER),
         http.MODEL: _Words("The model's inputs and outputs.", _METADATA),
         http.INFER: _Words(
-            "What the model answers.", _ref("InferAnswer"), body=_ref("InferRequest")
+            "What the model answers.", _ref("InferAnswer"), body=_ref("InferRequest"),
+            headers=_OF_TENSORS,
         ),
         http.JOBS: _Words(
             "What will be answered later, by a job.", _JOB, body=_ref("InferRequest"),
-            statuses=(202,),
+            statuses=(202,), headers=_OF_ACCEPTED,
         ),
-        http.JOB: _Words("How far a job is.", _JOB, deleted=_REMOVED),
-        http.JOB_RESULT: _Words("What a job has answered.", _ref("InferAnswer")),
+        http.JOB: _Words(
+            "How far a job is.", _JOB, deleted=_REMOVED,
+            headers={"Retry-After": _said(_COUNT, f"{_LATER} Until it is done.")},
+        ),
+        http.JOB_RESULT: _Words(
+            "What a job has answered.", _ref("InferAnswer"),
+            headers={http.HEADER_LENGTH: _OF_TENSORS[http.HEADER_LENGTH]},
+        ),
         http.METRICS: _Words("Metrics for Prometheus.", _NAME, kind=_TEXT),
         http.DRIFT: _Words("Whether requests and answers have drifted.", _ANY_OBJECT),
         http.FEEDBACK: _Words(

@@ -549,7 +549,10 @@ class Service:
         return Answer(200, await watched.ask(channel.FEEDBACK, orjson.dumps(given)))
 
     def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
-        """Check the tensors and run the model: here if it is quick, else as `Runs` decides."""
+        """Check the tensors and run the model: here if it is quick, else as `Runs` decides.
+
+        A run that may be told to stop isn't run here, where nobody could tell it.
+        """
         body = exchange.content
         row = self.model.row
         named = exchange.headers.get(http.REQUEST_ID)
@@ -557,6 +560,7 @@ class Service:
             row is not None
             and exchange.header_length is None
             and named is None
+            and exchange.options is None
             and self.model.is_quick(1)
         ):
             answered = row.answer(body)
@@ -573,7 +577,8 @@ class Service:
             inference.request_id = _name_of(named)
         if exchange.identity is not None:
             inference.caller = exchange.identity.subject
-        if self.model.is_quick(inference.rows):
+        inference.options = exchange.options
+        if exchange.options is None and self.model.is_quick(inference.rows):
             start = time.perf_counter()
             results = self.run(inference)
             end = time.perf_counter()
@@ -591,7 +596,8 @@ class Service:
         try:
             return self.model.run(inference)
         except Exception as error:  # the runtime's exceptions share no public base class
-            print(f"the model failed on a request: {error}"[:500], file=sys.stderr, flush=True)
+            if inference.options is None or not inference.options.terminate:
+                print(f"the model failed on a request: {error}"[:500], file=sys.stderr, flush=True)
             raise RequestError(500, "the model could not run on this input") from error
 
     def inferred(self, inference: Inference, results: Any, schema: Schema | None = None) -> Answer:

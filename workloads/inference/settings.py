@@ -21,6 +21,7 @@ from falaj.workloads.bounds import DRIFT, JOBS, SERVICE, Bound
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
+from falaj.workloads.registry.sealed import SUFFIX
 
 
 class Section:
@@ -284,6 +285,11 @@ class Settings:
         """Where jobs are kept: beside the state, under its name."""
         return self.state.with_suffix(".jobs")
 
+    @property
+    def drift_file(self) -> Path:
+        """What is kept of drift over a restart: beside the state, under its name."""
+        return self.state.with_suffix(f".drift{SUFFIX}")
+
 
 def reached_at(host: str) -> str:
     """The address of a server on this machine; one that listens on every address has loopback's.
@@ -528,15 +534,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="take requests that are answered later (default: no); they are kept sealed beside "
         "the state",
     )  # fmt: skip
+    command.add_argument("--jobs-keep-hours", type=int, help=f"default: {jobs.keep_hours}")
+    command.add_argument("--jobs-most", type=int, help=f"jobs kept; default: {jobs.most_jobs}")
     command.add_argument(
-        "--jobs-keep-hours", type=int, default=jobs.keep_hours, help="default: %(default)s"
-    )
-    command.add_argument(
-        "--jobs-most", type=int, default=jobs.most_jobs, help="jobs kept; default: %(default)s"
-    )
-    command.add_argument(
-        "--jobs-most-bytes", type=int, default=jobs.most_bytes,
-        help="of their requests and answers; default: %(default)s",
+        "--jobs-most-bytes", type=int,
+        help=f"of their requests and answers; default: {jobs.most_bytes}",
     )  # fmt: skip
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
@@ -629,12 +631,8 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         "logs": str(options.logs),
         "state": str(options.state),
     }
-    if options.jobs:
-        found["jobs"] = {
-            "keep_hours": options.jobs_keep_hours,
-            "most_jobs": options.jobs_most,
-            "most_bytes": options.jobs_most_bytes,
-        }
+    if (jobs := _jobs_of_options(options)) is not None:
+        found["jobs"] = jobs
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
     if options.overflow_to:
@@ -647,6 +645,23 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "timeout_seconds": options.overflow_timeout_ms / 1000,
         }
     return found
+
+
+def _jobs_of_options(options: argparse.Namespace) -> dict[str, int] | None:
+    given = {
+        "keep_hours": options.jobs_keep_hours,
+        "most_jobs": options.jobs_most,
+        "most_bytes": options.jobs_most_bytes,
+    }
+    if options.jobs:
+        known = JobSettings()
+        return {k: getattr(known, k) if v is None else v for k, v in given.items()}
+    for name, value in zip(("keep-hours", "most", "most-bytes"), given.values(), strict=True):
+        if value is not None:
+            raise InferenceError(
+                f"--jobs-{name} is for jobs, which aren't taken: give --jobs, or leave it out"
+            )
+    return None
 
 
 def _workers(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.counting import Counting
-from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
 from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies
 from falaj.workloads.inference.labels import Sender
@@ -226,8 +226,6 @@ class Worker:
             elif kind == channel.DRAIN:
                 await self._drain(float(orjson.loads(payload)["seconds"]), payload)
                 break
-            elif kind == channel.JOB_RUN and self._jobs is not None:
-                self._jobs.start(payload)
         else:
             await self._drain(1.0, b'{"leaving":true}')
         for timer in timers:
@@ -307,6 +305,10 @@ class Worker:
             future = self._asked.pop(int.from_bytes(payload[:8], "little"), None)
             if future is not None and not future.done():
                 future.set_result(payload[8:])
+        elif kind == channel.JOB_RUN and self._jobs is not None:
+            self._jobs.start(payload)
+        elif kind == channel.JOB_STOP and self._jobs is not None:
+            self._jobs.stop(payload)
         else:
             self._messages.put_nowait((kind, payload))
 
@@ -337,7 +339,7 @@ class Worker:
         try:
             return await asyncio.wait_for(future, ANSWER_SECONDS)
         except TimeoutError as error:
-            raise RequestError(503, refusal) from error
+            raise RequestError(503, refusal, headers=(retry_after(1),)) from error
         finally:
             self._asked.pop(number, None)
 

@@ -148,6 +148,11 @@ def _keyring(command: argparse.ArgumentParser) -> None:
                 "default: nothing is wrapped anew and old keys are kept",
             )
             action.add_argument(
+                "--rewrap-expiring", type=Path, action="append", default=[], metavar="DIR",
+                help="likewise, of files that go by themselves, as a service's jobs: one that no "
+                "key opens any more is named and passed over",
+            )  # fmt: skip
+            action.add_argument(
                 "--distrust", action="store_true",
                 help="believe nothing that the former keys signed, as after a theft: publish, "
                 "promote and make tokens again; default: packages and, for a day, tokens go on",
@@ -331,12 +336,16 @@ def _keyring_show(options: argparse.Namespace) -> Answer:
 
 def _keyring_rotate(options: argparse.Namespace) -> Answer:
     keyring = KeyRing.open(options.path)
-    done = rotation.rotate(keyring, options.rewrap, distrust=options.distrust)
+    done = rotation.rotate(
+        keyring, options.rewrap, expiring=options.rewrap_expiring, distrust=options.distrust
+    )
     answer, text = _shown(keyring)
     more = (
         f"{done.rewrapped} files wrapped anew; keys retired: {', '.join(done.retired) or 'none'}"
     )
-    return {**answer, "rewrapped": done.rewrapped, "retired": done.retired}, f"{text}\n{more}"
+    told = [f"passed over, for no key opens it: {each}" for each in done.damaged]
+    facts = {"rewrapped": done.rewrapped, "retired": done.retired, "damaged": done.damaged}
+    return answer | facts, "\n".join((text, more, *told))
 
 
 def _keyring_shred(options: argparse.Namespace) -> Answer:

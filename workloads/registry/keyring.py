@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.errors import IntegrityError, RetiredKeyError, WorkloadError
 from falaj.workloads.files import (
     TEMPORARY_PREFIX,
     locked,
@@ -435,13 +435,13 @@ class KeyRing:
 
         Raises:
             IntegrityError: another context or key ring, or changed bytes.
-            WorkloadError: the version was retired.
+            RetiredKeyError: the version was retired.
         """
         version = wrapped.key_id
         if version not in self._created:
             have = ", ".join(self.versions)
             message = f"the data key is wrapped under version {version!r} of a key ring"
-            raise WorkloadError(
+            raise RetiredKeyError(
                 f"{message}, but {self.path} has only {have}: it was retired or is of another ring"
             )
         nonce, sealed = wrapped.ciphertext[:_NONCE_BYTES], wrapped.ciphertext[_NONCE_BYTES:]

@@ -15,11 +15,16 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from falaj.workloads.errors import StorageFullError, WorkloadError
+from falaj.workloads.errors import (
+    IntegrityError,
+    RetiredKeyError,
+    StorageFullError,
+    WorkloadError,
+)
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors
 from falaj.workloads.registry.alias_list import ALIASES, read_list
 from falaj.workloads.registry.keyring import KeyRing
@@ -32,14 +37,28 @@ _SHOWN_PROBLEMS = 10
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What was done: the new primary, how many files were re-wrapped, the versions retired."""
+    """What was done.
+
+    Attributes:
+        primary: the new one.
+        rewrapped: how many files were.
+        retired: versions.
+        damaged: files that were passed over, each with the reason.
+    """
 
     primary: str
     rewrapped: int
     retired: list[str]
+    damaged: list[str] = field(default_factory=list[str])
 
 
-def rotate(keyring: KeyRing, folders: Sequence[Path] = (), *, distrust: bool = False) -> Rotation:
+def rotate(
+    keyring: KeyRing,
+    folders: Sequence[Path] = (),
+    *,
+    expiring: Sequence[Path] = (),
+    distrust: bool = False,
+) -> Rotation:
     """Make new keys; if folders are given, re-wrap all below them and retire older keys.
 
     A key ring that doesn't sign, as a pod's, gets a new key-encryption key alone.
@@ -52,6 +71,8 @@ def rotate(keyring: KeyRing, folders: Sequence[Path] = (), *, distrust: bool = F
         folders: below them, every ``keys.json`` of a package and every ``*.sealed`` file is
             re-wrapped. A former signing key is trusted while a package there is signed by it,
             and the one before the new one in any case.
+        expiring: likewise folders, of what goes by itself, as jobs: a file there that no key
+            opens any more is told and passed over, where elsewhere it keeps every old key.
         distrust: trust no former key: what they signed has to be published, promoted and minted
             again. Default: False.
 
@@ -60,7 +81,8 @@ def rotate(keyring: KeyRing, folders: Sequence[Path] = (), *, distrust: bool = F
         WorkloadError: a folder is missing, or a file can't be re-wrapped. Then the others were
             re-wrapped and every old key is kept.
     """
-    for folder in folders:
+    folders, expiring = tuple(folders), tuple(expiring)
+    for folder in (*folders, *expiring):
         if not folder.is_dir():
             raise WorkloadError(f"there is no folder {folder} to re-wrap; no key was changed")
     with keyring.exclusive():
@@ -72,14 +94,15 @@ def rotate(keyring: KeyRing, folders: Sequence[Path] = (), *, distrust: bool = F
             )
             if distrust:
                 keyring.distrust_former_locked()
-        if not folders:
+        if not folders + expiring:
             return Rotation(primary, 0, [])
-        rewrapped = _rewrap_all(keyring, folders)
+        damaged: dict[Path, str] = {}
+        rewrapped = _rewrap_all(keyring, folders, expiring, damaged)
         retired = [version for version in keyring.versions if version != primary]
         for version in retired:
             keyring.retire_locked(version)
         keyring.shred_unlisted()
-    return Rotation(primary, rewrapped, retired)
+    return Rotation(primary, rewrapped, retired, [*damaged.values()])
 
 
 def _signers(folders: Sequence[Path]) -> Iterator[str]:
@@ -93,12 +116,19 @@ def _signers(folders: Sequence[Path]) -> Iterator[str]:
                 yield str(json.loads(read_list(path.parent).signature or b"")["key_id"])
 
 
-def _rewrap_all(keyring: KeyRing, folders: Sequence[Path]) -> int:
+def _rewrap_all(
+    keyring: KeyRing,
+    folders: Sequence[Path],
+    expiring: Sequence[Path],
+    damaged: dict[Path, str],
+) -> int:
     total = 0
     while True:
         # Again until a pass finds nothing: a folder that was renamed during one pass (a finished
         # training run, say) may have been missed by it. Nobody can wrap anything new meanwhile.
         done, problems = _rewrap_once(keyring, folders)
+        more, further = _rewrap_once(keyring, expiring, damaged)
+        done, problems = done + more, problems + further
         total += done
         if problems:
             shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN_PROBLEMS])
@@ -109,19 +139,25 @@ def _rewrap_all(keyring: KeyRing, folders: Sequence[Path]) -> int:
             return total
 
 
-def _rewrap_once(keyring: KeyRing, folders: Sequence[Path]) -> tuple[int, list[str]]:
+def _rewrap_once(
+    keyring: KeyRing, folders: Sequence[Path], damaged: dict[Path, str] | None = None
+) -> tuple[int, list[str]]:
     done = 0
     problems: list[str] = []
     for folder in folders:
         for path in _wrapped_files(folder):
             try:
                 if path.is_symlink():
-                    raise WorkloadError(f"{path} is a symbolic link")
+                    raise IntegrityError(f"{path} is a symbolic link")
                 done += _rewrap_file(path, keyring)
             except StorageFullError:
                 raise
             except WorkloadError as error:
-                if path.is_symlink() or path.exists():  # else it was removed meanwhile
+                if not (path.is_symlink() or path.exists()):
+                    continue  # it was removed meanwhile
+                if damaged is not None and isinstance(error, IntegrityError | RetiredKeyError):
+                    damaged[path] = f"{path}: {error}"
+                else:
                     problems.append(str(error))
     return done, problems
 

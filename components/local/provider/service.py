@@ -301,12 +301,15 @@ def configuration(
         "drift-window-rows": whole(inputs, "driftWindowRows"),
         "drift-window-seconds": whole(inputs, "driftWindowSeconds"),
         "drift-alpha": number(inputs, "driftAlpha"),
-        "jobs-keep-hours": whole(inputs, "jobsKeepHours"),
-        "jobs-most": whole(inputs, "jobsMost"),
-        "jobs-most-bytes": whole(inputs, "jobsMostBytes"),
         "logs": service.logs,
         "state": service.state,
     }
+    if flag(inputs, "jobs"):
+        options |= {
+            "jobs-keep-hours": whole(inputs, "jobsKeepHours"),
+            "jobs-most": whole(inputs, "jobsMost"),
+            "jobs-most-bytes": whole(inputs, "jobsMostBytes"),
+        }
     clients = inputs.get("clients")
     granted = clients if isinstance(clients, Mapping) else {}
     # In one word each: a text that starts with a "-" is no option.

@@ -60,6 +60,28 @@ def test_shredding_overwrites_before_it_removes(tmp_path: Path) -> None:
     machine.shred(key)  # gone is fine
 
 
+def test_what_is_sealed_loses_its_wrapped_key_before_it_goes(tmp_path: Path) -> None:
+    """As jobs that are answered: a removed file of a key ring that stays would open again."""
+    folder = tmp_path / "service" / "tiny" / "state.jobs"
+    folder.mkdir(parents=True)
+    kept: dict[str, Path] = {}
+    for name, size in (("a.request.sealed", 600), ("large.sealed", 3 << 20), ("keys.json", 300),
+                       ("log", 300)):  # fmt: skip
+        (folder / name).write_bytes(b"s" * size)
+        (folder / name).chmod(0o400)
+        kept[name] = tmp_path / name
+        os.link(folder / name, kept[name])  # shows what happened to the content
+    machine.remove_tree(tmp_path / "service")
+    assert not (tmp_path / "service").exists()
+    assert b"sss" not in kept["a.request.sealed"].read_bytes()
+    assert b"sss" not in kept["keys.json"].read_bytes()
+    large = kept["large.sealed"].read_bytes()
+    assert len(large) == 3 << 20
+    # The rest can't be read without the key, which takes less than this.
+    assert b"sss" not in large[: 1 << 20]
+    assert kept["log"].read_bytes() == b"s" * 300
+
+
 def test_a_link_is_removed_without_touching_its_target(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("keep")

@@ -142,6 +142,24 @@ def test_rotation_does_not_go_back(provider: Any, site: Path) -> None:
     assert failures["rotation"].startswith("given 2; allowed: 3 or more")
 
 
+@pytest.mark.parametrize("key", ["jobsKeepHours", "jobsMost", "jobsMostBytes"])
+def test_what_is_said_of_jobs_that_are_not_taken_is_refused(provider: Any, key: str) -> None:
+    texts = ("name", "model", "issuer", "audience", "certificateFingerprint")
+    paths = ("site", "keyring", "certificate", "privateKey", "clientCa")
+    given: dict[str, Any] = {
+        **dict.fromkeys(texts, "x"), **dict.fromkeys(paths, "/x"), "version": 1, "port": 1_024,
+        key: 1 << 20 if key == "jobsMostBytes" else 24,
+    }  # fmt: skip
+    for more in ({}, {"jobs": False}):
+        _, failures = provider.check("InferenceService", given | more)
+        assert set(failures) == {key}
+        assert "no jobs are taken; set jobs to true, or leave it out" in failures[key]
+    for more in ({"jobs": True}, {key: None}):
+        checked, failures = provider.check("InferenceService", given | more)
+        assert not failures
+        assert checked["jobs"] == ("jobs" in more)
+
+
 def test_a_lost_key_ring_is_not_replaced_while_sealed_data_is_there(
     provider: Any, stack: Stack
 ) -> None:
@@ -169,6 +187,8 @@ def test_key_ring_life(provider: Any, stack: Stack) -> None:
     job = stack.site / "service" / "tiny" / "state.jobs" / "job.request.sealed"
     job.parent.mkdir(parents=True)
     seal(job, b"asked", ring, b"job")
+    damaged = job.with_name("cut.answer.sealed")
+    damaged.write_bytes(b"cut")
     rotated = provider.update("KeyRing", again, adopted, {**inputs, "rotation": 1})
     assert rotated["primary"] != keys["primary"]
     assert rotated["versions"] == [rotated["primary"]]
@@ -176,6 +196,10 @@ def test_key_ring_life(provider: Any, stack: Stack) -> None:
     assert rotated["tokenKeyId"] != keys["tokenKeyId"]
     # The jobs of a service open with the new key alone.
     assert unseal(job, ring, b"job") == b"asked"
+    assert any(
+        str(damaged) in line and "can't be read any more" in line
+        for _, line, _ in provider.engine.messages
+    )
     verified = workload(
         "falaj.workloads.registry", "verify", "--registry", str(stack.site / "registry"),
         "--model", "tiny", "--version", str(version), "--keyring", keys["path"], "--json",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,14 +14,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from falaj.workloads.inference import reference
+from falaj.workloads.errors import IntegrityError, StorageFullError
+from falaj.workloads.inference import drift_state, reference
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.drift import Drift
+from falaj.workloads.inference.drift_state import DriftState
 from falaj.workloads.inference.labels import Memory
 from falaj.workloads.inference.model import load
 from falaj.workloads.inference.oip import Inference
 from falaj.workloads.inference.reference import Reference
 from falaj.workloads.inference.settings import DriftSettings
+from falaj.workloads.registry.keyring import KeyRing
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.oip import LIMITS
 
@@ -154,6 +161,137 @@ def test_a_slow_services_window_ends_by_time_if_it_has_rows_enough() -> None:
     watch.drift.tick(began + 61)
     found = watch.drift.report()["window"]
     assert (found["judged"], found["filled"], found["rows"], found["seconds"]) == (1, 0, 1000, 60)
+
+
+# -- over a restart ------------------------------------------------------------------------------
+
+
+class Kept:
+    """A table's drift, and the file in which a server keeps it."""
+
+    def __init__(self, root: Path) -> None:
+        self.keyring = KeyRing.create(root / "keyring")
+        self.settings: Any = SimpleNamespace(
+            model="m", drift=DriftSettings(), drift_file=root / "state.drift.sealed",
+            keyring=self.keyring.path,
+        )  # fmt: skip
+        self.manifest = watched.table_fields(models.table())
+        self.events: list[str] = []
+
+    def state(self, version: int = 1) -> DriftState:
+        return DriftState(
+            self.settings, version, self.manifest, lambda name, **_: self.events.append(name)
+        )
+
+    def watch(self) -> Watch:
+        return Watch(models.table(), self.manifest)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def test_a_restart_goes_on_with_windows_and_verdicts(kept: Kept) -> None:
+    before, state = kept.watch(), kept.state()
+    rows = watched.customers(2_300, seed=5)
+    rows["age"] = rows["age"] + np.float32(5)
+    before.serve(rows)
+    asyncio.run(state.keep(before.drift))
+    assert b"age" not in kept.settings.drift_file.read_bytes()
+    after = kept.watch()
+    kept.state().restore(after.drift)
+    told, found = before.drift.report(), after.drift.report()
+    assert (found["state"], found["window"]["filled"], found["window"]["judged"]) == (
+        "drifted", 300, 2
+    )  # fmt: skip
+    # Streams begin anew.
+    for report in (told, found):
+        del report["latency"], report["labels"]
+    assert found == told
+    assert (after.events, kept.events) == ([], [])
+    after.serve(watched.customers(2_700, seed=6))
+    assert [name for name, _ in after.events] == ["drift.ended"]
+    assert after.drift.report()["window"]["judged"] == 4
+
+
+@pytest.mark.parametrize(
+    "how", ["changed", "cut", "empty", "large", "a link", "no key", "version", "settings", "rows"]
+)
+def test_what_is_damaged_or_of_another_begins_anew_and_says_so(
+    kept: Kept, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    before = kept.watch()
+    before.serve(watched.customers(1_100, seed=5))
+    asyncio.run(kept.state().keep(before.drift))
+    path: Path = kept.settings.drift_file
+    content = path.read_bytes()
+    version = 2 if how == "version" else 1
+    if how == "changed":
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif how in {"cut", "empty"}:
+        path.write_bytes(content[: len(content) // 2] if how == "cut" else b"")
+    elif how == "large":
+        os.truncate(path, drift_state.MOST_BYTES + 1)
+    elif how == "a link":
+        path.rename(path.with_name("elsewhere"))
+        path.symlink_to("elsewhere")
+    elif how == "no key":
+        kept.keyring.path.rename(kept.keyring.path.with_name("away"))
+    elif how == "settings":
+        kept.settings.drift = DriftSettings(window_rows=500)
+    elif how == "rows":
+        kept.manifest = watched.table_fields(models.table(), rows=1_000)
+    after = kept.watch()
+    kept.state(version).restore(after.drift)
+    assert after.drift.report()["window"]["filled"] == 0
+    assert after.drift.report()["state"] == "collecting"
+    assert kept.events == ["drift.anew"]
+    assert str(path) in (said := capsys.readouterr().err) or "key ring" in said
+    assert "drift is counted anew" in said
+
+
+def test_where_nothing_was_kept_nothing_is_said(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept.state().restore(kept.watch().drift)
+    assert (kept.events, capsys.readouterr().err) == ([], "")
+
+
+@pytest.mark.parametrize("key", ["counts", "verdicts", "outputs", "filled", "began", "told"])
+@pytest.mark.parametrize("value", [None, {}, [], "x", [1, 2], {"age": 1}])
+def test_of_what_was_never_kept_nothing_is_taken_over(kept: Kept, key: str, value: Any) -> None:
+    watch = kept.watch()
+    found = watch.drift.kept()
+    if key == "told":
+        del found[key]
+    else:
+        found[key] = value
+    with pytest.raises(IntegrityError):
+        watch.drift.restore(found)
+    assert watch.drift.report()["window"]["filled"] == 0
+
+
+def test_a_full_disk_is_told_once_and_counting_goes_on(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch, state = kept.watch(), kept.state()
+    writes: list[int] = []
+
+    def full(*_: Any) -> None:
+        writes.append(1)
+        raise StorageFullError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(drift_state, "seal", full)
+        for _ in range(2):
+            asyncio.run(state.keep(watch.drift))
+    assert capsys.readouterr().err.count("no space left") == 1
+    asyncio.run(state.keep(watch.drift))
+    written = kept.settings.drift_file.stat().st_mtime_ns
+    # What hasn't changed isn't written again.
+    asyncio.run(state.keep(watch.drift))
+    assert (kept.settings.drift_file.stat().st_mtime_ns, len(writes)) == (written, 2)
 
 
 def test_counts_of_another_layout_are_left() -> None:

@@ -356,3 +356,22 @@ def test_calls_by_grpc_are_counted_and_joined(served: Server, caller: Caller) ->
     assert caller.drift()["window"] != before
     status, found = caller.label((typed.id, ["1"] * 8), (named, ["1"] * 8), ("never", "1"))
     assert (status, found["matched"], found["unknown"]) == (200, 2, 1)
+
+
+def test_a_restart_goes_on_counting(site: Site, start: Callable[..., Server]) -> None:
+    site.write(drift={"window_rows": 10_000}, limits={"drain_seconds": 1})
+    content, fields = watched.digits_model()
+    site.publish(content, fields=fields)
+    server = start(site).serving(1)
+    caller = Caller(server)
+    filled = caller.until(
+        lambda found: found["window"]["filled"] > 0, np.zeros((8, 1, 8, 8), np.float32)
+    )["window"]["filled"]
+    caller.close()
+    assert server.stop() == 0
+    server = start(site).serving(1)
+    caller = Caller(server)
+    assert caller.drift()["window"]["filled"] >= filled
+    caller.close()
+    assert server.stop() == 0
+    assert "anew" not in server.errors.read_text()

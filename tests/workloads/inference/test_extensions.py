@@ -68,6 +68,46 @@ def test_the_counts_of_all_workers_are_summed_by_version() -> None:
     assert of(totals, version="11") == []
 
 
+def test_each_model_has_counts_of_its_own() -> None:
+    totals = Totals("first")
+    totals.update(1, 1, counted(rows=3).snapshot())
+    totals.update(2, 1, counted(rows=4).snapshot(), "first")
+    # The settings name another one, of the same version, while a worker of the first drains.
+    totals.model = "mlp"
+    totals.update(3, 1, counted(rows=5).snapshot(), "mlp")
+    totals.update(2, 1, counted(rows=40).snapshot(), "first")
+    totals.ended(1)
+    lines = totals.render().decode().splitlines()
+    for model, rows in (("first", 43), ("mlp", 5)):
+        assert f'falaj_inference_rows_total{{model="{model}",version="1"}} {rows}.0' in lines
+    assert [each["inference_count"] for each in of(totals)] == [5]
+
+
+def test_a_service_that_is_given_another_model_counts_under_its_name(
+    site: Site, start: Callable[..., Server]
+) -> None:
+    version = site.publish(models.mlp())
+    assert site.publish(models.mlp(), name="other") == version
+    server = start(site).serving(version)
+    token = site.token("predict", "observe")
+    assert (
+        call(server.connect(), "POST", "/v2/models/mlp/infer", token=token, body=row())[0] == 200
+    )
+    site.write(model="other")
+    server.wait(
+        lambda s: s["model"] == "other" and len(s["workers"]) == 1 and s["status"] == "serving",
+        "the other model",
+    )  # fmt: skip
+    connection = server.connect()
+    for _ in range(2):
+        answer = call(connection, "POST", "/v2/models/other/infer", token=token, body=row())
+        assert answer[0] == 200
+    lines = call(connection, "GET", "/metrics", token=token)[1].decode().splitlines()
+    for model, rows in (("mlp", 1), ("other", 2)):
+        assert f'falaj_inference_rows_total{{model="{model}",version="1"}} {rows}.0' in lines
+    assert server.stop() == 0
+
+
 def test_what_others_ran_is_not_told_as_runs_here() -> None:
     totals = Totals("mlp")
     counters = counted()

@@ -277,7 +277,7 @@ def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
 
     async def run() -> None:
         runs = JobRuns(service, cast("Bodies", Kept()), ask=ask, tell=tell, counted=int)
-        counters, order = service.counters, b'{"id": "a", "owner": "token:somebody"}'
+        counters, order = service.counters, b'{"id": "a", "owner": "token:somebody", "size": 9}'
         began = time.time_ns() // 1000
         runs.start(order)
         await until(lambda: told == ["done"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from falaj.workloads.inference import http
-from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.connection import PIECE_BYTES, Connection
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.http import Answer, Bodies, Exchange, Head, Heads, Reader
 from falaj.workloads.inference.settings import Limits, parse
@@ -146,6 +146,95 @@ def test_bodies_behind_known_heads_count_while_they_wait() -> None:
     assert held == [60, 60, 0]
     assert first.startswith(b"HTTP/1.1 200 ")
     assert second.startswith(b"HTTP/1.1 503 ")
+
+
+class Slow(Transport):
+    """Says that it is full after each piece, as where a client doesn't read."""
+
+    connection: Connection
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.connection.pause_writing()
+
+    def abort(self) -> None:
+        self.connection.connection_lost(None)
+
+
+LARGE = bytes(range(256)) * 1_200
+
+
+async def read_slowly(use: Callable[[Connection, Slow, Bodies], Awaitable[None]]) -> None:
+    """Have a connection answer with what is counted until it is sent."""
+    bodies = Bodies(MIB)
+
+    async def answer(exchange: Exchange) -> Answer:
+        bodies.take(exchange, len(LARGE))
+        return Answer(200, LARGE, http.BINARY, held=True)
+
+    def admit(exchange: Exchange, *_: object) -> None:
+        exchange.route = ROUTES[http.JOB_RESULT]
+
+    service: Any = SimpleNamespace(
+        limits=Limits(), bodies=bodies, heads=lambda _: Heads(), arriving={}, connections=set(),
+        max_connections=9, counters=SimpleNamespace(connections=0), handle=answer, tasks=set(),
+        draining=False, answers=http.Answers(), finished=lambda *_: None,
+        remember=lambda *_: None, admit=admit, take_over=None, relayed=0,
+    )  # fmt: skip
+    transport = Slow()
+    transport.connection = connection = Connection(service)
+    connection.connection_made(cast("Any", transport))
+    connection.data_received(b"GET /v2/models/mlp/jobs/1/result HTTP/1.1\r\nHost: x\r\n\r\n")
+    (task,) = service.tasks
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert 0 < len(transport.written) < len(LARGE)
+    assert bodies.held == len(LARGE)
+    assert connection.deadline < float("inf")
+    await use(connection, transport, bodies)
+    await asyncio.wait_for(task, 60)
+    assert bodies.held == 0
+
+
+def test_a_result_counts_until_its_client_has_read_it() -> None:
+    async def read(connection: Connection, transport: Slow, bodies: Bodies) -> None:
+        while bodies.held:
+            before = len(transport.written)
+            connection.resume_writing()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(transport.written) - before <= PIECE_BYTES
+        assert transport.written.partition(b"\r\n\r\n")[2] == LARGE
+        # The connection goes on.
+        sent = len(transport.written)
+        connection.resume_writing()
+        connection.data_received(b"GET /v2/models/mlp/jobs/1/result HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(transport.written) > sent
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+
+    asyncio.run(read_slowly(read))
+
+
+@pytest.mark.parametrize("how", ["lost", "expired", "closed"])
+def test_a_result_that_is_never_read_is_let_go(how: str) -> None:
+    async def leave(connection: Connection, transport: Slow, bodies: Bodies) -> None:
+        if how == "lost":
+            connection.connection_lost(None)
+        elif how == "expired":
+            connection.expire()
+        else:
+            connection.close()
+            assert bodies.held == len(LARGE)
+            connection.resume_writing()
+        sent = len(transport.written)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(transport.written) == sent
+
+    asyncio.run(read_slowly(leave))
 
 
 def test_unfinished_bodies_are_bounded(site: Site, start: Callable[..., Server]) -> None:

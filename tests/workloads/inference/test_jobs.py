@@ -24,11 +24,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.inference import channel, job_runs
+from falaj.workloads.inference import channel, job_runs, worker
 from falaj.workloads.inference import jobs as kept
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.errors import RequestError, retry_of
-from falaj.workloads.inference.http import Exchange, Router
+from falaj.workloads.inference.http import Answer, Exchange, Router
+from falaj.workloads.inference.http import Bodies as Memory
 from falaj.workloads.inference.job_queue import JobQueue
 from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
@@ -136,7 +137,9 @@ def test_what_is_no_id_touches_no_file(place: Place, identifier: str) -> None:
     for work in (jobs.find, jobs.remove, jobs.spoil):
         assert refusal(lambda work=work: work(identifier, "token:a")).status == 404
     jobs.drop(identifier)
-    assert refusal(lambda: jobs.queue(identifier)).status == 503
+    (late,) = jobs.queue(identifier)
+    assert isinstance(late, RequestError)
+    assert late.status == 503
     reserving = refusal(lambda: jobs.reserve(WORKER, identifier, "token:a", version=None, size=1))
     assert reserving.status == 500
     assert place.names() == before
@@ -168,14 +171,14 @@ def test_nothing_lies_in_plain(place: Place) -> None:
 def test_a_full_place_refuses_before_anything_is_written(place: Place) -> None:
     place.restart(most_jobs=2)
     first = place.accept()
-    place.jobs.reserve(WORKER, new_id(), "token:a", version=None, size=1)
+    place.jobs.reserve(WORKER, new_id(), "token:b", version=None, size=1)
     before = place.names()
-    error = refusal(place.accept)
+    error = refusal(lambda: place.accept("token:c"))
     assert (error.status, retry_of(error)) == (503, kept.FULL_RETRY_SECONDS)
-    assert "2 jobs" in error.message
+    assert "all callers' jobs are 2 of the 2 allowed" in error.message
     assert place.names() == before
     place.jobs.remove(first, "token:a")
-    place.accept()
+    place.accept("token:c")
 
 
 def test_bytes_are_bounded_of_requests_and_answers(place: Place) -> None:
@@ -183,17 +186,82 @@ def test_bytes_are_bounded_of_requests_and_answers(place: Place) -> None:
     tooth = refusal(lambda: place.accept(body=bytes(1 << 20)))
     assert tooth.status == 413
     one = place.accept(body=bytes(600_000))
-    assert refusal(lambda: place.accept(body=bytes(600_000))).status == 503
+    assert refusal(lambda: place.accept("token:b", body=bytes(600_000))).status == 503
     # Its request goes with its answer, which has that room.
     assert place.run(bytes(700_000)) == one
     assert place.state(one) == "done"
-    two = place.accept(body=bytes(300_000))
+    two = place.accept("token:b", body=bytes(300_000))
     assert place.run(bytes(400_000)) == two
-    job = place.jobs.find(two, "token:a")
+    job = place.jobs.find(two, "token:b")
     assert (job.state, job.status) == ("failed", 503)
-    assert "400000 bytes" in str(job.error)
+    assert "no room for its answer of 400000 bytes" in str(job.error)
     assert not place.file(two, "answer").exists()
     assert place.jobs.numbers()["bytes"] <= 1 << 20
+
+
+def test_no_caller_takes_the_room_of_others(place: Place) -> None:
+    """Each may have as many as would be left free, so that who has none finds room."""
+    place.restart(most_jobs=20)
+    shares: list[int] = []
+    mine: list[str] = []
+
+    def fill(owner: str) -> None:
+        while True:
+            mine.append(place.accept(owner))
+            shares[-1] += 1
+
+    for owner in ("token:a", "token:b", "token:c"):
+        shares.append(0)
+        error = refusal(lambda owner=owner: fill(owner))
+        assert error.status == 429
+        assert (
+            f"your jobs are {shares[-1]} of the {shares[-1]} allowed to you now" in error.message
+        )
+        assert "20 of all callers" in error.message
+    assert shares == [10, 5, 2]
+    place.accept("token:d")
+    # What one gives back is everybody's.
+    place.jobs.remove(mine[0], "token:a")
+    place.jobs.remove(mine[1], "token:a")
+    place.accept("token:c")
+
+
+def test_bytes_of_one_caller_leave_as_many_free(place: Place) -> None:
+    place.restart(most_bytes=1 << 20)
+    half = (1 << 20) // 2 - 2 * kept.OVERHEAD_BYTES
+    place.accept(body=bytes(half - 10))
+    place.accept(body=bytes(10))
+    error = refusal(lambda: place.accept(body=b"1"))
+    assert error.status == 429
+    assert "bytes" in error.message
+    place.accept("token:b", body=bytes(half))
+
+
+def test_answers_count_as_the_callers_own_bytes(place: Place) -> None:
+    place.restart(most_bytes=1 << 20)
+    first, second = place.accept(), place.accept()
+    place.run(bytes(400_000))
+    place.run(bytes(200_000))
+    assert place.state(first) == "done"
+    job = place.jobs.find(second, "token:a")
+    assert (job.state, job.status) == ("failed", 429)
+    assert "answer of 200000 bytes" in str(job.error)
+    assert not place.file(second, "answer").exists()
+    other = place.accept("token:b")
+    place.run(bytes(500_000))
+    assert place.state(other, "token:b") == "done"
+
+
+def test_a_full_share_is_worth_trying_again_when_its_first_job_expires(place: Place) -> None:
+    place.restart(most_jobs=2, keep_hours=1)
+    place.accept()
+    assert retry_of(refusal(place.accept)) == kept.FULL_RETRY_SECONDS
+    place.clock.now += HOUR - 7.5
+    assert retry_of(refusal(place.accept)) == 8
+    place.clock.now += 7.5
+    assert retry_of(refusal(place.accept)) == 1
+    place.jobs.expire()
+    place.accept()
 
 
 @pytest.mark.parametrize("size", [2**63, 2**200, -0])
@@ -213,10 +281,63 @@ def test_the_room_of_a_worker_that_died_while_writing_is_given_back(place: Place
     place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=10)
     place.bodies.write_request(identifier, {}, b"x")
     place.jobs.lost(OTHER, asked=False)
-    assert refusal(place.accept).status == 503
+    assert refusal(place.accept).status == 429
+    assert refusal(lambda: place.accept("token:b")).status == 503
     place.jobs.lost(WORKER, asked=False)
     assert place.names() == set()
     place.accept()
+
+
+# -- the same request again -----------------------------------------------------------------
+
+
+def again(place: Place, key: str, digest: str = "d", owner: str = "token:a") -> Job | None:
+    return place.jobs.reserve(
+        WORKER, new_id(), owner, version=None, size=len(SECRET), key=key, digest=digest
+    )
+
+
+def test_a_repeated_request_finds_its_job(place: Place) -> None:
+    mine = place.accept(key="order 17", digest="d")
+    place.restart(most_jobs=1)
+    # Also where there is no room for another one, and when it is done.
+    found = again(place, "order 17")
+    assert found is not None
+    assert (found.id, found.state) == (mine, "queued")
+    place.run()
+    found = again(place, "order 17")
+    assert found is not None
+    assert (found.id, found.state) == (mine, "done")
+    assert place.jobs.numbers()["done"] == 1
+    error = refusal(lambda: again(place, "order 17", "another"))
+    assert (error.status, retry_of(error)) == (422, None)
+    assert "another request" in error.message
+    assert mine not in error.message
+
+
+def test_keys_are_of_one_caller(place: Place) -> None:
+    place.accept(key="1", digest="d")
+    assert again(place, "1", "another", "token:b") is None
+    assert again(place, "2", "another") is None
+
+
+def test_a_key_lives_as_long_as_its_job(place: Place) -> None:
+    first = place.accept(key="1", digest="d")
+    place.jobs.remove(first, "token:a")
+    place.accept(key="1", digest="another")
+    place.run()
+    place.clock.now += 24 * HOUR
+    assert again(place, "1") is None
+
+
+def test_a_request_that_is_still_being_kept_is_no_job_yet(place: Place) -> None:
+    identifier = new_id()
+    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=1, key="1", digest="d")
+    error = refusal(lambda: again(place, "1"))
+    assert (error.status, retry_of(error)) == (409, 1)
+    assert refusal(lambda: again(place, "1", "another")).status == 422
+    place.jobs.drop(identifier)
+    assert again(place, "1") is None
 
 
 # -- the disk ----------------------------------------------------------------------------------
@@ -260,7 +381,8 @@ def test_a_state_that_cannot_be_written_is_not_accepted(
     place.bodies.write_request(identifier, {}, b"12345")
     with monkeypatch.context() as patch:
         fail_writes(patch, code, ".tmp-")
-        error = refusal(lambda: place.jobs.queue(identifier))
+        (error,) = place.jobs.queue(identifier)
+    assert isinstance(error, RequestError)
     assert (error.status, retry_of(error)) == (503, kept.FULL_RETRY_SECONDS)
     # Callers are not told of folders; who runs the server is.
     assert str(place.folder) not in error.message
@@ -403,10 +525,32 @@ def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
         assert kind == channel.JOB_REQUEST
         question = orjson.loads(payload)
         job = getattr(place.jobs, question["do"])(question["id"], question["owner"])
-        told = {"status": 200, "job": place.jobs.document(job), "answered": job.status}
+        told = {
+            "status": 200, "job": place.jobs.document(job), "answered": job.status,
+            "size": job.answer_bytes,
+        }  # fmt: skip
         return orjson.dumps(told)
 
     return ask
+
+
+def asked_for(place: Place, identifier: str, bodies: Memory, tell: Any = None) -> tuple[Any, Any]:
+    """A worker's side of jobs, and a request to it for a result."""
+    service = SimpleNamespace(
+        model=SimpleNamespace(name="m"), bodies=bodies,
+        runs=SimpleNamespace(waiting=0, upstream=None),
+        not_inferred=lambda *_: None, infer=lambda _: Answer(200, bytes(1_000)),
+    )  # fmt: skip
+    runs = JobRuns(
+        cast("Any", service), place.bodies, ask=asker(place), tell=tell or (lambda *_: None),
+        counted=lambda: None,
+    )  # fmt: skip
+    url = f"/v2/models/m/jobs/{identifier}/result".encode()
+    exchange = Exchange(
+        method=b"GET", url=url, route=Router("m", "1").find(url),
+        identity=Identity("a", frozenset(), "token", math.inf),
+    )  # fmt: skip
+    return runs, exchange
 
 
 def test_an_answer_that_cannot_be_read_now_is_kept(place: Place) -> None:
@@ -414,20 +558,87 @@ def test_an_answer_that_cannot_be_read_now_is_kept(place: Place) -> None:
     identifier = place.accept()
     place.run(b"42")
     ring = place.keyring.path
-    runs = JobRuns(
-        cast("Any", None), place.bodies, ask=asker(place), tell=lambda *_: None, counted=int
-    )
-    url = f"/v2/models/m/jobs/{identifier}/result".encode()
-    exchange = Exchange(
-        method=b"GET", url=url, route=Router("m", "1").find(url),
-        identity=Identity("a", frozenset(), "token", math.inf),
-    )  # fmt: skip
+    runs, exchange = asked_for(place, identifier, Memory(100))
     ring.rename(ring.with_name("away"))
     error = refusal(lambda: asyncio.run(runs.answer(exchange)))
     assert (error.status, retry_of(error)) == (503, 1)
     assert str(ring) not in error.message
     ring.with_name("away").rename(ring)
     assert asyncio.run(runs.answer(exchange)).body == b"42"
+
+
+def test_results_that_are_read_count_as_bodies_do(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = place.accept()
+    place.run(bytes(1_000))
+    memory = Memory(2_500)
+    read: list[int] = []
+    real = place.bodies.read_answer
+
+    def counting(asked: str) -> Any:
+        read.append(memory.held)
+        return real(asked)
+
+    monkeypatch.setattr(place.bodies, "read_answer", counting)
+    runs, first = asked_for(place, identifier, memory)
+    second, third = (
+        asked_for(place, identifier, memory)[1],
+        asked_for(place, identifier, memory)[1],
+    )
+    for exchange in (first, second):
+        answer = asyncio.run(runs.answer(exchange))
+        assert (answer.status, len(answer.body), answer.held) == (200, 1_000, True)
+    # They are counted before they are read.
+    assert read == [1_000, 2_000]
+    error = refusal(lambda: asyncio.run(runs.answer(third)))
+    assert (error.status, retry_of(error)) == (503, 1)
+    assert "2000 of 2500 bytes" in error.message
+    memory.release(first)
+    assert asyncio.run(runs.answer(third)).status == 200
+
+
+def test_a_result_that_is_larger_than_the_limit_now_says_so(place: Place) -> None:
+    identifier = place.accept()
+    place.run(bytes(1_000))
+    runs, exchange = asked_for(place, identifier, Memory(999))
+    error = refusal(lambda: asyncio.run(runs.answer(exchange)))
+    assert (error.status, retry_of(error)) == (503, None)
+    assert "1000 bytes, and max_inflight_bytes of the service is 999" in error.message
+    assert place.state(identifier) == "done"
+
+
+@pytest.mark.parametrize(
+    ("limit", "others", "expected"),
+    [(1_000, 0, ("done", "")), (999, 0, ("failed", "the answer has 1000 bytes, and 999")),
+     (len(SECRET) - 1, 0, ("failed", f"{len(SECRET)} bytes")), (1_000, 990, ("again", ""))],
+)  # fmt: skip
+def test_what_a_run_holds_is_bounded(
+    place: Place, monkeypatch: pytest.MonkeyPatch, limit: int, others: int,
+    expected: tuple[str, str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(job_runs, "BUSY_SECONDS", 0)
+    identifier = place.accept()
+    memory = Memory(limit)
+    memory.held = others
+    told: list[bytes] = []
+    runs, _ = asked_for(place, identifier, memory, lambda _, payload: told.append(payload))
+    service = runs._service
+    seen: list[int] = []
+    service.infer = lambda _: seen.append(memory.held) or Answer(200, bytes(1_000))
+
+    async def run() -> None:
+        order = {"id": identifier, "owner": "token:a", "size": len(SECRET)}
+        runs.start(orjson.dumps(order))
+        await until(lambda: told)
+
+    asyncio.run(run())
+    found = orjson.loads(told[0])
+    outcome, words = expected
+    assert found["outcome"] == outcome
+    assert words in found.get("error", "")
+    assert memory.held == others
+    assert all(held == len(SECRET) for held in seen)
 
 
 def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
@@ -442,12 +653,11 @@ def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
         queue.dispatch()
         await until(lambda: worker.told)
         told: list[bytes] = []
-        runs = JobRuns(
-            cast("Any", None), place.bodies, ask=asker(place),
-            tell=lambda _, payload: told.append(payload), counted=int,
+        runs, _ = asked_for(
+            place, first, Memory(100), lambda _, payload: told.append(payload)
         )  # fmt: skip
         ring.rename(ring.with_name("away"))
-        runs.start(orjson.dumps({"id": first, "owner": "token:a"}))
+        runs.start(orjson.dumps({"id": first, "owner": "token:a", "size": len(SECRET)}))
         await until(lambda: told)
         ring.with_name("away").rename(ring)
         queue.ended(worker, told[0])
@@ -463,18 +673,11 @@ def test_another_model_does_not_answer_what_the_one_before_was_asked(place: Plac
     """Where the service's settings name another one, it keeps the folder."""
     identifier = place.accept()
     told: list[bytes] = []
-    service = SimpleNamespace(
-        model=SimpleNamespace(name="other"),
-        runs=SimpleNamespace(waiting=0),
-        not_inferred=lambda *_: None,
-    )
-    runs = JobRuns(
-        cast("Any", service), place.bodies, ask=asker(place),
-        tell=lambda _, payload: told.append(payload), counted=int,
-    )  # fmt: skip
+    runs, _ = asked_for(place, identifier, Memory(100), lambda _, payload: told.append(payload))
+    runs._service.model.name = "other"
 
     async def run() -> None:
-        runs.start(orjson.dumps({"id": identifier, "owner": "token:a"}))
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
         await until(lambda: told)
 
     asyncio.run(run())
@@ -489,7 +692,8 @@ def test_only_a_path_with_a_version_asks_for_one(place: Place, model: str) -> No
 
     async def ask(_: int, payload: bytes) -> bytes:
         asked.append(orjson.loads(payload))
-        return orjson.dumps({"status": 200, "job": {}})
+        job = {"job": {"id": asked[-1]["id"]}} if asked[-1]["do"] == "queue" else {}
+        return orjson.dumps({"status": 200, **job})
 
     service = SimpleNamespace(
         schema=SimpleNamespace(read=lambda *_: None),
@@ -798,11 +1002,15 @@ class Worker:
         self.pid = pid
         self.state = state
         self.told: list[str] = []
+        self.stopped: list[str] = []
         self.answers: list[dict[str, Any]] = []
 
     def tell(self, kind: int, payload: bytes) -> None:
-        assert kind == channel.JOB_RUN
-        self.told.append(orjson.loads(payload)["id"])
+        if kind == channel.JOB_STOP:
+            self.stopped.append(payload.decode())
+        else:
+            assert kind == channel.JOB_RUN
+            self.told.append(orjson.loads(payload)["id"])
 
     def answer(self, number: bytes, payload: bytes) -> None:
         assert number == bytes(8)
@@ -927,6 +1135,203 @@ def test_questions_to_the_queue_are_answered_or_refused(place: Place) -> None:
     assert (other["status"], other["retry"], "job" in other) == (404, None, False)
 
 
+def test_a_burst_is_answered_together_and_its_states_are_written_side_by_side(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, late = [new_id() for _ in range(8)], new_id()
+    for each in waiting:
+        place.jobs.reserve(WORKER, each, "token:a", version=None, size=1)
+        place.bodies.write_request(each, {}, b"x")
+    broken = waiting.pop()
+    asking = Worker(WORKER)
+    busy, together = threading.Event(), threading.Barrier(len(waiting))
+    real = kept.seal
+
+    def meeting(path: Path, *rest: Any) -> None:
+        if broken in path.name:
+            raise WorkloadError("no space left")
+        # None goes on before all have come so far.
+        together.wait(60)
+        real(path, *rest)
+
+    monkeypatch.setattr(kept, "seal", meeting)
+
+    async def use(queue: JobQueue) -> None:
+        queue._submit(lambda: busy.wait(60))  # pyright: ignore[reportPrivateUsage]
+        for each in (*waiting, broken):
+            queue.asked(asking, bytes(8) + orjson.dumps({"do": "queue", "id": each}))
+        asked = {"do": "reserve", "id": late, "owner": "token:b", "version": None, "size": 1}
+        queue.asked(asking, bytes(8) + orjson.dumps(asked))
+        busy.set()
+        await until(lambda: len(asking.answers) == len(waiting) + 2)
+
+    with_queue(place, [], use)
+    assert sorted(each["status"] for each in asking.answers) == [200] * (len(waiting) + 1) + [503]
+    # What needs no disk doesn't wait for what does.
+    assert "job" not in asking.answers[0]
+    assert [each["job"]["id"] for each in asking.answers[1:-1]] == waiting
+    assert {place.state(each) for each in waiting} == {"queued"}
+    assert not list(place.folder.glob(f"{broken}.*"))
+
+
+def test_who_runs_a_job_that_is_removed_is_told_to_stop(place: Place) -> None:
+    ids = [place.accept() for _ in range(3)]
+    one, two = Worker(WORKER), Worker(OTHER)
+    workers = [one, two]
+
+    async def use(queue: JobQueue) -> None:
+        def remove(identifier: str) -> None:
+            question = {"do": "remove", "id": identifier, "owner": "token:a"}
+            queue.asked(two, bytes(8) + orjson.dumps(question))
+
+        queue.dispatch()
+        await until(lambda: one.told and two.told)
+        # Also where it is about to leave, with the job in hand.
+        workers.remove(one)
+        remove(one.told[0])
+        await until(lambda: one.stopped)
+        remove(ids[2])
+        await until(lambda: len(two.answers) == 2)
+        queue.ended(one, b'{"outcome":"stopped"}')
+
+    with_queue(place, workers, use)
+    assert one.stopped == one.told
+    assert two.stopped == []
+    assert {name.partition(".")[0] for name in place.names()} == {two.told[0]}
+
+
+@pytest.mark.parametrize("when", ["waits", "runs", "has run"])
+def test_a_run_that_is_told_to_stop_leaves_no_answer(
+    place: Place, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    identifier = place.accept()
+    told: list[bytes] = []
+    failures: list[int] = []
+    runs, _ = asked_for(place, identifier, Memory(10_000), lambda _, payload: told.append(payload))
+    service = runs._service
+    service.not_inferred = lambda status, _: failures.append(status)
+    service.runs.waiting = 1 if when == "waits" else 0
+
+    def infer(exchange: Exchange) -> Answer:
+        assert when != "waits"
+        runs.stop(b"another")
+        assert exchange.options is not None
+        assert not exchange.options.terminate
+        runs.stop(identifier.encode())
+        if when == "runs":
+            raise RequestError(500, "terminated")
+        return Answer(200, b"late")
+
+    service.infer = infer
+
+    async def run() -> None:
+        runs.stop(identifier.encode())
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
+        if when == "waits":
+            runs.stop(identifier.encode())
+        await until(lambda: told)
+
+    asyncio.run(run())
+    assert (orjson.loads(told[0]), failures) == ({"outcome": "stopped"}, [])
+    assert not place.file(identifier, "answer").exists()
+
+
+def test_a_call_to_a_runtime_beside_is_given_up(place: Place) -> None:
+    identifier = place.accept()
+    told: list[bytes] = []
+    runs, _ = asked_for(place, identifier, Memory(10_000), lambda _, payload: told.append(payload))
+    runs._service.runs.upstream = object()
+
+    async def never() -> Answer:
+        runs.stop(identifier.encode())
+        await asyncio.sleep(3_600)
+        raise AssertionError
+
+    runs._service.infer = lambda _: never()
+
+    async def run() -> None:
+        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
+        await until(lambda: told)
+
+    asyncio.run(run())
+    assert orjson.loads(told[0]) == {"outcome": "stopped"}
+    assert runs.running is None
+
+
+def test_a_fault_in_one_question_leaves_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = Worker(WORKER)
+    identifier = place.accept()
+    real = place.jobs.find
+
+    def broken(asked: str, owner: str) -> Job:
+        if owner == "token:b":
+            raise RuntimeError("a fault")
+        return real(asked, owner)
+
+    monkeypatch.setattr(place.jobs, "find", broken)
+
+    async def use(queue: JobQueue) -> None:
+        for owner in ("token:b", "token:a"):
+            question = {"do": "find", "id": identifier, "owner": owner}
+            queue.asked(worker, bytes(8) + orjson.dumps(question))
+        await until(lambda: len(worker.answers) == 2)
+
+    with_queue(place, [], use)
+    assert [each["status"] for each in worker.answers] == [500, 200]
+    assert "a fault" in capsys.readouterr().err
+
+
+def test_a_worker_takes_so_many_requests_at_a_time_and_no_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runs, "MOST_BEING_KEPT", 2)
+    answered = asyncio.Event()
+
+    async def ask(_: int, payload: bytes) -> bytes:
+        await answered.wait()
+        job = {"job": {"id": "1"}} if b'"queue"' in payload else {}
+        return orjson.dumps({"status": 200, **job})
+
+    service = SimpleNamespace(
+        schema=SimpleNamespace(read=lambda *_: None), model=SimpleNamespace(name="m", version="1")
+    )
+    runs = JobRuns(cast("Any", service), place.bodies, ask=ask, tell=lambda *_: None, counted=int)
+
+    def post() -> Awaitable[Any]:
+        url = b"/v2/models/m/jobs"
+        return runs.answer(
+            Exchange(
+                method=b"POST", url=url, route=Router("m", "1").find(url),
+                identity=Identity("a", frozenset(), "token", math.inf),
+            )
+        )  # fmt: skip
+
+    async def run() -> None:
+        first = [asyncio.ensure_future(post()) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError) as caught:
+            await post()
+        assert (caught.value.status, retry_of(caught.value)) == (503, 1)
+        assert "2 requests" in caught.value.message
+        answered.set()
+        assert [(await each).status for each in first] == [202, 202]
+        assert (await post()).status == 202
+
+    asyncio.run(run())
+
+
+def test_a_master_that_does_not_answer_is_worth_asking_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "ANSWER_SECONDS", 0)
+    asking = worker.Worker(cast("Any", None), cast("Any", None))
+    ask = asking._ask  # pyright: ignore[reportPrivateUsage]
+    error = refusal(lambda: asyncio.run(ask(channel.JOB_REQUEST, b"")))
+    assert (error.status, retry_of(error)) == (503, 1)
+
+
 # -- the state's parser --------------------------------------------------------------------------
 
 IDENTIFIER = "0123456789abcdef" * 2
@@ -944,6 +1349,7 @@ def states(draw: some.DrawFn) -> Job:
         finished=draw(moments) if ended else None, tries=draw(whole),
         version=draw(some.none() | texts), request_bytes=draw(whole), answer_bytes=draw(whole),
         status=draw(some.integers(200, 599)), error=draw(texts) if state == "failed" else None,
+        **dict.fromkeys(("key", "digest"), draw(some.none() | texts)),
     )  # fmt: skip
 
 
@@ -977,6 +1383,7 @@ def test_a_wrong_value_is_refused_or_a_right_one(job: Job, key: str, value: Any)
     assert read.id == IDENTIFIER
     assert type(read.owner) is str
     assert (read.finished is None) == (read.state in ("queued", "running"))
+    assert (read.key is None) == (read.digest is None)
     assert type(read.size) is int
     assert 0 <= read.size < 2**55
     assert cast("float", read.created) < 2**36

@@ -156,6 +156,44 @@ def test_the_answer_is_the_one_of_infer(
         assert without_date(later[1]) == without_date(direct[1])
 
 
+def test_the_same_request_again_is_the_same_job(served: Server) -> None:
+    caller, other = Caller(served, "amal"), Caller(served, "badr")
+    key = {"Idempotency_Key": '"8e03978e-40d5-43dd-bc93-6894a57f9324"'}
+    identifier = caller.send(**key)
+    caller.wait(identifier)
+    for _ in range(2):
+        status, told, content = caller.ask("POST", JOBS, row(), **key)
+        assert (status, told["Location"]) == (202, f"{JOBS}/{identifier}")
+        assert told["Retry-After"] == "1"
+        assert json.loads(content)["state"] == "done"
+    others = other.send(**key)
+    assert others != identifier
+    other.wait(others)
+    binary = {"Inference_Header_Content_Length": "0"}
+    differing = (
+        caller.ask("POST", JOBS, row([1.0] * 64), **key),
+        caller.ask("POST", "/v2/models/mlp/versions/1/jobs", row(), **key),
+        caller.ask("POST", JOBS, bytes(256), **key, **binary),
+    )
+    for status, _, content in differing:
+        assert status == 422
+        assert "another request" in json.loads(content)["error"]
+    without = caller.send()
+    assert without != identifier
+    caller.wait(without)
+
+
+@pytest.mark.parametrize("key", ["", "two words", "\xe9", "a" * 256, "tab\tbed", "a" * 8_000])
+def test_what_is_no_key_is_refused(served: Server, key: str) -> None:
+    before = sorted(folder_of(served.site).iterdir())
+    status, _, content = Caller(served).ask("POST", JOBS, row(), Idempotency_Key=key)
+    assert status == 400
+    error = json.loads(content)["error"]
+    assert "Idempotency-Key must be 1 to 255 visible ASCII characters" in error
+    assert len(error) < 200
+    assert sorted(folder_of(served.site).iterdir()) == before
+
+
 def test_another_caller_has_no_such_job(served: Server) -> None:
     mine, other = Caller(served, "amal"), Caller(served, "badr")
     admin = Caller(served, "carim", "admin")
@@ -431,14 +469,38 @@ def test_killed_workers_and_servers_lose_no_job(site: Site, start: Start) -> Non
     assert server.stop() == 0
 
 
+def steps(count: int) -> dict[str, Any]:
+    """A request to the model that counts."""
+    tensor = {"name": "steps", "datatype": "INT64", "shape": [1, 1], "data": [count]}
+    return {"inputs": [tensor]}
+
+
+def test_a_running_job_that_is_removed_is_stopped(site: Site, start: Start) -> None:
+    """It would run for as long as a machine lives."""
+    site.write(jobs=ON, limits=QUICK)
+    version = site.publish(models.counting())
+    server = start(site).serving(version)
+    workers = server.workers()
+    caller = Caller(server)
+    endless = caller.send(steps(2**60))
+    until = time.monotonic() + PATIENCE
+    while caller.state(endless) != "running":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    # A direct request doesn't wait for it.
+    assert caller.ask("POST", "/v2/models/mlp/infer", steps(2))[0] == 200
+    assert caller.ask("DELETE", f"{JOBS}/{endless}")[0] == 200
+    following = caller.send(steps(3))
+    assert caller.wait(following) == "done"
+    assert server.workers() == workers
+    assert "failed on a request" not in server.errors.read_text()
+    assert server.stop() == 0
+
+
 def test_a_request_that_kills_its_worker_three_times_fails(site: Site, start: Start) -> None:
     site.write(jobs=ON, workers=2, limits=QUICK)
     version = site.publish(models.counting())
     server = start(site).serving(version)
-
-    def steps(count: int) -> dict[str, Any]:
-        return {"inputs": [{"name": "steps", "datatype": "INT64", "shape": [1, 1],
-                            "data": [count]}]}  # fmt: skip
 
     def working() -> int | None:
         """The worker that runs it for as long as a machine lives: the other one idles."""
@@ -501,11 +563,15 @@ def test_a_full_place_says_when_to_come_again(site: Site, start: Start) -> None:
     site.write(jobs={"keep_hours": 1, "most_jobs": 2})
     version = site.publish(models.mlp())
     server = start(site).serving(version)
-    caller = Caller(server)
-    first, _ = caller.send(), caller.send()
+    caller, other = Caller(server, "amal"), Caller(server, "badr")
+    first = caller.send()
     status, told, content = caller.ask("POST", JOBS, row())
+    assert (status, told["Retry-After"]) == (429, "60")
+    assert "your jobs are 1 of the 1 allowed to you now" in json.loads(content)["error"]
+    other.send()
+    status, told, content = Caller(server, "carim").ask("POST", JOBS, row())
     assert (status, told["Retry-After"]) == (503, "60")
-    assert "2 jobs are kept already" in json.loads(content)["error"]
+    assert "all callers' jobs are 2 of the 2 allowed" in json.loads(content)["error"]
     caller.ask("DELETE", f"{JOBS}/{first}")
     caller.send()
     assert server.stop() == 0

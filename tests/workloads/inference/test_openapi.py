@@ -252,6 +252,64 @@ BODIES = {http.INFER: row(), http.JOBS: row(), http.INDEX: {"ready": True},
           http.FEEDBACK: {"labels": [{"id": "a", "label": "1"}]}}  # fmt: skip
 
 
+PLAIN = {"Date", "Content-Type", "Content-Length", "Connection"}
+"""Headers that HTTP itself has, of which nothing is to be said."""
+
+
+def sent(
+    connection: Any, method: str, path: str, token: str = "", body: Any = None
+) -> tuple[int, dict[str, str], Any]:
+    """Send a request; returns the status, the headers and what the body says."""
+    connection.request(
+        method, path, body=None if body is None else orjson.dumps(body),
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+    )  # fmt: skip
+    answer = connection.getresponse()
+    content = answer.read()
+    if content and answer.headers["Content-Type"] == "application/json":
+        content = orjson.loads(content)
+    return answer.status, dict(answer.headers), content
+
+
+def described_headers(
+    document: Mapping[str, Any], operation: Mapping[str, Any], status: int
+) -> dict[str, Any]:
+    response = operation["responses"].get(str(status), operation["responses"]["default"])
+    if "$ref" in response:
+        response = document["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    return response.get("headers", {})
+
+
+def assert_headers(
+    document: Mapping[str, Any], operation: Mapping[str, Any], status: int, given: dict[str, str]
+) -> None:
+    """What is answered is described, and what is promised is answered."""
+    said = described_headers(document, operation, status)
+    assert given.keys() - PLAIN <= said.keys()
+    assert {name for name, each in said.items() if each.get("required")} <= given.keys()
+    for name in given.keys() & said.keys():
+        schema = said[name]["schema"]
+        value = int(given[name]) if schema["type"] == "integer" else given[name]
+        assert fits(document, schema, value), (name, value)
+
+
+def test_what_is_accepted_says_where_it_is_and_when_to_ask() -> None:
+    document = described(MLP)
+    for path in ("/v2/models/mlp/jobs", f"/v2/models/mlp/versions/{MLP.version}/jobs"):
+        said = described_headers(document, document["paths"][path]["post"], 202)
+        assert {name for name, each in said.items() if each["required"]} == {
+            "Location", "Retry-After"
+        }  # fmt: skip
+    job = document["paths"]["/v2/models/mlp/jobs/{id}"]
+    for method in ("get", "head"):
+        assert not described_headers(document, job[method], 200)["Retry-After"]["required"]
+    assert described_headers(document, job["delete"], 200) == {}
+    infer = document["paths"]["/v2/models/mlp/infer"]["post"]
+    for status, name in ((401, "WWW-Authenticate"), (405, "Allow"), (415, "Accept-Encoding"),
+                         (429, "Retry-After"), (503, "Retry-After")):  # fmt: skip
+        assert name in described_headers(document, infer, status)
+
+
 def test_every_path_answers_as_it_is_described(site: Site, start: Callable[..., Server]) -> None:
     site.write(jobs={"keep_hours": 24})
     server = start(site).serving(site.publish(models.mlp()))
@@ -275,25 +333,28 @@ def test_every_path_answers_as_it_is_described(site: Site, start: Callable[..., 
         for method, operation in sorted(operations.items(), key=lambda each: each[0] == "delete"):
             body = BODIES.get(names[template])
             if method == "head":
-                connection.request("HEAD", path, headers={"Authorization": f"Bearer {token}"})
-                answered = connection.getresponse()
-                assert (answered.status, answered.read()) == (200, b"")
+                status, told, answer = sent(connection, "HEAD", path, token)
+                assert (status, answer) == (200, b"")
+                assert_headers(document, operation, status, told)
                 continue
             if operation["security"]:
-                status, answer = call(connection, method.upper(), path, body=body)
+                status, told, _ = sent(connection, method.upper(), path, body=body)
                 assert status == 401
+                assert_headers(document, operation, status, told)
             if body is not None:
                 said = operation["requestBody"]["content"]["application/json"]["schema"]
                 assert fits(document, said, body)
                 assert not fits(document, said, [])
-            status, answer = call(connection, method.upper(), path, token=token, body=body)
+            status, told, answer = sent(connection, method.upper(), path, token, body)
             assert 200 <= status < 300, (path, answer)
+            assert_headers(document, operation, status, told)
             ((kind, content), *_) = operation["responses"][str(status)]["content"].items()
             if kind == "text/plain":
                 answer = answer.decode()
             assert fits(document, content["schema"], answer), (path, answer)
             assert not fits(document, content["schema"], 1)
-        status, answer = call(connection, "PUT", path, token=token)
+        status, told, answer = sent(connection, "PUT", path, token)
         assert status == 405
+        assert_headers(document, next(iter(operations.values())), status, told)
         assert fits(document, {"$ref": "#/components/schemas/Error"}, answer)
     assert server.stop() == 0

@@ -107,25 +107,38 @@ def test_two_states_of_one_folder_have_jobs_of_their_own() -> None:
     assert places == {Path("/s/a.jobs"), Path("/s/b.jobs")}
 
 
+def configured(*more: str) -> argparse.Namespace:
+    """Options of ``configure``."""
+    parser = argparse.ArgumentParser()
+    settings.add_options(parser)
+    needed = ("config", "registry", "keyring", "certificate", "private-key", "jwks", "logs",
+              "state", "name", "model", "issuer", "audience")  # fmt: skip
+    return parser.parse_args(
+        [*(f"--{each}=/x" for each in needed), "--port=1", "--workers=1", *more]
+    )
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
         ([], None),
-        (["--jobs-most=7"], None),
         (["--jobs"], {"keep_hours": 24, "most_jobs": 1_000, "most_bytes": 2**30}),
         (["--jobs", "--jobs-keep-hours=2", "--jobs-most=7", "--jobs-most-bytes=1048576"],
          {"keep_hours": 2, "most_jobs": 7, "most_bytes": 2**20}),
     ],
 )  # fmt: skip
 def test_jobs_by_the_command(more: list[str], expected: dict[str, int] | None) -> None:
-    parser = argparse.ArgumentParser()
-    settings.add_options(parser)
-    needed = ("config", "registry", "keyring", "certificate", "private-key", "jwks", "logs",
-              "state", "name", "model", "issuer", "audience")  # fmt: skip
-    options = parser.parse_args(
-        [*(f"--{each}=/x" for each in needed), "--port=1", "--workers=1", *more]
+    assert settings.document(configured(*more)).get("jobs") == expected
+
+
+@pytest.mark.parametrize("more", ["--jobs-most=7", "--jobs-keep-hours=24", "--jobs-most-bytes=0"])
+def test_what_is_said_of_jobs_that_are_not_taken_is_refused(more: str) -> None:
+    option = more.partition("=")[0]
+    with pytest.raises(InferenceError) as caught:
+        settings.document(configured(more))
+    assert f"{option} is for jobs, which aren't taken: give --jobs, or leave it out" in str(
+        caught.value
     )
-    assert settings.document(options).get("jobs") == expected
 
 
 @given(

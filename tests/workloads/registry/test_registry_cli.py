@@ -138,6 +138,12 @@ def test_keyring_commands(cli: Cli) -> None:
     assert (rotated["primary"], rotated["versions"], rotated["retired"]) == ("2", ["2"], ["1"])
     assert rotated["signing_key_id"] != made["signing_key_id"]
     assert rotated["token_key_id"] != made["token_key_id"]
+    job = cli.out / "state.jobs" / "a.answer.sealed"
+    job.parent.mkdir()
+    job.write_bytes(b"cut")
+    rotated = cli.json("keyring", "rotate", "--path", cli.ring, "--rewrap-expiring", cli.out)
+    assert rotated["retired"] == ["2"]
+    assert [str(job) in each for each in rotated["damaged"]] == [True]
     assert cli.json("keyring", "shred", "--path", cli.ring)["shredded"]
     assert not cli.ring.exists()
 

@@ -66,6 +66,59 @@ def test_damaged_file_keeps_every_old_key(
     check(store, keyring)
 
 
+@pytest.mark.parametrize("damage", ["cut", "empty", "another key", "retired", "link"])
+def test_damage_to_what_expires_by_itself_is_told_and_passed_over(
+    store: Store, package: Package, keyring: KeyRing, tmp_path: Path, damage: str
+) -> None:
+    jobs = tmp_path / "jobs" / "state.jobs"
+    jobs.mkdir(parents=True)
+    bad, good = jobs / "a.request.sealed", jobs / "b.request.sealed"
+    seal(good, b"data", keyring, b"x")
+    if damage == "retired":
+        seal(bad, b"data", keyring, b"x")
+        held = bad.read_bytes()
+        bad.unlink()
+        rotation.rotate(keyring, [store.root, jobs])
+        bad.write_bytes(held)
+    elif damage == "another key":
+        seal(bad, b"data", KeyRing.create(tmp_path / "other"), b"x")
+    elif damage == "link":
+        bad.symlink_to(good)
+    else:
+        seal(bad, b"data", keyring, b"x")
+        bad.write_bytes(bad.read_bytes()[:20] if damage == "cut" else b"")
+    before = bad.read_bytes()
+    done = rotation.rotate(keyring, [store.root], expiring=[tmp_path / "jobs"])
+    assert (done.retired, [str(bad) in each for each in done.damaged]) == (
+        ["2" if damage == "retired" else "1"], [True]
+    )  # fmt: skip
+    assert unseal(good, keyring, b"x") == b"data"
+    check(store, keyring)
+    if damage != "link":
+        assert bad.read_bytes() == before
+
+
+def test_what_cannot_be_read_now_keeps_old_keys_also_where_it_expires(
+    keyring: KeyRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A denied right says nothing of the file: its owner may give it back."""
+    job = tmp_path / "jobs" / "a.request.sealed"
+    job.parent.mkdir()
+    seal(job, b"data", keyring, b"x")
+    real = Path.open
+
+    def denied(self: Path, *rest: Any, **more: Any) -> Any:
+        if self == job:
+            raise PermissionError(13, "Permission denied")
+        return real(self, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", denied)
+        with pytest.raises(WorkloadError, match="every old key is kept"):
+            rotation.rotate(keyring, expiring=[job.parent])
+    assert unseal(job, keyring, b"x") == b"data"
+
+
 def test_package_that_lost_its_manifest_keeps_every_old_key(
     store: Store, package: Package, keyring: KeyRing
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from falaj.components.local import machine
+from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider.daemons import SUPERVISOR, say_what_ends_it
 from falaj.components.local.provider.fields import (
     KEYRING,
@@ -101,6 +102,20 @@ class InferenceServiceHandler(Handler):
         "tokenKeyPath": "File of the key that signs access tokens.",
         "configPath": "The server's configuration.",
     }
+
+    def check(self, given: Values, old: Values) -> Values:
+        """What is said of jobs needs that they are taken."""
+        checked = super().check(given, old)
+        if checked["jobs"] is False:
+            reason = "but no jobs are taken; set jobs to true, or leave it out"
+            refused = [
+                InvalidInput(key, f"given {given[key]!r}, {reason}")
+                for key in ("jobsKeepHours", "jobsMost", "jobsMostBytes")
+                if given.get(key) is not None
+            ]
+            if refused:
+                raise InvalidInputsError(refused)
+        return checked
 
     def drift(self, state: Values) -> dict[str, Change]:
         """A service that doesn't run (a reboot, a killed supervisor) is started again."""

@@ -89,8 +89,12 @@ class KeyRingHandler(Handler):
             return {**inputs, **_outputs(site, _keyring(context, "create", site))}
         if whole(inputs, "rotation") == whole(state, "rotation"):
             return {**inputs, **_outputs(site, _keyring(context, "show", site))}
+        # A damaged job must not keep everything else from new keys.
         rewrap = [
-            part for f in _sealed_folders(site) if f.is_dir() for part in ("--rewrap", str(f))
+            part
+            for f in _sealed_folders(site)
+            if f.is_dir()
+            for part in ("--rewrap-expiring" if f == site.services else "--rewrap", str(f))
         ]
         context.status("wrapping everything with a new key")
         shown = _keyring(context, "rotate", site, *rewrap)
@@ -98,6 +102,10 @@ class KeyRingHandler(Handler):
             f"rotated: key {shown['primary']} wraps everything now, key "
             f"{shown['signing_key_id']} signs packages, and {shown['token_key_id']} tokens"
         )
+        for each in shown["damaged"]:
+            context.say(
+                f"warning: a service's file can't be read any more, and goes in its time: {each}"
+            )
         return {**inputs, **_outputs(site, shown)}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
