@@ -133,7 +133,9 @@ def finish(
             "choice": chosen or {"kept": "network"},
         },
         "metrics": {
-            "held_out": evaluate(dataset, prepared, module, setting.parameters),
+            "held_out": evaluate(
+                dataset, prepared, module, rows_at_a_time=_rows_at_a_time(setting.parameters)
+            ),
             "validation": {"loss": position.best_loss, "epoch": position.best_epoch + 1},
         },
         "epochs": position.epoch,
@@ -149,12 +151,16 @@ def finish(
 
 
 def evaluate(
-    dataset: Dataset, prepared: PreparedData, module: nn.Module, parameters: Parameters
+    dataset: Dataset,
+    prepared: PreparedData,
+    module: nn.Module,
+    *,
+    rows_at_a_time: int = PREDICTED_ROWS,
 ) -> dict[str, Any]:
     """Return the figures of ``module`` on the held-out part, in the target's own unit."""
     device = next(iter(module.state_dict().values())).device
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
-    outputs = predict(module.eval(), inputs, _rows_at_a_time(parameters)).cpu()
+    outputs = predict(module.eval(), inputs, rows_at_a_time).cpu()
     labels = dataset.labels[dataset.rows("held_out")]
     if dataset.classes is not None:
         return loop.classification(labels, outputs.argmax(1).numpy(), dataset.classes)
