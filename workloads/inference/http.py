@@ -514,9 +514,14 @@ class Reader:
             if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
                 self.fail(_framing_too_large())
             return
+        if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
+            return  # refused once the head is there
         name = name.lower()
         if name in _WANTED:
-            if name in exchange.headers and exchange.refusal is None:
+            if name == b"content-encoding" and name in exchange.headers:
+                # Lines of it are one list (RFC 9110, 5.3), and no list is taken.
+                value = exchange.headers[name] + b", " + value
+            elif name in exchange.headers and exchange.refusal is None:
                 exchange.refusal = RequestError(
                     400, f"the header {name.decode()} is there more than once", close=True
                 )
