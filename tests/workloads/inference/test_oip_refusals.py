@@ -155,7 +155,7 @@ def test_fp16_in_json_is_refused_before_the_model_runs(options: dict[str, Any]) 
 
 def test_fp16_that_is_not_asked_for_needs_no_form() -> None:
     both = loaded(models.echo({"x": TensorProto.FLOAT16, "n": TensorProto.FLOAT}, ("batch", 2)))
-    head = {"inputs": [
+    head: dict[str, Any] = {"inputs": [
         {"name": "x", "datatype": "FP16", "shape": [1, 2],
          "parameters": {"binary_data_size": len(HALVES)}},
         {"name": "n", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]},

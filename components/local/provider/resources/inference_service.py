@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from falaj.components.local import machine
+from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider.daemons import SUPERVISOR, say_what_ends_it
 from falaj.components.local.provider.fields import (
     KEYRING,
@@ -22,6 +23,7 @@ from falaj.components.local.provider.fields import (
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.service import Rollout, ServiceFiles, configuration, promoted
 from falaj.components.local.supervision import KINDS, Supervisor, choose
+from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import Values
 
 _PORT_LIMIT_S = 15.0
@@ -101,6 +103,16 @@ class InferenceServiceHandler(Handler):
         "tokenKeyPath": "File of the key that signs access tokens.",
         "configPath": "The server's configuration.",
     }
+
+    def check(self, given: Values, old: Values) -> Values:
+        """Where gRPC is answered, bodies are smaller."""
+        checked = super().check(given, old)
+        body, most = checked.get("maxBodyBytes"), bound("grpc", "max_body_bytes")
+        if checked.get("grpc") is True and isinstance(body, int | float) and body > most.high:
+            allowed = f"a whole number {most.description} where grpc is true, as it is by default"
+            reason = f"given {body}; allowed: {allowed}"
+            raise InvalidInputsError([InvalidInput("maxBodyBytes", reason)])
+        return checked
 
     def drift(self, state: Values) -> dict[str, Change]:
         """A service that doesn't run (a reboot, a killed supervisor) is started again."""
