@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
 import socket
 import sys
@@ -166,7 +165,7 @@ class Front:
         tls = transport.get_extra_info("ssl_object")
         if tls is None or tls.selected_alpn_protocol() != "h2":
             return False
-        name = f"falaj-{secrets.token_hex(16)}"
+        name = calls.new_name((transport.get_extra_info("peername") or ("",))[0])
         peer = f"unix-abstract:{name}"
 
         def forget() -> None:
