@@ -80,7 +80,8 @@ class Program:
             ``server.log``.
 
     Raises:
-        LocalError: its command, or a folder of its own or its environment, holds what no supervisor's file can say.
+        LocalError: its command, or a folder of its own or its environment, holds what no
+            supervisor's file can say.
     """
 
     name: str
