@@ -363,6 +363,17 @@ def test_connections_of_one_network_are_named_so(one: str, other: str, are_one: 
     assert all(re.fullmatch(r"[a-z0-9-]{1,80}", name) for name in names)
 
 
+def test_what_a_stranger_sends_wrong_fills_no_log(attacked: Server, client: Client) -> None:
+    """gRPC's library would write a line for each, which no setting bounds."""
+    stranger = Frames(attacked)
+    block = stranger.headers().replace(b"trailers", b"nothing!")
+    stranger.send(frame(raw_h2.HEADERS, raw_h2.END_HEADERS, 1, block))
+    assert any(kind in (raw_h2.HEADERS, raw_h2.RST_STREAM) for kind, *_ in stranger.read(2))
+    stranger.close()
+    client.infer(row(client.model))
+    assert "metadata" not in attacked.errors.read_text()
+
+
 def test_more_streams_than_allowed_are_refused_alone(
     attacked: Server, client: Client, token: str
 ) -> None:

@@ -78,6 +78,8 @@ class _Process:
                     sys.executable, "-m", "falaj.workloads.inference.rpc.server",
                     str(theirs.fileno()), str(os.getpid()), str(folder),
                     stdin=asyncio.subprocess.DEVNULL,
+                    # gRPC's library writes a line for each header that a stranger sends wrong.
+                    env={"GRPC_VERBOSITY": "NONE", **os.environ},
                     pass_fds=(theirs.fileno(),),
                 )  # fmt: skip
             await asyncio.get_running_loop().create_connection(lambda: self.channel, sock=ours)
