@@ -148,6 +148,10 @@ SERVICE = {
 """Of ``service.json``. A gRPC process has 26 MiB of data before the first call on a machine of two
 cores, and 39 MiB on one of 64, measured."""
 
+GRPC = {"max_body_bytes": Bound(SERVICE["max_body_bytes"].low, 255 * 2**20)}
+"""Of ``service.json`` where gRPC is answered: a call's message goes from one process to another in
+one piece."""
+
 DRIFT = {
     "window_rows": Bound(200, 1_000_000, default=1_000),
     "window_seconds": Bound(1, 604_800, whole=False, default=3_600),
@@ -235,6 +239,7 @@ def document() -> str:
         "training": TRAINING,
         "optimization": OPTIMIZATION,
         "service": SERVICE,
+        "grpc": GRPC,
         "drift": DRIFT,
         "jobs": JOBS,
         "batch": BATCH,

@@ -18,7 +18,7 @@ class DaemonArgs(TypedDict):
     """Name of the program, one of its own within the site."""
     command: pulumi.Input[list[str]]
     """Absolute executable and arguments; never a secret, as every user of the machine sees
-    them."""
+    them; without line breaks."""
     stop_seconds: NotRequired[pulumi.Input[int]]
     """How long it may take to leave after SIGTERM, in seconds. Default: 30."""
     supervisor: NotRequired[pulumi.Input[str]]

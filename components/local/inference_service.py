@@ -47,7 +47,7 @@ class InferenceServiceArgs(TypedDict):
     """What each client certificate may do: scopes (predict, observe, feedback, admin) by common
     name. Default: certificates grant nothing, tokens are needed."""
     max_body_bytes: NotRequired[pulumi.Input[int]]
-    """Largest request body. Default: 8 MiB."""
+    """Largest request body, in bytes; 255 MiB at most with ``grpc``. Default: 8 MiB."""
     max_rows: NotRequired[pulumi.Input[int]]
     """Most rows in a request. Default: 1,024."""
     drain_seconds: NotRequired[pulumi.Input[int]]

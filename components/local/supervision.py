@@ -8,6 +8,7 @@ import getpass
 import hashlib
 import http.client
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,16 @@ REFUSED: Final = 2
 """Exit status of a program that can't work with what it was given: it is not started again."""
 
 
+_LINE_ENDS: Final = frozenset("\n\r\0")
+"""What ends a line of supervisord's and systemd's files, quoted or not; a zero byte ends any
+argument of a program."""
+
+
+def is_on_lines(text: str) -> bool:
+    """Whether a text can't stand on one line of a supervisor's file."""
+    return not _LINE_ENDS.isdisjoint(text)
+
+
 @dataclass(frozen=True)
 class Program:
     """A program that is to be kept running.
@@ -67,6 +78,10 @@ class Program:
         environment: environment of the process.
         log_name: of the file in ``logs`` that supervisord keeps of what it prints. Default:
             ``server.log``.
+
+    Raises:
+        LocalError: its command, or a folder of its own or its environment, holds what no
+            supervisor's file can say.
     """
 
     name: str
@@ -77,6 +92,16 @@ class Program:
     process_marks: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     log_name: str = "server.log"
+
+    def __post_init__(self) -> None:
+        folders = [self.environment.get(name, "") for name in _FOLDERS]
+        for text in (*self.command, str(self.directory), str(self.folder), *folders):
+            if is_on_lines(text):
+                raise LocalError(
+                    f"the program {self.name} can't be kept running: {text!r} holds a line break "
+                    "or a zero byte, which no supervisor's file can say; choose another "
+                    f"command, or another folder ({', '.join(_FOLDERS)})"
+                )
 
     @property
     def files(self) -> Path:
@@ -453,18 +478,24 @@ stdout_logfile_backups=2
 
 def _plain(path: Path) -> str:
     text = str(path)
-    if "\n" in text or ";" in text:
+    if ";" in text or _COMMENT.search(text) or text != text.strip():
         raise LocalError(
-            f"the folder {text!r} can't be used: its name holds a line break or a semicolon, "
-            "which supervisord doesn't take; choose another data folder (FALAJ_HOME)"
+            f"the folder {text!r} can't be used: its name holds a semicolon, a '#' behind a "
+            "space, or a space at its end, which supervisord doesn't take; choose another data "
+            "folder (FALAJ_HOME)"
         )
     return text.replace("%", "%%")
 
 
+_COMMENT: Final = re.compile(r"\s#")
+"""From here on supervisord takes a line for a comment, as from a semicolon behind a space."""
+
+
 def _quote_for_supervisord(part: str) -> str:
-    # supervisord splits with shlex; single quotes keep all but themselves.
-    quoted = "'" + part.replace("'", "'\"'\"'") + "'"
-    return _plain(Path(quoted)) if "/" in part else quoted.replace("%", "%%")
+    # supervisord splits with shlex: single quotes keep all but themselves. They end and begin anew
+    # before what would begin a comment, quoted or not, if a space were before it.
+    quoted = part.replace("'", "'\"'\"'").replace(";", "'';").replace("#", "''#")
+    return f"'{quoted}'".replace("%", "%%")
 
 
 def _supervisord_pid_file(program: Program) -> Path:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,26 +38,61 @@ LIMITS: Final = (Path("/proc/sys", *_SETTING.split(".")), LIMIT)
 def available(wanted: int) -> bool:
     """Whether the kernel gives this user so many instances more; not Linux: it has none to give.
 
-    Takes them for a moment. How many files this process may open counts as well, as it does for
-    those that are started.
+    Takes them for a moment.
+
+    Raises:
+        EngineError: this process may not have so many files open, which holds for those that it
+            starts as well, or the kernel gives none for another reason.
     """
     if sys.platform != "linux":
         return True
     library = ctypes.CDLL(None, use_errno=True)
     taken: list[int] = []
+    lacks_files = False
     try:
         while len(taken) < wanted:
             descriptor = library.inotify_init1(os.O_CLOEXEC)
             if descriptor < 0:
                 number = ctypes.get_errno()
                 if number == errno.EMFILE:
-                    return False
+                    lacks_files = not _may_open_a_file()
+                    break
                 raise EngineError(f"the kernel gives no watcher of files: {os.strerror(number)}")
             taken.append(descriptor)
     finally:
         for each in taken:
             os.close(each)
+    if lacks_files:
+        raise _too_few_files(wanted)
+    return len(taken) == wanted
+
+
+def _may_open_a_file() -> bool:
+    """Whether this process may: the limits of watchers and of its files are told by one error."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
     return True
+
+
+def _too_few_files(wanted: int) -> EngineError:
+    """https://man7.org/linux/man-pages/man2/getrlimit.2.html on RLIMIT_NOFILE."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_open = len([*Path("/proc/self/fd").iterdir()]) - 1  # without the folder itself
+    needed = is_open + wanted
+    if hard == resource.RLIM_INFINITY or needed <= hard:
+        remedy = f"raise it in the shell that this is started from: ulimit -n {needed}"
+    else:
+        remedy = (
+            f"it can't be raised beyond {hard} by who isn't root: raise nofile in "
+            "/etc/security/limits.conf and log in anew, or LimitNOFILE where systemd starts this"
+        )
+    return EngineError(
+        f"this process may have {soft} files open (RLIMIT_NOFILE) and has {is_open}, which leaves "
+        f"no room for {wanted} watchers of files (instances of inotify), each of which is one; "
+        f"{remedy}"
+    )
 
 
 def ensure(wanted: int, *, raise_limit: bool) -> None:
@@ -68,7 +104,7 @@ def ensure(wanted: int, *, raise_limit: bool) -> None:
             the whole computer. Pods and whoever comes later need instances as well.
 
     Raises:
-        EngineError: there are fewer, with what to do.
+        EngineError: there are fewer, or this process may not open so many files, with what to do.
     """
     refused = dict(_raise_limits()) if raise_limit and sys.platform == "linux" else {}
     if available(wanted):

@@ -143,8 +143,9 @@ class ServiceSettings(Section):
     drain_seconds: Annotated[int, bound("service", "drain_seconds")] = 10
     """How long an old version may finish its requests, in seconds."""
     grpc: bool = True
-    """Answer gRPC on the same port. It costs nothing before the first client that speaks it; then
-    each worker has a process beside, of about 40 MiB."""
+    """Answer gRPC on the same port, where ``max_body_bytes`` is 255 MiB at most. It costs nothing
+    before the first client that speaks it; then each worker has a process beside, of about
+    40 MiB."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
     jobs: JobSettings | None = None
@@ -252,13 +253,29 @@ def resolved(path: str, root: Path) -> Path:
 
 def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     """Keys that contradict each other, a dataset that is not there, a column it doesn't have."""
-    found = [*_check_dataset(settings, root), *_check_model(settings.training, root)]
+    found = [
+        *_check_dataset(settings, root),
+        *_check_model(settings.training, root),
+        *_check_bodies(settings.service),
+    ]
     if settings.watch is not None:
         found += check_watch(
             settings.watch, changes=settings.dataset != DIGITS, model=settings.model,
             made=settings.model_name,
         )  # fmt: skip
     return found
+
+
+def _check_bodies(service: ServiceSettings) -> list[Finding]:
+    most, given = int(bound("grpc", "max_body_bytes").high), service.max_body_bytes
+    if not service.grpc or given <= most:
+        return []
+    key = ("service", "maxBodyBytes")
+    message = (
+        f"given {given}, but allowed is {most} at most where gRPC is answered, as it is by "
+        "default; or set grpc to false"
+    )
+    return [Finding(key, message, (Put(key, most),))]
 
 
 def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:

@@ -107,7 +107,9 @@ def leave(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
 pathlib.Path("pid").write_text(str(os.getpid()))
-print("ready", flush=True)
+# At once: `print` writes the end of the line by itself, into a pipe whose reader the test may have
+# killed by then, and would raise before the signal comes.
+os.write(1, b"ready\\n")
 time.sleep(600)
 """
 

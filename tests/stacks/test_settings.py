@@ -78,6 +78,10 @@ def _batch(**section: Any) -> dict[str, Any]:
         ({**LOCAL, "falaj:service": "fast"}, "falaj:service: given 'fast'; allowed: a section"),
         ({**LOCAL, "falaj:service": {"port": 80}}, "falaj:service.port: given 80; allowed: a wh"),
         ({**LOCAL, "falaj:service": {"names": ["?"]}}, "falaj:service.names[0]: given '?'"),
+        (
+            {**LOCAL, "falaj:service": {"maxBodyBytes": 267_386_881}},
+            "falaj:service.maxBodyBytes: given 267386881, but allowed is 267386880 at most where",
+        ),
         ({**LOCAL, "falaj:dataClass": "secret"}, "falaj:dataClass: given 'secret'; allowed: pub"),
         ({**LOCAL, "falaj:dataset": " "}, "falaj:dataset: given ' '; allowed: text that is"),
         ({**LOCAL, "falaj:dataset": "table.xlsx"}, "falaj:dataset: given 'table.xlsx'; allowed"),

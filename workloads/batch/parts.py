@@ -20,13 +20,14 @@ import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
     TEMPORARY_PREFIX,
     make_private_folder,
     read_json,
+    reading_errors,
     shred,
     storage_errors,
     write_json_atomic,
@@ -76,7 +77,14 @@ class Parts:
         self._say = say
         self.done: list[Done] = []
         self.went_on = False
-        """Whether a run of this output had been begun that wasn't whole, as the lock was taken."""
+        """Whether a run of this job had been begun that wasn't whole, as the lock was taken."""
+
+    def is_begun(self) -> bool:
+        """Whether the folder is that of a run of this job, which may write its output."""
+        try:
+            return self._kept_job() == {"format": FORMAT, **self._job}
+        except WorkloadError:
+            return False
 
     @contextlib.contextmanager
     def opened(self, *, anew: bool, replace: bool = False) -> Generator[None, None, None]:
@@ -87,11 +95,11 @@ class Parts:
             replace: throw parts of another job away. Default: refuse them.
 
         Raises:
-            WorkloadError: another run holds it, or it is of another job.
+            WorkloadError: another run holds it, it is of another job, or it can't be read.
         """
         descriptor = self._hold()
         try:
-            self.went_on = (self.folder / _JOB).exists()
+            self.went_on = self.is_begun()
             if anew:
                 self._clear()
             self._learn(replace=replace)
@@ -127,7 +135,7 @@ class Parts:
         if not path.exists():
             write_json_atomic(path, {"format": FORMAT, **self._job})
             return
-        kept = read_json(path, "the job of the kept parts")
+        kept = self._kept_job()
         if kept != {"format": FORMAT, **self._job}:
             if replace:
                 self._clear()
@@ -138,15 +146,39 @@ class Parts:
                 f"{self.folder} holds parts of another job: {', '.join(different) or 'format'} "
                 "changed since. Give --restart to begin anew, or another --output to keep both"
             )
-        while artifact_path(self._path(len(self.done)), self._keyring).exists():
+        while True:
             try:
+                if not self._is_there(len(self.done)):
+                    return
                 self.done.append(self.read(len(self.done))[0])
-            except WorkloadError as error:
+            except IntegrityError as error:
                 self._say(
                     f"{error}: of what an earlier run has done, the part {len(self.done) + 1} and "
                     "those behind it are made again"
                 )
                 self._drop(len(self.done))
+            except WorkloadError as error:
+                raise WorkloadError(
+                    f"{error}: what an earlier run has done is kept. See to it that it can be "
+                    "read and run again, or give --restart to begin anew"
+                ) from error
+
+    def _is_there(self, number: int) -> bool:
+        path = artifact_path(self._path(number), self._keyring)
+        with reading_errors(path, "the part"):
+            return path.exists()
+
+    def _kept_job(self) -> dict[str, Any]:
+        path, what = self.folder / _JOB, "the job of the kept parts"
+        try:
+            kept = read_json(path, what)
+            if not isinstance(kept, dict):
+                raise WorkloadError(f"{what} {path} isn't a JSON object")
+            return cast("dict[str, Any]", kept)
+        except WorkloadError as error:
+            raise WorkloadError(
+                f"{error}. Give --restart to begin anew, or another --output to keep what is there"
+            ) from error
 
     def _drop(self, first: int) -> None:
         """Remove a part and those behind it, which would follow on what isn't there any more."""
@@ -201,10 +233,7 @@ class Parts:
         """Remove what a run of this job left that was killed once its output was whole."""
         if not self.folder.is_dir() or self.folder.is_symlink():
             return
-        path = self.folder / _JOB
-        if path.exists() and read_json(path, "the job of the kept parts") != {
-            "format": FORMAT, **self._job
-        }:  # fmt: skip
+        if (self.folder / _JOB).exists() and not self.is_begun():
             return
         with self.opened(anew=True):
             self.discard()

@@ -351,7 +351,8 @@ class Batch:
         if (done := self._done(parts)) is not None:
             parts.sweep()
             return done
-        if not parts.folder.exists():
+        # Who goes on may write what the run before it would have written, and nobody else.
+        if not parts.folder.exists() or (request.restart and not parts.is_begun()):
             self._require_free()
         with storage_errors(request.output.parent):
             make_missing_folders(request.output.parent)

@@ -12,9 +12,12 @@ import traceback
 from collections.abc import Callable
 from typing import cast
 
+from falaj.workloads.bounds import GRPC
+
 HEADER = struct.Struct("<IB")
 """Payload length in bytes, kind."""
-MAX_PAYLOAD = 256 * 1024 * 1024
+MAX_PAYLOAD = int(GRPC["max_body_bytes"].high) + 1024 * 1024
+"""Of a body, and what is said beside it."""
 
 # master to worker
 CONFIGURE = 1

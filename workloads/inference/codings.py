@@ -1,7 +1,9 @@
 """Content codings of request bodies (RFC 9110, 8.4): gzip and deflate, undone as they arrive.
 
 What comes out is handed on in pieces, so that whoever takes it stops where a body becomes too
-large: a few kilobytes can stand for gigabytes. A body is one gzip member or one zlib stream, whole
+large: a few kilobytes can stand for gigabytes. The other way round, a megabyte that stands for
+nothing can cost as much as four that say something (0.1 s, measured with empty blocks that have
+tables of their own), and is refused as well. A body is one gzip member or one zlib stream, whole
 and alone. More of them one behind the other (RFC 1952, 2.2) are refused, because programs on the
 way to here have read only the first of them.
 """
@@ -20,6 +22,10 @@ CODINGS: Final = ("gzip", "deflate")
 ACCEPTED: Final = b"Accept-Encoding: " + ", ".join(CODINGS).encode()
 """The header line of a refusal that says what would have been taken (RFC 9110, 12.5.3)."""
 PIECE_BYTES: Final = 64 * 1024
+STRETCH_BYTES: Final = 64 * 1024
+MOST_FOR_ONE: Final = 16
+"""Coded bytes for one of what they stand for, at most, in each stretch of so many. Packers make
+about one of one that doesn't get smaller, and seven where they flush after each byte."""
 _WINDOWS: Final = {
     "gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS,
 }  # fmt: skip
@@ -33,11 +39,13 @@ class Decoder:
         window: what zlib is told of the form.
     """
 
-    __slots__ = ("_coding", "_inflate")
+    __slots__ = ("_coding", "_given", "_inflate", "_taken")
 
     def __init__(self, coding: str, window: int) -> None:
         self._coding = coding
         self._inflate = zlib.decompressobj(window)
+        # Of the stretch that is being read: coded bytes, and those that they stand for.
+        self._taken = self._given = 0
 
     @property
     def is_complete(self) -> bool:
@@ -48,7 +56,8 @@ class Decoder:
         """Yield what the next bytes stand for, `PIECE_BYTES` at a time.
 
         Raises:
-            RequestError: 400, it isn't well-formed, or something follows the end.
+            RequestError: 400, it isn't well-formed, stands for next to nothing, or something
+                follows the end.
         """
         inflate = self._inflate
         after = data if inflate.eof else b""
@@ -61,6 +70,7 @@ class Decoder:
                 ) from error
             if piece:
                 yield piece
+            self._require_substance(len(data) - len(inflate.unconsumed_tail), len(piece))
             data, after = inflate.unconsumed_tail, inflate.unused_data
             # A full piece may leave some behind, even where all bytes are taken.
             if not data and len(piece) < PIECE_BYTES:
@@ -69,6 +79,19 @@ class Decoder:
             raise bad_request(
                 f"bytes follow the end of the {self._coding} body; send all of it as one member"
             )
+
+    def _require_substance(self, taken: int, given: int) -> None:
+        self._taken += taken
+        self._given += given
+        if self._taken < STRETCH_BYTES:
+            return
+        if self._given * MOST_FOR_ONE < self._taken:
+            raise bad_request(
+                f"{self._taken} bytes of the {self._coding} body stand for {self._given} bytes: "
+                f"more than {MOST_FOR_ONE} for each; pack it with fewer flushes, or send it as "
+                "it is"
+            )
+        self._taken = self._given = 0
 
     def cut_short(self) -> RequestError:
         """Return the refusal of a body whose end hasn't come."""

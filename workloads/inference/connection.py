@@ -164,7 +164,8 @@ class Connection(asyncio.Protocol):
         return True
 
     def _read(self, data: bytes, raw_head: bytes | None) -> None:
-        if self._reader.at_boundary and not self._busy:
+        # Empty lines before a request are no part of one: they give no more time.
+        if self._reader.at_boundary and not self._busy and not data.isspace():
             self._await_rest(0)
         self._reader.feed(data, raw_head)
         self._pump()
@@ -174,11 +175,10 @@ class Connection(asyncio.Protocol):
 
     def _proceed(self, exchange: Exchange, size: int) -> None:
         limits = self._service.limits
+        chunked = b"transfer-encoding" in exchange.headers
         if not self._busy:
-            chunked = b"transfer-encoding" in exchange.headers
             self._await_rest(limits.max_body_bytes if chunked else size)
-        if exchange.expects() and not self._busy and not self._reader.queue:
-            self._transport.write(http.CONTINUE)
+        exchange.waits = exchange.expects() and (chunked or size > 0)
 
     def _pump(self) -> None:
         """Answer what has been read, one after the other; then what ended the reading."""
@@ -208,8 +208,15 @@ class Connection(asyncio.Protocol):
             exchange = self._reader.fatal_exchange or Exchange()
             exchange.started = exchange.started or time.perf_counter()
             self._finish(exchange, _refusal(self._reader.fatal))
-        elif not self._transport.is_reading():
+            return
+        if not self._transport.is_reading():
             self._transport.resume_reading()
+        coming = self._reader.exchange
+        if coming is not None and coming.waits:
+            # What came before it is answered; and whose body has begun to come waits no more.
+            coming.waits = False
+            if not coming.received:
+                self._transport.write(http.CONTINUE)
 
     async def _later(self, exchange: Exchange, work: Awaitable[Answer]) -> None:
         try:

@@ -252,6 +252,8 @@ class Exchange:
     framing: int = 0
     """Bytes of a chunked body that aren't data, but for the read that it came with."""
     started: float = 0.0
+    waits: bool = False
+    """Whether the client waits for `100 Continue` still."""
     log: bytes = b""
     """What an access line says of the head, where that is known already."""
     raw_head: bytes | None = None
@@ -260,8 +262,11 @@ class Exchange:
     """Of the runtime, for a run that may be told to stop; None: it can't be."""
 
     def expects(self) -> bool:
-        """Tell whether the client waits for `100 Continue` before it sends the body."""
-        return self.headers.get(b"expect", b"").lower() == b"100-continue"
+        """Tell whether the client waits for `100 Continue` before it sends the body.
+
+        One that speaks HTTP/1.0 knows no such answer, whatever it says (RFC 9110, 10.1.1).
+        """
+        return self.version == "1.1" and self.headers.get(b"expect", b"").lower() == _EXPECTATION
 
     def is_plain(self) -> bool:
         """Tell whether the raw head is exactly what the parser saw: one line per header.
@@ -393,6 +398,7 @@ CHUNK_HEAD_BYTES = 16
 extensions and trailers."""
 SWALLOWED_BODY_BYTES = 64 * 1024
 """A refused request's body of up to this size is read to keep the connection."""
+_EXPECTATION = b"100-continue"
 _MALFORMED = "the request is not well-formed HTTP/1.1"
 _HOST = (
     rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2}){1,253})"
@@ -524,9 +530,15 @@ class Reader:
             if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
                 self.fail(_framing_too_large())
             return
+        if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
+            return  # refused once the head is there
         name = name.lower()
         if name in _WANTED:
-            if name in exchange.headers and exchange.refusal is None:
+            value = value.rstrip(b" \t")  # not part of it (RFC 9110, 5.5); before, llhttp skips
+            if name == b"content-encoding" and name in exchange.headers:
+                # Lines of it are one list (RFC 9110, 5.3), and no list is taken.
+                value = exchange.headers[name] + b", " + value
+            elif name in exchange.headers and exchange.refusal is None:
                 exchange.refusal = RequestError(
                     400, f"the header {name.decode()} is there more than once", close=True
                 )
@@ -637,7 +649,7 @@ class Reader:
             raise RequestError(400, "the Host header must be a host, or host:port", close=True)
         if not exchange.url.startswith(b"/"):
             exchange.url = _origin_form(exchange)
-        if b"expect" in headers and not exchange.expects():
+        if headers.get(b"expect", _EXPECTATION).lower() != _EXPECTATION:
             raise RequestError(417, "the only expectation known is 100-continue", close=True)
         coding = headers.get(b"transfer-encoding")
         if coding is not None and coding.lower() != b"chunked":

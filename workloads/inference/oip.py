@@ -189,7 +189,10 @@ class TensorSpec:
 
     def _from_json_slowly(self, values: list[Any], plan: Plan) -> Array:
         if self.datatype == "FP16":
-            raise bad_request(f"input '{self.name}': FP16 is accepted as binary data only")
+            raise bad_request(
+                f"input '{self.name}': FP16 is accepted as binary data only; send it behind the "
+                "JSON, with binary_data_size"
+            )
         if values and type(values[0]) is list:
             values = self._flatten(values, plan.shape)
         if len(values) != plan.count:
@@ -309,7 +312,10 @@ class TensorSpec:
         )
 
     def to_json(self, array: Array) -> bytes:
-        """Return the `$response_output` object with JSON data (NaN and infinities are null)."""
+        """Return the `$response_output` object with JSON data (NaN and infinities are null).
+
+        FP16 has no such form: `Schema.read` refuses who asks for it.
+        """
         prefix = self._json_prefixes.get(array.shape)
         if prefix is None:
             head = {"name": self.name, "datatype": self.datatype, "shape": list(array.shape)}
@@ -320,8 +326,6 @@ class TensorSpec:
         flat = array.ravel()
         if self.datatype == "BYTES":
             return prefix + orjson.dumps(flat.tolist()) + b"}"
-        if self.datatype == "FP16":
-            raise bad_request(f"output '{self.name}': ask for FP16 with binary_data")
         return prefix + orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY) + b"}"
 
     def to_binary(self, array: Array) -> bytes:
@@ -388,6 +392,7 @@ class Schema:
         self.outputs = {spec.name: spec for spec in outputs}
         self.output_names = list(self.outputs)
         self._output_specs = list(outputs)
+        self._binary_only = [spec.name for spec in outputs if spec.datatype == "FP16"]
         self.batched = batched
         self.name = name
         self.version = version
@@ -471,7 +476,19 @@ class Schema:
             inference.rows = rows
         if len(document) > 1:
             self._read_options(document, inference)
+        if self._binary_only:
+            self._require_binary(inference)
         return inference
+
+    def _require_binary(self, inference: Inference) -> None:
+        """Refuse, before the model runs, what its answer couldn't say in JSON."""
+        for name in self._binary_only:
+            asked = inference.outputs is None or name in inference.outputs
+            if asked and not inference.binary.get(name, inference.binary_default):
+                raise bad_request(
+                    f"output '{name}' is FP16, which is answered as binary data only; ask for it "
+                    "with binary_data, for all of them with binary_data_output, or for others"
+                )
 
     def _input(self, item: Any, feed: Mapping[str, Array]) -> TensorSpec:
         if type(item) is not dict:

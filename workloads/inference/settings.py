@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import orjson
 
-from falaj.workloads.bounds import DRIFT, JOBS, SERVICE, Bound
+from falaj.workloads.bounds import DRIFT, GRPC, JOBS, SERVICE, Bound
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
@@ -441,6 +441,12 @@ def parse(path: Path, content: bytes) -> Settings:
         raise InferenceError(
             f"{path}: overflow is for a server that runs the model itself; leave it out, "
             "or upstream"
+        )
+    body, bound = settings.limits.max_body_bytes, GRPC["max_body_bytes"]
+    if settings.grpc and not bound.allows(body):
+        raise InferenceError(
+            f"{path}: limits.max_body_bytes: got {body}, allowed is a whole number from "
+            f"{bound.description} where gRPC is answered; make it smaller, or set grpc to false"
         )
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))

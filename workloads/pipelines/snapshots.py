@@ -65,7 +65,7 @@ def newest(
         raise WorkloadError(
             f"can't read the folder of datasets {data / above}: {error.strerror}"
         ) from error
-    latest = (now or datetime.datetime.now(datetime.UTC)) + _AHEAD
+    here = now or datetime.datetime.now(datetime.UTC)
     of_these: list[Snapshot] = []
     for name in names:
         if not name.startswith(beginning[:-1]) or not _NAME.fullmatch(name):
@@ -78,11 +78,12 @@ def newest(
             continue
         if found is None:
             continue
-        if found.made > latest:
+        if found.made > here + _AHEAD:
             say(
                 f"left out: {data / path / _DESCRIPTION} says that it was made at "
-                f"{found.made.isoformat()}, which is still to come; set the clock of the machine "
-                "that made it, and make the dataset again"
+                f"{found.made.isoformat()}, which is still to come: here it is "
+                f"{here.isoformat(timespec='seconds')}. One of the two clocks is wrong; set that "
+                "of this machine, or that of the one that made it and make the dataset again"
             )
             continue
         of_these.append(found)

@@ -50,6 +50,7 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.limits import DIGEST
 from falaj.components.specification.property_names import engine_inputs
+from falaj.components.specification.workload_bounds import bound
 
 __all__ = [
     "CallerArgs",
@@ -415,8 +416,8 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     )
     access = checked_access(name, given, placed, errors)
     judge = checked_canary(given, placed, package, versions, errors)
-    operation = _operation(given, gpu, errors)
     grpc = errors.flag("grpc", given.get("grpc", False))
+    operation = _operation(given, gpu, grpc, errors)
     drift = _drift(given, errors)
     images: dict[str, str] = {}
     if placed is not None:
@@ -501,7 +502,9 @@ def _gpu_resource(flavor: str) -> str:
     return TIME_SLICE if "-time-slicing-" in flavor else GPU
 
 
-def _operation(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> Operation:
+def _operation(
+    given: Mapping[str, Any], gpu: bool, grpc: bool, errors: ArgumentErrors
+) -> Operation:
     names: dict[str, str] = {}
     for argument, default in (("priority_class", "falaj-high"), ("audit_claim", "")):
         names[argument] = str(given.get(argument, default))
@@ -512,9 +515,22 @@ def _operation(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> O
         names["audit_claim"],
         errors.whole("start_seconds", given.get("start_seconds", 900 if gpu else 300), 30, 7200),
         errors.whole("drain_seconds", given.get("drain_seconds", 30), 1, 600),
-        errors.whole("max_body_mib", given.get("max_body_mib", 8), 1, 1024),
+        _max_body_mib(given, grpc, errors),
         errors.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
     )
+
+
+def _max_body_mib(given: Mapping[str, Any], grpc: bool, errors: ArgumentErrors) -> int:
+    most, most_by_grpc = (
+        int(bound(protocol, "max_body_bytes").high) // 2**20 for protocol in ("service", "grpc")
+    )
+    found = errors.whole("max_body_mib", given.get("max_body_mib", 8), 1, most)
+    if grpc and found > most_by_grpc:
+        errors.add(
+            "max_body_mib", found, f"a whole number from 1 to {most_by_grpc} where grpc is true",
+            "a message of gRPC goes from one process to another in one piece",
+        )  # fmt: skip
+    return found
 
 
 def _drift(given: Mapping[str, Any], errors: ArgumentErrors) -> Mapping[str, Any]:

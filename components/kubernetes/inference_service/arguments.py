@@ -232,7 +232,8 @@ class InferenceServiceArgs(InClusterArgs):
     grpc: NotRequired[bool]
     """Whether replicas answer callers in the cluster by gRPC as well, on the same port. Each gets
     256 MiB, and sixteen times ``max_body_mib``, of memory more for each of its cores (``gpu``:
-    once), which its gRPC processes can't go beyond. Default: false."""
+    once), which its gRPC processes can't go beyond; ``max_body_mib`` is 255 at most then. Default:
+    false."""
     drift: NotRequired[DriftArgs]
     """What each replica watches of its rows and answers. Default: that it does, in windows of
     1,000 rows."""

@@ -140,6 +140,14 @@ def test_a_program_says_grpc_by_a_truth_value(grpc: Any) -> None:
         service(grpc=grpc)
 
 
+def test_a_body_that_grpc_does_not_take_is_refused_with_grpc() -> None:
+    with pytest.raises(pulumi.InputPropertiesError) as refused:
+        service(grpc=True, max_body_mib=256)
+    assert "max_body_mib: given 256; allowed: a whole number from 1 to 255" in str(refused.value)
+    found = configured(pod_of(service(max_body_mib=1024), "credit-risk-v7"))
+    assert found.limits.max_body_bytes == SERVICE["max_body_bytes"].high
+
+
 def test_bounds_and_defaults_are_the_server_s() -> None:
     known, here = settings.DriftSettings(), DriftSettings()
     table = InferenceServiceHandler.table
@@ -182,7 +190,7 @@ def test_drift_that_is_not_watched_is_not_watched() -> None:
         },
     ),
     cpus=st.floats(0.5, 256),
-    body=st.integers(1, 1024),
+    body=st.integers(1, 255),
     gpu=st.booleans(),
 )
 def test_the_server_takes_whatever_the_component_does(

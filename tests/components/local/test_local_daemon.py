@@ -159,6 +159,12 @@ def test_what_an_interrupted_deployment_left_goes_with_its_site(
         ({"command": []}, "allowed: an absolute path"),
         ({"command": ["python", "x"]}, "given 'python' to run"),
         ({"command": "/bin/true"}, "a list of texts"),
+        (
+            {"command": ["/bin/sh", "-c", "a\nb"]},
+            r"command: given 'a\\nb'; allowed: texts without",
+        ),
+        ({"command": ["/bin/a\rb"]}, "without line breaks"),
+        ({"command": ["/bin/a", "b\0"]}, "zero bytes"),
         ({"name": "../x"}, "given '../x'"),
         ({"stopSeconds": 0}, "given 0"),
         ({"supervisor": "cron"}, "given 'cron'"),

@@ -9,6 +9,9 @@ import pytest
 from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.fields import Field, check
 from falaj.components.local.provider.resources import HANDLERS
+from falaj.components.local.provider.resources.inference_service import (
+    InferenceServiceHandler,
+)
 from falaj.wire.values import UNKNOWN
 
 TABLE = {
@@ -65,6 +68,30 @@ def test_defaults_fill_in_and_none_is_left_out() -> None:
 def test_unknowns_pass() -> None:
     given = {"count": UNKNOWN, "names": ["a", UNKNOWN], "place": UNKNOWN}
     assert check(TABLE, given) == {**given, "rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("grpc", "body", "is_refused"),
+    [
+        ({}, 255 * 2**20, False), ({}, 255 * 2**20 + 1, True),
+        ({"grpc": False}, 2**30, False), ({"grpc": UNKNOWN}, 2**30, False),
+        ({}, UNKNOWN, False),
+    ],
+)  # fmt: skip
+def test_with_grpc_a_body_is_one_that_it_takes(
+    grpc: dict[str, Any], body: Any, is_refused: bool
+) -> None:
+    handler = InferenceServiceHandler()
+    required = [key for key, field in handler.table.items() if field.required]
+    given = {**dict.fromkeys(required, UNKNOWN), **grpc, "maxBodyBytes": body}
+    if not is_refused:
+        assert handler.check(given, {})["maxBodyBytes"] == body
+        return
+    with pytest.raises(InvalidInputsError) as caught:
+        handler.check(given, {})
+    (refusal,) = caught.value.errors
+    assert refusal.property == "maxBodyBytes"
+    assert "allowed: a whole number from 1024 to 267386880 where grpc is true" in refusal.reason
 
 
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.type_name)

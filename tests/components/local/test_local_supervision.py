@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -210,6 +211,45 @@ def test_systemd_units_are_written_enabled_and_removed(
     assert f"--user start {program.label}.service" in asked
     assert f"--user disable --now {program.label}.service" in asked
     assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["a #b", "end "])
+def test_a_folder_that_supervisord_would_read_otherwise_is_refused(
+    make: Callable[..., Program], tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(LocalError, match="which supervisord doesn't take"):
+        Supervisord().start(replace(make("pass"), directory=tmp_path / name))
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b"])
+def test_what_no_supervisor_can_say_is_no_program(
+    make: Callable[..., Program], tmp_path: Path, text: str
+) -> None:
+    program = make("pass")
+    for change in (
+        {"command": ("/bin/true", text)}, {"directory": tmp_path / text},
+        {"environment": {"XDG_CACHE_HOME": text}},
+    ):  # fmt: skip
+        with pytest.raises(LocalError, match="line break or a zero byte"):
+            replace(program, **change)
+
+
+ODD = (
+    "", " ", "a ; b", "a # b", ";", "#", " ;#", "it's", '"quoted"', "100%", "%(here)s", "%%", "\\",
+    "https://host//path/../x", "/a/./b/", "a\tb", "$HOME", "`id`", "\N{SNOWMAN}", "'; '#", "=",
+    "[x]",
+)  # fmt: skip
+
+
+def test_arguments_come_as_they_were_given(make: Callable[..., Program], tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    program = make(
+        "import json; pathlib.Path(sys.argv[2]).write_text(json.dumps(sys.argv[3:])); "
+        "time.sleep(600)"
+    )
+    Supervisord().start(replace(program, command=(*program.command, str(told), *ODD)))
+    wait_for(lambda: told.is_file() and told.read_text(), "what it was given")
+    assert tuple(json.loads(told.read_text())) == ODD
 
 
 def test_a_systemd_unit_says_where_files_are(make: Callable[..., Program]) -> None:

@@ -72,6 +72,28 @@ def test_too_few_are_told_with_what_to_do() -> None:
 
 
 @linux
+@pytest.mark.parametrize(
+    ("hard", "remedy"),
+    [("40", "beyond 40 by who isn't root: raise nofile in /etc/security/limits.conf"),
+     ("4096", "ulimit -n ")],
+)  # fmt: skip
+def test_too_few_files_of_this_process_are_told_from_too_few_watchers(
+    hard: str, remedy: str
+) -> None:
+    said, limit = told(1000, 60, "leave", "prlimit", f"--nofile=40:{hard}")
+    assert said.startswith("this process may have 40 files open (RLIMIT_NOFILE) and has ")
+    assert "no room for 60 watchers of files" in said
+    assert remedy in said
+    assert "sysctl" not in said
+    if hard == "4096":
+        # What is said to be enough is enough, and no more than that.
+        needed = int(said.rpartition(" ")[2])
+        assert told(1000, 60, "leave", "prlimit", f"--nofile={needed}:{hard}") == ["1000"]
+        assert len(told(1000, 60, "leave", "prlimit", f"--nofile={needed - 1}:{hard}")) == 2
+    assert limit == "1000"
+
+
+@linux
 @pytest.mark.parametrize("limit", [9, inotify.ENOUGH - 1])
 def test_root_raises_the_limit_for_real_machines(limit: int) -> None:
     assert told(limit, 10, "raise") == [str(inotify.ENOUGH)]

@@ -107,6 +107,77 @@ def test_a_part_that_cannot_be_opened_is_made_again(
     assert ran.answer["sha256"] == whole["sha256"]
 
 
+@pytest.mark.parametrize("plain", [["--plain"], []])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_part_that_the_disk_does_not_give_stops_the_run_and_stays(
+    plain: list[str], place: int, tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be read the next time; a folder is what can't be read as root either."""
+    rows = "".join(f"{number},x\n" for number in range(3 * CHUNK_ROWS))
+    (tmp_path / "in.csv").write_text(f"age,city\n{rows}")
+    monkeypatch.setattr(prediction, "PART_ROWS", 1)
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", *plain)
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "results", killed)
+        with pytest.raises(KeyboardInterrupt):
+            batch(*words)
+    names = sorted((tmp_path / "out.csv.partial").glob("0*.part*"))
+    away = tmp_path / "away"
+    names[place].rename(away)
+    names[place].mkdir()
+    ran = batch(*words)
+    assert ran.status == 2
+    assert f"{names[place]}: Is a directory: what an earlier run has done is kept" in ran.err
+    assert "run again, or give --restart to begin anew" in ran.err
+    assert sorted((tmp_path / "out.csv.partial").glob("0*.part*")) == names
+    names[place].rmdir()
+    away.rename(names[place])
+    assert batch(*words).answer["resumed_at"] == 3 * CHUNK_ROWS
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b'{"format": "falaj.batch/1"}', b"[]"])
+def test_a_job_that_cannot_be_read_says_how_to_begin_anew(
+    damage: bytes, tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", "--plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "results", killed)
+        with pytest.raises(KeyboardInterrupt):
+            batch(*words)
+    job = tmp_path / "out.csv.partial" / "job.json"
+    job.write_bytes(damage)
+    ran = batch(*words)
+    assert ran.status == 2
+    assert str(tmp_path / "out.csv.partial") in ran.err
+    assert "--restart" in ran.err
+    assert job.read_bytes() == damage
+    assert batch(*words, "--restart").answer["resumed_at"] == 0
+
+
+def test_a_finished_output_is_not_replaced_by_another_job_that_is_restarted(
+    tmp_path: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run of the first was killed once its output was whole, and left its folder."""
+    (tmp_path / "in.csv").write_text("age,city\n1,x\n")
+    (tmp_path / "other.csv").write_text("age,city\n2,y\n")
+    end = ("--output", tmp_path / "out.csv", "--plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "discard", lambda _: None)
+        assert batch(tmp_path / "in.csv", *end).status == 0
+    kept = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+    ran = batch(tmp_path / "other.csv", *end, "--restart")
+    assert ran.status == 2
+    assert f"{tmp_path / 'out.csv'} is there already" in ran.err
+    assert "--overwrite" in ran.err
+    assert {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()} == kept
+    # Of the same job it is what that job writes again.
+    assert batch(tmp_path / "in.csv", *end, "--restart").answer["already"] is False
+    assert batch(tmp_path / "other.csv", *end, "--restart").status == 2
+    assert batch(tmp_path / "other.csv", *end, "--restart", "--overwrite").status == 0
+    assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ["1,2.0,y"]
+
+
 def killed(_: Parts) -> None:
     raise KeyboardInterrupt
 

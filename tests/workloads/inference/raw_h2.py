@@ -45,12 +45,16 @@ def _integer(value: int) -> bytes:
 class Frames:
     """A client that says what it likes."""
 
-    def __init__(self, server: Server, token: str | None = None, **tls: object) -> None:
+    def __init__(
+        self, server: Server, token: str | None = None, *, source: str = "", **tls: object
+    ) -> None:
         context = server.site.pki.client_context()
         context.set_alpn_protocols(["h2"])
         for name, value in tls.items():
             setattr(context, name, value)
-        plain = socket.create_connection(("localhost", server.port), timeout=30)
+        plain = socket.create_connection(
+            ("localhost", server.port), timeout=30, source_address=(source, 0) if source else None
+        )
         self.socket = context.wrap_socket(plain, server_hostname="localhost")
         self.token = token
         self.send(PREFACE + frame(SETTINGS))

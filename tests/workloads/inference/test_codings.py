@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.inference import http
-from falaj.workloads.inference.codings import PIECE_BYTES
+from falaj.workloads.inference.codings import MOST_FOR_ONE, PIECE_BYTES, STRETCH_BYTES
 from falaj.workloads.inference.http import Bodies, Exchange, Reader
 from tests.workloads.inference.raw_http import Raw, error, head, request
 from tests.workloads.inference.serving import row
@@ -198,6 +198,40 @@ def test_nothing_of_a_coded_body_is_kept_once_it_is_answered(coding: str) -> Non
         tracemalloc.stop()
 
 
+EMPTY_BLOCK = b"\0\0\0\xff\xff"
+"""RFC 1951, 3.2.4: stored, of length 0, and not the last one."""
+
+
+@pytest.mark.parametrize("size", [0, 1, 1448])
+@pytest.mark.parametrize("begin", [b"", b"0123456789" * 500])
+def test_a_body_that_goes_on_and_stands_for_nothing_is_refused(begin: bytes, size: int) -> None:
+    packer = zlib.compressobj()
+    packed = packer.compress(begin) + packer.flush(zlib.Z_SYNC_FLUSH)
+    empty = EMPTY_BLOCK * (3 * STRETCH_BYTES // len(EMPTY_BLOCK))
+    bodies = Bodies(8 * LIMIT)
+    reader = read("deflate", packed + empty, size=size, limit=8 * LIMIT, bodies=bodies)
+    status, message = refusal(reader)
+    assert (status, bodies.held) == (400, 0)
+    assert f"more than {MOST_FOR_ONE} for each" in message
+    assert reader.fatal is not None
+    assert reader.fatal.close
+
+
+@pytest.mark.parametrize("size", [0, 1448])
+def test_what_is_flushed_after_each_byte_is_read(size: int) -> None:
+    """As a program does that hands on what it has at once: seven bytes for each."""
+    packer = zlib.compressobj()
+    body = b"0123456789" * 4000
+    packed = b"".join(
+        packer.compress(body[place : place + 1]) + packer.flush(zlib.Z_SYNC_FLUSH)
+        for place in range(len(body))
+    )
+    assert len(packed) > 4 * STRETCH_BYTES
+    reader = read("deflate", packed + packer.flush(), size=size, limit=8 * LIMIT)
+    (exchange,) = reader.queue
+    assert (exchange.refusal, bytes(exchange.content)) == (None, body)
+
+
 @given(
     st.sampled_from(sorted(PACK)),
     st.binary(max_size=500) | st.integers(0, 2 * LIMIT).map(bytes),
@@ -300,6 +334,19 @@ def test_an_unknown_coding_keeps_the_connection(raw: Raw, token: str) -> None:
     raw.send(coded(token, b"abc", coding=b"br") + request(token, id="next"))
     status, headers, _ = raw.answer()
     assert (status, headers[b"Accept-Encoding"]) == (415, b"gzip, deflate")
+    assert json.loads(raw.answer()[2])["id"] == "next"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(b"gzip", b"gzip"), (b"gzip", b"identity"), (b"br", b""), (b"", b"gzip")]
+)
+def test_lines_of_codings_are_one_list(raw: Raw, token: str, first: bytes, second: bytes) -> None:
+    """RFC 9110, 5.3 and 8.4: as one line with both of them, which is answered so."""
+    more = b"Content-Encoding: " + second
+    raw.send(coded(token, PACKED, more, coding=first) + request(token, id="next"))
+    status, headers, body = raw.answer()
+    assert (status, headers[b"Accept-Encoding"]) == (415, b"gzip, deflate")
+    assert f"'{(first + b', ' + second).decode()}'" in json.loads(body)["error"]
     assert json.loads(raw.answer()[2])["id"] == "next"
 
 

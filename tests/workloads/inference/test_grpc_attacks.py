@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import random
+import re
 import signal
 import socket
 import ssl
@@ -19,6 +20,7 @@ from typing import Any
 import grpc
 import pytest
 
+from falaj.workloads.inference.rpc import calls
 from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH, INFERENCE
 from tests.workloads.inference import models, raw_h2
 from tests.workloads.inference.grpc_calls import (
@@ -282,12 +284,9 @@ def test_a_thousand_calls_that_never_go_on(attacked: Server, client: Client, tok
         flood.close()
 
 
-@pytest.mark.parametrize("path", [f"/{HEALTH}/Check", f"/{INFERENCE}/ServerLive", INFER])
-def test_a_flood_without_credentials_leaves_places_to_those_who_have_some(
-    attacked: Server, client: Client, path: str
-) -> None:
-    """More calls than there are places begin again and again, and none sends its message."""
-    floods = [Frames(attacked) for _ in range(12)]
+@contextlib.contextmanager
+def flooded(floods: list[Frames], path: str) -> Iterator[threading.Event]:
+    """Calls begin on each of these connections again and again, and none sends its message."""
     stop = threading.Event()
 
     def flood(other: Frames, first: int = 1) -> None:
@@ -309,15 +308,70 @@ def test_a_flood_without_credentials_leaves_places_to_those_who_have_some(
     for thread in threads:
         thread.start()
     try:
-        for _ in range(40):
-            client.infer(row(client.model))
-            stop.wait(0.05)
+        yield stop
     finally:
         stop.set()
         for thread in threads:
             thread.join()
         for each in floods:
             each.close()
+
+
+@pytest.mark.parametrize("path", [f"/{HEALTH}/Check", f"/{INFERENCE}/ServerLive", INFER])
+def test_a_flood_without_credentials_leaves_places_to_those_who_have_some(
+    attacked: Server, client: Client, path: str
+) -> None:
+    """More calls than there are places."""
+    with flooded([Frames(attacked) for _ in range(12)], path) as stop:
+        for _ in range(40):
+            client.infer(row(client.model))
+            stop.wait(0.05)
+
+
+def test_a_flood_from_one_address_leaves_places_to_others_without_credentials(
+    attacked: Server, client: Client
+) -> None:
+    """Who asks whether the server lives shows no credentials either."""
+    del client
+    floods = [Frames(attacked, source="127.0.0.2") for _ in range(4)]
+    with Client(attacked) as other, flooded(floods, f"/{HEALTH}/Check") as stop:
+        stop.wait(0.2)
+        for _ in range(20):
+            assert other.call("ServerLive").live
+            stop.wait(0.05)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_one"),
+    [
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("fe80::1%lo", "fe80::2%lo", True),
+        ("", "unknown", True),
+    ],
+)
+def test_connections_of_one_network_are_named_so(one: str, other: str, are_one: bool) -> None:
+    names = [calls.new_name(address) for address in (one, other)]
+    networks = {calls.network_of_name(f"unix-abstract:{name}") for name in names}
+    assert len(set(names)) == 2
+    assert len(networks) == (1 if are_one else 2)
+    # A name of a socket has 107 bytes at most, and no character that gRPC writes otherwise.
+    assert all(re.fullmatch(r"[a-z0-9-]{1,80}", name) for name in names)
+
+
+def test_what_a_stranger_sends_wrong_fills_no_log(attacked: Server, client: Client) -> None:
+    """gRPC's library would write a line for each, which no setting bounds."""
+    stranger = Frames(attacked)
+    block = stranger.headers().replace(b"trailers", b"nothing!")
+    stranger.send(frame(raw_h2.HEADERS, raw_h2.END_HEADERS, 1, block))
+    assert any(kind in (raw_h2.HEADERS, raw_h2.RST_STREAM) for kind, *_ in stranger.read(2))
+    stranger.close()
+    client.infer(row(client.model))
+    assert "metadata" not in attacked.errors.read_text()
 
 
 def test_more_streams_than_allowed_are_refused_alone(

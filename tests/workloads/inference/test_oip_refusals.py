@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import TensorProto
 
+from falaj.workloads.inference.errors import RequestError
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import (
     ECHO,
@@ -119,6 +121,53 @@ def test_missing_inputs_and_unequal_rows() -> None:
 )  # fmt: skip
 def test_values_of_other_types_or_out_of_range(datatype: str, data: Any) -> None:
     assert "input 'x'" in refusal(ECHO[datatype], echo_request(datatype, data))
+
+
+HALVES = np.array([1, 2], np.float16).tobytes()
+
+
+def half(**options: Any) -> tuple[bytes, int]:
+    """A request with an FP16 input in binary, and the length of its JSON."""
+    tensor = {"name": "x", "datatype": "FP16", "shape": [1, 2],
+              "parameters": {"binary_data_size": len(HALVES)}}  # fmt: skip
+    head = json.dumps({"inputs": [tensor]} | options).encode()
+    return head + HALVES, len(head)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"id": "a"},
+        {"parameters": {"binary_data_output": False}},
+        {"outputs": [{"name": "x_out"}]},
+        {"outputs": [{"name": "x_out", "parameters": {"binary_data": False}}],
+         "parameters": {"binary_data_output": True}},
+    ],
+)  # fmt: skip
+def test_fp16_in_json_is_refused_before_the_model_runs(options: dict[str, Any]) -> None:
+    served = ECHO["FP16"]
+    assert served.schema.output_names == ["x_out"]
+    message = refusal(served, *half(**options))
+    assert "output 'x_out' is FP16" in message
+    assert "binary_data" in message
+
+
+def test_fp16_that_is_not_asked_for_needs_no_form() -> None:
+    both = loaded(models.echo({"x": TensorProto.FLOAT16, "n": TensorProto.FLOAT}, ("batch", 2)))
+    head: dict[str, Any] = {"inputs": [
+        {"name": "x", "datatype": "FP16", "shape": [1, 2],
+         "parameters": {"binary_data_size": len(HALVES)}},
+        {"name": "n", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]},
+    ]}  # fmt: skip
+    asked = json.dumps(head | {"outputs": [{"name": "n_out"}]}).encode()
+    inference = both.schema.read(asked + HALVES, len(asked))
+    body, length = both.schema.write(inference, both.run(inference))
+    assert length is None
+    assert json.loads(body)["outputs"][0]["data"] == [1.0, 2.0]
+    text = json.dumps(head).encode()
+    with pytest.raises(RequestError, match="output 'x_out' is FP16"):
+        both.schema.read(text + HALVES, len(text))
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_an_answer_that_cannot_be_given_is_not_counted_as_one(site: Site) -> Non
 
     async def use(service: Service) -> None:
         def refuse(*_: object) -> Any:
-            raise bad_request("ask for FP16 with binary_data")
+            raise bad_request("no such form")
 
         service.schema.write = tiers.schema.write = refuse  # type: ignore[method-assign]
         got = await at_once(service, site, 3)

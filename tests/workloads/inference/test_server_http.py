@@ -116,6 +116,65 @@ def test_expect_continue(raw: Raw, token: str) -> None:
     assert raw.answer()[0] == 200
 
 
+def test_expect_continue_behind_another_request(raw: Raw, token: str) -> None:
+    """The client is told to go on when all before is answered, and waits for no timeout."""
+    body = json.dumps(row(id="second")).encode()
+    raw.send(request(token, id="first") + head(token, len(body), b"Expect: 100-continue"))
+    assert json.loads(raw.answer()[2])["id"] == "first"
+    assert raw.answer()[0] == 100
+    raw.send(body)
+    assert json.loads(raw.answer()[2])["id"] == "second"
+
+
+@pytest.mark.parametrize("expectation", [b"100-continue", b"100-Continue"])
+def test_http_1_0_is_told_nothing_but_the_answer(raw: Raw, token: str, expectation: bytes) -> None:
+    """RFC 9110, 10.1.1 and 15.2."""
+    body = json.dumps(row()).encode()
+    start = head(token, len(body), b"Expect: " + expectation).replace(b"HTTP/1.1", b"HTTP/1.0")
+    raw.send(start)
+    raw.send(body)
+    assert raw.answer()[0] == 200
+    assert raw.ended()
+
+
+def test_who_sends_no_body_is_not_told_to_go_on(raw: Raw, token: str) -> None:
+    line = b"Expect: 100-continue"
+    raw.send(
+        head(token, 0, line, method=b"GET", url=b"/v2").replace(b"Content-Length: 0\r\n", b"")
+    )
+    assert raw.answer()[0] == 200
+    raw.send(head(token, 0, line))
+    assert raw.answer()[0] == 400
+
+
+def test_who_has_sent_its_body_is_not_told_to_go_on(raw: Raw, token: str) -> None:
+    body = json.dumps(row()).encode()
+    for _ in range(2):
+        raw.send(request(token) + head(token, len(body), b"Expect: 100-continue") + body)
+    assert [raw.answer()[0] for _ in range(4)] == [200] * 4
+
+
+@pytest.mark.parametrize("space", [b" ", b"\t", b" \t "])
+@pytest.mark.parametrize("line", [b"Expect: 100-continue", b"Content-Encoding: identity", b""])
+def test_spaces_around_a_value_are_not_part_of_it(
+    raw: Raw, token: str, line: bytes, space: bytes
+) -> None:
+    """RFC 9110, 5.5."""
+    body = json.dumps(row(id="spaced")).encode()
+    lines = [*([line + space] if line else []), b"X-More:" + space]
+    start = head(token, len(body), *lines).replace(b"Host: localhost", b"Host:localhost" + space)
+    raw.send(start + body)
+    assert json.loads(raw.answer()[2])["id"] == "spaced"
+
+
+def test_a_space_behind_chunked(raw: Raw, token: str) -> None:
+    body = json.dumps(row(id="spaced")).encode()
+    start = head(token, 0, b"Transfer-Encoding: chunked ").replace(b"Content-Length: 0\r\n", b"")
+    raw.send(start + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) + request(token, id="next"))
+    assert json.loads(raw.answer()[2])["id"] == "spaced"
+    assert json.loads(raw.answer()[2])["id"] == "next"
+
+
 def test_expect_continue_of_a_stranger_gets_no_continue(raw: Raw) -> None:
     raw.send(head("wrong", 10, b"Expect: 100-continue"))
     assert raw.answer()[0] == 401

@@ -205,5 +205,18 @@ def test_slow_body_after_a_known_head_is_ended(raw: Raw, token: str) -> None:
     assert raw.ended()
 
 
+def test_empty_lines_keep_no_connection(raw: Raw) -> None:
+    """They are skipped before a request (RFC 9112, 2.2), and are none."""
+    ended = False
+    with contextlib.suppress(OSError):
+        for _ in range(60):
+            raw.send(b"\r\n")
+            raw.socket.settimeout(0.25)
+            with contextlib.suppress(TimeoutError):
+                ended = raw.ended()
+                break
+    assert ended
+
+
 def test_silent_connection_is_ended(raw: Raw) -> None:
     assert raw.ended()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import settings
+from falaj.workloads.inference import channel, settings
 from falaj.workloads.inference.errors import InferenceError
 
 GOOD: dict[str, Any] = {
@@ -73,6 +73,11 @@ def without(key: str) -> dict[str, Any]:
         (GOOD | {"limits": {"max_rows": 0}}, "limits.max_rows: got 0"),
         (GOOD | {"limits": {"drain_seconds": -1}}, "limits.drain_seconds: got -1"),
         (GOOD | {"limits": {"drain_seconds": "1"}}, 'limits.drain_seconds: got "1"'),
+        (
+            GOOD | {"limits": {"max_body_bytes": 255 * 2**20 + 1}},
+            "limits.max_body_bytes: got 267386881, allowed is a whole number from 1,024 to "
+            "267,386,880 where gRPC is answered; make it smaller, or set grpc to false",
+        ),
         (GOOD | {"limits": {"max_rwos": 1}}, "limits.max_rwos is not a known key; allowed here"),
         *[(without(key), f"{key} is missing") for key in GOOD],
     ],
@@ -100,6 +105,13 @@ def test_defaults() -> None:
     assert found.jobs is None
     assert parse(GOOD | {"jobs": None}).jobs is None
     assert parse(GOOD | {"jobs": {}}).jobs == settings.JobSettings(24, 1_000, 2**30)
+
+
+@pytest.mark.parametrize(("grpc", "most"), [(True, 255 * 2**20), (False, 2**30)])
+def test_the_largest_body_is_one_that_the_protocols_take(grpc: bool, most: int) -> None:
+    found = parse(GOOD | {"grpc": grpc, "limits": {"max_body_bytes": most}})
+    assert found.limits.max_body_bytes == most
+    assert not grpc or most < channel.MAX_PAYLOAD
 
 
 def test_two_states_of_one_folder_have_jobs_of_their_own() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
 import socket
 import sys
@@ -24,9 +23,10 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.workloads.bounds import GRPC
 from falaj.workloads.files import make_private_folder
 from falaj.workloads.inference import http
-from falaj.workloads.inference.channel import MAX_PAYLOAD, Channel
+from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import BODY_BYTES_PER_SECOND
 from falaj.workloads.inference.errors import FAULT, RequestError, body_too_large, retry_of
 from falaj.workloads.inference.http import Answer, Exchange
@@ -44,8 +44,8 @@ TRIES: Final = 50
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
 """Of the process's data, besides four times what may be in flight, where no setting says it:
 beyond it the process ends, and another one is started."""
-_BODY_MARGIN: Final = 1024 * 1024
-"""Of a payload, for what stands beside a body."""
+MOST_OF_AN_ANSWER: Final = int(GRPC["max_body_bytes"].high)
+"""Bytes of one; it goes the way of a call's message."""
 
 
 class _Process:
@@ -78,6 +78,8 @@ class _Process:
                     sys.executable, "-m", "falaj.workloads.inference.rpc.server",
                     str(theirs.fileno()), str(os.getpid()), str(folder),
                     stdin=asyncio.subprocess.DEVNULL,
+                    # gRPC's library writes a line for each header that a stranger sends wrong.
+                    env={"GRPC_VERBOSITY": "NONE", **os.environ},
                     pass_fds=(theirs.fileno(),),
                 )  # fmt: skip
             await asyncio.get_running_loop().create_connection(lambda: self.channel, sock=ours)
@@ -165,7 +167,7 @@ class Front:
         tls = transport.get_extra_info("ssl_object")
         if tls is None or tls.selected_alpn_protocol() != "h2":
             return False
-        name = f"falaj-{secrets.token_hex(16)}"
+        name = calls.new_name((transport.get_extra_info("peername") or ("",))[0])
         peer = f"unix-abstract:{name}"
 
         def forget() -> None:
@@ -232,16 +234,17 @@ class Front:
 
     def _configuration(self) -> dict[str, Any]:
         limits = self._service.limits
-        body = min(limits.max_body_bytes, MAX_PAYLOAD - _BODY_MARGIN)
         return {
             "max_head_bytes": http.MAX_HEAD_BYTES,
-            "max_body_bytes": body,
+            "max_body_bytes": limits.max_body_bytes,
             "max_inflight_bytes": limits.max_inflight_bytes,
             "memory_bytes": (
                 limits.grpc_memory_bytes or MEMORY_BYTES + 4 * limits.max_inflight_bytes
             ),
             "header_seconds": limits.header_timeout_seconds,
-            "body_seconds": limits.header_timeout_seconds + body / BODY_BYTES_PER_SECOND,
+            "body_seconds": (
+                limits.header_timeout_seconds + limits.max_body_bytes / BODY_BYTES_PER_SECOND
+            ),
             "idle_seconds": limits.idle_timeout_seconds,
         }
 
@@ -396,7 +399,7 @@ class Front:
     ) -> None:
         self._service.bodies.release(exchange)
         relay.calls -= 1
-        if isinstance(answer, Answer) and len(answer.body) > MAX_PAYLOAD - _BODY_MARGIN:
+        if isinstance(answer, Answer) and len(answer.body) > MOST_OF_AN_ANSWER:
             answer = RequestError(413, "the answer is too large for gRPC; ask for fewer rows")
         sent = answer.body() if isinstance(answer, RequestError) else answer.body
         self._finished(head, relay, exchange, answer.status, len(sent))

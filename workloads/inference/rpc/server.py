@@ -21,6 +21,7 @@ import socket
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ CALLS: Final = 1024
 OPEN_CALLS: Final = CALLS // 4
 """Of these, calls of methods that ask for no credentials: a flood of them leaves the other places
 to those who have some."""
+OPEN_CALLS_OF_ONE: Final = OPEN_CALLS // 4
+"""Of these, calls of one network (`calls.network_of`): one client leaves places to the others."""
 CONNECTION_AGE_SECONDS: Final = 900
 """A client holds one connection for long: after this time it is told to make another, which
 another worker may take."""
@@ -204,7 +207,7 @@ class Server:
         self._reads: Reads
         self._open_reads: Reads
         self._calls = 0
-        self._open_calls = 0
+        self._open_calls: Counter[str] = Counter()  # by network
         self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         # Whom the worker has admitted, and their subjects: it looks at each call anew, but needn't
         # be asked before its message is read.
@@ -302,11 +305,14 @@ class Server:
     async def _answer(self, path: str, method: Method, context: Any) -> bytes:
         if not method.is_open:
             return await self._admitted(path, method, context)
-        self._open_calls += 1
+        network = calls.network_of_name(context.peer())
+        self._open_calls[network] += 1
         try:
             return await self._admitted(path, method, context)
         finally:
-            self._open_calls -= 1
+            self._open_calls[network] -= 1
+            if not self._open_calls[network]:
+                del self._open_calls[network]
 
     async def _admitted(self, path: str, method: Method, context: Any) -> bytes:
         self._calls += 1
@@ -316,11 +322,12 @@ class Server:
             "place": method.place, "named": _request_id(context),
         }  # fmt: skip
         caller = (peer, token)
-        if method.is_open and self._open_calls > OPEN_CALLS:
-            many = f"{OPEN_CALLS} calls without credentials are under way; try again"
-            refused = RequestError(503, many, headers=(retry_after(1),))
-            self._lost(head, refused)
-            raise refused
+        if method.is_open:
+            try:
+                self._require_open_place(calls.network_of_name(peer))
+            except RequestError as error:
+                self._lost(head, error)
+                raise
         if not method.is_open and caller not in self._known:
             admitted = _require(*await self._ask(calls.ADMIT, head))
             if len(self._known) >= KNOWN_KEPT:
@@ -344,6 +351,20 @@ class Server:
             self._known.pop(caller, None)
             raise
         return method.tell(asked, told)
+
+    def _require_open_place(self, network: str) -> None:
+        """Refuse a call without credentials where there are too many, this one counted.
+
+        Raises:
+            RequestError: 503.
+        """
+        if self._open_calls[network] > OPEN_CALLS_OF_ONE:
+            many = f"{OPEN_CALLS_OF_ONE} calls without credentials from your network"
+        elif self._open_calls.total() > OPEN_CALLS:
+            many = f"{OPEN_CALLS} calls without credentials"
+        else:
+            return
+        raise RequestError(503, f"{many} are under way; try again", headers=(retry_after(1),))
 
     def _translated(self, method: Method, data: bytes) -> Asked:
         """Translate a message.
@@ -376,8 +397,11 @@ class Server:
         """
         while self._channel.backlog > BACKLOG_BYTES:
             await asyncio.sleep(0.005)
-        reads = self._open_reads if method.is_open else self._reads
-        who = self._known.get((head["peer"], head["token"]), "")
+        peer = head["peer"]
+        if method.is_open:
+            reads, who = self._open_reads, calls.network_of_name(peer)
+        else:
+            reads, who = self._reads, self._known.get((peer, head["token"]), "")
         try:
             async with reads.one(head["call"], who):
                 data = await context.read()

@@ -22,7 +22,7 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.supervision import KINDS, Supervisor, choose
+from falaj.components.local.supervision import KINDS, Supervisor, choose, is_on_lines
 from falaj.wire.values import Values
 
 
@@ -60,6 +60,13 @@ class DaemonHandler(Handler):
             if isinstance(first, str) and not first.startswith("/"):
                 reason = f"given {first!r} to run; allowed: an absolute path, then arguments"
                 raise InvalidInputsError([InvalidInput("command", reason)])
+            for part in command:
+                if isinstance(part, str) and is_on_lines(part):
+                    reason = (
+                        f"given {part!r}; allowed: texts without line breaks and zero bytes, "
+                        "which no supervisor's file can say; put what has some into a file"
+                    )
+                    raise InvalidInputsError([InvalidInput("command", reason)])
         return checked
 
     def drift(self, state: Values) -> dict[str, Change]:

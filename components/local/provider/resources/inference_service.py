@@ -23,9 +23,13 @@ from falaj.components.local.provider.fields import (
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.service import Rollout, ServiceFiles, configuration, promoted
 from falaj.components.local.supervision import KINDS, Supervisor, choose
+from falaj.components.specification.described import documented
+from falaj.components.specification.drift import DriftArgs
+from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import Values
 
 _PORT_LIMIT_S = 15.0
+_DRIFT = documented(DriftArgs)
 
 
 class InferenceServiceHandler(Handler):
@@ -75,16 +79,11 @@ class InferenceServiceHandler(Handler):
             "flag", "Whether rows and answers are compared with what the package says.",
             default=True,
         ),
-        "driftWindowRows": bounded(
-            "drift", "window_rows", "Rows that are judged together."
-        ),
+        "driftWindowRows": bounded("drift", "window_rows", _DRIFT["window_rows"]),
         "driftWindowSeconds": bounded(
-            "drift", "window_seconds", "After how long fewer rows are judged, if there are 200.",
-            whole=True,
+            "drift", "window_seconds", _DRIFT["window_seconds"], whole=True,
         ),
-        "driftAlpha": bounded(
-            "drift", "alpha", "Chance of a false alarm in a window."
-        ),
+        "driftAlpha": bounded("drift", "alpha", _DRIFT["alpha"]),
         "jobs": Field("flag", "Take requests that are answered later.", default=False),
         "jobsKeepHours": bounded("jobs", "keep_hours", "Hours that answers are kept for."),
         "jobsMost": bounded("jobs", "most_jobs", "Most jobs that are kept."),
@@ -104,8 +103,9 @@ class InferenceServiceHandler(Handler):
     }
 
     def check(self, given: Values, old: Values) -> Values:
-        """What is said of jobs needs that they are taken."""
+        """Settings of jobs need that they are taken; where gRPC is answered, bodies are smaller."""
         checked = super().check(given, old)
+        refused: list[InvalidInput] = []
         if checked["jobs"] is False:
             reason = "but no jobs are taken; set jobs to true, or leave it out"
             refused = [
@@ -113,8 +113,12 @@ class InferenceServiceHandler(Handler):
                 for key in ("jobsKeepHours", "jobsMost", "jobsMostBytes")
                 if given.get(key) is not None
             ]
-            if refused:
-                raise InvalidInputsError(refused)
+        body, most = checked.get("maxBodyBytes"), bound("grpc", "max_body_bytes")
+        if checked.get("grpc") is True and isinstance(body, int | float) and body > most.high:
+            allowed = f"a whole number {most.description} where grpc is true, as it is by default"
+            refused.append(InvalidInput("maxBodyBytes", f"given {body}; allowed: {allowed}"))
+        if refused:
+            raise InvalidInputsError(refused)
         return checked
 
     def drift(self, state: Values) -> dict[str, Change]:
