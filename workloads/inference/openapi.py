@@ -247,7 +247,12 @@ _STATISTICS: Final = _object(
                         {"compute_infer": _DURATION},
                     ),
                 },
-                {"execution_count": _COUNT},
+                {
+                    "execution_count": _COUNT,
+                    "batch_stats": _list(
+                        _object({"batch_size": _COUNT, "compute_infer": _DURATION})
+                    ),
+                },
             )
         )
     }
@@ -257,7 +262,10 @@ _CONFIGURATION: Final = _object(
         "name": _NAME, "max_batch_size": _COUNT, "input": _CONFIGURED, "output": _CONFIGURED,
         "version_policy": _ANY_OBJECT,
     },
-    {"backend": _NAME, "instance_group": _list(_ANY_OBJECT)},
+    {
+        "backend": _NAME, "instance_group": _list(_ANY_OBJECT), "parameters": _ANY_OBJECT,
+        "dynamic_batching": _ANY_OBJECT,
+    },
 )  # fmt: skip
 _INDEX: Final = _list(
     _object(

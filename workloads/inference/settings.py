@@ -278,6 +278,8 @@ class Settings:
     drift: DriftSettings = DriftSettings()
     jobs: JobSettings | None = None
     """Requests that are answered later; None: none are taken."""
+    batching: bool = False
+    """Whether requests run together, where measuring the model says that it pays."""
 
     @property
     def jobs_folder(self) -> Path:
@@ -426,6 +428,7 @@ def parse(path: Path, content: bytes) -> Settings:
         grpc=top.flag("grpc", default=True),
         drift=_drift(top.section("drift", {})),
         jobs=_jobs(top.optional("jobs")),
+        batching=top.flag("batching", default=False),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
@@ -435,6 +438,11 @@ def parse(path: Path, content: bytes) -> Settings:
         raise InferenceError(
             f"{path}: overflow is for a server that runs the model itself; leave it out, "
             "or upstream"
+        )
+    if settings.upstream is not None and settings.batching:
+        raise InferenceError(
+            f"{path}: batching is for a server that runs the model itself, and a runtime beside "
+            "batches by its own configuration; leave it out, or upstream"
         )
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
@@ -521,6 +529,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--drift-alpha", type=float, default=drift.alpha,
         help="chance of a false alarm of a window; default: %(default)s",
+    )  # fmt: skip
+    command.add_argument(
+        "--batching", action="store_true",
+        help="run requests that wait together, where measuring the model says that it pays "
+        "(default: no)",
     )  # fmt: skip
     jobs = JobSettings()
     command.add_argument(
@@ -635,6 +648,8 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "most_jobs": options.jobs_most,
             "most_bytes": options.jobs_most_bytes,
         }
+    if options.batching:
+        found["batching"] = True
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
     if options.overflow_to:

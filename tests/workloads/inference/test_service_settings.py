@@ -63,6 +63,12 @@ def without(key: str) -> dict[str, Any]:
         (GOOD | {"drift": {"window_seconds": 0}}, "drift.window_seconds"),
         (GOOD | {"drift": {"alpha": 0.5}}, "drift.alpha"),
         (GOOD | {"drift": {"window": 1}}, "drift.window is not a known key"),
+        (GOOD | {"batching": "yes"}, 'batching: got "yes", allowed is true or false'),
+        (GOOD | {"batching": {}}, "batching: got {}, allowed is true or false"),
+        (
+            GOOD | {"batching": True, "upstream": {"url": "http://127.0.0.1:8000"}},
+            "batching is for a server that runs the model itself",
+        ),
         (GOOD | {"jobs": True}, "jobs: got true, allowed is an object"),
         (GOOD | {"jobs": {"keep_hours": 0}}, "jobs.keep_hours: got 0"),
         (GOOD | {"jobs": {"keep_hours": 721}}, "jobs.keep_hours: got 721"),
