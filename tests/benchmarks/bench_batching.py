@@ -73,8 +73,8 @@ def test_together_against_one_by_one(
         order.reverse()
 
     benchmark.pedantic(one_round, rounds=ROUNDS, iterations=1)
-    print(f"\n{psutil.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; one worker; batching is "
-          f"{configured(servers['together'])['parameters']['batching']['string_value']}")  # fmt: skip
+    told = configured(servers["together"])["parameters"]["batching"]["string_value"]
+    print(f"\n{psutil.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; one worker; {told}")
     print(f"{'':28}{'requests/s':>11}{'p50 ms':>8}{'p99 ms':>8}{'CPU us':>8}{'rate ratio':>11}")
     ratios: dict[int, float] = {}
     for connections in CONNECTIONS:

@@ -233,6 +233,9 @@ class InferenceServiceArgs(InClusterArgs):
     """Whether replicas answer callers in the cluster by gRPC as well, on the same port. Each gets
     256 MiB, and sixteen times ``max_body_mib``, of memory more for each of its cores (``gpu``:
     once), which its gRPC processes can't go beyond. Default: false."""
+    batching: NotRequired[bool]
+    """Whether replicas run requests that wait together, where measuring the model says that it
+    pays; for ``cpu``: Triton does by itself, up to ``max_batch`` rows. Default: false."""
     drift: NotRequired[DriftArgs]
     """What each replica watches of its rows and answers. Default: that it does, in windows of
     1,000 rows."""
@@ -378,6 +381,8 @@ class InferenceServiceSpec:
     images: Mapping[str, str]
     grpc: bool = False
     """Whether callers may speak gRPC, too."""
+    batching: bool = False
+    """Whether requests that wait run together, where it pays."""
     drift: Mapping[str, Any]
     """What of `DriftArgs` holds."""
     judge: Judge | None = None

@@ -124,6 +124,17 @@ def test_two_states_of_one_folder_have_jobs_of_their_own() -> None:
     ],
 )  # fmt: skip
 def test_jobs_by_the_command(more: list[str], expected: dict[str, int] | None) -> None:
+    assert by_the_command(*more).get("jobs") == expected
+
+
+def test_batching_by_the_command() -> None:
+    assert by_the_command("--batching")["batching"] is True
+    # What isn't asked for isn't written: the file of who leaves it off stays as it was.
+    assert "batching" not in by_the_command()
+    assert not parse(GOOD).batching
+
+
+def by_the_command(*more: str) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
     settings.add_options(parser)
     needed = ("config", "registry", "keyring", "certificate", "private-key", "jwks", "logs",
@@ -131,7 +142,7 @@ def test_jobs_by_the_command(more: list[str], expected: dict[str, int] | None) -
     options = parser.parse_args(
         [*(f"--{each}=/x" for each in needed), "--port=1", "--workers=1", *more]
     )
-    assert settings.document(options).get("jobs") == expected
+    return settings.document(options)
 
 
 @given(

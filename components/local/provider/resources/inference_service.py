@@ -70,6 +70,11 @@ class InferenceServiceHandler(Handler):
             default=10, whole=True,
         ),
         "grpc": Field("flag", "Answer gRPC on the same port.", default=True),
+        "batching": Field(
+            "flag",
+            "Run requests that wait together, where measuring the model says that it pays.",
+            default=False,
+        ),
         "drift": Field(
             "flag", "Whether rows and answers are compared with what the package says.",
             default=True,
