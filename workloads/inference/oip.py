@@ -343,8 +343,8 @@ def _shown(shape: tuple[int, ...]) -> str:
 
 REFUSED_PARAMETERS = ("classification", "shared_memory_region")
 MAX_ID_CHARACTERS = 1024
-_MOST_TIMEOUT = 3_600_000_000
-"""Microseconds: an hour."""
+MOST_TIMEOUT = 3_600_000_000
+"""Microseconds that a request may say it waits: an hour."""
 
 
 class Inference:
@@ -637,10 +637,10 @@ def _flag(parameters: Mapping[str, Any], key: str, where: str) -> bool:
 def _timeout(parameters: Mapping[str, Any]) -> float | None:
     """Read microseconds; 0 stands for no timeout."""
     value = parameters.get("timeout", 0)
-    if type(value) is not int or not 0 <= value <= _MOST_TIMEOUT:
+    if type(value) is not int or not 0 <= value <= MOST_TIMEOUT:
         raise bad_request(
             f"the request: timeout must be a whole number of microseconds from 0 (none) to "
-            f"{_MOST_TIMEOUT}"
+            f"{MOST_TIMEOUT}"
         )
     return value / 1e6 or None
 

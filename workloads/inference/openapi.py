@@ -388,12 +388,15 @@ def _request(schema: Schema) -> Document:
         {"name": {"enum": schema.output_names}},
         {"parameters": {"type": "object", "properties": {"binary_data": _FLAG}}},
     )
+    parameters: Document = {"binary_data_output": _FLAG}
+    if schema.takes_timeout:
+        parameters["timeout"] = {"type": "integer", "minimum": 0, "maximum": oip.MOST_TIMEOUT}
     return _object(
         {"inputs": _list({"anyOf": inputs}, minItems=len(inputs), maxItems=len(inputs))},
         {
             "id": {"type": ["string", "null"], "maxLength": oip.MAX_ID_CHARACTERS},
             "outputs": _list(output),
-            "parameters": {"type": "object", "properties": {"binary_data_output": _FLAG}},
+            "parameters": {"type": "object", "properties": parameters},
         },
     )
 

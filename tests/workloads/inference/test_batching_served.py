@@ -16,6 +16,7 @@ from tests.workloads.inference import grpc_calls, models
 from tests.workloads.inference.oip import loaded
 from tests.workloads.inference.raw_http import Raw, head
 from tests.workloads.inference.serving import Server, Site, call, row, started
+from tests.workloads.inference.test_openapi import fits
 
 Start = Callable[..., Server]
 PATH = "/v2/models/mlp/infer"
@@ -65,6 +66,19 @@ def test_the_server_says_that_requests_run_together_and_how(batched: Server) -> 
     reason = told["parameters"]["batching"]["string_value"]
     assert reason.startswith(f"on: up to {most} rows together; ")
     assert f"batching is {reason}" in batched.errors.read_text()
+    connection = batched.connect()
+    token = batched.site.token("predict")
+    assert call(connection, "POST", PATH, token=token, body=row())[0] == 200
+    document = call(connection, "GET", "/v2/openapi.json", token=token)[1]
+    connection.close()
+    for path in ("/v2/models/mlp/config", "/v2/models/mlp/stats"):
+        content = document["paths"][path]["get"]["responses"]["200"]["content"]
+        assert fits(document, content["application/json"]["schema"], observed(batched, path))
+    asked = document["paths"][PATH]["post"]["requestBody"]["content"]["application/json"]
+    for timeout, allowed in ((0, True), (50_000, True), (-1, False), ("1", False), (2**40, False)):
+        body = row(parameters={"timeout": timeout})
+        assert fits(document, asked["schema"], body) == allowed
+    assert "batch_stats" in stats(batched)
 
 
 def test_clients_of_both_protocols_are_answered_from_the_same_runs(batched: Server) -> None:
