@@ -9,8 +9,8 @@ Nobody waits for others: a thread that is free takes what is there. Requests mee
 are busy, so that a batch grows with the load and a request that comes alone runs alone. Triton
 does the same with an empty `dynamic_batching`:
 https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/batcher.html
-To wait for a quarter of a run to a whole one gained nothing in a simulation of runs of 1 ms and
-50 us for each row: under a light load the mean was up to a third longer, under a heavy one the same.
+To wait for a quarter of a run to a whole one gained nothing in a simulation of runs of 1 ms, and
+50 us for each row: the mean was up to a third longer at a light load, and the same at a heavy one.
 """
 
 from __future__ import annotations

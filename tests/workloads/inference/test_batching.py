@@ -294,6 +294,8 @@ def test_each_is_answered_once_with_its_own_rows(
     events: list[tuple[str, int, int]], threads: int, poisoned: set[int]
 ) -> None:
     async def run() -> None:
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
         play = Play(frozenset(map(float, poisoned)), threads)
         for event in events:
             await play.do(*event)
@@ -309,6 +311,7 @@ def test_each_is_answered_once_with_its_own_rows(
         for each in runs:
             others = [other for other in runs if set(each) <= set(other)]
             assert len(others) <= 1 + any(fails & set(other) for other in joint)
+        assert not faults
         assert play.queue.expected_wait() == 0.0
         assert not play.queue._waiting  # pyright: ignore[reportPrivateUsage]
         assert play.queue._rows == 0  # pyright: ignore[reportPrivateUsage]
@@ -459,6 +462,23 @@ def test_who_is_taken_out_leaves_nothing_in_the_queue() -> None:
         pool.go(0)
         await steps()
         assert (fake.runs, pool.given) == ([[0.0]], [])
+
+    asyncio.run(play())
+
+
+def test_who_is_taken_out_during_a_run_takes_nobody_along() -> None:
+    async def play() -> None:
+        fake, pool = Fake(), Pool()
+        queue = batcher(fake, pool)
+        gone, *others = (queue.add(Exchange(), asked(float(each))) for each in range(4))
+        await steps()
+        gone.cancel()
+        pool.go(0)
+        await steps()
+        assert [each.result().status for each in others] == [200] * 3
+        counters = queue._counters  # pyright: ignore[reportPrivateUsage]
+        # Of one run three were answered, so two were in another one's.
+        assert (counters.batches, counters.joined) == ({"4": 1}, 2)
 
     asyncio.run(play())
 
