@@ -50,7 +50,7 @@ _NEAR_BEST: Final = 1.1
 _STILL_GAINS: Final = 0.95
 _PROBE_ROWS: Final = 4
 _TOLERANCE: Final = 1e-4
-"""Relative, and absolute below 1: float32 rounds otherwise where a run has another size."""
+"""Relative, and absolute below 1: a run of another size may round float32 otherwise."""
 _TOLERANCE_OF_HALVES: Final = 1e-2
 """The same of FP16."""
 LOOK_SECONDS: Final = INLINE_SECONDS

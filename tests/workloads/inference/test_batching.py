@@ -600,7 +600,7 @@ def together(
 def test_numbers_are_those_that_each_would_get_alone_but_for_rounding(site: Site) -> None:
     service = service_of(site, models.mlp(), rows=8)
     sent = drawn(20, lambda at: 1 + at % 3)
-    # A run of another size rounds otherwise in its last bits.
+    # A run of another size may round otherwise, by the processor.
     wanted = [alone(service.loaded, each) for each in sent]
     found, _ = together(service, sent)
     for one, other in zip(found, wanted, strict=True):

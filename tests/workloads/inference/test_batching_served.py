@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from falaj.workloads.inference.worker import available
+from tests.waiting import wait_for
 from tests.workloads.inference import grpc_calls, models
 from tests.workloads.inference.oip import loaded
 from tests.workloads.inference.raw_http import Raw, head
@@ -119,13 +121,14 @@ def test_clients_of_both_protocols_are_answered_from_the_same_runs(batched: Serv
     assert 'falaj_inference_batch_rows_count{model="mlp",version="1"}' in text
 
 
-def test_a_client_that_hangs_up_while_it_waits_is_not_run(batched: Server) -> None:
-    token = batched.site.token()
-    # More than there are threads: what comes next waits.
-    busy = [Raw(batched) for _ in range(available() + 2)]
-    gone, stays = Raw(batched), Raw(batched)
+def rows_beside_one_that_hung_up(server: Server) -> int:
+    """How many rows ran together of two: of a client that hung up, and of one that stayed."""
+    token = server.site.token()
     body = json.dumps(row()).encode()
-    before = rows_run(stats(batched))
+    # More than there are threads: what comes next waits.
+    busy = [Raw(server) for _ in range(available() + 2)]
+    gone, stays = Raw(server), Raw(server)
+    before = rows_run(stats(server))
     for each in busy:
         each.send(wide_request(token))
     time.sleep(0.02)
@@ -133,9 +136,15 @@ def test_a_client_that_hangs_up_while_it_waits_is_not_run(batched: Server) -> No
     gone.close()
     stays.send(head(token, len(body)), body)
     assert {each.answer()[0] for each in (*busy, stays)} == {200}
-    assert rows_run(stats(batched)) - before == 1
     for each in (*busy, stays):
         each.close()
+    return rows_run(stats(server)) - before
+
+
+def test_a_client_that_hangs_up_while_it_waits_is_not_run(batched: Server) -> None:
+    # On a busy machine it may come before those that are to keep the threads busy.
+    tries = (rows_beside_one_that_hung_up(batched) for _ in range(5))
+    assert any(rows == 1 for rows in tries)
 
 
 def test_what_waits_is_answered_while_the_server_leaves(site: Site, start: Start) -> None:
@@ -155,6 +164,46 @@ def test_what_waits_is_answered_while_the_server_leaves(site: Site, start: Start
     assert [each.answer()[0] for each in (*busy, *waiting)] == [200] * 15
     for each in (*busy, *waiting):
         each.close()
+    assert server.stop() == 0
+
+
+def test_versions_never_meet_in_a_batch(site: Site, start: Start) -> None:
+    site.write(batching=True, limits={"drain_seconds": 3})
+    made = {each: models.mlp(each, sizes=(64, 2048, 2048, 10)) for each in (1, 2)}
+    for each in made.values():
+        site.publish(each, promote=False)
+    site.store.promote("mlp", 1)
+    wanted: dict[str, Any] = {}
+    for version, content in made.items():
+        served = loaded(content)
+        asked = served.schema.read(json.dumps(row()).encode(), None)
+        wanted[str(version)] = served.run(asked)[0][0]
+    server = start(site).serving(1)
+    token, seen, stop = site.token(), set[str](), threading.Event()
+
+    def ask() -> int:
+        connection, count = server.connect(), 0
+        while not stop.is_set():
+            status, answer = call(connection, "POST", PATH, token=token, body=row())
+            assert status == 200, answer
+            version = answer["model_version"]
+            assert np.allclose(answer["outputs"][0]["data"], wanted[version], rtol=1e-4)
+            seen.add(version)
+            count += 1
+        connection.close()
+        return count
+
+    with ThreadPoolExecutor(6) as pool:
+        asking = [pool.submit(ask) for _ in range(6)]
+        try:
+            wait_for(lambda: "1" in seen or any(each.done() for each in asking), "version 1")
+            site.store.promote("mlp", 2)
+            server.serving(2)
+            wait_for(lambda: "2" in seen or any(each.done() for each in asking), "version 2")
+        finally:
+            stop.set()
+        assert min(each.result() for each in asking) > 0
+    assert seen == {"1", "2"}
     assert server.stop() == 0
 
 
