@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.http import Answer, Exchange
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.model import (
@@ -111,7 +111,10 @@ def _costs(model: Model) -> Mapping[int, float]:
             likely = 2 * model.expected[place - 1] * WARM_UP_RUNS
             if found[rows // 2] > _STILL_GAINS * best or time.perf_counter() + likely > until:
                 break
-            model.expected[place] = model.measure(rows)
+            try:
+                model.expected[place] = model.measure(rows)
+            except InferenceError:
+                break  # smaller ones run
         best = min(found.values(), default=best)
         found[rows] = model.expected[place] / rows
         rows *= 2
@@ -380,7 +383,7 @@ class Batcher:
         try:
             member.set_result(self._answer(member, results, seconds))
         except Exception as error:  # of this one alone; its neighbours have their answers
-            member.set_exception(error)
+            member.set_exception(error.alone() if isinstance(error, RequestError) else error)
             return False
         return True
 
@@ -405,7 +408,7 @@ class Batcher:
                 results.append(self._alone(member.inference))
                 runs.append((member.inference.rows, time.perf_counter() - began))
             except RequestError as error:
-                results.append(error)
+                results.append(error.alone())
             times.append(time.perf_counter() - began)
         return Run(results, times, runs, is_joint=False)
 

@@ -223,7 +223,8 @@ class Connection(asyncio.Protocol):
         try:
             answer = await work
         except RequestError as error:
-            answer = _refusal(error)
+            # Its frames know the request, which would stay until somebody looks for garbage.
+            answer = _refusal(error.with_traceback(None))
         except Exception:  # as in `_pump`
             answer = _fault()
         self._busy = False

@@ -188,6 +188,8 @@ class JobRuns:
         try:
             answer = await self._infer(header, body, owner, started)
         except RequestError as error:
+            # Its frames know the request, which would stay until somebody looks for garbage.
+            error.with_traceback(None)
             if error.status == 503:
                 await asyncio.sleep(BUSY_SECONDS)
                 return {"outcome": "again"}

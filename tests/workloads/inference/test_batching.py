@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import random
 import socket
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ from falaj.workloads.inference import batching, extensions, model, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.batching import Batcher, Member, Plan
 from falaj.workloads.inference.connection import Connection
-from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.http import Answer, Exchange
 from falaj.workloads.inference.metrics import Counters, Totals
 from falaj.workloads.inference.model import INLINE_SECONDS, Model
@@ -133,6 +135,18 @@ def test_rows_of_every_type_are_tried(kind: int) -> None:
 
     made.run = turned  # type: ignore[method-assign]
     assert "depends on the rows beside it" in batching.plan(made).reason
+
+
+def test_a_size_that_fails_is_not_a_batch() -> None:
+    made, _ = timed(models.mlp(), flat)
+
+    def measure(rows: int) -> float:
+        if rows > 32:
+            raise InferenceError("the model fails in its warm-up run: no memory")
+        return flat(rows)
+
+    made.measure = measure  # type: ignore[method-assign]
+    assert batching.plan(made).rows == 32
 
 
 def test_measuring_ends_when_its_time_is_over() -> None:
@@ -801,6 +815,42 @@ def test_a_lost_connection_is_not_run(site: Site) -> None:
         assert service.bodies.held == 0
 
     asyncio.run(play())
+
+
+def test_a_refused_request_leaves_no_garbage(site: Site) -> None:
+    """Its frames know its arrays, which would stay until somebody looks for garbage."""
+    service = service_of(site, models.mlp())
+    kept: list[weakref.ref[Any]] = []
+    read, run, write = service.schema.read, service.loaded.run, service.schema.write
+
+    def reading(body: Any, header_length: Any) -> Inference:
+        inference = read(body, header_length)
+        kept.extend(weakref.ref(each) for each in inference.feed.values())
+        return inference
+
+    def running(inference: Inference) -> Any:
+        if any((each == 7).any() for each in inference.feed.values()):
+            raise RuntimeError("it can't")
+        return run(inference)
+
+    def writing(inference: Inference, results: Any) -> Any:
+        if inference.identifier == "unwritten":
+            raise RequestError(400, "ask for FP16 with binary_data")
+        return write(inference, results)
+
+    service.schema.read, service.schema.write = reading, writing  # type: ignore[method-assign]
+    service.loaded.run = running  # type: ignore[method-assign]
+    sent = [row(), row([7.0] * 64), row(id="unwritten"), row([7.0] * 64), row()]
+    gc.collect()
+    gc.disable()
+    try:
+        found, last = together(service, sent)
+        assert [("error" in each) for each in found] == [False, True, True, True, False]
+        assert last.statuses() == [200]
+        assert len(kept) == 5
+        assert [each for each in kept if each() is not None] == []
+    finally:
+        gc.enable()
 
 
 def test_what_is_off_is_as_without_the_setting_and_says_why(site: Site) -> None:
