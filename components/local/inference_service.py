@@ -54,6 +54,9 @@ class InferenceServiceArgs(TypedDict):
     """How long an old version may finish its requests. Default: 10."""
     grpc: NotRequired[pulumi.Input[bool]]
     """Answer gRPC on the same port. Default: true."""
+    batching: NotRequired[pulumi.Input[bool]]
+    """Run requests that wait together, where measuring the model says that it pays. Default:
+    false."""
     drift: NotRequired[pulumi.Input[bool]]
     """Whether rows and answers are compared with what the package says. Default: true."""
     drift_window_rows: NotRequired[pulumi.Input[int]]

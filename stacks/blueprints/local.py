@@ -163,6 +163,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         "max_body_bytes": settings.service.max_body_bytes,
         "drain_seconds": settings.service.drain_seconds,
         "grpc": settings.service.grpc,
+        "batching": settings.service.batching,
         "drift": settings.service.drift.enabled,
         "drift_window_rows": settings.service.drift.window_rows,
         "drift_window_seconds": settings.service.drift.window_seconds,

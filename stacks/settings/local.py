@@ -146,6 +146,9 @@ class ServiceSettings(Section):
     """Answer gRPC on the same port, where ``max_body_bytes`` is 255 MiB at most. It costs nothing
     before the first client that speaks it; then each worker has a process beside, of about
     40 MiB."""
+    batching: bool = False
+    """Run requests that wait together. A model that a measurement when it is loaded shows to gain
+    nothing by that runs them one by one."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
     jobs: JobSettings | None = None

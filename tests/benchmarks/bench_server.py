@@ -122,7 +122,14 @@ def figures_of(command: list[str], pid: int) -> dict[str, Any]:
     return figures
 
 
-def load(site: Site, port: int, pid: int, *headers: str, tls: bool = True) -> dict[str, Any]:
+def load(
+    site: Site,
+    port: int,
+    pid: int,
+    *headers: str,
+    tls: bool = True,
+    connections: int = CONNECTIONS,
+) -> dict[str, Any]:
     """Run the load client of HTTP once."""
     bodies = site.root / "bodies.json"
     if not bodies.exists():
@@ -130,7 +137,7 @@ def load(site: Site, port: int, pid: int, *headers: str, tls: bool = True) -> di
         requests = [json.dumps({"inputs": [tensor | {"data": row}]}) for row in drawn_rows()]
         bodies.write_text(json.dumps(requests))
     authority = str(site.pki.folder / "ca.crt") if tls else ""
-    command = [sys.executable, str(HERE / "load_client.py"), str(port), str(CONNECTIONS)]
+    command = [sys.executable, str(HERE / "load_client.py"), str(port), str(connections)]
     command += [str(SECONDS), str(bodies), authority, *headers]
     return figures_of(command, pid)
 

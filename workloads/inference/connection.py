@@ -13,12 +13,14 @@ no head is remembered; 215 us where the same service stands behind uvicorn (http
 from __future__ import annotations
 
 import asyncio
+import select
 import time
 import traceback
 from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
 from falaj.workloads.inference import http
+from falaj.workloads.inference.batching import Member
 from falaj.workloads.inference.errors import FAULT, RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads, Reader
 from falaj.workloads.inference.listening import LINGER_SECONDS
@@ -199,6 +201,8 @@ class Connection(asyncio.Protocol):
                 self._busy = True
                 self.deadline = _NEVER
                 self._transport.pause_reading()
+                if isinstance(answer, Member):
+                    answer.hung_up = self._has_hung_up
                 task = asyncio.ensure_future(self._later(exchange, answer))
                 self._service.tasks.add(task)
                 task.add_done_callback(self._service.tasks.discard)
@@ -218,11 +222,21 @@ class Connection(asyncio.Protocol):
             if not coming.received:
                 self._transport.write(http.CONTINUE)
 
+    def _has_hung_up(self) -> bool:
+        """Tell whether the client has ended its side, which nobody reads while one is answered."""
+        opened = self._transport.get_extra_info("socket")
+        if self._closing or opened is None or opened.fileno() < 0:
+            return self._closing
+        looked = select.poll()
+        looked.register(opened.fileno(), select.POLLRDHUP)
+        return bool(looked.poll(0))
+
     async def _later(self, exchange: Exchange, work: Awaitable[Answer]) -> None:
         try:
             answer = await work
         except RequestError as error:
-            answer = _refusal(error)
+            # Its frames know the request, which would stay until somebody looks for garbage.
+            answer = _refusal(error.with_traceback(None))
         except Exception:  # as in `_pump`
             answer = _fault()
         if answer.held and not self._closing:

@@ -30,6 +30,11 @@ class RequestError(Exception):
         self.headers = tuple(headers)
         self.close = close
 
+    def alone(self) -> RequestError:
+        """Return the same without frames and causes: they know requests, and who keeps the error
+        beside those would keep both until somebody looks for garbage."""
+        return RequestError(self.status, self.message, headers=self.headers, close=self.close)
+
     def body(self) -> bytes:
         """Return the error object of the Open Inference Protocol."""
         return orjson.dumps({"error": self.message})

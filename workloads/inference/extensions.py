@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from falaj.workloads.inference.batching import Plan
 from falaj.workloads.inference.errors import bad_request, json_of
 from falaj.workloads.inference.metrics import LAST
 from falaj.workloads.inference.oip import Schema, TensorSpec
@@ -29,8 +30,8 @@ def statistics(
         model: its name.
         totals: the counts of all workers by version, as `Counters.snapshot` names them.
         version: which is asked for; None: all that were served since the start.
-        runs_here: whether each request is a run of the model in a worker. A runtime beside may
-            run several together, which nobody counts.
+        runs_here: whether the model runs in workers. A runtime beside may run several requests
+            together, which nobody counts.
     """
     return {
         "model_stats": [
@@ -58,23 +59,36 @@ def _of_version(
     }
     if runs_here:
         elsewhere = total["overflowed"].get("answered", 0)
-        found["execution_count"] = answered - elsewhere
+        found["execution_count"] = answered - elsewhere - total["joined"]
         if not elsewhere:
             stats["compute_infer"] = _duration(sum(total["compute"]), total["compute_seconds"])
-    return found | {"inference_stats": stats}
+    found["inference_stats"] = stats
+    batches = total["batches"]
+    if batches:
+        found["batch_stats"] = [
+            {
+                "batch_size": int(rows),
+                "compute_infer": _duration(batches[rows], total["batch_seconds"][rows]),
+            }
+            for rows in sorted(batches, key=int)
+        ]
+    return found
 
 
 def _duration(count: int, seconds: float) -> dict[str, int]:
     return {"count": count, "ns": round(seconds * 1e9)}
 
 
-def configuration(schema: Schema, instances: int | None) -> dict[str, Any]:
+def configuration(
+    schema: Schema, instances: int | None, batching: Plan | None = None
+) -> dict[str, Any]:
     """Return the JSON form of Triton's message `ModelConfig`, as far as it says something here.
 
     Args:
         schema: of the model.
         instances: how many times the model is in memory, on the CPU; None: another program runs
             it, by its own configuration.
+        batching: whether requests run together, where the settings ask for it.
     """
     specs = (*schema.inputs.values(), *schema.outputs.values())
     rows = schema.max_rows if all(spec.shape[:1] == (-1,) for spec in specs) else 0
@@ -88,6 +102,12 @@ def configuration(schema: Schema, instances: int | None) -> dict[str, Any]:
     if instances is not None:
         found["backend"] = "onnxruntime"
         found["instance_group"] = [{"kind": "KIND_CPU", "count": instances}]
+    if batching is not None:
+        found["parameters"] = {"batching": {"string_value": batching.reason}}
+        if batching.rows:
+            found["dynamic_batching"] = {
+                "preferred_batch_size": [batching.rows], "max_queue_delay_microseconds": 0,
+            }  # fmt: skip
     return found
 
 

@@ -265,6 +265,8 @@ class JobRuns:
             answer = await self._infer(header, body, owner, started)
         except RequestError as error:
             self._go_on()
+            # Its frames know the request, which would stay until somebody looks for garbage.
+            error.with_traceback(None)
             if error.status == 503:
                 await asyncio.sleep(BUSY_SECONDS)
                 return {"outcome": "again"}

@@ -27,6 +27,8 @@ BOUNDS = (
     51.2e-3, 102.4e-3, 204.8e-3, 0.4096, 0.8192, 1.6384, 3.2768,
 )  # fmt: skip
 """Upper bounds of the latency buckets in seconds: each twice the one before."""
+BATCH_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Upper bounds of the buckets of a batch's rows."""
 
 
 class Counters:
@@ -36,10 +38,14 @@ class Counters:
     byte of a request to the answer, and the model's run alone; the last bucket is unbounded.
     ``answers`` are those of this version by their bucket (`falaj.workloads.inference.answers`).
     ``last_inference`` is when the last one was answered, in microseconds since the epoch.
+    ``batches`` and ``batch_seconds`` are runs and their time by number of rows, where requests run
+    together, and ``joined`` those that were in another one's run.
     """
 
     __slots__ = (
         "answers",
+        "batch_seconds",
+        "batches",
         "compute",
         "compute_seconds",
         "connections",
@@ -47,6 +53,7 @@ class Counters:
         "failed",
         "failed_handshakes",
         "failed_seconds",
+        "joined",
         "last_inference",
         "latency",
         "latency_seconds",
@@ -67,6 +74,9 @@ class Counters:
         self.queue = [0] * (len(BOUNDS) + 1)
         self.queue_seconds = 0.0
         self.rows = 0
+        self.batches: dict[str, int] = {}
+        self.batch_seconds: dict[str, float] = {}
+        self.joined = 0
         self.answers = [0] * BUCKETS
         # Requests that would have waited too long here, and how those ended that were passed on.
         self.overflow_wanted = 0
@@ -96,6 +106,12 @@ class Counters:
         self.queue[bisect_left(BOUNDS, seconds / count)] += count
         self.queue_seconds += seconds
 
+    def batched(self, rows: int, seconds: float) -> None:
+        """Count one run, of one request or several."""
+        key = str(rows)
+        self.batches[key] = self.batches.get(key, 0) + 1
+        self.batch_seconds[key] = self.batch_seconds.get(key, 0.0) + seconds
+
     def passed_on(self, outcome: str) -> None:
         """Count an inference that another tier was asked for."""
         self.overflowed[outcome] = self.overflowed.get(outcome, 0) + 1
@@ -120,6 +136,9 @@ class Counters:
             "queue": self.queue,
             "queue_seconds": self.queue_seconds,
             "rows": self.rows,
+            "batches": self.batches,
+            "batch_seconds": self.batch_seconds,
+            "joined": self.joined,
             "answers": self.answers,
             "overflow_wanted": self.overflow_wanted,
             "overflowed": self.overflowed,
@@ -214,6 +233,7 @@ class Totals(Collector):
                               "Time of the model's run alone.")  # fmt: skip
         yield self._histogram(totals, "queue", "queue_duration_seconds",
                               "Time before a run, of those that had to wait for one.")  # fmt: skip
+        yield self._batches(totals)
         yield self._counter(totals, "overflow_wanted", "overflow_wanted",
                             "Requests that would have waited too long here.")  # fmt: skip
         overflowed = CounterMetricFamily(
@@ -277,6 +297,23 @@ class Totals(Collector):
                 count += inside
                 buckets.append((label, count))
             family.add_metric(of, buckets, total[f"{key}_seconds"])
+        return family
+
+    def _batches(self, totals: dict[_Of, dict[str, Any]]) -> Metric:
+        family = HistogramMetricFamily(
+            f"{PREFIX}_batch_rows", "Rows of a run, where requests run together.", labels=_LABELS
+        )
+        for of, total in totals.items():
+            counts = {int(rows): count for rows, count in total["batches"].items()}
+            if not counts:
+                continue
+            buckets = [
+                (f"{bound}.0", sum(count for rows, count in counts.items() if rows <= bound))
+                for bound in BATCH_BOUNDS
+            ]
+            buckets.append(("+Inf", sum(counts.values())))
+            rows = sum(rows * count for rows, count in counts.items())
+            family.add_metric(of, buckets, rows)
         return family
 
     def _counter(

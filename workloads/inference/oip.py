@@ -347,6 +347,8 @@ def _shown(shape: tuple[int, ...]) -> str:
 
 REFUSED_PARAMETERS = ("classification", "shared_memory_region")
 MAX_ID_CHARACTERS = 1024
+MOST_TIMEOUT = 3_600_000_000
+"""Microseconds that a request may say it waits: an hour."""
 
 
 class Inference:
@@ -354,7 +356,7 @@ class Inference:
 
     __slots__ = (
         "binary", "binary_default", "caller", "feed", "identifier", "options", "outputs",
-        "request_id", "rows", "size",
+        "request_id", "rows", "size", "timeout",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -367,6 +369,8 @@ class Inference:
         """The transport's name of a request without an id; labels may name it."""
         self.caller = ""
         """Whose request it is: an id means nothing without."""
+        self.timeout: float | None = None
+        """Seconds after which it isn't to run any more."""
         self.outputs: list[str] | None = None
         self.binary: dict[str, bool] = {}
         self.binary_default = False
@@ -398,6 +402,8 @@ class Schema:
         self.version = version
         self.max_rows = max_rows
         self.max_elements = max_elements
+        self.takes_timeout = False
+        """Whether a request may say how long it waits, as Triton's schedule policy has it."""
         self.head = orjson.dumps({"model_name": name, "model_version": version})[:-1]
 
     def metadata(self) -> dict[str, Any]:
@@ -535,6 +541,8 @@ class Schema:
             if type(parameters) is not dict:
                 raise bad_request("parameters must be an object")
             inference.binary_default = _flag(parameters, "binary_data_output", "the request")
+            if self.takes_timeout:
+                inference.timeout = _timeout(parameters)
         outputs = document.get("outputs")
         if outputs is not None:
             self._read_outputs(outputs, inference)
@@ -643,6 +651,17 @@ def _flag(parameters: Mapping[str, Any], key: str, where: str) -> bool:
     if type(value) is not bool:
         raise bad_request(f"{where}: {key} must be true or false")
     return value
+
+
+def _timeout(parameters: Mapping[str, Any]) -> float | None:
+    """Read microseconds; 0 stands for no timeout."""
+    value = parameters.get("timeout", 0)
+    if type(value) is not int or not 0 <= value <= MOST_TIMEOUT:
+        raise bad_request(
+            f"the request: timeout must be a whole number of microseconds from 0 (none) to "
+            f"{MOST_TIMEOUT}"
+        )
+    return value / 1e6 or None
 
 
 def _refuse_parameters(where: str, parameters: Mapping[str, Any]) -> None:

@@ -293,7 +293,12 @@ _STATISTICS: Final = _object(
                         {"compute_infer": _DURATION},
                     ),
                 },
-                {"execution_count": _COUNT},
+                {
+                    "execution_count": _COUNT,
+                    "batch_stats": _list(
+                        _object({"batch_size": _COUNT, "compute_infer": _DURATION})
+                    ),
+                },
             )
         )
     }
@@ -303,7 +308,10 @@ _CONFIGURATION: Final = _object(
         "name": _NAME, "max_batch_size": _COUNT, "input": _CONFIGURED, "output": _CONFIGURED,
         "version_policy": _ANY_OBJECT,
     },
-    {"backend": _NAME, "instance_group": _list(_ANY_OBJECT)},
+    {
+        "backend": _NAME, "instance_group": _list(_ANY_OBJECT), "parameters": _ANY_OBJECT,
+        "dynamic_batching": _ANY_OBJECT,
+    },
 )  # fmt: skip
 _INDEX: Final = _list(
     _object(
@@ -426,12 +434,15 @@ def _request(schema: Schema) -> Document:
         {"name": {"enum": schema.output_names}},
         {"parameters": {"type": "object", "properties": {"binary_data": _FLAG}}},
     )
+    parameters: Document = {"binary_data_output": _FLAG}
+    if schema.takes_timeout:
+        parameters["timeout"] = {"type": "integer", "minimum": 0, "maximum": oip.MOST_TIMEOUT}
     return _object(
         {"inputs": _list({"anyOf": inputs}, minItems=len(inputs), maxItems=len(inputs))},
         {
             "id": {"type": ["string", "null"], "maxLength": oip.MAX_ID_CHARACTERS},
             "outputs": _list(output),
-            "parameters": {"type": "object", "properties": {"binary_data_output": _FLAG}},
+            "parameters": {"type": "object", "properties": parameters},
         },
     )
 

@@ -29,6 +29,7 @@ from falaj.workloads.inference import (
     openapi,
 )
 from falaj.workloads.inference.auth import Authenticator, Identity
+from falaj.workloads.inference.batching import Batcher, Member, Plan
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError, retry_after
 from falaj.workloads.inference.http import MARK, Answer, Exchange, Head, Heads
@@ -44,6 +45,8 @@ QUEUE_PER_THREAD = 32
 """Inferences that may wait for each thread before new ones are answered with 503."""
 QUEUE_PER_CONNECTION = 4
 """Likewise for each connection to a runtime beside, which batches what waits."""
+QUEUE_BATCHES = 4
+"""Batches' rows that may wait for each thread as inferences, where requests run together."""
 
 
 class Runs:
@@ -55,6 +58,7 @@ class Runs:
         threads: of the pool.
         upstream: runs the model instead, beside; None: the pool does.
         overflow: where requests go that would wait too long; None: nowhere.
+        batching: how many rows run together; None: no requests do.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Runs:
         threads: int,
         upstream: Remote | None,
         overflow: Overflow | None,
+        batching: Plan | None,
     ) -> None:
         self.upstream = upstream
         self.overflow = overflow
@@ -79,6 +84,13 @@ class Runs:
             if upstream is None
             else upstream.connections * QUEUE_PER_CONNECTION
         )
+        self._batcher: Batcher | None = None
+        if batching is not None and batching.rows and isinstance(service.model, Model):
+            self._limit = max(self._limit, threads * QUEUE_BATCHES * batching.rows)
+            self._batcher = Batcher(
+                service.model, batching.rows, pool=pool, threads=threads,
+                alone=service.run, answer=self._answered, counters=service.counters,
+            )  # fmt: skip
 
     @property
     def remotes(self) -> list[Remote]:
@@ -106,6 +118,8 @@ class Runs:
 
     def expected_wait(self) -> float:
         """Return the seconds that an inference which came now would wait for a thread."""
+        if self._batcher is not None:
+            return self._batcher.expected_wait()
         idle = self.waiting < self._threads
         return 0.0 if idle else self._backlog / self._threads
 
@@ -124,6 +138,8 @@ class Runs:
     # -- here ------------------------------------------------------------------------------
 
     def _queue(self, exchange: Exchange, inference: Inference) -> Awaitable[Answer]:
+        if self._batcher is not None:
+            return self._join(self._batcher, exchange, inference)
         self._admit()
         expected = self._service.model.expected[inference.rows.bit_length()]
         self._backlog += expected
@@ -149,6 +165,38 @@ class Runs:
         service.counters.queued(queued)
         answer = service.inferred(inference, results)
         service.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
+        return answer
+
+    # -- here, together --------------------------------------------------------------------
+
+    def _join(self, batcher: Batcher, exchange: Exchange, inference: Inference) -> Member:
+        left = float("inf")
+        if inference.timeout is not None:
+            left = exchange.started + inference.timeout - time.perf_counter()
+            wait = batcher.expected_wait()
+            if left <= wait:
+                raise RequestError(
+                    503,
+                    f"{max(0, left) * 1000:.0f} ms are left of the request's timeout, and "
+                    f"{wait * 1000:.0f} ms is the wait; give more time, or try again later",
+                    headers=(retry_after(1),),
+                )
+        self._admit()
+        member = batcher.add(exchange, inference)
+        member.deadline = time.perf_counter() + left
+        member.add_done_callback(self._left)
+        return member
+
+    def _left(self, member: Member) -> None:
+        del member
+        self.waiting -= 1
+
+    def _answered(self, member: Member, results: Any, seconds: float) -> Answer:
+        exchange, inference = member.exchange, member.inference
+        answer = self._service.inferred(inference, results)
+        self._service.counters.inferred(
+            time.perf_counter() - exchange.started, seconds, inference.rows
+        )
         return answer
 
     # -- beside ----------------------------------------------------------------------------
@@ -307,8 +355,10 @@ class Service:
         upstream: Remote | None = None,
         overflow: Overflow | None = None,
         watched: Watched | None = None,
+        batching: Plan | None = None,
     ) -> None:
         self.settings = settings
+        self.batching = batching
         self.watched = watched
         self.limits = settings.limits
         self.model = model
@@ -337,7 +387,11 @@ class Service:
         self.callers: list[Identity] = []
         self.denials: dict[tuple[str, str, int], int] = {}
         self.failed_handshakes: dict[str, int] = {}
-        self.runs = Runs(self, pool=pool, threads=threads, upstream=upstream, overflow=overflow)
+        self.schema.takes_timeout = batching is not None and batching.rows > 0
+        self.runs = Runs(
+            self, pool=pool, threads=threads, upstream=upstream, overflow=overflow,
+            batching=batching,
+        )  # fmt: skip
         # A runtime beside has to say so first.
         self.runtime_ready = upstream is None
         self._metrics = metrics
@@ -477,7 +531,7 @@ class Service:
             },
             http.INDEX: lambda: self._index(exchange),
             http.CONFIGURATION: lambda: extensions.configuration(
-                model.schema, self.settings.workers if self._runs_here else None
+                model.schema, self.settings.workers if self._runs_here else None, self.batching
             ),
         }
         return Answer(200, orjson.dumps(documents[name]()))

@@ -279,6 +279,8 @@ class Settings:
     drift: DriftSettings = DriftSettings()
     jobs: JobSettings | None = None
     """Requests that are answered later; None: none are taken."""
+    batching: bool = False
+    """Whether requests run together, where measuring the model says that it pays."""
 
     @property
     def jobs_folder(self) -> Path:
@@ -432,6 +434,7 @@ def parse(path: Path, content: bytes) -> Settings:
         grpc=top.flag("grpc", default=True),
         drift=_drift(top.section("drift", {})),
         jobs=_jobs(top.optional("jobs")),
+        batching=top.flag("batching", default=False),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
@@ -447,6 +450,11 @@ def parse(path: Path, content: bytes) -> Settings:
         raise InferenceError(
             f"{path}: limits.max_body_bytes: got {body}, allowed is a whole number from "
             f"{bound.description} where gRPC is answered; make it smaller, or set grpc to false"
+        )
+    if settings.upstream is not None and settings.batching:
+        raise InferenceError(
+            f"{path}: batching is for a server that runs the model itself, and a runtime beside "
+            "batches by its own configuration; leave it out, or upstream"
         )
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
@@ -533,6 +541,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--drift-alpha", type=float, default=drift.alpha,
         help="chance of a false alarm of a window; default: %(default)s",
+    )  # fmt: skip
+    command.add_argument(
+        "--batching", action="store_true",
+        help="run requests that wait together, where measuring the model says that it pays "
+        "(default: no)",
     )  # fmt: skip
     jobs = JobSettings()
     command.add_argument(
@@ -639,6 +652,8 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
     }
     if (jobs := _jobs_of_options(options)) is not None:
         found["jobs"] = jobs
+    if options.batching:
+        found["batching"] = True
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
     if options.overflow_to:

@@ -27,7 +27,7 @@ import orjson
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import channel, model, reference, settings
+from falaj.workloads.inference import batching, channel, model, reference, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
@@ -255,6 +255,10 @@ class Worker:
         )
         context = server_context(configuration.tls)
         backends = backends_of(configuration, package)
+        plan = None
+        if configuration.batching and isinstance(backends.model, Model):
+            plan = batching.plan(backends.model)
+            print(f"batching is {plan.reason}", file=sys.stderr, flush=True)
         threads = max(1, available() // (configuration.workers * configuration.threads))
         self._service = Service(
             configuration,
@@ -267,6 +271,7 @@ class Worker:
             upstream=backends.upstream,
             overflow=backends.overflow,
             watched=self._watched(package, backends) if configuration.drift.enabled else None,
+            batching=plan,
         )
         self._service.max_connections = _connection_limit()
         self._counted = self._snapshot(self._service)

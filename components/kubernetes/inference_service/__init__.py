@@ -417,6 +417,12 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     access = checked_access(name, given, placed, errors)
     judge = checked_canary(given, placed, package, versions, errors)
     grpc = errors.flag("grpc", given.get("grpc", False))
+    batching = errors.flag("batching", given.get("batching", False))
+    if batching and gpu:
+        errors.say(
+            "batching",
+            "is for tier 'cpu': Triton batches by itself, up to max_batch; leave it out",
+        )
     operation = _operation(given, gpu, grpc, errors)
     drift = _drift(given, errors)
     images: dict[str, str] = {}
@@ -441,6 +447,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         operation=operation,
         images=images,
         grpc=grpc,
+        batching=batching,
         drift=drift,
         judge=judge,
     )

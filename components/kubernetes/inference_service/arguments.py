@@ -234,6 +234,9 @@ class InferenceServiceArgs(InClusterArgs):
     256 MiB, and sixteen times ``max_body_mib``, of memory more for each of its cores (``gpu``:
     once), which its gRPC processes can't go beyond; ``max_body_mib`` is 255 at most then. Default:
     false."""
+    batching: NotRequired[bool]
+    """Whether replicas run requests that wait together, where measuring the model says that it
+    pays; for ``cpu``: Triton does by itself, up to ``max_batch`` rows. Default: false."""
     drift: NotRequired[DriftArgs]
     """What each replica watches of its rows and answers. Default: that it does, in windows of
     1,000 rows."""
@@ -379,6 +382,8 @@ class InferenceServiceSpec:
     images: Mapping[str, str]
     grpc: bool = False
     """Whether callers may speak gRPC, too."""
+    batching: bool = False
+    """Whether requests that wait run together, where it pays."""
     drift: Mapping[str, Any]
     """What of `DriftArgs` holds."""
     judge: Judge | None = None

@@ -235,6 +235,7 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
         *_grpc_options(spec),
+        *(["--batching"] if spec.batching else []),
         *_drift_options(spec),
     ]
     if access.overflow_from:

@@ -94,6 +94,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"prometheus": "file:///etc"}, "prometheus", "an address"),
     ({"cpus": 0}, "cpus", "0.5"),
     ({"grpc": "on"}, "grpc", "true or false"),
+    ({"batching": 1}, "batching", "true or false"),
+    ({"batching": True, "tier": "gpu", "flavor": "l4"}, "batching", "Triton batches by itself"),
     ({"drift": False}, "drift", "an object with alpha, enabled"),
     ({"images": {}}, "images.falaj-inference", "falaj images"),
 ]  # fmt: skip

@@ -113,6 +113,20 @@ def test_grpc_is_true_or_false_in_both(grpc: Any) -> None:
     assert "true" in here
 
 
+@pytest.mark.parametrize("batching", ["yes", 1, [], {}])
+def test_batching_is_true_or_false_in_both(batching: Any) -> None:
+    there, *_ = refusal(in_cluster({}, batching=batching), "credit.batching")
+    here, *_ = refusal(on_one_machine({}, batching=batching), "service.batching")
+    assert there == here
+    assert "true" in here
+
+
+def test_requests_run_together_where_that_is_asked_for() -> None:
+    assert not configured(pod_of(service(), "credit-risk-v7")).batching
+    assert configured(pod_of(service(batching=True), "credit-risk-v7")).batching
+    assert service(batching=False) == service()
+
+
 @pytest.mark.parametrize(
     ("drift", "path", "words"),
     [

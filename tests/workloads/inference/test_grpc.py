@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from falaj.workloads.inference import model
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.batching import Plan
 from falaj.workloads.inference.connection import Connection
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.rpc import calls, front
@@ -587,7 +588,10 @@ class Held:
         served.expected = [1.0] * 32
 
 
-def _front(site: Site) -> tuple[front.Front, Inner, Held, Service]:
+TOGETHER = Plan(8, "on: for the test")
+
+
+def _front(site: Site, batching: Plan | None = None) -> tuple[front.Front, Inner, Held, Service]:
     configuration = service_settings.read(site.config)
     loaded = model.load(
         models.mlp(), name="mlp", version="1", manifest={}, threads=1,
@@ -600,7 +604,7 @@ def _front(site: Site) -> tuple[front.Front, Inner, Held, Service]:
 
     service = Service(
         configuration, model=loaded, authenticator=Authenticator(configuration.auth),
-        pool=ThreadPoolExecutor(1), threads=1, metrics=no_metrics,
+        pool=ThreadPoolExecutor(1), threads=1, metrics=no_metrics, batching=batching,
     )  # fmt: skip
     made = front.Front(service)
     inner = Inner()
@@ -619,9 +623,10 @@ def _head(site: Site, call_id: int, **more: Any) -> tuple[dict[str, Any], bytes]
     return head | more, asked.body
 
 
-def test_the_queue_of_calls(site: Site) -> None:
+@pytest.mark.parametrize("batching", [None, TOGETHER], ids=["one by one", "together"])
+def test_the_queue_of_calls(site: Site, batching: Plan | None) -> None:
     async def run() -> None:
-        made, inner, held, service = _front(site)
+        made, inner, held, service = _front(site, batching)
 
         def ask(call_id: int, **more: Any) -> None:
             made.received(calls.CALL, calls.pack(*_head(site, call_id, **more)))
@@ -650,11 +655,14 @@ def test_the_queue_of_calls(site: Site) -> None:
     asyncio.run(run())
 
 
-def test_a_call_that_is_given_up_at_once_leaves_the_queue(site: Site) -> None:
+@pytest.mark.parametrize("batching", [None, TOGETHER], ids=["one by one", "together"])
+def test_a_call_that_is_given_up_at_once_leaves_the_queue(
+    site: Site, batching: Plan | None
+) -> None:
     """A busy worker finds a call and its end together, before the call's task has begun."""
 
     async def run() -> None:
-        made, inner, held, service = _front(site)
+        made, inner, held, service = _front(site, batching)
         relay = made._relays["known"]
         for call_id in range(1, 31):
             made.received(calls.CALL, calls.pack(*_head(site, call_id)))
@@ -692,6 +700,27 @@ def test_a_deadline_is_looked_at_before_the_queue(site: Site) -> None:
         async with asyncio.timeout(20):
             while service.runs.waiting:
                 await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_a_call_whose_deadline_ends_in_the_queue_is_not_run(site: Site) -> None:
+    async def run() -> None:
+        made, inner, held, service = _front(site, TOGETHER)
+        cast("Any", service.model).expected = [0.001] * 32  # longer than anybody thought
+        made.received(calls.CALL, calls.pack(*_head(site, 1)))
+        await asyncio.sleep(0.05)
+        # The gRPC process tells of the end, too: this is who comes to the worker first.
+        made.received(calls.CALL, calls.pack(*_head(site, 2, left=0.03)))
+        made.received(calls.CALL, calls.pack(*_head(site, 3, left=60)))
+        await asyncio.sleep(0.05)
+        held.go.set()
+        async with asyncio.timeout(20):
+            while service.runs.waiting:
+                await asyncio.sleep(0.01)
+        statuses = {each["call"]: each["status"] for each in inner.sent}
+        assert statuses == {1: 200, 2: 408, 3: 200}
+        assert (service.counters.batches, service.bodies.held) == ({"1": 2}, 0)
 
     asyncio.run(run())
 

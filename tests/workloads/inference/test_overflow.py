@@ -15,6 +15,7 @@ import pytest
 from falaj.workloads.inference import model, remote, settings
 from falaj.workloads.inference.__main__ import main
 from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.batching import Plan
 from falaj.workloads.inference.errors import bad_request
 from falaj.workloads.inference.extensions import statistics
 from falaj.workloads.inference.remote import Breaker, Overflow, RelayedModel, Remote, schema_of
@@ -33,8 +34,11 @@ async def no_metrics() -> bytes:
 class Tiers:
     """A CPU tier of one thread, whose runs take a time, and a next tier."""
 
-    def __init__(self, site: Site, seconds: float, above: float) -> None:
+    def __init__(
+        self, site: Site, seconds: float, above: float, batching: Plan | None = None
+    ) -> None:
         self.site = site
+        self.batching = batching
         content = models.mlp()
         configuration = settings.read(site.config)
         limits = configuration.limits
@@ -60,6 +64,7 @@ class Tiers:
             threads=1,
             metrics=no_metrics,
             overflow=Overflow(remote, above),
+            batching=self.batching,
         )
 
     def run(
@@ -123,8 +128,16 @@ def test_who_would_wait_too_long_is_passed_on_with_its_token(site: Site) -> None
     tiers.run(use)
 
 
-def test_an_answer_that_cannot_be_given_is_not_counted_as_one(site: Site) -> None:
-    tiers = Tiers(site, seconds=0.05, above=0.0)
+PLANS = pytest.mark.parametrize(
+    "batching", [None, Plan(2, "on: for the test")], ids=["one by one", "together"]
+)
+
+
+@PLANS
+def test_an_answer_that_cannot_be_given_is_not_counted_as_one(
+    site: Site, batching: Plan | None
+) -> None:
+    tiers = Tiers(site, seconds=0.05, above=0.0, batching=batching)
 
     async def use(service: Service) -> None:
         def refuse(*_: object) -> Any:
@@ -172,8 +185,9 @@ def test_a_request_that_came_from_a_tier_is_not_passed_on(site: Site) -> None:
     Tiers(site, seconds=0.02, above=0.001).run(use)
 
 
+@PLANS
 def test_a_next_tier_that_is_gone_costs_a_few_attempts_and_no_answer(
-    site: Site, capsys: pytest.CaptureFixture[str]
+    site: Site, batching: Plan | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def use(service: Service) -> None:
         for _ in range(3):
@@ -186,7 +200,7 @@ def test_a_next_tier_that_is_gone_costs_a_few_attempts_and_no_answer(
         assert 3 <= failed <= 8
         assert service.counters.overflow_wanted > failed
 
-    Tiers(site, seconds=0.01, above=0.001).run(use, port=1)
+    Tiers(site, seconds=0.01, above=0.001, batching=batching).run(use, port=1)
     assert capsys.readouterr().err.count("left alone for a while") == 1
 
 

@@ -63,6 +63,12 @@ def without(key: str) -> dict[str, Any]:
         (GOOD | {"drift": {"window_seconds": 0}}, "drift.window_seconds"),
         (GOOD | {"drift": {"alpha": 0.5}}, "drift.alpha"),
         (GOOD | {"drift": {"window": 1}}, "drift.window is not a known key"),
+        (GOOD | {"batching": "yes"}, 'batching: got "yes", allowed is true or false'),
+        (GOOD | {"batching": {}}, "batching: got {}, allowed is true or false"),
+        (
+            GOOD | {"batching": True, "upstream": {"url": "http://127.0.0.1:8000"}},
+            "batching is for a server that runs the model itself",
+        ),
         (GOOD | {"jobs": True}, "jobs: got true, allowed is an object"),
         (GOOD | {"jobs": {"keep_hours": 0}}, "jobs.keep_hours: got 0"),
         (GOOD | {"jobs": {"keep_hours": 721}}, "jobs.keep_hours: got 721"),
@@ -151,6 +157,13 @@ def test_what_is_said_of_jobs_that_are_not_taken_is_refused(more: str) -> None:
     assert f"{option} is for jobs, which aren't taken: give --jobs, or leave it out" in str(
         caught.value
     )
+
+
+def test_batching_by_the_command() -> None:
+    assert settings.document(configured("--batching"))["batching"] is True
+    # What isn't asked for isn't written: the file of who leaves it off stays as it was.
+    assert "batching" not in settings.document(configured())
+    assert not parse(GOOD).batching
 
 
 @given(

@@ -26,6 +26,7 @@ from typing import Any, Final
 from falaj.workloads.bounds import GRPC
 from falaj.workloads.files import make_private_folder
 from falaj.workloads.inference import http
+from falaj.workloads.inference.batching import Member
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.connection import BODY_BYTES_PER_SECOND
 from falaj.workloads.inference.errors import FAULT, RequestError, body_too_large, retry_of
@@ -348,6 +349,8 @@ class Front:
                 raise body_too_large(service.limits.max_body_bytes)
             service.bodies.take(exchange, size)
             answer = service.handle(exchange)
+            if isinstance(answer, Member) and head["left"] is not None:
+                answer.deadline = min(answer.deadline, exchange.started + head["left"])
         except RequestError as error:
             # Its frames know the message, which would stay until somebody looks for garbage.
             answer = error.with_traceback(None)

@@ -75,6 +75,11 @@ class InferenceServiceHandler(Handler):
             default=10, whole=True,
         ),
         "grpc": Field("flag", "Answer gRPC on the same port.", default=True),
+        "batching": Field(
+            "flag",
+            "Run requests that wait together, where measuring the model says that it pays.",
+            default=False,
+        ),
         "drift": Field(
             "flag", "Whether rows and answers are compared with what the package says.",
             default=True,
@@ -103,7 +108,7 @@ class InferenceServiceHandler(Handler):
     }
 
     def check(self, given: Values, old: Values) -> Values:
-        """Settings of jobs need that they are taken; where gRPC is answered, bodies are smaller."""
+        """Jobs' settings need that jobs are taken; where gRPC is answered, bodies are smaller."""
         checked = super().check(given, old)
         refused: list[InvalidInput] = []
         if checked["jobs"] is False:
