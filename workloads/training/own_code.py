@@ -35,8 +35,8 @@ MOST_BYTES: Final = 8 << 20
 
 MOST_OPTIONS: Final = 100
 MOST_TEXT: Final = 1_000
-MOST_WHOLE: Final = 2**53
-"""Beyond, a whole number is rounded on its way through a stack, whose numbers are of 64 bits."""
+ABOVE_WHOLE: Final = 2**53
+"""From there on a whole number is rounded on its way through a stack: all of its are floats."""
 
 _ENDING: Final = ".py"
 _LEFT_OUT: Final = frozenset({"__pycache__"})
@@ -345,7 +345,7 @@ def check_options(options: Mapping[str, Any]) -> None:
         if not all(_is_plain(each) for each in items):
             raise WorkloadError(
                 f"the model's option {name} is {_shortened(value)}: allowed are numbers (whole "
-                f"ones to ±2^53), texts of up to {MOST_TEXT:,} characters, true and false, and "
+                f"ones below 2^53), texts of up to {MOST_TEXT:,} characters, true and false, and "
                 "lists of these"
             )
 
@@ -355,7 +355,7 @@ def _is_plain(value: object) -> bool:
         # Half of a character, as JSON's escapes can name, is in no file.
         return len(value) <= MOST_TEXT and not any("\ud800" <= each <= "\udfff" for each in value)
     if isinstance(value, int):
-        return abs(value) <= MOST_WHOLE
+        return abs(value) < ABOVE_WHOLE
     return isinstance(value, float) and math.isfinite(value)
 
 
