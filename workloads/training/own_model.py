@@ -29,6 +29,8 @@ from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
 _PREFIX: Final = f"{ARCHIVE}/"
 _NEEDED: Final = "a subclass of torch.nn.Module"
 _MOST_SAID: Final = 500
+_ALIKE: Final = 1e-3
+"""Of the largest answer: what orders of summation make of it is a thousandth of that."""
 
 
 class _Loader(importlib.abc.InspectLoader):
@@ -247,6 +249,7 @@ def try_out(
             f"{name} changes the rows that it is given: have it make new ones instead "
             "(rows = rows / 16, not rows /= 16)"
         )
+    _check_alone(module, inputs, given, name)
     for key, value in module.state_dict().items():
         if not isinstance(cast("object", value), Tensor):
             raise WorkloadError(
@@ -295,6 +298,20 @@ def try_out(
             "process"
         )
     module.train()
+
+
+def _check_alone(module: nn.Module, inputs: Tensor, given: Tensor, name: str) -> None:
+    """Refuse a module whose answer for the last row is another when that comes alone."""
+    with guarded(f"{name} can't be run on one row alone"), torch.no_grad():
+        alone: Tensor = module(inputs[-1:].clone())
+        _check_outputs(alone, 1, given.shape[1], name)
+    allowed = _ALIKE * max(1.0, float(given.abs().max()))
+    if float((alone - given[-1:]).abs().max()) > allowed:
+        raise WorkloadError(
+            f"{name} answers for a row by the rows that come with it, or by chance, when it is "
+            "judged (eval()): a server is asked for any number of rows at once. Have it compute "
+            "over no rows but the one, and draw only while it learns (self.training)"
+        )
 
 
 def _sizes(module: nn.Module) -> set[tuple[str, tuple[int, ...]]]:

@@ -154,6 +154,19 @@ OPTIMIZER = "\n    def optimizer(self, learning_rate, weight_decay):\n        re
             "none that wants a closure",
         ),
         (
+            forward("return self.last(self.layers(features - features.mean(0)))"), {},
+            "Network answers for a row by the rows that come with it, or by chance",
+        ),
+        (
+            forward("return self.last(self.layers(nn.functional.dropout(features)))"), {},
+            "Network answers for a row by the rows that come with it, or by chance",
+        ),
+        (
+            BEGIN + "        self.layers[1] = nn.BatchNorm1d(width, track_running_stats=False)\n"
+            + FORWARD, {},
+            "Network can't be run on one row alone: mine/network.py",
+        ),
+        (
             BEGIN + FORWARD + "\n    def optimizer(self):\n        pass\n", {},
             "of the model fails: TypeError: Network.optimizer() takes 1",
         ),
