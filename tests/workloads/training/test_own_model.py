@@ -288,6 +288,10 @@ def test_what_an_ended_run_says_has_no_trace_and_a_status_of_bad_input(
             "(mine/network.py, line 13)",
         ),
         (
+            "return self.last.bias.expand(len(features), -1)",
+            "takes no batch of 3 rows; have it use its inputs, and",
+        ),
+        (
             "made = self.last(self.layers(features))\n"
             "return torch.cat([made[:2], 0 * made[2:]]) if len(made) < 4 else made",
             "can't be exported to ONNX",
