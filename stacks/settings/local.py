@@ -328,7 +328,11 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
     except WorkloadError as error:
         found.append(Finding((*above, "options"), str(error)))
     place = resolved(training.code, root)
-    if not place.is_dir():
+    try:
+        is_there = place.is_dir()
+    except OSError as error:
+        return [*found, Finding((*above, "code"), f"{place}: {error.strerror}")]
+    if not is_there:
         message = f"there is no folder {place}; a relative path starts at the project's folder"
         return [*found, Finding((*above, "code"), message)]
     try:

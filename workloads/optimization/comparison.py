@@ -383,7 +383,7 @@ def check_core(core: bytes, module: torch.nn.Module, rows: torch.Tensor) -> None
     except Exception as error:  # ONNX Runtime raises a dozen unrelated classes
         raise WorkloadError(
             f"the module can't be exported to ONNX: the graph takes no batch of {len(rows)} rows; "
-            "have it compute nothing that depends on how many rows there are"
+            "have it use its inputs, and compute nothing that depends on how many there are"
         ) from error
     given = np.asarray(given)
     same = given.shape == wanted.shape and np.allclose(

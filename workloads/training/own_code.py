@@ -35,18 +35,21 @@ MOST_BYTES: Final = 8 << 20
 
 MOST_OPTIONS: Final = 100
 MOST_TEXT: Final = 1_000
+ABOVE_WHOLE: Final = 2**53
+"""From there on a whole number is rounded on its way through a stack: all of its are floats."""
 
 _ENDING: Final = ".py"
 _LEFT_OUT: Final = frozenset({"__pycache__"})
 _NAME: Final = re.compile(
-    r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+    r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
 )
-_OPTION: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_OPTION: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORM: Final = "a module and a class in it, as mine.network:Network"
 _FALAJ: Final = "falaj"
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest that a ZIP archive knows: the same code is the same bytes."""
 _SHOWN: Final = 12
+_MOST_SAID: Final = 100
 _READABLE: Final = (stat.S_IFREG | 0o644) << 16
 _UNIX: Final = 3
 
@@ -132,15 +135,35 @@ def unpack(archive: bytes, digest: str, path: Path) -> OwnCode:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
             entries = packed.infolist()
-            if len(entries) <= MOST_FILES and sum(e.file_size for e in entries) <= MOST_BYTES:
+            if (
+                len(entries) <= MOST_FILES
+                and sum(each.file_size for each in entries) <= MOST_BYTES
+                and all(map(_is_ours, entries))
+            ):
                 code = OwnCode({each.filename: packed.read(each) for each in entries})
                 if code.digest == digest:
                     return code
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError):
+    except (
+        zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError,
+        OSError, ValueError,
+    ):  # fmt: skip
         pass
     raise WorkloadError(
         f"{path} isn't the code that the model was trained with (digest {digest[:16]}): train it "
         "again"
+    )
+
+
+def _is_ours(entry: zipfile.ZipInfo) -> bool:
+    """Whether `OwnCode.archive` may have written it.
+
+    Other names could hold parts of what the digest is of: two codes would have the same one.
+    """
+    stem = entry.filename.removesuffix(_ENDING)
+    return (
+        entry.compress_type == zipfile.ZIP_STORED
+        and stem != entry.filename
+        and all(part.isidentifier() for part in stem.split("/"))
     )
 
 
@@ -154,7 +177,9 @@ def read_folder(folder: Path) -> OwnCode:
         WorkloadError: there is no such folder, no code in it or too much, a link in it leads
             elsewhere, a file can't be read, or a name would hide that of another module.
     """
-    if not folder.is_dir():
+    with reading_errors(folder, "the folder of the model's code"):
+        is_there = folder.is_dir()
+    if not is_there:
         found = "it is a file" if folder.exists() else "there is none"
         raise WorkloadError(
             f"no folder {folder}: {found}; give the folder that the model's code is in"
@@ -162,14 +187,14 @@ def read_folder(folder: Path) -> OwnCode:
     files: dict[str, bytes] = {}
     size = 0
     for path in _walk(folder):
-        content = read_bytes(path, "the model's code")
-        size += len(content)
-        files[path.relative_to(folder).as_posix()] = content
-        if len(files) > MOST_FILES or size > MOST_BYTES:
+        with reading_errors(path, "the model's code"):
+            size += path.stat().st_size  # before it is in the memory
+        if len(files) == MOST_FILES or size > MOST_BYTES:
             raise WorkloadError(
                 f"{folder} has more than {MOST_FILES} Python files or {MOST_BYTES >> 20} MiB of "
                 "them; give a folder that holds the model's code alone"
             )
+        files[path.relative_to(folder).as_posix()] = read_bytes(path, "the model's code")
     code = OwnCode(dict(sorted(files.items())))
     if not files:
         raise WorkloadError(
@@ -186,7 +211,8 @@ def _walk(folder: Path) -> Iterator[Path]:
     for path in entries:
         if path.name.startswith(".") or path.name in _LEFT_OUT:
             continue
-        kind = path.lstat().st_mode
+        with reading_errors(path, "the model's code"):
+            kind = path.lstat().st_mode
         is_code = path.suffix == _ENDING and path.stem.isidentifier()
         if stat.S_ISLNK(kind) and (is_code or (path.name.isidentifier() and path.is_dir())):
             raise WorkloadError(
@@ -249,6 +275,10 @@ def find(code: OwnCode, name: str) -> None:
         raise WorkloadError(
             f"the model's code can't be read: {syntax_place(error, place)}"
         ) from None
+    except (MemoryError, RecursionError):  # how Python says that it is nested too deeply
+        raise WorkloadError(
+            f"the model's code can't be read: {place} has an expression that is nested too deeply"
+        ) from None
     bound = set(_bound(tree))
     if wanted not in bound and "*" not in bound:
         classes = [each.name for each in tree.body if isinstance(each, ast.ClassDef)]
@@ -263,7 +293,7 @@ def check_name(name: str) -> None:
     Raises:
         WorkloadError: says what does.
     """
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise WorkloadError(f"--model is {name!r}: with --code it names {_FORM}")
 
 
@@ -292,7 +322,7 @@ def read_options(texts: Sequence[str]) -> dict[str, Any]:
             raise WorkloadError(f"--option names {name} twice: give each option once")
         try:
             found[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found[name] = value
     check_options(found)
     return found
@@ -307,24 +337,34 @@ def check_options(options: Mapping[str, Any]) -> None:
     if len(options) > MOST_OPTIONS:
         raise WorkloadError(f"{len(options)} options of the model: allowed are {MOST_OPTIONS}")
     for name, value in options.items():
-        if not _OPTION.match(name):
+        if not _OPTION.fullmatch(name):
             raise WorkloadError(
                 f"the model's option {name!r}: allowed are letters, digits and '_', first no digit"
             )
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
         if not all(_is_plain(each) for each in items):
             raise WorkloadError(
-                f"the model's option {name} is {value!r}: allowed are numbers, texts of up to "
-                f"{MOST_TEXT:,} characters, true and false, and lists of these"
+                f"the model's option {name} is {_shortened(value)}: allowed are numbers (whole "
+                f"ones below 2^53), texts of up to {MOST_TEXT:,} characters, true and false, and "
+                "lists of these"
             )
 
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, str):
-        return len(value) <= MOST_TEXT
-    if isinstance(value, bool):
-        return True
-    return isinstance(value, int | float) and math.isfinite(value)
+        # Half of a character, as JSON's escapes can name, is in no file.
+        return len(value) <= MOST_TEXT and not any("\ud800" <= each <= "\udfff" for each in value)
+    if isinstance(value, int):
+        return abs(value) < ABOVE_WHOLE
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _shortened(value: object) -> str:
+    try:
+        text = ascii(value)
+    except ValueError:
+        return "a number of more digits than Python writes"
+    return text if len(text) <= _MOST_SAID else text[:_MOST_SAID] + " …"
 
 
 def _modules(code: OwnCode) -> Iterator[str]:

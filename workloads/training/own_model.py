@@ -29,6 +29,8 @@ from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
 _PREFIX: Final = f"{ARCHIVE}/"
 _NEEDED: Final = "a subclass of torch.nn.Module"
 _MOST_SAID: Final = 500
+_ALIKE: Final = 1e-3
+"""Of the largest answer: what orders of summation make of it is a thousandth of that."""
 
 
 class _Loader(importlib.abc.InspectLoader):
@@ -136,8 +138,14 @@ def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int)
         raise WorkloadError(
             f"the model {model.name}: {model.class_name} is {kind}, but no {_NEEDED[2:]}"
         )
+    _check_arguments(made_of, model, inputs, outputs)
+    return _make(made_of, model, inputs, outputs)
+
+
+def _make(
+    made_of: type[nn.Module], model: OwnModel, inputs: tuple[int, ...], outputs: int
+) -> nn.Module:
     options = copy.deepcopy(dict(model.options))
-    _check_arguments(made_of, model, inputs, outputs, options)
     given = ", ".join(
         [repr(inputs), repr(outputs), *(f"{name}={value!r}" for name, value in options.items())]
     )
@@ -146,16 +154,16 @@ def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int)
 
 
 def _check_arguments(
-    made_of: type, model: OwnModel, inputs: tuple[int, ...], outputs: int, options: dict[str, Any]
+    made_of: type, model: OwnModel, inputs: tuple[int, ...], outputs: int
 ) -> None:
     try:
         taken = inspect.signature(made_of)
     except (TypeError, ValueError):  # then making it tells
         return
     try:
-        taken.bind(inputs, outputs, **options)
+        taken.bind(inputs, outputs, **model.options)
     except TypeError as error:
-        names = ["inputs", "outputs", *options]
+        names = ["inputs", "outputs", *model.options]
         raise WorkloadError(
             f"the model {model.name} takes {model.class_name}{taken}, but is given "
             f"({', '.join(names)}): {error}. First come the shape of a row and the number of "
@@ -175,16 +183,23 @@ def own_optimizer(
     """Return what the method ``optimizer`` of a team's module makes, if it has one.
 
     Raises:
-        WorkloadError: that is no optimizer, or one that no step can be taken with.
+        WorkloadError: it can't be made, is no optimizer, or one that the module learns nothing by.
     """
     if not hasattr(type(module), "optimizer"):
         return None
-    made: object = cast("Any", module).optimizer(learning_rate, weight_decay)
+    with guarded(f"optimizer({learning_rate:g}, {weight_decay:g}) of the model fails"):
+        made: object = cast("Any", module).optimizer(learning_rate, weight_decay)
     if not isinstance(made, torch.optim.Optimizer) or isinstance(made, torch.optim.LBFGS):
         raise WorkloadError(
             f"optimizer({learning_rate:g}, {weight_decay:g}) of the model gave a "
             f"{type(made).__name__}: a torch.optim.Optimizer is needed, and none that wants a "
             "closure"
+        )
+    own = {id(parameter) for parameter in module.parameters()}
+    if any(id(each) not in own for group in made.param_groups for each in group["params"]):
+        raise WorkloadError(
+            "the model's optimizer holds parameters that aren't those of the model, of which it "
+            "would learn nothing: give it self.parameters(), or some of them"
         )
     return made
 
@@ -196,6 +211,7 @@ def try_out(
     outputs: int,
     *,
     losses: Callable[[nn.Module, Tensor, Tensor], Tensor],
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer | None],
     precision: contextlib.AbstractContextManager[object],
     several: bool,
 ) -> None:
@@ -209,6 +225,7 @@ def try_out(
         batch: inputs and labels, as many rows as the smallest part of a batch has.
         outputs: how many a row has.
         losses: of a module, its outputs and the labels.
+        optimizer: of a module's own; None: it has none.
         precision: the context that it learns in.
         several: whether processes share the gradients.
 
@@ -218,8 +235,21 @@ def try_out(
     inputs, labels = batch
     name, rows = model.class_name, len(batch[0])
     shape = tuple(inputs.shape)
+    # Of the dataset itself, which is asked for more often than once, it must change nothing.
+    rows_given, labels_given = inputs.clone(), labels.clone()
     with guarded(f"{name} can't be run on inputs of the shape {shape}"), torch.no_grad():
-        _check_outputs(module.eval()(inputs), rows, outputs, name)
+        given = module.eval()(rows_given)
+        _check_outputs(given, rows, outputs, name)
+    if given.dtype != torch.float32:
+        raise WorkloadError(
+            f"{name} gives {given.dtype}: float32 is needed, as outputs.float() makes it"
+        )
+    if not torch.equal(rows_given, inputs):
+        raise WorkloadError(
+            f"{name} changes the rows that it is given: have it make new ones instead "
+            "(rows = rows / 16, not rows /= 16)"
+        )
+    _check_alone(module, inputs, given, name)
     for key, value in module.state_dict().items():
         if not isinstance(cast("object", value), Tensor):
             raise WorkloadError(
@@ -230,15 +260,36 @@ def try_out(
         f" ({rows} row is the smallest part of a batch: a larger --batch-size, or fewer "
         "--processes and --accumulation, make it larger)" if rows == 1 else ""
     )  # fmt: skip
+    with guarded(
+        f"a new {name} can't take the weights of one that was used: make all of its layers and "
+        "buffers in __init__, in the sizes that they keep"
+    ):
+        made_of = getattr(sys.modules[model.module], model.class_name)
+        _make(made_of, model, shape[1:], outputs).load_state_dict(module.state_dict())
     with guarded(f"{name} can't be copied"):
-        tried = copy.deepcopy(module).train()
+        tried, sizes = copy.deepcopy(module).train(), _sizes(module)
     with guarded(f"{name} can't learn from inputs of the shape {shape}{few}"):
         with precision:
-            given = tried(inputs)
+            given = tried(inputs.clone())
         _check_outputs(given, rows, outputs, name)
-        each = losses(tried, given.float(), labels)
+        each = losses(tried, given.float(), labels_given)
         _check_losses(each, rows)
         each.mean().backward()
+    if not torch.equal(labels_given, labels):
+        raise WorkloadError(
+            f"the loss of {name} changes the labels that it is given: have it make new ones"
+        )
+    made = optimizer(tried)
+    if made is not None:
+        with guarded("the model's optimizer can't take a step"):
+            made.step()
+    changed = sorted(key for key, _ in sizes ^ _sizes(tried))
+    if changed:
+        raise WorkloadError(
+            f"{name} has others or of other sizes after it has learned of a batch: "
+            f"{', '.join(dict.fromkeys(changed))}. Make all parameters and buffers in __init__, "
+            "in the sizes that they keep"
+        )
     idle = [key for key, p in tried.named_parameters() if p.requires_grad and p.grad is None]
     if several and idle:
         raise WorkloadError(
@@ -247,6 +298,26 @@ def try_out(
             "process"
         )
     module.train()
+
+
+def _check_alone(module: nn.Module, inputs: Tensor, given: Tensor, name: str) -> None:
+    """Refuse a module whose answer for the last row is another when that comes alone."""
+    with guarded(f"{name} can't be run on one row alone"), torch.no_grad():
+        alone: Tensor = module(inputs[-1:].clone())
+        _check_outputs(alone, 1, given.shape[1], name)
+    allowed = _ALIKE * max(1.0, float(given.abs().max()))
+    if float((alone - given[-1:]).abs().max()) > allowed:
+        raise WorkloadError(
+            f"{name} answers for a row by the rows that come with it, or by chance, when it is "
+            "judged (eval()): a server is asked for any number of rows at once. Have it compute "
+            "over no rows but the one, and draw only while it learns (self.training)"
+        )
+
+
+def _sizes(module: nn.Module) -> set[tuple[str, tuple[int, ...]]]:
+    """The parameters and buffers of a module, with their shapes."""
+    held = (*module.named_parameters(), *module.named_buffers())
+    return {(name, tuple(each.shape)) for name, each in held}
 
 
 def _check_outputs(given: object, rows: int, outputs: int, name: str) -> None:

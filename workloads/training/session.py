@@ -261,6 +261,9 @@ class Session:
             losses=lambda tried, given, wanted: module_losses(
                 tried, given, wanted, task, parameters.label_smoothing
             ),
+            optimizer=lambda tried: own_model.own_optimizer(
+                tried, parameters.learning_rate, parameters.weight_decay
+            ),
             precision=mixed(parameters.precision, self._team.device.type),
             several=self._team.processes > 1,
         )  # fmt: skip

@@ -36,6 +36,7 @@ from falaj.workloads.errors import LOST, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.files import read_json, storage_errors, write_json_atomic
 from falaj.workloads.training import record as records
 from falaj.workloads.training.options import Requested
+from falaj.workloads.training.own_code import check_options
 from falaj.workloads.training.snapshot import DESCRIPTION, make_folder
 from falaj.workloads.training.stopping import StopRequest
 
@@ -86,7 +87,8 @@ def spaces(texts: Sequence[str]) -> dict[str, BaseDistribution]:
 
 def _is_own(name: str) -> bool:
     """Whether it is an option of a team's own model, whose meaning and bounds are its own."""
-    return name.startswith(_OWN) and name.removeprefix(_OWN).isidentifier()
+    own = name.removeprefix(_OWN)
+    return own != name and own.isascii() and own.isidentifier()
 
 
 def _space(name: str, values: str, text: str) -> BaseDistribution:
@@ -125,7 +127,9 @@ def _value(name: str, text: str, whole: str) -> int | float | str:
 
 def _number(name: str, text: str, whole: str) -> int | float:
     if _is_own(name):
-        return int(text) if _WHOLE_NUMBER.match(text) else float(text)
+        given = int(text) if _WHOLE_NUMBER.match(text) else float(text)
+        check_options({name.removeprefix(_OWN): given})
+        return given
     try:
         number = int(text) if name in _WHOLE else float(text)
     except ValueError:

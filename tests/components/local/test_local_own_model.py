@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from falaj.components.local.machine import InvalidInputsError, LocalError
+from falaj.components.local.provider import workloads
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.wire.values import UNKNOWN
@@ -74,6 +75,16 @@ def test_an_unknown_option_leaves_the_run_unknown(given: dict[str, Any]) -> None
     checked = TrainingRunHandler().check({**given, "options": {"width": UNKNOWN}}, {})
     assert checked["codeSha256"] is UNKNOWN
     assert TrainingRunHandler().preview(checked, None)["path"] is UNKNOWN
+
+
+def test_a_training_that_ended_without_a_record_is_none(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `os._exit(0)` in the code, which no error tells of."""
+    checked = TrainingRunHandler().check(given, {})
+    monkeypatch.setattr(workloads, "run", lambda *_, **__: {"event": "epoch"})
+    with pytest.raises(LocalError, match="the training ended without a record"):
+        TrainingRunHandler().create(Context("run"), checked)
 
 
 def test_code_that_changed_after_the_preview_is_not_trained(

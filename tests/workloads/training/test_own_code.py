@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from pathlib import Path
@@ -131,8 +132,65 @@ def test_an_archive_that_unpacks_to_more_is_not_unpacked(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("packing", "change"),
+    [
+        (zipfile.ZIP_DEFLATED, {}),
+        (zipfile.ZIP_BZIP2, {-40: 255}),
+        (zipfile.ZIP_STORED, {-6: 255}),  # where the directory begins
+    ],
+)
+def test_an_archive_of_another_program_or_a_damaged_one_is_refused(
+    packing: int, change: dict[int, int]
+) -> None:
+    code, file = own_code.OwnCode({"a.py": b"hello" * 50, "b.py": b"xyz"}), io.BytesIO()
+    with zipfile.ZipFile(file, "w", packing) as packed:
+        for name, content in code.files.items():
+            packed.writestr(name, content)
+    data = bytearray(file.getvalue())
+    for place, value in change.items():
+        data[place] = value
+    with pytest.raises(WorkloadError, match="isn't the code"):
+        unpack(bytes(data), code.digest, Path("code.zip"))
+
+
+def test_a_name_that_holds_the_content_of_another_file_is_no_way_to_the_same_digest() -> None:
+    code = own_code.OwnCode({"a.py": b"hello", "b.py": b"xyz"})
+    other = own_code.OwnCode({"a.py 5\nhellob.py": b"xyz"})
+    assert other.digest == code.digest
+    with pytest.raises(WorkloadError, match="isn't the code"):
+        unpack(other.archive(), code.digest, Path("code.zip"))
+
+
+def test_a_folder_whose_name_no_system_has_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="File name too long"):
+        read_folder(Path("x" * 300))
+
+
+def test_what_is_too_large_is_not_read_into_the_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _big(folder)
+
+    def read(path: Path, _: str) -> bytes:
+        assert path.name != "big.py"
+        return path.read_bytes()
+
+    monkeypatch.setattr(own_code, "read_bytes", read)
+    with pytest.raises(WorkloadError, match="or 8 MiB of them"):
+        read_folder(folder)
+
+
+@pytest.mark.parametrize("text", ["x = " + "-" * 200_000 + "1", "x = 1" + " + 1" * 20_000])
+def test_code_that_is_nested_too_deeply_is_refused(folder: Path, text: str) -> None:
+    (folder / "mine" / "network.py").write_text(text)
+    with pytest.raises(WorkloadError, match=r"mine/network\.py has an expression that is nested"):
+        find(read_folder(folder), NAME)
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
+        (f"{NAME}\n", "with --code it names"),
         ("mine.network", "with --code it names a module and a class in it, as mine.network:"),
         ("mine/network.py:Network", "with --code it names"),
         ("mine.netwrok:Network", "no module 'mine.netwrok'; did you mean mine.network; it has"),
@@ -153,10 +211,16 @@ def test_a_class_that_is_not_there_is_refused(folder: Path, name: str, words: st
         (["width"], "--option 'width': allowed is NAME=VALUE"),
         (["width=1", "width=2"], "names width twice"),
         (["my-width=1"], "option 'my-width': allowed are letters"),
-        (["width=null"], "option width is None: allowed are numbers, texts"),
-        (['width={"a": 1}'], "allowed are numbers, texts"),
-        (["width=[[1]]"], "allowed are numbers, texts"),
+        (["width=null"], "option width is None: allowed are numbers (whole"),
+        (['width={"a": 1}'], "allowed are numbers (whole"),
+        (["width=[[1]]"], "allowed are numbers (whole"),
         (["width=NaN"], "option width is nan"),
+        (["width=1e400"], "option width is inf"),
+        (["width=" + "1" * 400], "allowed are numbers (whole ones below"),
+        (["width=[-9007199254740992]"], "is [-9007199254740992]: allowed are numbers (whole ones"),
+        (['width="\\ud800"'], "option width is '\\ud800': allowed are"),
+        (["width=" + "[" * 100_000], "texts of up to 1,000 characters"),
+        (["width\n=1"], "allowed are letters"),
         (["width=" + "x" * 2_000], "texts of up to 1,000 characters"),
         ([f"o{n}=1" for n in range(101)], "101 options of the model: allowed are 100"),
     ],

@@ -154,6 +154,65 @@ OPTIMIZER = "\n    def optimizer(self, learning_rate, weight_decay):\n        re
             "none that wants a closure",
         ),
         (
+            forward("return self.last(self.layers(features - features.mean(0)))"), {},
+            "Network answers for a row by the rows that come with it, or by chance",
+        ),
+        (
+            forward("return self.last(self.layers(nn.functional.dropout(features)))"), {},
+            "Network answers for a row by the rows that come with it, or by chance",
+        ),
+        (
+            BEGIN + "        self.layers[1] = nn.BatchNorm1d(width, track_running_stats=False)\n"
+            + FORWARD, {},
+            "Network can't be run on one row alone: mine/network.py",
+        ),
+        (
+            BEGIN + FORWARD + "\n    def optimizer(self):\n        pass\n", {},
+            "of the model fails: TypeError: Network.optimizer() takes 1",
+        ),
+        (BEGIN + FORWARD + "\n    optimizer = None\n", {}, "of the model fails: TypeError"),
+        (
+            BEGIN + FORWARD + OPTIMIZER + "torch.optim.SGD([nn.Parameter(torch.ones(1))], 1)", {},
+            "holds parameters that aren't those of the model, of which it would learn nothing",
+        ),
+        (
+            BEGIN + FORWARD + OPTIMIZER + "torch.optim.SparseAdam(self.parameters())", {},
+            "the model's optimizer can't take a step: RuntimeError: SparseAdam does not",
+        ),
+        (
+            forward("return self.last(self.layers(features)).double()"), {},
+            "Network gives torch.float64: float32 is needed",
+        ),
+        (
+            forward("features /= 16\nreturn self.last(self.layers(features))"), {},
+            "Network changes the rows that it is given: have it make new ones",
+        ),
+        (
+            BEGIN + FORWARD + "\n    def loss(self, outputs, labels):\n        labels -= labels\n"
+            "        return outputs[:, 0]\n", {},
+            "the loss of Network changes the labels",
+        ),
+        (
+            BEGIN + "        self.made = None\n\n    def forward(self, features):\n"
+            "        self.made = self.made or nn.Linear(*features.shape[1:], 2)\n"
+            "        return self.made(features)\n", {},
+            "a new Network can't take the weights of one that was used: make all of its layers",
+        ),
+        (
+            forward(
+                "if self.training:\n    self.register_buffer('seen', features.detach())\n"
+                "return self.last(self.layers(features))"
+            ), {},
+            "after it has learned of a batch: seen. Make all parameters and buffers in __init__",
+        ),
+        (
+            BEGIN + "        self.register_buffer('seen', torch.zeros(1))\n\n"
+            "    def forward(self, features):\n        if self.training:\n"
+            "            self.seen = features.detach().sum(1)\n"
+            "        return self.last(self.layers(features))\n", {},
+            "after it has learned of a batch: seen. Make all",
+        ),
+        (
             BEGIN + "        self.spare = nn.Linear(1, 1)\n" + FORWARD
             + "\n    def get_extra_state(self):\n        return 'text'\n", {},
             "_extra_state in the state of Network is a str",
@@ -227,6 +286,10 @@ def test_what_an_ended_run_says_has_no_trace_and_a_status_of_bad_input(
             "if features.sum() > 1e6:\n    features = features * 2\n"
             "return self.last(self.layers(features))",
             "(mine/network.py, line 13)",
+        ),
+        (
+            "return self.last.bias.expand(len(features), -1)",
+            "takes no batch of 3 rows; have it use its inputs, and",
         ),
         (
             "made = self.last(self.layers(features))\n"

@@ -61,6 +61,9 @@ def test_ranges_and_choices_are_read() -> None:
         ("learning_rate=fast", "takes numbers"),
         ("option.=1..2", "option.NAME of a model of one's own"),
         ("option.width=8..4", "the smaller one"),
+        ("option.größe=1..2", "option.NAME of a model of one's own"),
+        ("option.rate=0..1e400", "option rate is inf: allowed are numbers"),
+        ("option.width=1..1" + "0" * 30, "allowed are numbers (whole ones below"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(text: str, reason: str) -> None:

@@ -166,7 +166,12 @@ class TrainingRunHandler(Handler):
             on_line=progress.show,
             pid_file=pid_file,
         )
-        record = machine.read_json(folder / "record.json") or {}
+        record = machine.read_json(folder / "record.json")
+        if record is None:
+            raise LocalError(
+                "the training ended without a record: a model of one's own must not end the "
+                f"program; see what its code calls (os._exit), or remove {folder}"
+            )
         return digest[:16], {**inputs, "path": str(folder), "digest": digest, **_outputs(record)}
 
     def read(self, resource_id: str, state: Values) -> Values | None:
