@@ -171,7 +171,8 @@ class Runs:
 
     def _join(self, batcher: Batcher, exchange: Exchange, inference: Inference) -> Member:
         left = float("inf")
-        if inference.timeout is not None:
+        # A job has time: one that was refused would come again at once, before all others.
+        if inference.timeout is not None and inference.options is None:
             left = exchange.started + inference.timeout - time.perf_counter()
             wait = batcher.expected_wait()
             if left <= wait:
