@@ -1174,6 +1174,30 @@ def test_a_burst_is_answered_together_and_its_states_are_written_side_by_side(
     assert not list(place.folder.glob(f"{broken}.*"))
 
 
+def test_who_sends_again_while_the_first_try_is_dropped_gets_no_job_that_is_about_to_go(
+    place: Place,
+) -> None:
+    """As on a slow disk: the worker gave up waiting, and its client comes again with the key."""
+    same = {"key": "a key", "digest": "of both"}
+    first, again = place.accept(**same), new_id()
+    asking, busy = Worker(WORKER), threading.Event()
+
+    async def use(queue: JobQueue) -> None:
+        queue._submit(lambda: busy.wait(60))  # pyright: ignore[reportPrivateUsage]
+        asked = {"do": "reserve", "id": again, "owner": "token:a", "version": None, "size": 1}
+        for question in ({"do": "drop", "id": first}, asked | same):
+            queue.asked(asking, bytes(8) + orjson.dumps(question))
+        busy.set()
+        await until(lambda: len(asking.answers) == 2)
+        queue.asked(asking, bytes(8) + orjson.dumps({"do": "queue", "id": again}))
+        await until(lambda: len(asking.answers) == 3)
+
+    with_queue(place, [], use)
+    assert asking.answers[:2] == [{"status": 200}] * 2
+    assert asking.answers[2]["job"]["id"] == again
+    assert refusal(lambda: place.jobs.find(first, "token:a")).status == 404
+
+
 def test_who_runs_a_job_that_is_removed_is_told_to_stop(place: Place) -> None:
     ids = [place.accept() for _ in range(3)]
     one, two = Worker(WORKER), Worker(OTHER)
