@@ -1178,14 +1178,16 @@ def test_who_sends_again_while_the_first_try_is_dropped_gets_no_job_that_is_abou
     place: Place,
 ) -> None:
     """As on a slow disk: the worker gave up waiting, and its client comes again with the key."""
-    same = {"key": "a key", "digest": "of both"}
-    first, again = place.accept(**same), new_id()
+    first, again = place.accept(key="a key", digest="of both"), new_id()
     asking, busy = Worker(WORKER), threading.Event()
 
     async def use(queue: JobQueue) -> None:
         queue._submit(lambda: busy.wait(60))  # pyright: ignore[reportPrivateUsage]
-        asked = {"do": "reserve", "id": again, "owner": "token:a", "version": None, "size": 1}
-        for question in ({"do": "drop", "id": first}, asked | same):
+        asked = {
+            "do": "reserve", "id": again, "owner": "token:a", "version": None, "size": 1,
+            "key": "a key", "digest": "of both",
+        }  # fmt: skip
+        for question in ({"do": "drop", "id": first}, asked):
             queue.asked(asking, bytes(8) + orjson.dumps(question))
         busy.set()
         await until(lambda: len(asking.answers) == 2)
