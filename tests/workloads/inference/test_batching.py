@@ -776,6 +776,21 @@ def test_a_request_whose_time_is_over_is_dropped_before_it_runs(site: Site) -> N
     asyncio.run(play())
 
 
+def test_who_has_no_time_at_all_is_no_fault_of_the_server(site: Site) -> None:
+    """A 5xx would be: callers' own would end a canary, and call somebody by night."""
+
+    async def play() -> None:
+        service = service_of(site, models.mlp())
+        service.loaded.expected = [0.001] * 32
+        connection, transport = connected(service)
+        connection.data_received(request(service, timed_row(1)))
+        assert transport.statuses() == [408]
+        assert b"the request's timeout was over before it could queue" in transport.written
+        assert (service.runs.waiting, service.bodies.held) == (0, 0)
+
+    asyncio.run(play())
+
+
 def test_a_job_has_time_whatever_it_says(site: Site) -> None:
     """Else it would be given back again and again, before all jobs behind it."""
 
