@@ -641,6 +641,32 @@ def test_what_a_run_holds_is_bounded(
     assert all(held == len(SECRET) for held in seen)
 
 
+def test_a_request_that_a_runtime_beside_never_answers_waits_behind_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the runtime is busy or fails on this one, nobody knows."""
+    monkeypatch.setattr(job_runs, "BUSY_SECONDS", 0)
+    first, second = place.accept(), place.accept()
+    worker = Worker(WORKER)
+
+    def infer(_: Exchange) -> Answer:
+        raise RequestError(503, "the model's runtime is busy or not there; try again")
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: worker.told)
+        told: list[bytes] = []
+        runs, _ = asked_for(place, first, Memory(100), lambda _, payload: told.append(payload))
+        runs._service.infer = infer
+        runs.start(orjson.dumps({"id": first, "owner": "token:a", "size": len(SECRET)}))
+        await until(lambda: told)
+        queue.ended(worker, told[0])
+        await until(lambda: len(worker.told) == 2)
+
+    with_queue(place, [worker], use)
+    assert worker.told == [first, second]
+
+
 def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
