@@ -323,8 +323,13 @@ class Batcher:
             now = time.perf_counter()
             self._ends[batch] = now + self._expected(batch.rows)
             loop = batch.members[0].get_loop()
-            done = loop.run_in_executor(self._pool, self._run, batch)
-            done.add_done_callback(partial(self._ran, batch, now))
+            try:
+                done = loop.run_in_executor(self._pool, self._run, batch)
+            except RuntimeError as error:  # no thread can be started
+                del self._ends[batch]
+                _fail(batch, error)
+            else:
+                done.add_done_callback(partial(self._ran, batch, now))
 
     def _take(self) -> Batch | None:
         """Take the oldest and what of its kind fits beside it; refuse what isn't to run."""
@@ -359,10 +364,7 @@ class Batcher:
         try:
             run = done.result()
         except BaseException as error:  # a fault of ours; the loop goes on
-            failure = error if isinstance(error, Exception) else RuntimeError("a thread ended")
-            for member in batch.members:
-                if not member.done():
-                    member.set_exception(failure)
+            _fail(batch, error if isinstance(error, Exception) else RuntimeError("a thread ended"))
             return
         for rows, seconds in run.runs:
             self._model.observe(rows, seconds)
@@ -413,6 +415,12 @@ class Batcher:
                 results.append(error.alone())
             times.append(time.perf_counter() - began)
         return Run(results, times, runs, is_joint=False)
+
+
+def _fail(batch: Batch, error: Exception) -> None:
+    for member in batch.members:
+        if not member.done():
+            member.set_exception(error)
 
 
 def _joined(batch: Batch) -> Inference:

@@ -43,11 +43,13 @@ _Question = tuple[Runner, bytes, dict[str, Any]]
 """Who asks, the question's number, and what."""
 _QUICK, _KEEPING, _REMOVING = "quick", "keeping", "removing"
 _KINDS = {
-    _QUICK: ("reserve", "find"),
+    _QUICK: ("reserve", "find", "drop"),
     _KEEPING: ("queue",),
-    _REMOVING: ("drop", "remove", "spoil"),
+    _REMOVING: ("remove", "spoil"),
 }
-"""Questions by what they need of the disk: nothing, to keep something, to remove something."""
+"""Questions by what they need of the disk: nothing, to keep something, to remove something. To
+drop a job removes, too, but comes before what is asked later: who sends its request again isn't
+to be told of that job."""
 
 
 class JobQueue:

@@ -268,8 +268,9 @@ class JobRuns:
             # Its frames know the request, which would stay until somebody looks for garbage.
             error.with_traceback(None)
             if error.status == 503:
+                # Behind the others: it may be this request that a runtime beside fails on.
                 await asyncio.sleep(BUSY_SECONDS)
-                return {"outcome": "again"}
+                return {"outcome": "later"}
             self._service.not_inferred(error.status, time.perf_counter() - started)
             return _failed(error.status, error.message)
         self._go_on()

@@ -584,6 +584,10 @@ class Master:
         wanted = generation.settings.drift
         manifest = generation.workers[0].manifest
         begun = (generation.settings.model, generation.version, wanted, manifest)
+        # Other settings may name another key ring.
+        self._drift_state = DriftState(
+            generation.settings, generation.version, manifest, self._event
+        )
         if self._watched == begun:
             return
         is_first = not self._watched
@@ -596,9 +600,6 @@ class Master:
             generation.settings.model, generation.version, known, wanted,
             memory=self._memory, event=self._event,
         ) if wanted.enabled else None  # fmt: skip
-        self._drift_state = DriftState(
-            generation.settings, generation.version, manifest, self._event
-        )
         if self._drift is not None and is_first:
             self._drift_state.restore(self._drift)
 

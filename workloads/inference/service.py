@@ -171,13 +171,19 @@ class Runs:
 
     def _join(self, batcher: Batcher, exchange: Exchange, inference: Inference) -> Member:
         left = float("inf")
-        if inference.timeout is not None:
+        # A job has time: one that was refused would come again at once, before all others.
+        if inference.timeout is not None and inference.options is None:
             left = exchange.started + inference.timeout - time.perf_counter()
+            if left <= 0:
+                # Not the queue's doing, and so none of the server's failures.
+                raise RequestError(
+                    408, "the request's timeout was over before it could queue; give more time"
+                )
             wait = batcher.expected_wait()
             if left <= wait:
                 raise RequestError(
                     503,
-                    f"{max(0, left) * 1000:.0f} ms are left of the request's timeout, and "
+                    f"{left * 1000:.0f} ms are left of the request's timeout, and "
                     f"{wait * 1000:.0f} ms is the wait; give more time, or try again later",
                     headers=(retry_after(1),),
                 )

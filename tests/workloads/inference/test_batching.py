@@ -8,6 +8,7 @@ import json
 import math
 import random
 import socket
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -460,6 +462,32 @@ def test_a_fault_in_a_thread_or_an_answer_reaches_those_concerned() -> None:
     asyncio.run(play())
 
 
+def test_a_thread_that_cannot_be_started_takes_no_place_and_leaves_nobody_waiting() -> None:
+    """As where a control group allows no more of them: one is started when it is needed."""
+
+    async def play() -> None:
+        fake, pool = Fake(), Pool()
+        queue = batcher(fake, pool)
+        submit = pool.submit
+
+        def fail(*_: Any, **__: Any) -> Future[Any]:
+            raise RuntimeError("can't start new thread")
+
+        pool.submit = fail  # type: ignore[method-assign]
+        members = [queue.add(Exchange(), asked(float(each), wide=1 + each)) for each in range(2)]
+        await steps()
+        assert [str(each.exception()) for each in members] == ["can't start new thread"] * 2
+        assert queue.expected_wait() == 0.0
+        pool.submit = submit  # type: ignore[method-assign]
+        later = queue.add(Exchange(), asked(7.0))
+        await steps()
+        pool.go(0)
+        await steps()
+        assert json.loads(later.result().body) == [[-7.0]]
+
+    asyncio.run(play())
+
+
 def test_who_is_taken_out_leaves_nothing_in_the_queue() -> None:
     async def play() -> None:
         fake, pool = Fake(), Pool()
@@ -744,6 +772,41 @@ def test_a_request_whose_time_is_over_is_dropped_before_it_runs(site: Site) -> N
         connection.data_received(request(service, row()))
         await until(lambda: len(transport.statuses()) == 2)
         assert transport.statuses()[1] == 200
+
+    asyncio.run(play())
+
+
+def test_who_has_no_time_at_all_is_no_fault_of_the_server(site: Site) -> None:
+    """A 5xx would be: callers' own would end a canary, and call somebody by night."""
+
+    async def play() -> None:
+        service = service_of(site, models.mlp())
+        service.loaded.expected = [0.001] * 32
+        connection, transport = connected(service)
+        connection.data_received(request(service, timed_row(1)))
+        assert transport.statuses() == [408]
+        assert b"the request's timeout was over before it could queue" in transport.written
+        assert (service.runs.waiting, service.bodies.held) == (0, 0)
+
+    asyncio.run(play())
+
+
+def test_a_job_has_time_whatever_it_says(site: Site) -> None:
+    """Else it would be given back again and again, before all jobs behind it."""
+
+    async def play() -> None:
+        service = service_of(site, models.mlp())
+        slow = Slow(service.loaded)
+        first, _ = connected(service)
+        first.data_received(request(service, row()))
+        await until(lambda: service.runs.expected_wait() > 0.5)
+        body = json.dumps(timed_row(1)).encode()
+        job = Exchange(content=body, started=time.perf_counter() - 1, options=ort.RunOptions())
+        waits = service.infer(job)
+        slow.go.set()
+        assert isinstance(waits, Member)
+        assert (await waits).status == 200
+        await until(lambda: not service.tasks)
 
     asyncio.run(play())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -10,11 +11,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPSConnection
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from falaj.workloads.inference import settings
+from falaj.workloads.inference.master import Generation, Master
 from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.grpc_calls import Client
@@ -356,6 +360,29 @@ def test_calls_by_grpc_are_counted_and_joined(served: Server, caller: Caller) ->
     assert caller.drift()["window"] != before
     status, found = caller.label((typed.id, ["1"] * 8), (named, ["1"] * 8), ("never", "1"))
     assert (status, found["matched"], found["unknown"]) == (200, 2, 1)
+
+
+def test_a_key_ring_that_was_moved_seals_what_is_kept(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = site.root / "moved"
+    site.state.parent.mkdir()
+
+    async def follow() -> None:
+        master = Master(site.config)
+        worker = cast("Any", SimpleNamespace(manifest={}))
+        for ring in (site.root / "keyring", moved):
+            if not ring.exists():
+                (site.root / "keyring").rename(ring)
+            site.write(keyring=str(ring))
+            wanted = settings.read(site.config)
+            generation = Generation(wanted, 1, (), cast("Any", None), [worker])
+            master._watch(generation)  # pyright: ignore[reportPrivateUsage]
+        await master._keep_drift()  # pyright: ignore[reportPrivateUsage]
+
+    asyncio.run(follow())
+    assert capsys.readouterr().err == ""
+    assert settings.read(site.config).drift_file.exists()
 
 
 def test_a_restart_goes_on_counting(site: Site, start: Callable[..., Server]) -> None:

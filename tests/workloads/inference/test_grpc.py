@@ -694,6 +694,10 @@ def test_a_deadline_is_looked_at_before_the_queue(site: Site) -> None:
         made.received(calls.CALL, calls.pack(*_head(site, 9, left=1.5)))
         assert inner.sent[-1]["status"] == 408
         assert inner.sent[-1]["error"].startswith("1500 ms are left of the deadline, and 3000 ms")
+        # Who asks whether the server lives doesn't queue.
+        live = {"method": "GET", "url": "/v2/health/live", "place": "/v2/health/live"}
+        made.received(calls.CALL, calls.pack(_head(site, 11, left=1.5, **live)[0]))
+        assert (inner.sent[-1]["call"], inner.sent[-1]["status"]) == (11, 200)
         made.received(calls.CALL, calls.pack(*_head(site, 10, left=60)))
         assert service.runs.waiting == 4
         held.go.set()

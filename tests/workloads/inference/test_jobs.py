@@ -641,6 +641,32 @@ def test_what_a_run_holds_is_bounded(
     assert all(held == len(SECRET) for held in seen)
 
 
+def test_a_request_that_a_runtime_beside_never_answers_waits_behind_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the runtime is busy or fails on this one, nobody knows."""
+    monkeypatch.setattr(job_runs, "BUSY_SECONDS", 0)
+    first, second = place.accept(), place.accept()
+    worker = Worker(WORKER)
+
+    def infer(_: Exchange) -> Answer:
+        raise RequestError(503, "the model's runtime is busy or not there; try again")
+
+    async def use(queue: JobQueue) -> None:
+        queue.dispatch()
+        await until(lambda: worker.told)
+        told: list[bytes] = []
+        runs, _ = asked_for(place, first, Memory(100), lambda _, payload: told.append(payload))
+        runs._service.infer = infer
+        runs.start(orjson.dumps({"id": first, "owner": "token:a", "size": len(SECRET)}))
+        await until(lambda: told)
+        queue.ended(worker, told[0])
+        await until(lambda: len(worker.told) == 2)
+
+    with_queue(place, [worker], use)
+    assert worker.told == [first, second]
+
+
 def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1172,6 +1198,32 @@ def test_a_burst_is_answered_together_and_its_states_are_written_side_by_side(
     assert [each["job"]["id"] for each in asking.answers[1:-1]] == waiting
     assert {place.state(each) for each in waiting} == {"queued"}
     assert not list(place.folder.glob(f"{broken}.*"))
+
+
+def test_who_sends_again_while_the_first_try_is_dropped_gets_no_job_that_is_about_to_go(
+    place: Place,
+) -> None:
+    """As on a slow disk: the worker gave up waiting, and its client comes again with the key."""
+    first, again = place.accept(key="a key", digest="of both"), new_id()
+    asking, busy = Worker(WORKER), threading.Event()
+
+    async def use(queue: JobQueue) -> None:
+        queue._submit(lambda: busy.wait(60))  # pyright: ignore[reportPrivateUsage]
+        asked = {
+            "do": "reserve", "id": again, "owner": "token:a", "version": None, "size": 1,
+            "key": "a key", "digest": "of both",
+        }  # fmt: skip
+        for question in ({"do": "drop", "id": first}, asked):
+            queue.asked(asking, bytes(8) + orjson.dumps(question))
+        busy.set()
+        await until(lambda: len(asking.answers) == 2)
+        queue.asked(asking, bytes(8) + orjson.dumps({"do": "queue", "id": again}))
+        await until(lambda: len(asking.answers) == 3)
+
+    with_queue(place, [], use)
+    assert asking.answers[:2] == [{"status": 200}] * 2
+    assert asking.answers[2]["job"]["id"] == again
+    assert refusal(lambda: place.jobs.find(first, "token:a")).status == 404
 
 
 def test_who_runs_a_job_that_is_removed_is_told_to_stop(place: Place) -> None:

@@ -343,7 +343,8 @@ class Front:
             exchange.method = head["method"].encode()
             exchange.header_length = head["header"]
             self._admit(relay, exchange, head["url"].encode())
-            self._check_deadline(head["left"])
+            if exchange.route is not None and exchange.route.name == http.INFER:
+                self._check_deadline(head["left"])
             size = exchange.received
             if size > service.limits.max_body_bytes:
                 raise body_too_large(service.limits.max_body_bytes)
