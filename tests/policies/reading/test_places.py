@@ -8,7 +8,7 @@ import pytest
 
 from falaj.policies.model import UNKNOWN, Provider, Resource, Settings, Stack
 from falaj.policies.reading.hosts import foreign_service, host_of, is_private, may_talk_to
-from falaj.policies.reading.place import place_of, region_said
+from falaj.policies.reading.place import place_of, region_of_resource
 from falaj.policies.reading.walk import walk
 
 
@@ -54,7 +54,7 @@ def test_what_the_cloud_answered_counts_where_the_program_is_silent() -> None:
     answered = Resource("aws:sqs/queue:Queue", "q", {}, outputs={"region": "eu-west-1"})
     assert place_of(answered) == "aws/eu-west-1"
     by_arn = Resource("aws:sqs/queue:Queue", "q", {}, outputs={"arn": "arn:aws:sqs:eu-west-1:1:q"})
-    assert region_said(by_arn) == "eu-west-1"
+    assert region_of_resource(by_arn) == "eu-west-1"
 
 
 def test_answers_that_are_not_known_yet_say_nothing() -> None:
