@@ -36,6 +36,14 @@ def test_locks_carry_hashes_and_no_hosts(lock: Path) -> None:
     assert not re.search(r"https?://|--index-url|--find-links", text)
 
 
+def test_shipped_stacks_carry_no_salt() -> None:
+    """It belongs to who made the stack: with another's nobody can encrypt or read a secret."""
+    pattern = "^encryption(salt|key):"
+    salted = ["git", "grep", "-l", "--cached", "-E", pattern, "--", "stacks/*.yaml"]
+    found = subprocess.run(salted, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", "")
+
+
 def test_no_requirement_is_pinned_twice_for_one_environment() -> None:
     pins: dict[tuple[str, str], set[str]] = {}
     for name in ("base", "local", "aws", "azure", "kubernetes", "dev", "docs"):
