@@ -105,7 +105,7 @@ def test_edited_code_trains_again_and_a_killed_training_goes_on(
     assert done.returncode == 2
     assert "there is no folder" in done.stdout
 
-    configure(epochs=100)
+    configure(epochs=40)
     process = project.start("up")
     checkpoints = project.site.glob
     deadline = time.monotonic() + 120
