@@ -87,10 +87,7 @@ def test_a_part_that_cannot_be_opened_is_made_again(
     monkeypatch.setattr(prediction, "PART_ROWS", 1)
     whole = batch(tmp_path / "in.csv", "--output", tmp_path / "whole.csv", "--plain").answer
     words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", *plain)
-    with monkeypatch.context() as patch:
-        patch.setattr(Parts, "results", killed)
-        with pytest.raises(KeyboardInterrupt):
-            batch(*words)
+    kill(batch, monkeypatch, *words)
     names = sorted((tmp_path / "out.csv.partial").glob("0*.part*"))
     assert len(names) == 3
     if damage == "cut":
@@ -117,10 +114,7 @@ def test_a_part_that_the_disk_does_not_give_stops_the_run_and_stays(
     (tmp_path / "in.csv").write_text(f"age,city\n{rows}")
     monkeypatch.setattr(prediction, "PART_ROWS", 1)
     words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", *plain)
-    with monkeypatch.context() as patch:
-        patch.setattr(Parts, "results", killed)
-        with pytest.raises(KeyboardInterrupt):
-            batch(*words)
+    kill(batch, monkeypatch, *words)
     names = sorted((tmp_path / "out.csv.partial").glob("0*.part*"))
     away = tmp_path / "away"
     names[place].rename(away)
@@ -141,10 +135,7 @@ def test_a_job_that_cannot_be_read_says_how_to_begin_anew(
 ) -> None:
     (tmp_path / "in.csv").write_text("age,city\n1,x\n")
     words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv", "--plain")
-    with monkeypatch.context() as patch:
-        patch.setattr(Parts, "results", killed)
-        with pytest.raises(KeyboardInterrupt):
-            batch(*words)
+    kill(batch, monkeypatch, *words)
     job = tmp_path / "out.csv.partial" / "job.json"
     job.write_bytes(damage)
     ran = batch(*words)
@@ -178,8 +169,16 @@ def test_a_finished_output_is_not_replaced_by_another_job_that_is_restarted(
     assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ["1,2.0,y"]
 
 
-def killed(_: Parts) -> None:
-    raise KeyboardInterrupt
+def kill(batch: Batch, monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> None:
+    """Run a batch that ends once its parts are there, before it writes its output."""
+
+    def killed(_: Parts) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "results", killed)
+        with pytest.raises(KeyboardInterrupt):
+            batch(*words)
 
 
 @pytest.mark.parametrize(("first", "second"), [([], ["--plain"]), (["--plain"], [])])
@@ -247,10 +246,7 @@ def test_what_a_plain_run_left_is_shredded_by_a_sealed_one(
 ) -> None:
     (tmp_path / "in.csv").write_text("age,city\n1,x\n")
     words = (tmp_path / "in.csv", "--output", tmp_path / "out.csv")
-    with monkeypatch.context() as patch:
-        patch.setattr(Parts, "results", killed)
-        with pytest.raises(KeyboardInterrupt):
-            batch(*words, "--plain")
+    kill(batch, monkeypatch, *words, "--plain")
     folder = tmp_path / "out.csv.partial"
     (folder / ".tmp-out").write_text("1,2.5,x\n")
     left = [folder / "000000.part", folder / ".tmp-out"]

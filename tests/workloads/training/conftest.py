@@ -22,6 +22,18 @@ WriteCsv = Callable[..., Path]
 Train = Callable[..., int]
 
 
+class StopAfter(StopRequest):
+    """Asked to stop after so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self._looks = looks
+
+    def asked(self) -> bool:
+        self._looks -= 1
+        return self._looks < 0
+
+
 @pytest.fixture
 def write_csv(tmp_path: Path) -> WriteCsv:
     def write(header: list[str], rows: list[list[Any]], name: str = "table.csv") -> Path:

@@ -18,17 +18,7 @@ from falaj.workloads.training.batches import Augmentation, Batches
 from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.loop import rate_share, row_losses
 from falaj.workloads.training.snapshot import Dataset
-from falaj.workloads.training.stopping import StopRequest
-
-
-class _StopAfter(StopRequest):
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self._looks = looks
-
-    def asked(self) -> bool:
-        self._looks -= 1
-        return self._looks < 0
+from tests.workloads.training.conftest import StopAfter
 
 
 def _weights(output: Path) -> bytes:
@@ -59,10 +49,10 @@ def test_stopped_run_ends_with_the_same_bits(
 ) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert train(mixed_dataset, whole, epochs=6, batch_size=16) == 0
-    assert train(mixed_dataset, parts, _StopAfter(looks), epochs=6, batch_size=16) == 75
+    assert train(mixed_dataset, parts, StopAfter(looks), epochs=6, batch_size=16) == 75
     assert not (parts / "record.json").exists()
     torch.manual_seed(99)  # what a new process would find differently
-    assert train(mixed_dataset, parts, _StopAfter(3), epochs=6, batch_size=16) == 75
+    assert train(mixed_dataset, parts, StopAfter(3), epochs=6, batch_size=16) == 75
     assert train(mixed_dataset, parts, epochs=6, batch_size=16) == 0
     assert _weights(parts) == _weights(whole)
     assert _metrics(parts) == _metrics(whole)
@@ -73,7 +63,7 @@ def test_damaged_checkpoint_costs_time_only(
 ) -> None:
     whole, damaged = tmp_path / "whole", tmp_path / "damaged"
     train(mixed_dataset, whole, epochs=3)
-    assert train(mixed_dataset, damaged, _StopAfter(8), epochs=3) == 75
+    assert train(mixed_dataset, damaged, StopAfter(8), epochs=3) == 75
     content = bytearray((damaged / "checkpoint").read_bytes())
     content[len(content) // 2] ^= 1
     (damaged / "checkpoint").write_bytes(content)

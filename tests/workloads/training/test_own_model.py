@@ -30,6 +30,7 @@ from falaj.workloads.training.session import Session, Setting
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
 from tests.newcomer import documents
+from tests.workloads.training.conftest import StopAfter
 
 NAME = "mine.network:Network"
 BEGIN = """
@@ -60,18 +61,6 @@ def folder(tmp_path: Path) -> Path:
 def write(folder: Path, text: str) -> Path:
     (folder / "mine" / "network.py").write_text(text)
     return folder
-
-
-class StopAfter(StopRequest):
-    """Asked to stop after so many looks."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self._looks = looks
-
-    def asked(self) -> bool:
-        self._looks -= 1
-        return self._looks < 0
 
 
 @pytest.fixture
