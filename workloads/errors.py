@@ -37,6 +37,11 @@ class CodeError(WorkloadError):
     """A team's own code failed, perhaps in one of several processes alone."""
 
 
+def printable(text: str) -> str:
+    """Return a text whose control characters are shown: what is foreign may steer a terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 # Exit statuses tell a scheduler whether starting the run again can help; `falaj.workloads.exits`
 # says what becomes of each. From 71 on, names and numbers are those of sysexits.h.
 

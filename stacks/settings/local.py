@@ -18,7 +18,14 @@ from falaj.stacks.settings.watching import WatchSettings, check_watch
 from falaj.workloads.bounds import IMAGE, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
-from falaj.workloads.training.own_code import check_options, find, read_folder
+from falaj.workloads.training.own_code import (
+    CLASS_NAME,
+    OPTION_FORM,
+    OPTION_NAME,
+    check_options,
+    find,
+    read_folder,
+)
 
 #: What needs no file: 1,797 scans that ship inside scikit-learn.
 DIGITS: Final = "digits"
@@ -44,13 +51,9 @@ MODEL: Final = TextRule(
     "churn",
 )
 CLASS: Final = TextRule(
-    r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
-    "a module, ':' and a class in it",
-    "mine.network:Network",
+    f"^{CLASS_NAME.pattern}$", "a module, ':' and a class in it", "mine.network:Network"
 )
-OPTION: Final = TextRule(
-    r"^[A-Za-z_][A-Za-z0-9_]*$", "letters, digits and '_', first no digit", "width"
-)
+OPTION: Final = TextRule(f"^{OPTION_NAME.pattern}$", OPTION_FORM, "width")
 #: Paths and columns: any text that isn't blank.
 Named = Annotated[str, TextRule(r"^.*\S.*$", "text that is not empty", "digits")]
 

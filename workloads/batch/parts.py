@@ -71,8 +71,8 @@ class Parts:
         say: Callable[[str], None],
     ) -> None:
         self.folder = output.with_name(output.name + SUFFIX)
-        self._job = dict(job)
-        self.identity = digest({"format": FORMAT, **self._job})
+        self._job = {"format": FORMAT, **job}
+        self.identity = digest(self._job)
         self._keyring = keyring
         self._say = say
         self.done: list[Done] = []
@@ -82,7 +82,7 @@ class Parts:
     def is_begun(self) -> bool:
         """Whether the folder is that of a run of this job, which may write its output."""
         try:
-            return self._kept_job() == {"format": FORMAT, **self._job}
+            return self._kept_job() == self._job
         except WorkloadError:
             return False
 
@@ -133,15 +133,18 @@ class Parts:
         for left in self.folder.glob(f"{TEMPORARY_PREFIX}*"):
             self._remove(left)  # of a run that was killed: the lock says that none is at it
         if not path.exists():
-            write_json_atomic(path, {"format": FORMAT, **self._job})
+            write_json_atomic(path, self._job)
             return
         kept = self._kept_job()
-        if kept != {"format": FORMAT, **self._job}:
+        if kept != self._job:
             if replace:
                 self._clear()
                 self._learn(replace=False)
                 return
-            different = [key for key in self._job if kept.get(key) != self._job[key]]
+            different = [
+                key for key, value in self._job.items()
+                if key != "format" and kept.get(key) != value
+            ]  # fmt: skip
             raise WorkloadError(
                 f"{self.folder} holds parts of another job: {', '.join(different) or 'format'} "
                 "changed since. Give --restart to begin anew, or another --output to keep both"

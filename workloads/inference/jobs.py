@@ -388,14 +388,16 @@ class Jobs:
         """Return the job of the same key, if it is of the same request."""
         mine = (asked.owner, asked.key)
         job = next((each for each in self._all() if (each.owner, each.key) == mine), None)
-        if job is not None and self._is_over(job):
+        if job is None:
+            return None
+        if self._is_over(job):
             self._end(job, "expired")
             return None
-        if job is not None and job.digest != asked.digest:
+        if job.digest != asked.digest:
             raise RequestError(
                 422, "this Idempotency-Key was another request's: give each a key of its own"
             )
-        if job is not None and job.id in self._reserved:
+        if job.id in self._reserved:
             raise RequestError(
                 409, "the same request is being kept now; try again", headers=(retry_after(1),)
             )

@@ -163,6 +163,12 @@ class Runs:
             self._backlog = max(0.0, self._backlog - expected) if self.waiting else 0.0
         service.model.observe(inference.rows, seconds)
         service.counters.queued(queued)
+        return self._answer(exchange, inference, results, seconds)
+
+    def _answer(
+        self, exchange: Exchange, inference: Inference, results: Any, seconds: float
+    ) -> Answer:
+        service = self._service
         answer = service.inferred(inference, results)
         service.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
         return answer
@@ -198,12 +204,7 @@ class Runs:
         self.waiting -= 1
 
     def _answered(self, member: Member, results: Any, seconds: float) -> Answer:
-        exchange, inference = member.exchange, member.inference
-        answer = self._service.inferred(inference, results)
-        self._service.counters.inferred(
-            time.perf_counter() - exchange.started, seconds, inference.rows
-        )
-        return answer
+        return self._answer(member.exchange, member.inference, results, seconds)
 
     # -- beside ----------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from falaj.workloads.errors import printable
+
 FILE: Final = "card.html"
 """The page's name in the package."""
 
@@ -78,7 +80,7 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
-    return [(_printable(what), _printable(said)) for what, said in found]
+    return [(printable(what), printable(said)) for what, said in found]
 
 
 def page(fields: Mapping[str, Any]) -> str:
@@ -128,11 +130,6 @@ def _table(rows: list[tuple[str, ...]]) -> str:
         for row in rows
     ]  # fmt: skip
     return "<table>" + "".join(drawn) + "</table>"
-
-
-def _printable(text: str) -> str:
-    """A text whose control characters are shown: names of columns may steer a terminal."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _safe(text: str) -> str:

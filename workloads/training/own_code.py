@@ -40,10 +40,11 @@ ABOVE_WHOLE: Final = 2**53
 
 _ENDING: Final = ".py"
 _LEFT_OUT: Final = frozenset({"__pycache__"})
-_NAME: Final = re.compile(
+CLASS_NAME: Final = re.compile(
     r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
 )
-_OPTION: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+OPTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+OPTION_FORM: Final = "letters, digits and '_', first no digit"
 _FORM: Final = "a module and a class in it, as mine.network:Network"
 _FALAJ: Final = "falaj"
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
@@ -293,7 +294,7 @@ def check_name(name: str) -> None:
     Raises:
         WorkloadError: says what does.
     """
-    if not _NAME.fullmatch(name):
+    if not CLASS_NAME.fullmatch(name):
         raise WorkloadError(f"--model is {name!r}: with --code it names {_FORM}")
 
 
@@ -337,10 +338,8 @@ def check_options(options: Mapping[str, Any]) -> None:
     if len(options) > MOST_OPTIONS:
         raise WorkloadError(f"{len(options)} options of the model: allowed are {MOST_OPTIONS}")
     for name, value in options.items():
-        if not _OPTION.fullmatch(name):
-            raise WorkloadError(
-                f"the model's option {name!r}: allowed are letters, digits and '_', first no digit"
-            )
+        if not OPTION_NAME.fullmatch(name):
+            raise WorkloadError(f"the model's option {name!r}: allowed are {OPTION_FORM}")
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
         if not all(_is_plain(each) for each in items):
             raise WorkloadError(

@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 import torch
 from torch import Tensor, nn
 
-from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError
+from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError, printable
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
 
@@ -381,7 +381,6 @@ def _said(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "it ended the program (SystemExit)"
     words = error.msg if isinstance(error, SyntaxError) else str(error)
-    text = " ".join(words.split())
-    shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    shown = printable(" ".join(words.split()))
     shown = shown if len(shown) <= _MOST_SAID else shown[:_MOST_SAID] + " …"
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__

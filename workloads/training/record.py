@@ -49,8 +49,7 @@ def check_folder(output: Path, identity: str) -> None:
     if path.exists() and read_json(path, "the parameters of the run").get("identity") != identity:
         raise WorkloadError(
             f"{output} holds a run with other data or parameters, or of other code (see {path}): "
-            "choose another "
-            "--output, or replace that run with --resume never"
+            "choose another --output, or replace that run with --resume never"
         )
 
 
