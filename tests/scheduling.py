@@ -13,8 +13,10 @@ from xdist.workermanage import WorkerController
 
 CLUSTER: Final = PurePosixPath("tests/cluster")
 REAL: Final = CLUSTER / "real"
-REALM: Final = "realm"
-"""The tests on real machines: on the same ones, and in the order of their files."""
+BARE: Final = "real machines"
+PLATFORM: Final = "a platform on real machines"
+"""The tests on real machines: of each the same ones, in the order of their files."""
+WITHOUT_A_PLATFORM: Final = ("test_machines.py", "test_networks.py")
 RESIDENCY: Final = "tests/cluster residency"
 DECLARED: Final = "tests/stacks declared"
 TOGETHER: Final[Mapping[str, str]] = {
@@ -32,7 +34,8 @@ NEWCOMERS: Final = "tests/newcomer/test_on_a_cluster.py"
 PLANES: Final = 2
 """Workers with control planes at a time: each keeps one to its end, some tests start another."""
 LONGEST: Final = (
-    REALM,
+    PLATFORM,
+    BARE,
     NEWCOMERS,
     "tests/newcomer/test_one_machine.py",
     "tests/newcomer/test_in_the_sandbox.py",
@@ -51,14 +54,15 @@ LONGEST: Final = (
 
 def unit(file: str) -> str:
     """What a file's tests are run with by one worker: its own name, where they are alone."""
-    if PurePosixPath(file).is_relative_to(REAL):
-        return REALM
+    path = PurePosixPath(file)
+    if path.is_relative_to(REAL):
+        return BARE if path.name in WITHOUT_A_PLATFORM else PLATFORM
     return TOGETHER.get(file, file)
 
 
 def needs_a_plane(name: str) -> bool:
     """Whether a unit's tests have a control plane."""
-    return name in (REALM, NEWCOMERS, RESIDENCY) or name.startswith(f"{CLUSTER}/")
+    return name in (PLATFORM, BARE, NEWCOMERS, RESIDENCY) or name.startswith(f"{CLUSTER}/")
 
 
 def rank(name: str) -> int:

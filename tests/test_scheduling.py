@@ -10,11 +10,14 @@ import pytest
 from xdist.remote import Producer
 
 from tests.scheduling import (
+    BARE,
     LONGEST,
     NEWCOMERS,
     PLANES,
-    REALM,
+    PLATFORM,
+    REAL,
     TOGETHER,
+    WITHOUT_A_PLATFORM,
     Schedule,
     needs_a_plane,
     unit,
@@ -22,7 +25,8 @@ from tests.scheduling import (
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (
-    "tests/cluster/real/test_a.py", "tests/cluster/real/test_b.py", NEWCOMERS,
+    "tests/cluster/real/test_a.py", "tests/cluster/real/test_b.py",
+    "tests/cluster/real/test_machines.py", "tests/cluster/real/test_networks.py", NEWCOMERS,
     "tests/stacks/test_a.py", "tests/cluster/test_admission_attacks.py", "tests/stacks/test_b.py",
     "tests/cluster/test_forbidden.py", "tests/cluster/test_c.py", "tests/cluster/test_d.py",
     "tests/stacks/costs/test_costs.py", "tests/stacks/drawing/test_drawing.py",
@@ -93,15 +97,17 @@ def test_all_are_run_once_and_few_workers_have_control_planes(workers: int, test
         ]
 
 
-def test_real_machines_are_the_first_and_for_one_worker() -> None:
+def test_real_machines_are_the_first_and_each_for_one_worker() -> None:
     given = [f"{file}::test_{each}" for file in FILES for each in range(3)]
     ran = run(3, given)
-    (own,) = [each for each in ran.values() if "tests/cluster/real/test_a.py::test_0" in each]
-    assert [unit(each.partition("::")[0]) for each in own[:6]] == [REALM] * 6
+    for name in (PLATFORM, BARE):
+        (own,) = [each for each in ran.values() if unit(each[0].partition("::")[0]) == name]
+        assert [unit(each.partition("::")[0]) for each in own[:6]] == [name] * 6
 
 
 def test_what_is_named_is_there() -> None:
-    several = {REALM, *TOGETHER.values()}
+    several = {PLATFORM, BARE, *TOGETHER.values()}
     files = [*TOGETHER, *(each for each in LONGEST if each not in several)]
+    files += [str(REAL / each) for each in WITHOUT_A_PLATFORM]
     assert [each for each in files if not (ROOT / each).is_file()] == []
     assert len(set(LONGEST)) == len(LONGEST)

@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         each.add_marker(pytest.mark.skip(reason="no real machines: " + "; ".join(lacking)))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Generator[Realm]:
     """A control plane with two real machines, on which nothing of a platform runs."""
     with realm_with(tmp_path_factory.mktemp("realm") / "plane", machines=2) as made:
