@@ -118,9 +118,9 @@ test-alerts: environment-dev ## The platform's alerts, judged by promtool on ser
 test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
 	@$(PYTEST) tests/gpu -o python_files='check_*.py'
 
-# Pyright takes most of the time, and one core.
+# Pyright takes most of the time.
 lint: environment-dev ## ruff, pyright (strict), import direction
-	@$(VENV)/bin/pyright & types=$$!; trap "kill $$types" INT TERM; status=0; \
+	@$(VENV)/bin/pyright --threads & types=$$!; trap "kill $$types" INT TERM; status=0; \
 	  $(VENV)/bin/ruff check . || status=$$?; \
 	  $(VENV)/bin/ruff format --check . || status=$$?; \
 	  $(VENV)/bin/lint-imports || status=$$?; \
