@@ -1,6 +1,7 @@
 """Packages that load a module when a name of it is asked for.
 
-A cloud's SDK takes seconds to load as a whole; a program uses a few of its services.
+A cloud's SDK takes seconds to load as a whole, and a program uses a few of its services; what only
+needs facts or a provider of a package needs no SDK at all.
 """
 
 from __future__ import annotations

@@ -18,8 +18,6 @@ from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf import any_pb2
-from pulumi.runtime import proto
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, status_pb2
 
 from falaj.engine.errors import EngineError
 from falaj.engine.languagehost.watch import parent_ended
@@ -34,6 +32,8 @@ from falaj.sandbox.prediction import Prediction
 from falaj.sandbox.refusals import RefusalLog
 from falaj.sandbox.store import Store
 from falaj.wire import Values, decode, encode, servicer
+from falaj.wire.protocol import engine_pb2, engine_pb2_grpc, status_pb2
+from falaj.wire.protocol import provider_pb2 as proto
 from falaj.wire.servicer import Changing, Failure, GrpcContext, Servicer
 from falaj.wire.values import PropertyChange
 

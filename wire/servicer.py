@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 from google.protobuf import empty_pb2, struct_pb2
-from pulumi.runtime import proto
-from pulumi.runtime.proto import provider_pb2_grpc
 
+from falaj.wire.protocol import plugin_pb2, provider_pb2_grpc
+from falaj.wire.protocol import provider_pb2 as proto
 from falaj.wire.values import PropertyChange, Values, decode, encode
 
 Answer = TypeVar("Answer")
@@ -136,10 +136,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     async def GetPluginInfo(  # noqa: N802 - the name is the protocol's
         self, request: empty_pb2.Empty, context: GrpcContext
-    ) -> proto.PluginInfo:
+    ) -> plugin_pb2.PluginInfo:
         """The package's version."""
         del request, context
-        return proto.PluginInfo(version=self._version)
+        return plugin_pb2.PluginInfo(version=self._version)
 
     async def GetSchema(  # noqa: N802 - the name is the protocol's
         self, request: proto.GetSchemaRequest, context: GrpcContext

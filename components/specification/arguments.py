@@ -10,6 +10,7 @@ schema for other languages are made of that.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +27,6 @@ from typing import (
 )
 
 import annotated_types
-import pulumi
 
 from falaj.components.specification.limits import ByCloud, Limit, OneOf, plain_number
 
@@ -141,7 +141,10 @@ def is_late(hint: Any) -> bool:
     """
     if isinstance(hint, ForwardRef):
         return hint.__forward_arg__.startswith("Output[")
-    return (get_origin(hint) or hint) in (pulumi.Output, Awaitable)
+    kind = get_origin(hint) or hint
+    # Providers ask, too, who do without the SDK: what isn't loaded is in no hint.
+    sdk = sys.modules.get("pulumi")
+    return kind is Awaitable or (sdk is not None and kind is sdk.Output)
 
 
 def _argument(name: str, hint: Any, required: bool) -> Argument:

@@ -9,7 +9,6 @@ import signal
 import sys
 
 import grpc.aio
-from pulumi.runtime.proto import language_pb2_grpc
 
 from falaj.engine.languagehost.children import Children
 from falaj.engine.languagehost.server import (
@@ -18,6 +17,7 @@ from falaj.engine.languagehost.server import (
     LanguageHost,
 )
 from falaj.engine.languagehost.watch import parent_ended
+from falaj.wire.protocol import language_pb2_grpc
 
 MAX_MESSAGE_BYTES = 400 * 1024 * 1024
 """The engine's own limit (pulumi/pulumi, sdk/go/common/util/rpcutil)."""

@@ -14,8 +14,6 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 
-import psutil
-
 from falaj.engine.guard import guarded
 
 AFTER_EXIT_SECONDS = 1.0
@@ -146,6 +144,8 @@ def _others_live(group: int) -> bool:
     except PermissionError:
         pass
     # Zombies count for the kernel, and where nobody reaps orphans they stay for ever.
+    import psutil  # noqa: PLC0415 - few programs leave anybody behind
+
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pulumi.runtime.proto import plugin_pb2
+from falaj.wire.protocol import plugin_pb2
 
 TOOLCHAINS = ("pip", "uv", "poetry")
 

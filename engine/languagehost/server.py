@@ -15,7 +15,6 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf import empty_pb2, json_format
-from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 from falaj.engine.languagehost.children import Children
 from falaj.engine.languagehost.execute import REPORTED
@@ -28,10 +27,15 @@ from falaj.engine.languagehost.interpreter import (
     resolve,
     steps,
 )
+from falaj.wire.protocol import language_pb2, language_pb2_grpc, plugin_pb2
 
 # The command lines of what a language host runs: programs, plugins and policy packs.
 
 EXECUTE = Path(__file__).with_name("execute.py")
+SERVE_PACK = Path(__file__).with_name("own_server.py")
+OWN_SERVER = "ownServer"
+"""The option of a policy pack that answers the engine itself: it starts without the SDK, whose
+helper for packs it has no use for. Hosts that don't know the option start it as any other."""
 
 
 def program_command(
@@ -75,6 +79,8 @@ def plugin_command(request: language_pb2.RunPluginRequest, interpreter: Interpre
     if request.kind == "analyzer":
         # `python -m pulumi.policy ENGINE_ADDRESS PACK`: the address comes last in the request.
         *flags, address = arguments
+        if _options(request.info).get(OWN_SERVER):
+            return [*python, str(SERVE_PACK), str(folder), address, *flags]
         return [*python, "-m", "pulumi.policy", *flags, address, str(folder)]
     entry = folder / (request.info.entry_point or ".")
     runnable = not entry.is_dir() or (entry / "__main__.py").exists()

@@ -19,8 +19,6 @@ from typing import Any, Final, cast
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
-from pulumi.runtime.proto import analyzer_pb2 as messages
-from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
 from falaj.policies.configuration import Configuration, read_configuration
 from falaj.policies.model import (
@@ -40,6 +38,8 @@ from falaj.policies.model.resource import REFERENCE, ROOT
 from falaj.policies.outcome import Decided, Record, decide, resource_entry
 from falaj.policies.rules.governance.tags import TAGS_RULE, missing_tags
 from falaj.policies.state import plain_mapping, require_depth
+from falaj.wire.protocol import analyzer_pb2 as messages
+from falaj.wire.protocol import analyzer_pb2_grpc, plugin_pb2
 
 # What a pack tells the engine about itself: a policy for each rule, and its settings' schema.
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import grpc
 import yaml
-from pulumi.runtime.proto import analyzer_pb2_grpc
 
 from falaj.policies.model import PolicyError
 from falaj.policies.rules import PACKS, all_rules, rules_of
 from falaj.policies.server.analyzer import Analyzer, Pack
+from falaj.wire.protocol import analyzer_pb2_grpc
 
 #: The engine sends whole stacks in one message: pulumi/pulumi v3.255.0 allows 400 MiB.
 _OPTIONS: Final = [

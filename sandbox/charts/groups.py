@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import grpc.aio
 from google.protobuf import struct_pb2
-from pulumi.runtime import proto
-from pulumi.runtime.proto import resource_pb2, resource_pb2_grpc
 
 from falaj.engine.errors import EngineError
 from falaj.engine.oci import ensure
@@ -24,6 +22,8 @@ from falaj.sandbox.clouds.kubernetes import has_namespace
 from falaj.sandbox.clouds.vendor import secret_outputs
 from falaj.sandbox.cluster.objects import SKIP_AWAIT
 from falaj.wire import ASSET, SIGNATURE, UNKNOWN, Values, decode, encode, has_unknown
+from falaj.wire.protocol import provider_pb2 as proto
+from falaj.wire.protocol import resource_pb2, resource_pb2_grpc
 from falaj.wire.values import REFERENCE
 
 _DEFINITION: Final = "CustomResourceDefinition"

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import language_pb2
 
-from falaj.engine.languagehost import interpreter
+from falaj.engine.languagehost import interpreter, inventory, own_server
 from falaj.engine.languagehost.interpreter import Interpreter, RuntimeOptionError, resolve
 from falaj.engine.languagehost.server import plugin_command, program_command, program_environment
 
@@ -105,12 +108,56 @@ def test_plugins_run_by_their_kind(tmp_path: Path) -> None:
         "127.0.0.1:1",
         str(tmp_path),
     ]
+    request.info.options.update({"ownServer": True})
+    assert plugin_command(request, python)[2:] == [
+        str(Path(own_server.__file__)),
+        str(tmp_path),
+        "127.0.0.1:1",
+        "--logtostderr",
+    ]
     request.kind = "resource"
     assert plugin_command(request, python)[2:] == [str(tmp_path), "--logtostderr", "127.0.0.1:1"]
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "my-parts"\n')
     assert plugin_command(request, python)[2:5] == ["-m", "pulumi.run.plugin", "my-parts"]
     (tmp_path / "__main__.py").touch()
     assert plugin_command(request, python)[2] == str(tmp_path)
+
+
+METADATA = """Metadata-Version: 2.4
+Name: my-cloud
+Version: 1.2.0
+Requires-Dist: pulumi<4.0.0,>=3.165.0
+Requires-Dist: Parver[test] (>=0.2.1) ; extra == "more"
+
+Requires-Dist: this is the description
+"""
+
+
+def installed(folder: Path, file: str, text: str) -> list[str]:
+    """What the inventory of a Python with one package says that the package requires."""
+    target = folder / file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-S", str(Path(inventory.__file__))]
+    variables = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    (entry,) = json.loads(done.stdout)
+    assert (entry["name"], entry["version"], entry["plugin"]) == ("my-cloud", "1.2.0", None)
+    return entry["requires"]
+
+
+@pytest.mark.parametrize(
+    "file", ["my_cloud-1.2.0.dist-info/METADATA", "my_cloud.egg-info/PKG-INFO", "my.egg-info"]
+)
+def test_packages_are_listed_however_they_were_installed(tmp_path: Path, file: str) -> None:
+    assert installed(tmp_path, file, METADATA) == ["parver", "pulumi"]
+
+
+def test_requirements_in_a_file_of_their_own_are_read(tmp_path: Path) -> None:
+    (tmp_path / "my.egg-info").mkdir()
+    (tmp_path / "my.egg-info" / "requires.txt").write_text("pulumi>=3\n\n[more]\nparver\n")
+    text = "Name: my-cloud\nVersion: 1.2.0\n"
+    assert installed(tmp_path, "my.egg-info/PKG-INFO", text) == ["parver", "pulumi"]
 
 
 def test_installation_makes_what_is_missing(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from falaj.engine.errors import EngineError
 from falaj.sandbox import schema
-from falaj.sandbox.schema import HintReader, Package, Tables, dump, load
+from falaj.sandbox.hints import HintReader
+from falaj.sandbox.schema import Package, Tables, dump, load
 
 SUBNET = "aws:ec2/subnet:Subnet"
 

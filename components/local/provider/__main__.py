@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import gc
 import sys
 from pathlib import Path
 
 # Run as a folder, Python puts this folder first on the path, where our modules would hide others.
 _HERE = Path(__file__).resolve().parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _HERE]
+
+# As falaj.engine.short_lived does it, which components don't know.
+gc.set_threshold(100_000, 20, 20)
+atexit.register(gc.freeze)
 
 from falaj.components.local.provider.resources import HANDLERS  # noqa: E402
 from falaj.components.local.provider.servicer import serve  # noqa: E402

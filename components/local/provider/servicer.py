@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import fields
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.wire import servicer as wire
+from falaj.wire.protocol import engine_pb2, engine_pb2_grpc
 from falaj.wire.servicer import Failure, Servicer
 from falaj.wire.values import ChangeKind, PropertyChange, Values
 

@@ -1,0 +1,75 @@
+"""The engine's protocol, as the SDK has its messages and services, without the SDK around them.
+
+``from falaj.wire.protocol import provider_pb2`` gives ``pulumi.runtime.proto.provider_pb2``, where
+nothing else of the SDK is needed. To import a module of a package runs the package first, and the
+SDK's takes a quarter of a second: as much as all else that a language host, a provider or a pack
+loads before it answers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pulumi.runtime.proto import (
+        analyzer_pb2,
+        analyzer_pb2_grpc,
+        engine_pb2,
+        engine_pb2_grpc,
+        language_pb2,
+        language_pb2_grpc,
+        plugin_pb2,
+        provider_pb2,
+        provider_pb2_grpc,
+        resource_pb2,
+        resource_pb2_grpc,
+        status_pb2,
+    )
+
+__all__ = [
+    "analyzer_pb2",
+    "analyzer_pb2_grpc",
+    "engine_pb2",
+    "engine_pb2_grpc",
+    "language_pb2",
+    "language_pb2_grpc",
+    "plugin_pb2",
+    "provider_pb2",
+    "provider_pb2_grpc",
+    "resource_pb2",
+    "resource_pb2_grpc",
+    "status_pb2",
+]
+
+_OF_THE_SDK: Final = "pulumi.runtime.proto"
+_ALONE: Final = f"{__name__}.sdk"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{_package()}.{name}")
+
+
+def _package() -> str:
+    """The package that the modules are taken from: the SDK's own where it was loaded already.
+
+    Where it is loaded later, there are two modules with the same messages: the protocol's library
+    keeps one class for each message, whoever describes it.
+    """
+    if _OF_THE_SDK in sys.modules:
+        return _OF_THE_SDK
+    if _ALONE not in sys.modules:
+        found = importlib.util.find_spec("pulumi")
+        if found is None or not found.submodule_search_locations:
+            raise ModuleNotFoundError("No module named 'pulumi'", name="pulumi")
+        package = ModuleType(_ALONE)
+        top = Path(found.submodule_search_locations[0])
+        package.__path__ = [str(top.joinpath(*_OF_THE_SDK.split(".")[1:]))]
+        sys.modules[_ALONE] = package
+    return _ALONE
