@@ -3,7 +3,7 @@
 Any Python from 3.11 on can run this file before anything is installed: it needs nothing but the
 standard library. It makes the virtual environment, installs uv into it with pip, lets uv install
 what the hashed requirement files pin, and adds the project itself. A stamp in the environment
-makes a second run instant; extras add up over runs.
+makes a second run instant; extras add up over runs, and only one that is new is installed then.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import fcntl
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -45,6 +46,8 @@ REQUIREMENTS = ROOT / "requirements"
 STAMP = "falaj-environment.json"
 BOOTSTRAP, BASE = "bootstrap", "base"
 TAIL_LINES = 15
+#: The first pip that knows `--python`.
+_PIP_FOR_OTHERS = (22, 3)
 #: The group of entry points by which a package offers policy rules, as its file names it
 #: (`policies/team_rules.py`).
 _RULES = "[falaj.rules]"
@@ -107,8 +110,15 @@ def ensure_environment(venv: Path, extras: Sequence[str], report: Report = to_st
                 raise EngineError(f"{venv}/bin/python does not run; remove {venv} and run again")
             # A stamp that does not say complete: this environment is being changed.
             Stamp(python, wanted.extras, {}, False).write(venv)
-            exactly = before is not None and not _offers_rules(venv)
-            _install(venv, files, exactly=exactly, report=report)
+            # What the stamp names is there as it was locked: extras are added, and nothing goes.
+            added = (
+                before is not None
+                and before.complete
+                and before.python == python
+                and before.digests.items() <= digests.items()
+            )
+            exactly = before is not None and not added and not _offers_rules(venv)
+            _install(venv, files, exactly=exactly, project=not added, report=report)
             Stamp(python, wanted.extras, digests, True).write(venv)
             return True
     except OSError as error:
@@ -177,11 +187,32 @@ def _make_venv(venv: Path, report: Report) -> None:
         raise EngineError(
             f"{venv} exists and is no virtual environment; name another folder with --venv"
         )
+    # Unpacking and compiling the pip that Python brings takes longer than all else here together.
+    options = ["--clear", *(["--without-pip"] if _has_pip() else [])]
     with step(report, f"making the virtual environment {venv}") as progress:
-        _run([sys.executable, "-m", "venv", "--clear", str(venv)], progress)
+        _run([sys.executable, "-m", "venv", *options, str(venv)], progress)
 
 
-def _install(venv: Path, files: Sequence[str], *, exactly: bool, report: Report) -> None:
+def _has_pip() -> bool:
+    """Whether the Python that runs this has a pip that installs into another environment."""
+    try:
+        version = importlib.metadata.version("pip").split(".")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in version[:2] if part.isdigit()) >= _PIP_FOR_OTHERS
+
+
+def _pip(venv: Path) -> list[str]:
+    """The pip of an environment, or that of the Python that runs this where it has none yet."""
+    python = str(venv / "bin" / "python")
+    if any((venv / "lib").glob("python*/site-packages/pip/__main__.py")):
+        return [python, "-m", "pip"]
+    return [sys.executable, "-m", "pip", "--python", python]
+
+
+def _install(
+    venv: Path, files: Sequence[str], *, exactly: bool, project: bool, report: Report
+) -> None:
     """Install uv with pip, then the pinned packages with uv, then the project itself.
 
     `exactly` removes what no lock names; not done in an environment that somebody else made.
@@ -190,8 +221,8 @@ def _install(venv: Path, files: Sequence[str], *, exactly: bool, report: Report)
     paths = [str(_requirement_file(name)) for name in files]
     if not _has_uv(venv):
         with step(report, "installing uv") as progress:
-            pip = ["-m", "pip", "install", "--disable-pip-version-check", "--require-hashes"]
-            _run([python, *pip, "-r", paths[0]], progress)
+            options = ["--disable-pip-version-check", "--no-compile", "--require-hashes"]
+            _run([*_pip(venv), "install", *options, "-r", paths[0]], progress)
     env = _uv_environment(python)
     count = sum(_count_pins(Path(path)) for path in paths)
     # Where Python may not keep what it has compiled (PYTHONDONTWRITEBYTECODE), every command would
@@ -205,6 +236,8 @@ def _install(venv: Path, files: Sequence[str], *, exactly: bool, report: Report)
             env=env,
             show=report is to_stderr and sys.stderr.isatty(),
         )
+    if not project:
+        return
     with step(report, "installing the project") as progress:
         options = ["--no-deps", "--no-build-isolation", "--python", python]
         # One line with the project's folder: the default is a module that every start would run.

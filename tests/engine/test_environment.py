@@ -25,12 +25,14 @@ class Recorder:
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
         self.fail = ""
+        self.without_pip = False
 
     def run(self, command: list[str], *args: Any, **kwargs: Any) -> None:
         self.commands.append(command)
         if self.fail and self.fail in command:
             raise EngineError(f"{self.fail} failed")
         if "venv" in command:
+            self.without_pip = "--without-pip" in command
             folder = command[-1]
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
 
@@ -110,14 +112,58 @@ def test_extras_add_up(recorder: Recorder, tmp_path: Path) -> None:
     ensure_environment(venv, ["local"], silent)
     recorder.names()
     assert ensure_environment(venv, ["dev"], silent)
-    sync = next(command for command in recorder.commands if "sync" in command)
-    assert [Path(word).stem for word in sync if word.endswith(".txt")] == [
+    *_, install = recorder.commands
+    assert [Path(word).stem for word in install if word.endswith(".txt")] == [
         "bootstrap",
         "base",
         "dev",
         "local",
     ]
+    # What is there is as it was locked: nothing has to go, and the project is there.
+    assert {"sync", "-e"}.isdisjoint(recorder.names())
     assert not ensure_environment(venv, ["local"], silent)
+
+
+def test_an_extra_beside_a_changed_lock_brings_all_up_to_date(
+    recorder: Recorder, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    ensure_environment(venv, ["local"], silent)
+    recorder.names()
+    (environment.REQUIREMENTS / "local.txt").write_text("changed==2.0\n")
+    assert ensure_environment(venv, ["dev"], silent)
+    assert recorder.names()[-2:] == ["sync", "-e"]
+
+
+@pytest.mark.parametrize(
+    ("version", "without"), [("26.3", True), ("22.3.1", True), ("22.2", False), (None, False)]
+)
+def test_the_pip_of_who_runs_it_installs_where_it_can(
+    recorder: Recorder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
+    without: bool,
+) -> None:
+    def version_of(name: str) -> str:
+        if version is None:
+            raise environment.importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(environment.importlib.metadata, "version", version_of)
+    venv = tmp_path / "venv"
+    ensure_environment(venv, [], silent)
+    assert recorder.without_pip == without
+    _, install, *_ = recorder.commands
+    # The recorder's environments have no pip, whatever was asked for.
+    assert install[:5] == [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python")]
+
+
+def test_an_environment_s_own_pip_is_used_once_it_is_there(tmp_path: Path) -> None:
+    pip = tmp_path / "lib" / "python3.11" / "site-packages" / "pip" / "__main__.py"
+    pip.parent.mkdir(parents=True)
+    pip.touch()
+    assert environment._pip(tmp_path) == [str(tmp_path / "bin" / "python"), "-m", "pip"]
 
 
 def test_a_package_with_rules_of_ones_own_stays(recorder: Recorder, tmp_path: Path) -> None:
@@ -129,7 +175,8 @@ def test_a_package_with_rules_of_ones_own_stays(recorder: Recorder, tmp_path: Pa
         offers = packages / f"{name}-1.0.dist-info" / "entry_points.txt"
         offers.parent.mkdir()
         offers.write_text(f"[{group}]\na = acme.rules:RULES\n")
-        ensure_environment(venv, ["local" if name == "other" else "dev"], silent)
+        (environment.REQUIREMENTS / "base.txt").write_text(f"for-{name}==1.0\n")
+        ensure_environment(venv, [], silent)
         assert ("sync" in recorder.names()) == (name == "other")
 
 

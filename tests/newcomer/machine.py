@@ -1,11 +1,13 @@
 """A machine on which nobody has used Falaj yet: a fresh clone and an empty home folder.
 
 Shared with the machine that the tests run on are its programs (git, make, Python, Go) and the
-caches of downloads and builds; no environment, no state, no settings.
+caches of downloads and builds, what Python compiled of others' packages among them; no
+environment, no state, no settings.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pty
 import select
@@ -17,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -32,6 +35,7 @@ PROGRAMS = ("git", "make", "go")
 SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
+@cache
 def _caches() -> dict[str, str]:
     """Folders of downloads and builds, by the variables that name them."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -77,10 +81,14 @@ class Machine:
             "HOME": str(self.home),
             "PATH": _path(),
             "LANG": "C.UTF-8",
-            # Beside the home: a machine that follows in the same place needn't compile it anew.
-            "PYTHONPYCACHEPREFIX": str(self.home.with_name("compiled")),
+            "PYTHONPYCACHEPREFIX": str(self.compiled),
             **self.variables,
         }
+
+    @property
+    def compiled(self) -> Path:
+        """Where Python keeps what it compiled: beside the home, for those that follow there."""
+        return self.home.with_name("compiled")
 
     @property
     def data(self) -> Path:
@@ -191,6 +199,30 @@ def _talk(process: subprocess.Popen[bytes], leader: int, answers: list[tuple[str
     return f"{text}\n[exit {code}]"
 
 
+def share_compiled(machine: Machine, environment: Path) -> None:
+    """Let an environment have what was compiled of the same packages in another.
+
+    The clouds' SDKs take half a minute. Python keeps it by the path of each module below
+    PYTHONPYCACHEPREFIX, so links there lead all places to one; it looks at a module's time and
+    size, and uv gives a module the time at which it unpacked it. Our own modules' times are the
+    working tree's: each clone has its own.
+    """
+    locks = sorted((ROOT / "requirements").glob("*.txt"))
+    told = "".join([sys.version, sys.base_prefix, *(path.read_text() for path in locks)])
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    shared = Path(_caches()["FALAJ_CACHE"]) / "compiled" / digest
+    for name, place in (("python", Path(sys.base_prefix)), ("environment", environment)):
+        # One's own alone: of a machine with a careless umask, all may write what lies inside.
+        (shared / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        link = machine.compiled / place.relative_to(place.anchor)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(shared / name)
+    for other in shared.parent.iterdir():
+        if other != shared:
+            shutil.rmtree(other, ignore_errors=True)
+
+
 def clone_to(target: Path) -> Path:
     """A fresh clone of this working tree, with what isn't committed yet."""
     listed = subprocess.run(
@@ -217,6 +249,7 @@ def newcomer(folder: Path, name: str = "falaj") -> Iterator[Machine]:
     """A machine in a folder; whatever it leaves running is ended."""
     (folder / "home").mkdir(parents=True)
     made = Machine(clone_to(folder / name), folder / "home")
+    share_compiled(made, made.clone / ".venv")
     try:
         yield made
     finally:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.newcomer import documents
 from tests.newcomer.documents import PACKAGES
-from tests.newcomer.machine import Machine, newcomer
+from tests.newcomer.machine import Machine, newcomer, share_compiled
 from tests.newcomer.scenarios import MENTIONED
 
 pytestmark = [pytest.mark.engine, pytest.mark.thorough, pytest.mark.timeout(1_800)]
@@ -44,6 +44,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     (folder / "work").mkdir()
     machine = Machine(folder / "work", folder / "home")
     environment = folder / "own environment"
+    share_compiled(machine, environment)
     machine.run(f"'{UV}' venv --quiet --python '{sys.executable}' '{environment}'")
     wanted = f"falaj[{','.join(EXTRAS)}] @ {wheel.as_uri()}"
     # The versions that were tested; what is installed is what the wheel itself asks for.
@@ -157,6 +158,7 @@ def test_as_a_tool(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
     machine = Machine(tmp_path / "work", tmp_path / "home")
+    share_compiled(machine, tmp_path / "home/.local/share/uv/tools/falaj")
     pins = f"-c '{ROOT}/requirements/base.txt'"
     machine.run(
         f"'{UV}' tool install --quiet --python '{sys.executable}' {pins} "
