@@ -83,7 +83,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj sandbox add": "the block of the scenario sandbox has it with a zone of names",
     "falaj sandbox lose": "tests/sandbox/test_sandbox_command.py runs it",
     "falaj sandbox reset": "tests/sandbox/test_sandbox_command.py runs it",
-    "falaj sandbox fault add": "tests/stacks/test_azure_roles_effective.py runs it",
+    "falaj sandbox fault add": "tests/stacks/test_azure_stacks.py runs it",
     "pulumi import": "a real subscription, whose plans are there already",
     "falaj preflight": "the block of the scenario preflight has it with its stack",
     "kubectl --namespace monitoring port-forward service/monitoring-alertmanager 9093": (

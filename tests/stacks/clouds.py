@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 import yaml
 
 from falaj.components.catalogue.tag_names import tag_name
@@ -82,9 +81,9 @@ def live_from_preview_to_destroy(project: Project, stack: str) -> None:
     assert "to create" in printed
     assert not made(project)
 
-    count = _come_up(project)
+    count = come_up(project)
     assert nothing_changed(run(project, "up"))
-    _grow(project, count)
+    grow(project, count)
 
     tag = tag_name("aws" if project.stack.startswith("aws") else "azure", "cost-center")
     tagged = next(m for m in made(project) if tag in (m.inputs.get("tags") or {}))
@@ -93,22 +92,10 @@ def live_from_preview_to_destroy(project: Project, stack: str) -> None:
     assert counts(run(project, "up"))["updated"] == 1
     mended = next(m for m in made(project) if m.urn == tagged.urn)
     assert mended.inputs["tags"][tag] == "another"
-    _go(project, before)
+    go(project, before)
 
 
-def live_from_up_to_destroy(project: Project, stack: str) -> None:
-    """Up, nothing to do, an update, and destroy; the state is written at each run's end."""
-    use(project, stack)
-    before = project.file.read_text()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
-        count = _come_up(project)
-        assert nothing_changed(run(project, "preview"))
-        _grow(project, count)
-        _go(project, before)
-
-
-def _come_up(project: Project) -> int:
+def come_up(project: Project) -> int:
     """How many resources the stack has."""
     printed = run(project, "up")
     count = len(made(project))
@@ -118,14 +105,16 @@ def _come_up(project: Project) -> int:
     return count
 
 
-def _grow(project: Project, count: int) -> None:
+def grow(project: Project, count: int) -> None:
+    """Change what a person would; nothing is made or goes for it."""
     change(project, **grown(config(project)))
     printed = run(project, "up")
     assert set(counts(printed)) == {"updated", "unchanged"}, printed
     assert len(made(project)) == count
 
 
-def _go(project: Project, before: str) -> None:
+def go(project: Project, before: str) -> None:
+    """Destroy the stack; its file is as it was before."""
     printed = run(project, "down")
     assert f"stack {project.stack} is down" in printed
     assert not made(project)

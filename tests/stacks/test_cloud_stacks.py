@@ -1,32 +1,14 @@
-"""Stacks of clouds with a real engine in the sandbox: faults, refusals, placement, templates."""
+"""Stacks of clouds with a real engine in the sandbox: refusals, placement, templates."""
 
 from __future__ import annotations
 
 import pytest
 import yaml
 
-from tests.stacks.clouds import change, config, made, nothing_changed, run, sandbox, use
+from tests.stacks.clouds import change, config, run, use
 from tests.stacks.conftest import Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(600)
-def test_a_failed_create_is_recovered_by_running_again(project: Project) -> None:
-    use(project, "aws-foundation")
-    sandbox(
-        project, "fault", "add", "--on", "create", "--type", "aws:ec2/subnet:Subnet", "--nth", "2"
-    )
-    done = project.falaj("up", "--sandbox")
-    assert done.returncode != 0
-    assert "make up STACK=aws-foundation SANDBOX=1" in done.stdout
-    half = len(made(project))
-    assert half > 0
-    run(project, "up")
-    assert len(made(project)) > half
-    assert nothing_changed(run(project, "preview"))
-    run(project, "down")
 
 
 def test_a_real_deployment_of_a_stack_for_the_sandbox_is_refused(project: Project) -> None:

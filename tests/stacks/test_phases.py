@@ -1,11 +1,11 @@
-"""A tier comes up in phases: what it stands on, the model's package, its machines."""
+"""A tier comes up in phases: what it stands on, the model's package, its machines.
+
+That all of them end well is seen with an engine: test_aws_stacks.py, test_azure_stacks.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import gzip
-import json
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -34,27 +34,12 @@ from falaj.stacks.program import declare_in_cloud
 from falaj.stacks.sandbox_guard import STORES, check_sandbox_guard
 from falaj.stacks.settings import SmbSettings, validate
 from falaj.stacks.settings.problems import SettingsError
-from tests.stacks.clouds import config, counts, made, nothing_changed, run, use
-from tests.stacks.conftest import Project
 from tests.stacks.images.registries import Registry, running
 from tests.stacks.in_mocks import ROOT, declare, shipped
 from tests.stacks.models.published import Publisher
+from tests.stacks.tiers import MODEL, serve
 
-MODEL = "digits"
 DIGEST = "sha256:" + "1" * 64
-
-
-def serve(publisher: Publisher, model: str = MODEL, home: Path | None = None) -> None:
-    """Let the stack `local` serve a model, as its server was told."""
-    publisher.publish(f"run of {model}", model=model)
-    site = home / "stacks" / "local" if home else stack_home("falaj", "local")
-    folder = site / "service" / model
-    folder.mkdir(parents=True, exist_ok=True)
-    told = {
-        "model": model, "alias": "production", "registry": str(publisher.store.root),
-        "keyring": str(publisher.keyring.path),
-    }  # fmt: skip
-    (folder / "service.json").write_text(json.dumps(told))
 
 
 @pytest.fixture
@@ -330,55 +315,3 @@ def test_the_sandboxs_copy_names_what_was_published(folder: Path, form: str) -> 
         tell(folder, version=3, packageDigest="sha256:" + "3" * 64, keysDigest=DIGEST)
         workspace.renew(stack)
         assert copied().version == 3
-
-
-@pytest.mark.slow
-@pytest.mark.engine
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "stack", ["aws-smb", pytest.param("azure-smb", marks=pytest.mark.thorough)]
-)
-def test_from_nothing_to_a_served_model_in_the_sandbox(
-    project: Project, tmp_path: Path, stack: str
-) -> None:
-    use(project, stack)
-    before = project.file.read_text()
-    publisher = Publisher(tmp_path / "site")
-    serve(publisher, home=project.home)
-    printed = run(project, "up")
-    stores, package, machines = (
-        printed.index(each)
-        for each in ("phase 1 of 3", "was sent there, and taken from there", "pulumi up of stack")
-    )
-    assert stores < package < machines
-    served = served_in(project)
-    assert served["version"] == 1
-    assert served["package_digest"] in printed
-
-    printed = run(project, "up")
-    assert "phase 1 of 3" not in printed
-    assert nothing_changed(printed)
-    assert nothing_changed(run(project, "preview"))
-
-    serve(publisher, home=project.home)
-    publisher.publish("another run", model=MODEL)
-    assert counts(run(project, "up"))["updated"] > 0
-    assert served_in(project)["version"] > 1
-    assert config(project) == yaml.safe_load(before)["config"]
-    run(project, "down")
-    assert not made(project)
-
-
-def served_in(project: Project) -> dict[str, Any]:
-    """What the made-up machines or containers are told to serve."""
-    for each in made(project):
-        if each.token.endswith("LaunchTemplate"):
-            text = gzip.decompress(base64.b64decode(each.inputs["userData"])).decode()
-            files = json.loads(text.partition("\n")[2])["write_files"]
-            found = {one["path"]: one["content"] for one in files}
-            return json.loads(found["/opt/falaj/serving.json"])
-        if each.token.endswith("ContainerApp"):
-            (container,) = each.inputs["template"]["containers"]
-            (setting,) = container["env"]
-            return json.loads(setting["value"])
-    raise AssertionError("there are no machines")
