@@ -24,51 +24,41 @@ from tests.workloads.federation.federations import Authority
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    dataset = datasets.build(datasets.Source("digits"))
-    return datasets.write(dataset, tmp_path_factory.mktemp("datasets"), None)
-
-
 def _machine(folder: Path, digits: Path, **names: str) -> Machine:
     (folder / "data").mkdir(parents=True)
     (folder / "data/digits").symlink_to(digits, target_is_directory=True)
     return Machine(folder, names)
 
 
+def _sealed(folder: Path, machine: Path) -> Path:
+    """The digits, sealed with a key ring of their own that the machine has as a secret."""
+    ring = KeyRing.create(folder / "ring")
+    secret = machine / "run/falaj/secret"
+    secret.mkdir(parents=True)
+    (secret / "keyring.tar").write_bytes(pack(ring))
+    return datasets.write(datasets.build(datasets.Source("digits")), folder / "rows", ring)
+
+
 @pytest.mark.thorough
-def test_two_trials_run_side_by_side_and_share_the_study(tmp_path: Path, digits: Path) -> None:
+def test_two_trials_read_sealed_rows_and_share_a_study(tmp_path: Path) -> None:
     given: Any = {
         **arguments(**{**CPU, "dataset": "digits"}, arguments=["--epochs", "2", "--threads", "1"]),
         "search": {"width": "8|16", "learning_rate": "1e-3..1e-2:log"}, "trials": 2,
+        "key_secret": "acme/training-keys",
     }  # fmt: skip
     template = pod_of(sweep.manifests(sweep.check("tuning", given)))
-    machine = _machine(tmp_path, digits)
-    assert finish([machine.start(template, index) for index in (0, 1)], 300) == [0, 0]
-    study = open_study(tmp_path / "runs/tuning", digits, 0, "none")
+    rows = _sealed(tmp_path, tmp_path)
+    machine = _machine(tmp_path, rows)
+    processes = [machine.start(template, index) for index in (0, 1)]
+    assert finish(processes, 300) == [0, 0], machine.log(0).read_text()
+    study = open_study(tmp_path / "runs/tuning", rows, 0, "none")
     found = summary(study)
     assert found["trials"]["complete"] == 2
     assert set(found["best"]["parameters"]) == {"width", "learning_rate"}
-
-
-@pytest.mark.thorough
-def test_a_trial_reads_sealed_rows_and_seals_what_it_keeps(tmp_path: Path) -> None:
-    ring = KeyRing.create(tmp_path / "ring")
-    secret = tmp_path / "run/falaj/secret"
-    secret.mkdir(parents=True)
-    (secret / "keyring.tar").write_bytes(pack(ring))
-    dataset = datasets.build(datasets.Source("digits"))
-    sealed = datasets.write(dataset, tmp_path / "snapshots", ring)
-    given: Any = {
-        **arguments(**{**CPU, "dataset": "digits"}, arguments=["--epochs", "1", "--threads", "1"]),
-        "search": {"width": "8|16"}, "trials": 1, "key_secret": "acme/training-keys",
-    }  # fmt: skip
-    template = pod_of(sweep.manifests(sweep.check("tuning", given)))
-    machine = _machine(tmp_path, sealed)
-    assert finish([machine.start(template, 0)], 300) == [0], machine.log(0).read_text()
-    trial = tmp_path / "runs/tuning/trial-0"
-    assert (trial / "model.sealed").exists()
-    assert not list(trial.glob("*.pt*"))
+    for index in (0, 1):
+        trial = tmp_path / f"runs/tuning/trial-{index}"
+        assert (trial / "model.sealed").exists()
+        assert not list(trial.glob("*.pt*"))
 
 
 def _pods(name: str, given: dict[str, Any]) -> list[Manifest]:
@@ -123,31 +113,14 @@ class Federation:
         return machines
 
 
-@pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return Federation(tmp_path)
-
-
-def test_a_coordinator_and_a_site_do_a_round(federation: Federation, digits: Path) -> None:
-    federation.run({"leader": digits, "dubai": digits})
-    run = federation.folder / "leader/runs/leader"
+def test_a_coordinator_and_a_site_do_a_round_on_rows_sealed_with_their_own_rings(
+    tmp_path: Path,
+) -> None:
+    names = ("leader", "dubai")
+    rows = {name: _sealed(tmp_path / f"of-{name}", tmp_path / name) for name in names}
+    Federation(tmp_path).run(rows, key_secret="acme/training-keys")
+    run = tmp_path / "leader/runs/leader"
     record = json.loads((run / "record.json").read_text(encoding="utf-8"))
     assert record["status"] == "finished"
-
-
-@pytest.mark.thorough
-def test_each_side_reads_rows_sealed_with_its_own_ring(federation: Federation) -> None:
-    dataset = datasets.build(datasets.Source("digits"))
-    rows: dict[str, Path] = {}
-    for name in ("leader", "dubai"):
-        folder = federation.folder / name
-        ring = KeyRing.create(federation.folder / f"{name}-ring")
-        rows[name] = datasets.write(dataset, federation.folder / f"{name}-rows", ring)
-        secret = folder / "run/falaj/secret"
-        secret.mkdir(parents=True)
-        (secret / "keyring.tar").write_bytes(pack(ring))
-    federation.run(rows, key_secret="acme/training-keys")
-    run = federation.folder / "leader/runs/leader"
-    assert json.loads((run / "record.json").read_text(encoding="utf-8"))["status"] == "finished"
     assert (run / "model.sealed").exists()
     assert not list(run.glob("*.pt*"))

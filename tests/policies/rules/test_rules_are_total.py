@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,14 +32,20 @@ for case in CASES:
     KEYS.setdefault(case.rule, {"region"}).update(_keys(dict(case.resource.properties)))
 
 
+@cache
+def given_to(rule: Rule) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
+    """A type that a rule judges, and properties; made once, which takes as long as some draws."""
+    keys = st.sampled_from(sorted(KEYS[rule.id])) | st.text(max_size=5)
+    types = sorted(rule.types) if rule.types != EVERY else ["aws:ec2/instance:Instance"]
+    return st.tuples(st.sampled_from(types), st.dictionaries(keys, values(keys), max_size=6))
+
+
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
 @settings(max_examples=examples(30))
 @given(data=st.data())
 def test_any_properties(rule: Rule, data: st.DataObject) -> None:
-    keys = st.sampled_from(sorted(KEYS[rule.id])) | st.text(max_size=5)
-    types = sorted(rule.types) if rule.types != EVERY else ["aws:ec2/instance:Instance"]
-    token = re.sub(r"\*", "v1", data.draw(st.sampled_from(types)))
-    properties = data.draw(st.dictionaries(keys, values(keys), max_size=6))
+    judged, properties = data.draw(given_to(rule))
+    token = re.sub(r"\*", "v1", judged)
     resource = Resource(token, "it", properties, urn="urn:1")
     other = Resource("aws:s3/bucket:Bucket", "other", properties, urn="urn:2")
     for context in (Context(), Context(stack=Stack((resource, other)))):

@@ -139,6 +139,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     The wheels' files are this environment's, of the pinned versions, so that no index is needed.
     """
+    owners: dict[str, set[str]] = {}
+    for installed in metadata.distributions():
+        for top in {each.parts[0] for each in installed.files or []}:
+            owners.setdefault(top, set()).add(_normal(installed.name))
     trees: dict[str, Path] = {}
     for recipe in RECIPES.values():
         tree = trees[recipe.name] = tmp_path_factory.mktemp(recipe.name)
@@ -152,11 +156,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             pins = re.findall(rf"^{re.escape(wheel.name)}==([^ ;\\]+)", text, re.MULTILINE)
             assert installed.version.partition("+")[0] in pins, wheel.name
             for each in installed.files or []:
-                target = tree / "lib" / each
+                # One link for what no other wheel adds to: torch alone has ten thousand files.
+                alone = owners[each.parts[0]] == {_normal(wheel.name)}
+                name = each.parts[0] if alone else each
+                target = tree / "lib" / name
                 if ".." not in each.parts and "__pycache__" not in each.parts:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     if not target.exists():
-                        target.symlink_to(Path(str(installed.locate_file(each))))
+                        target.symlink_to(Path(str(installed.locate_file(name))))
     return trees
 
 

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto
 
 from falaj.stacks.command.project import StackFile
+from falaj.workloads.optimization import __main__ as optimization
 from tests.policies.reports.browser import Browser, browser
 from tests.stacks.conftest import wait_for
 from tests.stacks.page import axe
@@ -22,7 +23,7 @@ from tests.stacks.page.test_page import HOSTILE, junk
 from tests.stacks.page.test_page_live import DRIFT
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Server, Site
-from tests.workloads.optimization.conftest import module, trained, write_customers
+from tests.workloads.optimization.conftest import called, trained, write_customers
 
 # A browser is on no bare machine: `make test-all` sees to it first.
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
@@ -93,8 +94,8 @@ def table(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stan
     folder = tmp_path_factory.mktemp("table")
     write_customers(folder / "table.csv")
     run = trained(folder, "--source", str(folder / "table.csv"), "--target", "churn", epochs=2)
-    done = module(
-        "falaj.workloads.optimization", "--run", str(run.path), "--dataset", str(run.dataset),
+    done = called(
+        optimization.main, "--run", str(run.path), "--dataset", str(run.dataset),
         "--output", str(folder / "out"), "--quantise", "never",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -18,8 +18,11 @@ from falaj.workloads.optimization.__main__ import main
 from falaj.workloads.optimization.comparison import CLEAR_GAIN, open_session
 from falaj.workloads.optimization.export import check_model
 from falaj.workloads.optimization.pipeline import Request, optimise
+from falaj.workloads.registry import __main__ as registry
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training import command as training
 from falaj.workloads.training.checkpoint import load_rows
+from tests.workloads.optimization.conftest import called
 
 
 def refused(capsys: pytest.CaptureFixture[str], run: Path, dataset: Path, *more: str) -> str:
@@ -298,18 +301,15 @@ def test_the_fields_are_the_registrys(optimised: Path, digits: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_a_sealed_run_leaves_no_plain_model(tmp_path: Path) -> None:
-    from tests.workloads.optimization.conftest import module
-
     keys = tmp_path / "keys"
     KeyRing.create(keys)
-    made = module(
-        "falaj.workloads.training", "dataset", "--source", "digits",
-        "--output", str(tmp_path / "data"),
+    made = called(
+        training.main, "dataset", "--source", "digits", "--output", str(tmp_path / "data"),
         "--keyring", str(keys), "--json",
     )  # fmt: skip
     dataset = json.loads(made.stdout.splitlines()[-1])["path"]
-    run = module(
-        "falaj.workloads.training", "run", "--dataset", dataset, "--output", str(tmp_path / "run"),
+    run = called(
+        training.main, "run", "--dataset", dataset, "--output", str(tmp_path / "run"),
         "--keyring", str(keys), "--epochs", "1", "--threads", "1", "--json",
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
@@ -326,9 +326,8 @@ def test_a_sealed_run_leaves_no_plain_model(tmp_path: Path) -> None:
     data = records.read_artifact(output / "model.onnx", keyring, context)
     assert len(data) == result["files"]["model.onnx"]["size"]
     check_model(data)
-    published = module(
-        "falaj.workloads.registry", "publish", "--registry", str(tmp_path / "registry"),
-        "--model", "m",
+    published = called(
+        registry.main, "publish", "--registry", str(tmp_path / "registry"), "--model", "m",
         "--keyring", str(keys), "--from", str(output), "--fields", result["fields"], "--json",
     )  # fmt: skip
     assert published.returncode == 0, published.stderr

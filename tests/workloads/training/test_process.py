@@ -31,6 +31,11 @@ from tests.waiting import alive
 
 COMMAND = [sys.executable, "-m", "falaj.workloads.training"]
 EPOCHS = 60
+PIPE = 4096
+"""Bytes: a page, the least that Linux allows."""
+AHEAD = 40
+"""Epochs, at most, that a process is ahead of the reader of its progress: lines of 200 bytes and
+more fill the pipe, and the buffer that it is read into."""
 
 Main = Callable[[list[str]], tuple[int, list[dict[str, Any]], str]]
 
@@ -57,7 +62,8 @@ def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def _run(snapshot: Path, output: Path, *more: str) -> list[str]:
     return [
         "run", "--dataset", str(snapshot), "--output", str(output), "--device", "cpu",
-        "--epochs", str(EPOCHS), "--patience", "100000", "--progress", "json", *more,
+        "--epochs", str(EPOCHS), "--patience", "100000", "--model", "network",
+        "--progress", "json", *more,
     ]  # fmt: skip
 
 
@@ -68,8 +74,11 @@ def _finish(arguments: list[str]) -> tuple[int, list[dict[str, Any]], str]:
 
 @contextlib.contextmanager
 def _started(full_command: list[str], epochs: int) -> Iterator[subprocess.Popen[str]]:
-    """Start a process and give it when it has gone through ``epochs`` epochs."""
-    process = subprocess.Popen(full_command, stdout=subprocess.PIPE, text=True)
+    """Start a process and give it when it has gone through ``epochs`` epochs.
+
+    It trains on for `AHEAD` epochs, and waits then until its progress is read.
+    """
+    process = subprocess.Popen(full_command, stdout=subprocess.PIPE, text=True, pipesize=PIPE)
     try:
         _until(process, "epoch", epochs)
         yield process
@@ -221,26 +230,33 @@ def test_reader_that_goes_away_stops_the_run(snapshot: Path, tmp_path: Path) -> 
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_ended_run_goes_on_to_the_same_bits(
-    main: Main, train: Any, snapshot: Path, tmp_path: Path, number: signal.Signals
+    main: Main, train: Any, snapshot: Path, tmp_path: Path
 ) -> None:
+    """Ended in each way, one after the other."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    epochs = 400
-    train(open_dataset(snapshot, None), whole, epochs=epochs, patience=100000)
-    more = ("--epochs", str(epochs))
-    with _started([*COMMAND, *_run(snapshot, parts, *more)], 20) as process:
-        process.send_signal(number)
-        assert process.wait(60) == (-number if number == signal.SIGKILL else 75)
-    assert not (parts / "record.json").exists()
-    code, events, _ = main(_run(snapshot, parts, *more))
+    epochs = 3 * AHEAD + 20
+    dataset = open_dataset(snapshot, None)
+    train(dataset, whole, epochs=epochs, patience=100000, model="network")
+    arguments = _run(snapshot, parts, "--epochs", str(epochs))
+    resumed = 0
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        with _started([*COMMAND, *arguments], resumed + 5) as process:
+            process.send_signal(number)
+            process.communicate(timeout=60)
+            assert process.returncode == (-number if number == signal.SIGKILL else 75)
+        assert not (parts / "record.json").exists()
+        done = _epochs(parts)
+        assert done == list(range(1, len(done) + 1))
+        assert resumed + 4 <= len(done) < epochs
+        resumed = len(done)
+    code, events, _ = main(arguments)
     assert code == 0
     assert events[0]["event"] == "resume"
-    assert events[0]["epoch"] >= 19
+    assert events[0]["epoch"] >= resumed - 1
     assert events[-1]["event"] == "finished"
     assert _weights(parts) == _weights(whole)
-    lines = (parts / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["epoch"] for line in lines] == list(range(1, epochs + 1))
+    assert _epochs(parts) == list(range(1, epochs + 1))
 
 
 @pytest.mark.slow
@@ -266,7 +282,8 @@ def test_processes_are_stopped_lost_and_still_train_as_one(
 ) -> None:
     alone, whole, parts = (tmp_path / name for name in ("alone", "whole", "parts"))
     more = ("--processes", "2", "--batch-size", "48")
-    train(open_dataset(snapshot, None), alone, epochs=EPOCHS, patience=100000, batch_size=48)
+    alike = {"epochs": EPOCHS, "patience": 100000, "batch_size": 48, "model": "network"}
+    train(open_dataset(snapshot, None), alone, **alike)
     code, events, errors = _finish(_run(snapshot, whole, *more))
     assert (code, events[-1]["event"]) == (0, "finished"), errors
     assert [event["event"] for event in events].count("start") == 1
@@ -290,5 +307,12 @@ def test_processes_are_stopped_lost_and_still_train_as_one(
 
 
 def _losses(output: Path) -> list[float]:
-    lines = (output / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+    return [line["loss"] for line in _metrics(output)]
+
+
+def _epochs(output: Path) -> list[int]:
+    return [line["epoch"] for line in _metrics(output)]
+
+
+def _metrics(output: Path) -> list[dict[str, Any]]:
+    return list(map(json.loads, (output / "metrics.jsonl").read_text().splitlines()))

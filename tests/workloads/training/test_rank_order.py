@@ -1,7 +1,7 @@
 """Ranks follow the machines' indices, whatever their addresses and whenever they come.
 
-Machines are processes here, each with a loopback address of its own; what they start is real, as
-is the rendezvous, the store and gloo.
+Machines are processes here, each with a loopback address of its own; the rendezvous and its store
+are real, and where machines come and go, gloo as well.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Site:
     folder: Path
     nodes: str
     per_node: int = 1
+    program: str = "roll_call"
     port: int = field(default_factory=free_port)
     running: dict[int, subprocess.Popen[bytes]] = field(
         default_factory=dict[int, "subprocess.Popen[bytes]"]
@@ -54,7 +55,7 @@ class Site:
             "keep_alive_max_attempt=3",
             **said,
         }  # fmt: skip
-        roll_call = [str(PROGRAMS / "roll_call.py"), str(self.folder), str(rounds)]
+        roll_call = [str(PROGRAMS / f"{self.program}.py"), str(self.folder), str(rounds)]
         with (self.folder / f"machine-{index}.log").open("a") as log:
             self.running[index] = subprocess.Popen(
                 [sys.executable, str(PROGRAMS / "machine.py"), *roll_call],
@@ -171,7 +172,7 @@ def in_order(indices: Sequence[int], per_node: int) -> list[list[int]]:
 def test_the_rank_of_a_process_is_its_machines_index_times_processes_and_its_place(
     site: Site,
 ) -> None:
-    site.per_node = 2
+    site.per_node, site.program = 2, "named_ranks"
     try:
         for index in (2, 1, 0):  # each after those behind it
             site.join(index)

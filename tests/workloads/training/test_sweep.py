@@ -19,6 +19,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import command, sweep
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.stopping import StopRequest
 
 COMMAND = [sys.executable, "-m", "falaj.workloads.training"]
 
@@ -128,7 +129,7 @@ def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
 ) -> None:
     output = tmp_path / "sweep"
     common = [*COMMAND, "trial", "--dataset", str(snapshot), "--output", str(output)]
-    options = ["--", "--device", "cpu", "--threads", "1", "--epochs"]
+    options = ["--", "--device", "cpu", "--threads", "1", "--model", "network", "--epochs"]
     searched = ["--search", "learning_rate=1e-3..1e-2:log", "--search", "width=8|16"]
     processes = [
         subprocess.Popen(
@@ -166,14 +167,19 @@ def test_two_processes_share_a_study_and_a_failed_trial_fails_alone(
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_a_stopped_trial_goes_on_where_it_was(snapshot: Path, tmp_path: Path) -> None:
+def test_a_stopped_trial_goes_on_where_it_was(
+    snapshot: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     output = tmp_path / "sweep"
     start = [
-        *COMMAND, "trial", "--dataset", str(snapshot), "--output", str(output), "--index", "0",
+        "trial", "--dataset", str(snapshot), "--output", str(output), "--index", "0",
         "--search", "width=8|16", "--pruner", "none", "--", "--device", "cpu", "--threads", "1",
-        "--epochs", "60", "--patience", "100",
+        "--epochs", "60", "--patience", "100", "--model", "network",
     ]  # fmt: skip
-    process = subprocess.Popen(start, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*COMMAND, *start], stdout=subprocess.DEVNULL)
     metrics = output / "trial-0" / "metrics.jsonl"
     until = time.monotonic() + 90
     while not metrics.exists() or len(metrics.read_text(encoding="utf-8").splitlines()) < 3:
@@ -183,8 +189,9 @@ def test_a_stopped_trial_goes_on_where_it_was(snapshot: Path, tmp_path: Path) ->
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 75
     assert _summary(snapshot, output)["trials"]["running"] == 1
-    done = subprocess.run(start, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert '"event": "resume"' in done.stdout
+    monkeypatch.setattr(StopRequest, "install", lambda _: None)
+    capsys.readouterr()
+    assert command.main(start) == 0
+    assert '"event": "resume"' in capsys.readouterr().out
     found = _summary(snapshot, output)
     assert (found["trials"]["complete"], found["trials"]["running"]) == (1, 0)
