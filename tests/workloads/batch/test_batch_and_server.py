@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from tests.workloads.batch.conftest import Batch
 from tests.workloads.inference import models
@@ -74,6 +73,8 @@ def test_a_table_with_texts_and_missing_values(
 
 
 def test_digits(batch: Batch, tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
     site = Site(tmp_path / "site")
     site.publish(models.classifier())
     bunch: Any = load_digits()

@@ -15,10 +15,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.snapshot import open_dataset
@@ -94,6 +90,8 @@ def tables(folder: Path) -> dict[str, Path]:
 
     Parts are disjoint: 130 rows of each site, 179 for reference.
     """
+    from sklearn.datasets import load_breast_cancer
+
     data = load_breast_cancer()
     header = [name.replace(" ", "_") for name in data.feature_names] + ["diagnosis"]
     rows = [
@@ -117,6 +115,9 @@ def tables(folder: Path) -> dict[str, Path]:
 
 def central_accuracy(data: dict[str, Path]) -> float:
     """What someone who had the rows of all sites in one place would reach on the same judges."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
     def rows(name: str, part: Any) -> tuple[Any, Any]:
         dataset = open_dataset(data[name], None)

@@ -1,6 +1,7 @@
 """The OpenAPI document: well-formed, of the routes that there are, and of what is really taken.
 
-Judges are `openapi-spec-validator` for the document and `jsonschema` for what it says of bodies.
+Judges are `openapi-spec-validator` for the document and `jsonschema` for what it says of bodies;
+they are imported where they are asked: that takes seconds, of each process that collects tests.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jsonschema
 import orjson
 import pytest
 from onnx import TensorProto
-from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from falaj.workloads.inference import http, openapi
 from falaj.workloads.inference.errors import RequestError
@@ -36,15 +35,25 @@ def described(served: Model, *, certificates: bool = True) -> dict[str, Any]:
     return openapi.describe(places, served.schema, certificates=certificates)
 
 
+def judge(document: Mapping[str, Any]) -> Any:
+    from openapi_spec_validator import OpenAPIV31SpecValidator
+
+    return OpenAPIV31SpecValidator(document)
+
+
 def fits(document: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> bool:
+    import jsonschema
+
     whole = {"components": document["components"], **schema}
     return jsonschema.Draft202012Validator(whole).is_valid(value)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_document_is_an_openapi_document(name: str) -> None:
+    import jsonschema
+
     document = described(MODELS[name])
-    OpenAPIV31SpecValidator(document).validate()
+    judge(document).validate()
     for each in document["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(each)
 
@@ -80,10 +89,10 @@ def test_makers_of_clients_can_read_it(name: str) -> None:
 def test_the_judge_would_find_a_mistake() -> None:
     document = described(MLP)
     document["paths"]["/v2/{unknown}"] = copy.deepcopy(document["paths"]["/v2"])
-    assert list(OpenAPIV31SpecValidator(document).iter_errors())
+    assert list(judge(document).iter_errors())
     document = described(MLP)
     del document["paths"]["/v2"]["get"]["responses"]["200"]["description"]
-    assert list(OpenAPIV31SpecValidator(document).iter_errors())
+    assert list(judge(document).iter_errors())
 
 
 @pytest.mark.parametrize("model", ["mlp", "stats", "versions", "v2"])
@@ -238,7 +247,7 @@ def test_who_may_infer_may_read_it(running: Server, token: str) -> None:
     connection = running.connect()
     status, document = call(connection, "GET", "/v2/openapi.json", token=token)
     assert (status, document["openapi"]) == (200, "3.1.0")
-    OpenAPIV31SpecValidator(document).validate()
+    judge(document).validate()
     # Of what is answered here: these settings have drift watched, and no jobs taken.
     assert "/v2/models/mlp/drift" in document["paths"]
     assert not [path for path in document["paths"] if "/jobs" in path]

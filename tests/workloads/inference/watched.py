@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from sklearn.linear_model import LogisticRegression
 
 from falaj.workloads.optimization import reference as held_out
 from falaj.workloads.training import dataset
@@ -29,6 +28,8 @@ def digits() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
 @cache
 def digits_model() -> tuple[bytes, dict[str, Any]]:
     """A linear model of digits: its graph, and its manifest's fields."""
+    from sklearn.linear_model import LogisticRegression
+
     images, labels, others, truth = digits()
     flat, others_flat = (each.reshape(len(each), -1) / 16 for each in (images, others))
     fitted = LogisticRegression(max_iter=500).fit(flat, labels)

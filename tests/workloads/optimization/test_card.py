@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.card import MOST_CLASSES, figures
 
 
 def test_the_area_is_that_of_scikit_learn() -> None:
+    from sklearn.metrics import roc_auc_score
+
     random = np.random.default_rng(1)
     answers = random.dirichlet(np.ones(3), 200).round(1)  # with ties
     labels = random.integers(0, 3, 200)

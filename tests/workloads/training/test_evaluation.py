@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn import metrics
 
 from falaj.workloads.training import loop
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
 def test_classification_figures(pairs: list[tuple[int, int]]) -> None:
+    from sklearn import metrics
+
     labels, predicted = np.array(pairs, dtype=np.int64).T
     figures = loop.classification(labels, predicted, ["a", "b", "c", "d"])
     every = range(4)
@@ -31,6 +32,8 @@ def test_classification_figures(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_regression_figures() -> None:
+    from sklearn import metrics
+
     labels, predicted = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 3.0])
     figures = loop.regression(labels, predicted)
     assert figures["rmse"] == pytest.approx((2 / 3) ** 0.5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from falaj.workloads.training import models
 from falaj.workloads.training.dataset import Source, build
@@ -29,6 +28,8 @@ def _matrices(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_arabic_tickets_are_told_apart_by_their_words(tmp_path: Path) -> None:
+    from sklearn.linear_model import LogisticRegression
+
     dataset = build(Source(str(write_tickets(tmp_path / "t.csv")), "queue"))
     assert _kinds(dataset) == {"text": "words", "hour": "numeric"}
     notes = dataset.description["notes"]
@@ -42,6 +43,8 @@ def test_arabic_tickets_are_told_apart_by_their_words(tmp_path: Path) -> None:
 
 
 def test_an_export_of_a_spreadsheet_is_read_as_numbers_and_dates(tmp_path: Path) -> None:
+    from sklearn.linear_model import Ridge
+
     dataset = build(Source(str(write_export(tmp_path / "t.csv")), "Umsatz"))
     assert dataset.task == "regression"
     assert _kinds(dataset) == {
