@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from falaj.engine.controlplane.certificates import Pair
 from falaj.engine.errors import EngineError
 from falaj.engine.files import replace_file
@@ -31,6 +33,15 @@ SECRETBOX_KEY_BYTES = 32
 """https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#providers"""
 CALLS_PER_SECOND = 1000
 """Of each component to the API server: the vendor's 50 would be what a scale test measures."""
+COLLECTED_AT = 300
+"""Percent by which a process's memory grows before Go collects garbage. By Go's own 100 that takes
+nearly half of the API server's time while definitions and policies come."""
+_LEAST_MEMORY = 2 * 1024**3
+_SHARE_OF_MEMORY = 6
+UNUSED_CONTROLLERS = ("validatingadmissionpolicy-status-controller",)
+"""It compiles every expression of a policy anew for each kind that the policy matches, to warn of
+types in the policy's status, which nothing reads; for each status the API server compiles the
+policy again. What is admitted doesn't depend on it."""
 
 #: Resources whose content is secret: the audit log keeps who touched them, not what was in them.
 _SECRET = [{"group": "", "resources": ["secrets", "configmaps", "serviceaccounts/token"]}]
@@ -359,13 +370,14 @@ def scheduler(binary: Path, files: Files, ports: Ports) -> list[str]:
 
 
 def controller_manager(binary: Path, files: Files, ports: Ports) -> list[str]:
-    """All default controllers, each with its own service account."""
+    """The default controllers but `UNUSED_CONTROLLERS`, each with its own service account."""
     account, authority = files.pair("service-account"), files.pair("ca")
     return [
         str(binary),
         f"--kubeconfig={files.configuration('kube-controller-manager.kubeconfig')}",
         *_serving(files, ports.controller_manager, "kube-controller-manager"),
         "--leader-elect=false",
+        f"--controllers={','.join(['*', *(f'-{each}' for each in UNUSED_CONTROLLERS)])}",
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={account.key}",
         f"--root-ca-file={files.authority}",
@@ -431,7 +443,7 @@ def _serving(files: Files, port: int, name: str) -> list[str]:
 END_SECONDS = 10.0
 """A process that has not ended this long after SIGTERM gets SIGKILL."""
 LOG_LINES = 12
-_STEP_SECONDS = 0.02
+_STEP_SECONDS = 0.1
 
 
 @dataclass
@@ -458,7 +470,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # A user's KUBECONFIG or proxy must not take part; Ctrl-C is for the supervisor.
-                env={"PATH": os.environ.get("PATH", ""), **(environment or {})},
+                env={"PATH": os.environ.get("PATH", ""), **_go(), **(environment or {})},
                 start_new_session=True,
             )
 
@@ -508,6 +520,16 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
+
+
+def _go() -> dict[str, str]:
+    """How often a process collects garbage: as often as Go would have it, where memory gets short.
+
+    A platform's definitions and policies are a gigabyte of what the API server needs; with a limit
+    below that it would do little else.
+    """
+    limit = max(_LEAST_MEMORY, psutil.virtual_memory().total // _SHARE_OF_MEMORY)
+    return {"GOGC": str(COLLECTED_AT), "GOMEMLIMIT": str(limit)}
 
 
 def wait_until(
