@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -52,6 +53,7 @@ LONGEST: Final = (
 """What takes minutes, the longest first: else one worker has it left when others are done."""
 
 
+@cache
 def unit(file: str) -> str:
     """What a file's tests are run with by one worker: its own name, where they are alone."""
     path = PurePosixPath(file)
