@@ -12,6 +12,7 @@ CHECK_OPTIONS ?=
 CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
 # What was compiled is kept: each of the processes below would do it anew. Engines and API servers
 # live for seconds here: a fifth of their time would go into collecting what soon goes with them.
+# Threads that wait for each other sleep, and leave the cores to others' tests.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE GOGC=300 OMP_WAIT_POLICY=PASSIVE $(VENV)/bin/python -m pytest
 # Tests run side by side, the tests of a file in one process, what takes longest first
 # (tests/scheduling.py): two more than two cores, for engines and servers wait more than they
