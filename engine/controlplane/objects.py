@@ -26,6 +26,9 @@ _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE = "application/merge-patch+json"
 _JSON = "application/json"
 _STEP_SECONDS = 0.1
+_LONGEST_STEP_SECONDS = 0.5
+_STEPS_OF_WAIT = 10
+"""What has taken long is asked about less often: a question may be a list of many objects."""
 #: A kind whose definition was just made is served a moment later.
 _SERVED_SECONDS = 15.0
 _MISSING = 404
@@ -235,9 +238,11 @@ def wait_for(ready: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
 
     Raises TimeoutError that names `what` and the last answer.
     """
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
     while not (answer := ready()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > seconds:
             raise TimeoutError(f"{what}: not within {seconds:.0f} s, but {answer!r}")
-        time.sleep(_STEP_SECONDS)
+        step = max(_STEP_SECONDS, waited / _STEPS_OF_WAIT)
+        time.sleep(min(step, _LONGEST_STEP_SECONDS))
     return answer

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -100,13 +100,26 @@ class ControlPlane:
         """
         return self.machines.set(parse_pools(pools), site or Site())
 
-    def define(self, *names: str) -> None:
+    def define(self, *names: str, kinds: Collection[str] = ()) -> None:
         """Install the CRDs of add-ons such as `cert-manager`, unless they are there.
 
-        Raises EngineError: a name that isn't known, or their module can't be had.
+        With `kinds` only those of these kinds: the others' schemas may be most of what the API
+        server has to take in.
+
+        Raises EngineError: a name that isn't known, a kind that none of them defines, or their
+        module can't be had.
         """
         binaries.ensure((addons.DEFINITIONS,))
-        install_definitions(self.objects, addons.definitions(names))
+        wanted = addons.definitions(names)
+        if kinds:
+            known = {each["spec"]["names"]["kind"] for each in wanted}
+            if unknown := set(kinds) - known:
+                raise EngineError(
+                    f"no {', '.join(sorted(unknown))} is defined by {', '.join(names)}; defined "
+                    f"are {', '.join(sorted(known))}"
+                )
+            wanted = [each for each in wanted if each["spec"]["names"]["kind"] in kinds]
+        install_definitions(self.objects, wanted)
 
     def user_kubeconfig(self, name: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig of the user `name` of `groups`, by a client certificate."""

@@ -31,6 +31,15 @@ SECRETBOX_KEY_BYTES = 32
 """https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#providers"""
 CALLS_PER_SECOND = 1000
 """Of each component to the API server: the vendor's 50 would be what a scale test measures."""
+GO: Mapping[str, str] = {"GOGC": "300", "GOMEMLIMIT": "2GiB"}
+"""A program's memory grows to four times what it keeps before Go collects garbage, not to twice;
+beyond the limit it does so more often. By default that takes nearly half of the API server's time
+while definitions and policies come; a higher limit makes no further difference to whole platforms.
+"""
+UNUSED_CONTROLLERS = ("validatingadmissionpolicy-status-controller",)
+"""It compiles every expression of a policy anew for each kind that the policy matches, to warn of
+types in the policy's status, which nothing reads; for each status the API server compiles the
+policy again. What is admitted doesn't depend on it."""
 
 #: Resources whose content is secret: the audit log keeps who touched them, not what was in them.
 _SECRET = [{"group": "", "resources": ["secrets", "configmaps", "serviceaccounts/token"]}]
@@ -359,13 +368,14 @@ def scheduler(binary: Path, files: Files, ports: Ports) -> list[str]:
 
 
 def controller_manager(binary: Path, files: Files, ports: Ports) -> list[str]:
-    """All default controllers, each with its own service account."""
+    """The default controllers but `UNUSED_CONTROLLERS`, each with its own service account."""
     account, authority = files.pair("service-account"), files.pair("ca")
     return [
         str(binary),
         f"--kubeconfig={files.configuration('kube-controller-manager.kubeconfig')}",
         *_serving(files, ports.controller_manager, "kube-controller-manager"),
         "--leader-elect=false",
+        f"--controllers={','.join(['*', *(f'-{each}' for each in UNUSED_CONTROLLERS)])}",
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={account.key}",
         f"--root-ca-file={files.authority}",
@@ -431,7 +441,7 @@ def _serving(files: Files, port: int, name: str) -> list[str]:
 END_SECONDS = 10.0
 """A process that has not ended this long after SIGTERM gets SIGKILL."""
 LOG_LINES = 12
-_STEP_SECONDS = 0.02
+_STEP_SECONDS = 0.1
 
 
 @dataclass
@@ -458,7 +468,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # A user's KUBECONFIG or proxy must not take part; Ctrl-C is for the supervisor.
-                env={"PATH": os.environ.get("PATH", ""), **(environment or {})},
+                env={"PATH": os.environ.get("PATH", ""), **GO, **(environment or {})},
                 start_new_session=True,
             )
 

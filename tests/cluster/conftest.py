@@ -54,7 +54,8 @@ def cluster(control_plane: ControlPlane) -> Generator[ControlPlane]:
 def residency_plane() -> Generator[ControlPlane]:
     """A control plane with two nodes that refuses what `Residency` has it refuse."""
     with residence(RESIDENCY, nodes="cpu=2") as plane:
-        plane.define("gateway-api", "external-secrets", "keda")
+        plane.define("gateway-api", "keda")
+        plane.define("external-secrets", kinds=("ExternalSecret",))
         yield plane
 
 

@@ -36,7 +36,7 @@ PLATFORM: dict[str, Any] = {**_COMMON, "tenant": "platform"}
 
 def platform_parts(plane: ControlPlane) -> None:
     """Make what tenants find in a cluster: namespaces and definitions of the platform."""
-    plane.define("prometheus-operator")
+    plane.define("prometheus-operator", kinds=("PodMonitor", "PrometheusRule"))
     plane.apply([_namespace("monitoring"), _namespace("envoy-gateway-system")])
 
 

@@ -15,6 +15,7 @@ from falaj.engine.controlplane import ControlPlane
 from falaj.engine.controlplane.objects import Objects, wait_for
 from tests.cluster.residency_cases import DIGEST, PLAIN, REGISTRY, RESIDENCY, in_kind, merged
 from tests.cluster.residency_cluster import POLICY, install, namespace, refusal, residence
+from tests.cluster.type_checks import types_checked
 
 pytestmark = pytest.mark.cluster
 
@@ -36,6 +37,7 @@ POWERFUL = [
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     with residence(RESIDENCY, nodes="h200=1") as found:
+        # All of both, for expressions are checked against each kind that is there.
         found.define("gateway-api", "external-secrets")
         yield found
 
@@ -243,10 +245,13 @@ def test_refusals_are_in_the_audit_log(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("args", [RESIDENCY, AKS, SITE], ids=["eks", "aks", "existing"])
-def test_no_expression_is_warned_of(plane: ControlPlane, args: dict[str, Any]) -> None:
+def test_no_expression_is_warned_of(
+    plane: ControlPlane, args: dict[str, Any], tmp_path: Path
+) -> None:
     """Every expression has the types of every kind that its policy matches."""
     install(plane, args)
-    wait_for(lambda: _is_checked(plane), "expressions are checked", 60)
+    with types_checked(plane, tmp_path):
+        wait_for(lambda: _is_checked(plane), "expressions are checked", 240)
     assert _warnings(plane) == {}
 
 

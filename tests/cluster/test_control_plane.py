@@ -366,3 +366,11 @@ def test_definitions_are_installed_with_their_schemas(cluster: ControlPlane) -> 
     cluster.apply([issuer], dry_run=True)
     with pytest.raises(EngineError, match=r"no 'nonsense' is known; known are cert-manager"):
         cluster.define("nonsense")
+
+
+def test_definitions_are_installed_of_the_kinds_that_are_wanted(cluster: ControlPlane) -> None:
+    cluster.define("velero", kinds=("Backup",))
+    served = cluster.objects.request("GET", "/apis/velero.io/v1")["resources"]
+    assert {each["kind"] for each in served} == {"Backup"}
+    with pytest.raises(EngineError, match=r"no Nothing is defined by velero; defined are Backup,"):
+        cluster.define("velero", kinds=("Backup", "Nothing"))

@@ -38,6 +38,7 @@ from tests.cluster.tenancy import (
     tenant_objects,
     waits,
 )
+from tests.cluster.type_checks import types_checked
 from tests.components.kubernetes.test_pipeline import PIPELINE, PUBLISH, given, pods
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -254,7 +255,9 @@ def test_the_account_may_do_nothing_else(user: Objects, method: str, path: str) 
     refused(lambda: user.request(method, path, body, kind))
 
 
-def test_the_api_server_has_nothing_against_the_policies(cluster: ControlPlane) -> None:
+def test_the_api_server_has_nothing_against_the_policies(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
     """It knows the schema of both, what is compared and what it is compared with."""
 
     def checked() -> list[dict[str, Any]]:
@@ -270,7 +273,9 @@ def test_the_api_server_has_nothing_against_the_policies(cluster: ControlPlane) 
             found if all("observedGeneration" in each.get("status", {}) for each in found) else []
         )
 
-    for each in wait_for(checked, "expressions to be checked", 120):
+    with types_checked(cluster, tmp_path):
+        found = wait_for(checked, "expressions to be checked", 120)
+    for each in found:
         assert not each["status"].get("typeChecking", {}).get("expressionWarnings")
 
 

@@ -39,7 +39,12 @@ WRONG: list[tuple[str, tuple[str | int, ...], Any]] = [
 
 @pytest.fixture(scope="module")
 def plane(trainer_definitions: list[dict[str, Any]]) -> Iterator[ControlPlane]:
-    with start(crds=DEFINITIONS) as running:
+    kinds = {each["kind"] for place in PLACES for each in declared(place)}
+    with start() as running:
+        wanted = addons.definitions(DEFINITIONS)
+        running.define(
+            *DEFINITIONS, kinds=kinds & {each["spec"]["names"]["kind"] for each in wanted}
+        )
         addons.install_definitions(running.objects, trainer_definitions)
         yield running
 

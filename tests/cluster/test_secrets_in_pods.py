@@ -97,7 +97,7 @@ OPEN: dict[str, Any] = {
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """A platform as it is: a tenant, its queue, the policies, Kueue and JobSet."""
     with platform_of(control_plane, "cpu=2") as found:
-        found.define("gateway-api", "external-secrets")
+        found.define("external-secrets", kinds=("ExternalSecret",))
         found.apply(tenant_objects("acme", training={"cpu": 40, "memory_gib": 200}))
         quotas = {"acme": {"quotas": {FLAVOR: {"cpu": 40, "memory_gib": 200}}}}
         found.apply(queue_objects(POOLS, quotas))

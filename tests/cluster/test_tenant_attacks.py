@@ -168,7 +168,8 @@ _THERE: Final = (
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     with residence(RESIDENCY, nodes="cpu=1") as found:
-        found.define("gateway-api", "keda", "prometheus-operator")
+        found.define("gateway-api", "keda")
+        found.define("prometheus-operator", kinds=("PrometheusRule",))
         for name in HOSTS:
             given: Any = {**_GIVEN, "tenant": name}
             found.apply(

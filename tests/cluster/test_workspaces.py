@@ -58,7 +58,7 @@ WORKLOADS = ("kueue.x-k8s.io/v1beta2", "Workload")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """A platform as it is, with two tenants, their queues, and the policies."""
     with platform_of(control_plane, "h200:mig-1g.18gb=1,cpu=1") as found:
-        found.define("external-secrets", "cert-manager")
+        found.define("external-secrets", "cert-manager", kinds=("Certificate", "ExternalSecret"))
         for tenant in ("acme", "globex"):
             found.apply(tenant_objects(tenant, training=SIZES))
         found.apply(queue_objects(POOLS, {"acme": {"quotas": QUOTAS}}))

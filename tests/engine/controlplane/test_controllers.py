@@ -1,4 +1,4 @@
-"""How Kueue, JobSet and Trainer are brought onto loopback."""
+"""How the control plane's programs are started, and Kueue, JobSet and Trainer on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from falaj.engine.controlplane.controllers import (
     localised,
     merged,
 )
-from falaj.engine.controlplane.processes import Files, Ports, api_server
+from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.controlplane.processes import (
+    Files,
+    Ports,
+    Supervisor,
+    api_server,
+    controller_manager,
+)
 
 CONTROLLERS = known(list(range(1, PORTS + 1)))
 keys = st.sampled_from("abc")
@@ -142,6 +149,20 @@ def test_definitions_with_several_versions_are_converted_by_kueue() -> None:
     assert found["webhook"]["clientConfig"]["url"] == "https://127.0.0.1:1/convert"
     other = {**definition, "metadata": {"name": "topologies.kueue.x-k8s.io"}}
     assert "conversion" not in localised(CONTROLLERS["kueue"], [other], b"")[0]["spec"]
+
+
+def test_programs_collect_garbage_less_often_within_a_limit(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path)
+    supervisor.start("env", ["/usr/bin/env"])
+    wait_for(lambda: supervisor.has_ended("env"), "its end")
+    said = supervisor.last_words("env").splitlines()
+    supervisor.stop()
+    assert {"GOGC=300", "GOMEMLIMIT=2GiB"} <= set(said)
+
+
+def test_every_controller_runs_but_the_one_that_nothing_asks_for() -> None:
+    line = controller_manager(Path("x"), Files(Path("f")), Ports(1, 2, 3, 4, 5, 6))
+    assert "--controllers=*,-validatingadmissionpolicy-status-controller" in line
 
 
 def test_the_api_server_is_closed_as_on_premises_clusters_are() -> None:
