@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from falaj.engine.controlplane.certificates import Pair
 from falaj.engine.errors import EngineError
 from falaj.engine.files import replace_file
@@ -33,11 +31,11 @@ SECRETBOX_KEY_BYTES = 32
 """https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#providers"""
 CALLS_PER_SECOND = 1000
 """Of each component to the API server: the vendor's 50 would be what a scale test measures."""
-COLLECTED_AT = 300
-"""Percent by which a process's memory grows before Go collects garbage. By Go's own 100 that takes
-nearly half of the API server's time while definitions and policies come."""
-_LEAST_MEMORY = 2 * 1024**3
-_SHARE_OF_MEMORY = 6
+GO: Mapping[str, str] = {"GOGC": "300", "GOMEMLIMIT": "2GiB"}
+"""A program's memory grows to four times what it keeps before Go collects garbage, not to twice;
+beyond the limit it does so more often. By default that takes nearly half of the API server's time
+while definitions and policies come; a higher limit makes no further difference to whole platforms.
+"""
 UNUSED_CONTROLLERS = ("validatingadmissionpolicy-status-controller",)
 """It compiles every expression of a policy anew for each kind that the policy matches, to warn of
 types in the policy's status, which nothing reads; for each status the API server compiles the
@@ -470,7 +468,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # A user's KUBECONFIG or proxy must not take part; Ctrl-C is for the supervisor.
-                env={"PATH": os.environ.get("PATH", ""), **_go(), **(environment or {})},
+                env={"PATH": os.environ.get("PATH", ""), **GO, **(environment or {})},
                 start_new_session=True,
             )
 
@@ -520,16 +518,6 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
-
-
-def _go() -> dict[str, str]:
-    """How often a process collects garbage: as often as Go would have it, where memory gets short.
-
-    A platform's definitions and policies are a gigabyte of what the API server needs; with a limit
-    below that it would do little else.
-    """
-    limit = max(_LEAST_MEMORY, psutil.virtual_memory().total // _SHARE_OF_MEMORY)
-    return {"GOGC": str(COLLECTED_AT), "GOMEMLIMIT": str(limit)}
 
 
 def wait_until(
