@@ -174,6 +174,12 @@ class SideBySide:
                 each.stack.name: str(each.stack.given) for each in group if each.stack.given
             },
             "strict": self._strict,
+            # What is judged by another file than its own is nobody's ground.
+            "grounds": [
+                each.stack.name
+                for each in group
+                if each.stack.given is None and any(each.stack.name in one.chain for one in group)
+            ],
         }
         with (
             tempfile.TemporaryDirectory(prefix="falaj-check-home-") as home,

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -22,11 +22,12 @@ from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
 from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking.assumed import missing_values
+from falaj.stacks.checking.ground import adopt, foretell
 from falaj.stacks.checking.recorded import judge_in_part
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
-from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud
-from falaj.stacks.command.operation import without_trace
+from falaj.stacks.command import operation
+from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud, update_in_sandbox
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
@@ -80,12 +81,15 @@ class FailedPreviewError(StackError):
         self.pulumi = pulumi
 
 
-def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
+def check_stack(
+    subject: Subject, *, strict: bool | None = None, is_ground: bool = False
+) -> StackResult:
     """Preview a stack and judge it.
 
     Args:
         subject: the stack.
         strict: whether what can't be known fails. Default: as the stack says.
+        is_ground: whether stacks that are checked after it, in the same sandbox, stand on it.
 
     Returns:
         The result; what kept the stack from being checked is in its `errors`.
@@ -97,7 +101,7 @@ def check_stack(subject: Subject, *, strict: bool | None = None) -> StackResult:
     with tempfile.TemporaryDirectory(prefix="falaj-check-") as temporary:
         folder = Path(temporary)
         try:
-            found = _check(subject, strict, folder)
+            found = _check(subject, strict, folder, is_ground)
         except FailedPreviewError as failed:
             found = _in_part(subject, strict, failed)
         except (StackError, PolicyError) as error:
@@ -174,9 +178,9 @@ def _asked_for(stack: StackFile, message: str) -> str:
     return f"\n  the program asks for: {options}"
 
 
-def _check(subject: Subject, strict: bool | None, folder: Path) -> StackResult:
+def _check(subject: Subject, strict: bool | None, folder: Path, is_ground: bool) -> StackResult:
     stack, settings = subject.stack, subject.settings
-    pulumi, _ = opened(subject, sandbox=not subject.is_local, copied=True)
+    pulumi, _ = opened(subject, sandbox=not subject.is_local, copied=True, make=foretell)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
     configuration = folder / "packs.json"
@@ -190,7 +194,18 @@ def _check(subject: Subject, strict: bool | None, folder: Path) -> StackResult:
         PROJECT_FOLDER: str(stack.project.root),
         refusals.VARIABLE: str(folder),
     }
-    document = preview_document(pulumi, arguments, variables)
+    with pulumi.predicting() as predicted:
+        if is_ground:
+            # Its preview needn't be made again for those.
+            events = folder / "events"
+            document = _document(
+                pulumi, [*arguments, "--event-log", str(events)],
+                {**variables, **predicted, **operation.SHOWN},
+            )  # fmt: skip
+            if next(refusals.read(folder), None) is None:
+                adopt(pulumi, predicted, operation.outputs_in(events))
+        else:
+            document = _document(pulumi, arguments, {**variables, **predicted})
     records = list(read_records(folder))
     return result_of(subject, pulumi, document, records, len(folders))
 
@@ -232,7 +247,13 @@ def result_of(
     )
 
 
-def opened(subject: Subject, *, sandbox: bool, copied: bool = False) -> tuple[Pulumi, str]:
+def opened(
+    subject: Subject,
+    *,
+    sandbox: bool,
+    copied: bool = False,
+    make: Callable[[Pulumi, CloudSettings], None] = update_in_sandbox,
+) -> tuple[Pulumi, str]:
     """The engine with the stack in its backend, and the place that the stack goes to.
 
     What the stack stands on is there as well. The place is empty for a stack of this machine.
@@ -242,6 +263,7 @@ def opened(subject: Subject, *, sandbox: bool, copied: bool = False) -> tuple[Pu
         sandbox: whether the sandbox answers.
         copied: whether the backend is another than the stack's own, so that its file is copied.
             Default: no.
+        make: makes what the stack stands on, where the sandbox hasn't got it.
 
     Raises:
         EngineError: there is no engine.
@@ -254,7 +276,7 @@ def opened(subject: Subject, *, sandbox: bool, copied: bool = False) -> tuple[Pu
     pulumi = Pulumi(stack, sandbox=sandbox, plugins=not subject.is_local, copied=copied)
     pulumi.ensure_stack()
     if isinstance(settings, CloudSettings):
-        bring_up_upstream(pulumi, settings)
+        bring_up_upstream(pulumi, settings, make)
     return pulumi, place
 
 
@@ -274,15 +296,21 @@ def preview_document(
         FailedPreviewError: the stack could not be previewed.
     """
     with pulumi.predicting() as prediction:
-        done = subprocess.run(
-            [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
-             "--non-interactive", *arguments],
-            cwd=pulumi.folder,
-            env=without_options(pulumi.environment) | {**(variables or {}), **prediction},
-            capture_output=True,
-            text=True,
-            check=False,
-        )  # fmt: skip
+        return _document(pulumi, arguments, {**(variables or {}), **prediction})
+
+
+def _document(
+    pulumi: Pulumi, arguments: Sequence[str], variables: Mapping[str, str]
+) -> dict[str, Any]:
+    done = subprocess.run(
+        [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
+         "--non-interactive", *arguments],
+        cwd=pulumi.folder,
+        env=without_options(pulumi.environment) | dict(variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
     document = document_of(done.stdout)
     if done.returncode != 0 or document is None:
         reason = why(document, done.stderr or done.stdout)
@@ -377,9 +405,8 @@ def why(document: Mapping[str, Any] | None, printed: str) -> str:
         ]
         if messages:
             break
-    message = (
-        "\n".join(dict.fromkeys(map(without_trace, filter(None, messages)))) or printed.strip()
-    )
+    said = dict.fromkeys(map(operation.without_trace, filter(None, messages)))
+    message = "\n".join(said) or printed.strip()
     hint = next((f"\n{each}" for sign, each in _HINTS.items() if sign in message), "")
     return f"it could not be previewed:\n{message or 'the engine failed and said nothing'}{hint}"
 

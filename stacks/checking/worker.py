@@ -47,7 +47,7 @@ def main() -> int:
             given = task["given"].get(name)
             stack = StackFile(name, project, Path(given) if given else None)
             try:
-                result = _checked(stack, task["strict"])
+                result = _checked(stack, task["strict"], name in task["grounds"])
             except KeyboardInterrupt:
                 # An operation on what the stack stands on was told, and it alone.
                 return INTERRUPTED
@@ -57,9 +57,9 @@ def main() -> int:
     return 0
 
 
-def _checked(stack: StackFile, strict: bool | None) -> StackResult:
+def _checked(stack: StackFile, strict: bool | None, is_ground: bool) -> StackResult:
     try:
-        return check_stack(subject_of(stack), strict=strict)
+        return check_stack(subject_of(stack), strict=strict, is_ground=is_ground)
     except EngineError as error:
         return StackResult(stack.name, stack.project.name, "nobody", errors=(str(error),))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +154,50 @@ def _write(foundation: StackFile, stacks: list[str]) -> None:
 # What a stack stands on has to be there first; the sandbox makes what it hasn't got.
 
 
-def bring_up_upstream(pulumi: Pulumi, settings: CloudSettings) -> None:
+def update_in_sandbox(pulumi: Pulumi, settings: CloudSettings) -> None:
+    """Bring a stack up that another one stands on.
+
+    Raises:
+        KeyboardInterrupt: it was told to stop.
+        StackError: it can't be made.
+    """
+    name = pulumi.stack.name
+    # The packs judge it when it is brought up, or checked, as itself.
+    arguments = ["up", "--yes", "--skip-preview", "-s", name]
+    first = first_key.phase(settings, pulumi)
+    for phase in ("",) if first is None else (first, ""):
+        variables = {PHASE_VARIABLE: phase}
+        outcome = operation.run(pulumi, arguments, f"making {name}", variables)
+        require_made(outcome, name)
+        say(f"{name}: {operation.counted(outcome.changes, planned=False)}")
+
+
+def require_made(outcome: operation.Outcome, name: str) -> None:
+    """Go on only where what another stack stands on is there.
+
+    Raises:
+        KeyboardInterrupt: it was told to stop.
+        StackError: it can't be made.
+    """
+    if outcome.was_interrupted:
+        raise KeyboardInterrupt
+    if outcome.status != 0:
+        raise StackError(f"stack {name} could not be made in the sandbox (exit {outcome.status})")
+
+
+def bring_up_upstream(
+    pulumi: Pulumi,
+    settings: CloudSettings,
+    make: Callable[[Pulumi, CloudSettings], None] = update_in_sandbox,
+) -> None:
     """Make sure that the stack which this one refers to is there; in the sandbox, make it.
 
     What that one stands on in turn comes before it.
+
+    Args:
+        pulumi: the engine of the stack that stands on it.
+        settings: what that stack's file says.
+        make: makes it in the sandbox.
 
     Raises:
         StackError: it isn't there, or can't be made.
@@ -187,18 +227,6 @@ def bring_up_upstream(pulumi: Pulumi, settings: CloudSettings) -> None:
         )
     prepare_cloud(stack, found, sandbox=True)
     other.ensure_stack()
-    bring_up_upstream(other, found)
-    # The packs judge it when it is brought up, or checked, as itself.
-    arguments = ["up", "--yes", "--skip-preview", "-s", stack.name]
-    first = first_key.phase(found, other)
-    for phase in ("",) if first is None else (first, ""):
-        variables = {PHASE_VARIABLE: phase}
-        outcome = operation.run(other, arguments, f"making {name}", variables)
-        if outcome.was_interrupted:
-            raise KeyboardInterrupt
-        if outcome.status != 0:
-            raise StackError(
-                f"stack {name} could not be made in the sandbox (exit {outcome.status})"
-            )
-        say(f"{name}: {operation.counted(outcome.changes, planned=False)}")
+    bring_up_upstream(other, found, make)
+    make(other, found)
     begin(stack, pulumi.stack.name)

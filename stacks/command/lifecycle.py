@@ -37,7 +37,7 @@ from falaj.stacks.command.judged import judged
 from falaj.stacks.command.models import follow_in
 from falaj.stacks.command.operation import Outcome, label_of_urn
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.command.pulumi import Pulumi
+from falaj.stacks.command.pulumi import Pulumi, resources_of
 from falaj.stacks.command.remains import notices
 from falaj.stacks.command.summary import summary
 from falaj.stacks.command.workspace import forget_stack
@@ -248,7 +248,7 @@ def up(call: Call, *, details: bool, source: str | None = None) -> int:
     with step(2, 3, "backend"):
         pulumi.ensure_stack()
         if isinstance(settings, LocalSettings):
-            pulumi.settle_interrupted()
+            pulumi.settle_interrupted(pulumi.exported())
         say(f"      {pulumi.environment.get('PULUMI_BACKEND_URL', 'as logged in')}")
     if isinstance(settings, CloudSettings):
         if not pulumi.sandbox:
@@ -423,7 +423,8 @@ def refresh(call: Call, *, details: bool) -> int:
     pulumi = call.engine(settings)
     _say_what_answers(pulumi)
     pulumi.ensure_stack()
-    arguments = ["refresh", "--yes", "-s", call.stack.name]
+    # Nobody is asked before it: a preview would read everything twice.
+    arguments = ["refresh", "--yes", "--skip-preview", "-s", call.stack.name]
     outcome = _run(pulumi, arguments, "reading", details=details)
     if outcome.status != 0:
         return not_finished(call, "refresh", outcome)
@@ -454,9 +455,10 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
     pulumi = Pulumi(stack, sandbox=sandboxed, plugins=clouds)
     _say_what_answers(pulumi)
     pulumi.ensure_stack()
+    exported = pulumi.exported()
     if not isinstance(settings, CloudSettings) and not sandboxed:
-        pulumi.settle_interrupted()
-    resources = pulumi.resources()
+        pulumi.settle_interrupted(exported)
+    resources = resources_of(exported)
     if not is_agreed and is_terminal() and resources:
         say(what_goes(stack, resources, sandbox=pulumi.sandbox))
         if not confirmed(f"Destroy stack {stack.name}? It can't be undone."):
@@ -464,7 +466,7 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
             return 1
     if pulumi.sandbox:
         # Nothing real is kept in the sandbox; on a cloud a person lifts the protection.
-        pulumi.release()
+        pulumi.release(exported)
     arguments = ["destroy", "--yes", "--skip-preview", "-s", stack.name]
     outcome = _run(pulumi, arguments, "destroying", details=details, expected=len(resources))
     if outcome.status != 0:

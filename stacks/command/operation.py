@@ -87,6 +87,8 @@ class Progress:
     """Steps that changed something, by kind."""
     changes: dict[str, int] = field(default_factory=dict[str, int])
     """The engine's own count at the end of the last phase; empty when it didn't come to it."""
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The stack's outputs, as it was last told of them."""
     failed: bool = False
     violations: int = 0
     """Mandatory violations of policies."""
@@ -127,7 +129,9 @@ class Progress:
         self.running.pop(str(step.get("urn")), None)
         self.doing = ""
         # The stack's outputs come once more, at its end.
-        if step.get("type") != _STACK:
+        if step.get("type") == _STACK:
+            self.outputs = mapping(mapping(step.get("new")).get("outputs"))
+        else:
             self.steps += 1
             if not self.is_preview and step.get("op") not in UNCHANGED:
                 self.made[str(step.get("op"))] += 1
@@ -198,6 +202,14 @@ class EventLog:
                 yield cast("dict[str, Any]", event)
 
 
+def outputs_in(events: Path) -> Mapping[str, Any]:
+    """The stack's outputs, as an operation that ended told of them in a file of its events."""
+    progress = Progress(lambda _: None)
+    for event in EventLog(events).new():
+        progress.take(event)
+    return progress.outputs
+
+
 def label(step: Mapping[str, Any]) -> str:
     """A step's resource for people: the type's last part and the name."""
     return label_of_urn(str(step.get("urn", "")))
@@ -232,7 +244,7 @@ def without_trace(message: str) -> str:
 
 #: The engine's options for what it draws stay hidden until this is set; its Automation API does
 #: the same (pulumi/pulumi, sdk/go/auto/stack.go).
-_SHOWN: Final = {"PULUMI_DEBUG_COMMANDS": "true"}
+SHOWN: Final = {"PULUMI_DEBUG_COMMANDS": "true"}
 _LOCKED: Final = re.compile(r"currently locked by \d+ lock\(s\)")
 _OWNER: Final = re.compile(r"created by \S*?@(?P<host>\S+) \(pid (?P<pid>\d+)\) at (?P<at>\S+)")
 #: Lines of what the engine printed that are shown where its events named no cause.
@@ -265,6 +277,8 @@ class Outcome:
     """What the engine itself printed."""
     explained: bool = False
     """Whether why it failed was said."""
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The stack's outputs, those that a preview knows; secrets are masked."""
 
 
 def run(
@@ -295,7 +309,7 @@ def run(
             with (folder / "printed").open("wb") as printed:
                 status = pulumi.run(
                     [*arguments, "--non-interactive", "--event-log", str(folder / "events.jsonl")],
-                    {**(variables or {}), **_SHOWN},
+                    {**(variables or {}), **SHOWN},
                     output=printed,
                     meanwhile=lambda: display.follow(log),
                     interrupted=display.interrupt,
@@ -310,7 +324,7 @@ def run(
         _show_last(text)
     return Outcome(
         status, progress.changes, progress.made, progress.violations, interrupted,
-        display.seconds, text, explained or not read,
+        display.seconds, text, explained or not read, progress.outputs,
     )  # fmt: skip
 
 

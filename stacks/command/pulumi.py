@@ -137,14 +137,13 @@ class Pulumi:
                 self.stack.forget_passphrase()
             self.capture(["stack", "init", self.stack.name, "--non-interactive"])
 
-    def settle_interrupted(self) -> None:
-        """Drop the record of operations that a killed engine had begun.
+    def settle_interrupted(self, exported: dict[str, Any]) -> None:
+        """Drop the record of operations that a killed engine had begun, from the state as well.
 
         Only for the local platform: its creates adopt what is there already, so the next run can
         simply do them again. On a cloud a person has to look first, as the
         engine's warning says.
         """
-        exported = self.exported()
         deployment: dict[str, Any] = exported.get("deployment") or {}
         pending: list[Any] = deployment.pop("pending_operations", None) or []
         if not pending:
@@ -162,16 +161,15 @@ class Pulumi:
         """
         prediction.refuse_sandbox_state(self.exported())
 
-    def release(self) -> None:
+    def release(self, exported: dict[str, Any]) -> None:
         """Let a destroy take everything of a sandboxed stack, the protected and retained as well.
 
         What is retained would stand in the way of what it stands on, such as its subnet. What the
         cloud itself deletes on no request stays retained.
         """
-        exported = self.exported()
         held = [
             (resource, key)
-            for resource in sequence(mapping(exported.get("deployment")).get("resources"))
+            for resource in resources_of(exported)
             for key in ("protect", "retainOnDelete")
             if resource.get(key) and (key == "protect" or remains(resource) is None)
         ]
@@ -188,7 +186,7 @@ class Pulumi:
 
     def resources(self) -> list[dict[str, Any]]:
         """What the stack's state holds; secrets stay masked."""
-        return sequence(mapping(self.exported().get("deployment")).get("resources"))
+        return resources_of(self.exported())
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs; secrets stay masked."""
@@ -207,3 +205,8 @@ class Pulumi:
     @staticmethod
     def _short(name: str) -> str:
         return name.rpartition("/")[2]
+
+
+def resources_of(exported: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a state holds that the engine exported."""
+    return sequence(mapping(exported.get("deployment")).get("resources"))

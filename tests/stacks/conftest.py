@@ -21,6 +21,8 @@ import yaml
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Commands that leave a stack as it is.
+LOOKING = ("demo", "publish", "models", "status", "preview", "token", "unseal")
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
@@ -41,6 +43,8 @@ class Project:
     home: Path
     stack: str
     port: int
+    standing: str = ""
+    """The stack's file as it was last brought up; empty where something may have changed since."""
 
     @property
     def site(self) -> Path:
@@ -91,6 +95,7 @@ class Project:
 
     def start(self, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
         """Start a falaj command in a process group of its own; ``stack`` empty names none."""
+        self.standing = self.standing if arguments[0] in LOOKING else ""
         named = "--stack" in arguments or not self.stack
         chosen = [] if named else ["--stack", self.stack]
         return subprocess.Popen(
@@ -172,7 +177,13 @@ class Project:
         """`falaj up`, which must succeed; returns what it printed."""
         done = self.falaj("up")
         assert done.returncode == 0, done.stdout
+        self.standing = self.file.read_text()
         return done.stdout
+
+    def stands(self) -> bool:
+        """Whether it is up as its file says, so that `falaj up` would find nothing to do."""
+        is_as_said = self.standing == self.file.read_text()
+        return is_as_said and psutil.pid_exists(self.state().get("pid", -1))
 
     def down(self) -> str:
         """`falaj down`, which must succeed; returns what it printed."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +55,7 @@ def test_a_foundation_and_a_tier_beside_each_other(
     assert half > 0
     run(project, "up")
     assert len(made(project)) > half
+    assert foretold(project, tmp_path / "another") == told(project)
     (detector,) = [m for m in made(project) if m.token == "aws:guardduty/detector:Detector"]
 
     use(project, tier)
@@ -73,3 +78,34 @@ def test_a_foundation_and_a_tier_beside_each_other(
     use(project, foundation)
     assert nothing_changed(run(project, "preview"))
     go(project, of_foundation)
+
+
+#: What a check does before it judges a stack that stands on another one.
+FORETELL = """
+import sys
+from pathlib import Path
+from falaj.stacks.checking.ground import foretell
+from falaj.stacks.checking.preview import opened
+from falaj.stacks.checking.subject import subject_of
+from falaj.stacks.command.project import Project, StackFile
+ground = subject_of(StackFile(sys.argv[1], Project.find(Path.cwd())))
+pulumi, _ = opened(ground, sandbox=True, copied=True)
+foretell(pulumi, ground.settings)
+"""
+
+
+def foretold(project: Project, home: Path) -> tuple[Any, set[str]]:
+    """What others would find of a stack, in the sandbox of a check of theirs."""
+    home.mkdir()
+    checked = replace(project, home=home)
+    done = checked.run_in(project.root, [sys.executable, "-c", FORETELL, project.stack])
+    assert done.returncode == 0, done.stdout
+    return told(checked)
+
+
+def told(project: Project) -> tuple[Any, set[str]]:
+    """A stack's outputs, and the ids of what it made."""
+    folder = project.home / "sandbox" / "projects" / "falaj"
+    shown = ["pulumi", "stack", "output", "--json", "-s", project.stack]
+    printed = project.in_sandbox(folder, shown).stdout
+    return json.loads(printed[printed.index("{") :]), {each.id for each in made(project)}

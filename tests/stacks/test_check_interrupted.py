@@ -104,13 +104,13 @@ def test_a_pack_ends_with_an_engine_that_was_killed() -> None:
     wait_for(lambda: ended(pack), "the end of the pack", 15)
 
 
-def updating(running: psutil.Process) -> bool:
+def making(running: psutil.Process) -> bool:
     """Whether the engine is making what the first stack stands on."""
     try:
         below = [each.cmdline() for each in running.children(recursive=True)]
     except psutil.NoSuchProcess:
         return False
-    return any("up" in words and "aws-foundation" in words for words in below)
+    return any("preview" in words and "aws-foundation" in words for words in below)
 
 
 def test_no_further_stack_begins_when_what_one_stands_on_is_interrupted(project: Project) -> None:
@@ -121,10 +121,10 @@ def test_no_further_stack_begins_when_what_one_stands_on_is_interrupted(project:
     )  # fmt: skip
     assert worker.stdin is not None
     task = {"project": str(project.root), "stacks": ["aws-cluster", "aws-foundation"]}
-    worker.stdin.write(json.dumps({**task, "given": {}, "strict": None}))
+    worker.stdin.write(json.dumps({**task, "given": {}, "strict": None, "grounds": []}))
     worker.stdin.close()
     worker.stdin = None
-    wait_for(lambda: updating(psutil.Process(worker.pid)), "the foundation")
+    wait_for(lambda: making(psutil.Process(worker.pid)), "the foundation")
     os.killpg(worker.pid, signal.SIGINT)
     events, said = worker.communicate(timeout=60)
     assert worker.returncode == 130, said
@@ -140,7 +140,7 @@ def test_a_check_ends_while_it_makes_what_a_stack_stands_on(
 ) -> None:
     project.stack = ""
     running = project.start("check", "--stack", "aws-cluster", "--stack", "aws-workloads")
-    wait_for(lambda: updating(psutil.Process(running.pid)), "the foundation")
+    wait_for(lambda: making(psutil.Process(running.pid)), "the foundation")
     family = psutil.Process(running.pid).children(recursive=True)
     running.send_signal(number)
     printed, _ = running.communicate(timeout=60)
