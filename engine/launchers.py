@@ -20,7 +20,7 @@ if [ -z "${PYTHON_VARIABLE}" ]; then
     echo "error: this engine belongs to Falaj; run it in the shell that 'falaj shell' opens" >&2
     exit 1
 fi
-exec "${PYTHON_VARIABLE}" -P -m falaj.engine.short_lived falaj.engine.languagehost "$@"
+exec "${PYTHON_VARIABLE}" -P -m falaj.engine.languagehost "$@"
 """
 
 _DYNAMIC_SCRIPT = """#!/bin/sh

@@ -49,7 +49,7 @@ if [ "${ACTIVE_VARIABLE}" != 1 ] || [ -z "${PYTHON_VARIABLE}" ]; then
     echo "error: this provider makes nothing real; it runs in Falaj's sandbox only" >&2
     exit 1
 fi
-exec "${PYTHON_VARIABLE}" -P -m falaj.engine.short_lived falaj.sandbox.serving {{package}} "$@"
+exec "${PYTHON_VARIABLE}" -P -m falaj.sandbox.serving {{package}} "$@"
 """
 
 

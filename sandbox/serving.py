@@ -16,6 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from falaj.engine.short_lived import collect_rarely
+
+# Before what follows is imported, which makes most of what there is to look at.
+if __name__ == "__main__":
+    collect_rarely()
+
 import grpc
 from google.protobuf import any_pb2
 

@@ -46,7 +46,6 @@ LONGEST: Final = (
     "tests/stacks/test_azure_stacks.py",
     "tests/newcomer/test_checks_and_evidence.py",
     "tests/stacks/test_check.py",
-    "tests/stacks/test_phases.py",
     "tests/stacks/test_every_setting.py",
     DECLARED,
 )

@@ -8,6 +8,12 @@ import os
 import signal
 import sys
 
+from falaj.engine.short_lived import collect_rarely
+
+# Before what follows is imported, which makes most of what there is to look at.
+if __name__ == "__main__":
+    collect_rarely()
+
 import grpc.aio
 
 from falaj.engine.languagehost.children import Children

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 PROGRAM = """
 import atexit, gc
@@ -40,14 +38,3 @@ def test_cycles_are_still_found() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "True\n"
-
-
-def test_a_module_runs_as_if_it_was_started_itself(tmp_path: Path) -> None:
-    program = "import gc, sys\nprint(gc.get_threshold()[0] > 700, __name__, sys.argv[1:])\n"
-    (tmp_path / "one.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "-m", "falaj.engine.short_lived", "one", "--flag"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert done.stdout == "True __main__ ['--flag']\n"
