@@ -82,10 +82,12 @@ def test_only_what_is_named_is_handed_on(run: Any, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("LC_TIME", "C")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "/tmp/compiled")
     answer = run("import json; print(json.dumps(dict(os.environ)))")
     assert "secret" not in answer.values()
     assert answer["PATH"]
     assert (answer["LC_TIME"], answer["CUDA_VISIBLE_DEVICES"]) == ("C", "1")
+    assert answer["PYTHONPYCACHEPREFIX"] == "/tmp/compiled"
 
 
 def test_a_supervisor_that_has_more_hands_on_no_more(tmp_path: Path) -> None:
