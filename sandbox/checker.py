@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.nearest import nearest
-from falaj.sandbox import schema
+from falaj.sandbox import property_types, schema
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.schema import Tables
 from falaj.wire import ARCHIVE, ASSET, SIGNATURE, Unknown
@@ -49,7 +49,7 @@ class Checker:
         return [_unknown_name(name, names, name, {}) for name in arguments if name not in names]
 
     def _object(
-        self, kind: schema.ObjectType, given: Mapping[str, Any], path: str
+        self, kind: property_types.ObjectType, given: Mapping[str, Any], path: str
     ) -> Iterable[Problem]:
         for name, value in given.items():
             if name.startswith("__"):  # the engine's own
@@ -72,33 +72,33 @@ class Checker:
                     f"give {_expected(known.type)}",
                 )
 
-    def _value(self, kind: schema.Type, value: Any, path: str) -> Iterable[Problem]:
+    def _value(self, kind: property_types.Type, value: Any, path: str) -> Iterable[Problem]:
         if isinstance(value, Unknown):
             return
         match kind:
-            case schema.Scalar(name):
+            case property_types.Scalar(name):
                 if not _is_scalar(name, value) and not self._is_quantity(value, path):
                     yield _wrong_type(kind, value, path)
-            case schema.Choice():
+            case property_types.Choice():
                 yield from self._choice(kind, value, path)
-            case schema.Either(members):
+            case property_types.Either(members):
                 yield from self._either(members, value, path)
-            case schema.ListOf(item):
+            case property_types.ListOf(item):
                 yield from (
                     self._list(item, value, path)
                     if _is_list(value)
                     else [_wrong_type(kind, value, path)]
                 )
-            case schema.MapOf() | schema.Reference() if not _is_object(value):
+            case property_types.MapOf() | property_types.Reference() if not _is_object(value):
                 yield _wrong_type(kind, value, path)
-            case schema.MapOf(item):
+            case property_types.MapOf(item):
                 for key, entry in value.items():
                     if entry is not None:
                         yield from self._value(item, entry, join(path, key))
-            case schema.Reference(name):
+            case property_types.Reference(name):
                 yield from self._object(self._tables.objects[name], value, path)
 
-    def _choice(self, kind: schema.Choice, value: Any, path: str) -> Iterable[Problem]:
+    def _choice(self, kind: property_types.Choice, value: Any, path: str) -> Iterable[Problem]:
         # Azure's services mostly don't tell letter case apart (clouds/azure/spelling.py).
         any_case = self._tables.package.name == "azure-native"
         meant = schema.listed(value, kind.values, any_case=any_case)
@@ -127,7 +127,9 @@ class Checker:
             and _QUANTITY.search(path) is not None
         )
 
-    def _list(self, item: schema.Type, entries: Sequence[Any], path: str) -> Iterable[Problem]:
+    def _list(
+        self, item: property_types.Type, entries: Sequence[Any], path: str
+    ) -> Iterable[Problem]:
         for index, entry in enumerate(entries):
             where = f"{path}[{index}]"
             if entry is None:
@@ -136,7 +138,7 @@ class Checker:
                 yield from self._value(item, entry, where)
 
     def _either(
-        self, members: tuple[schema.Type, ...], value: Any, path: str
+        self, members: tuple[property_types.Type, ...], value: Any, path: str
     ) -> Sequence[Problem]:
         """No problem if one type fits; else those of the type that fits best by its kind."""
         best: list[Problem] | None = None
@@ -147,7 +149,7 @@ class Checker:
             same_kind = all(problem.path != path for problem in problems)
             if same_kind and (best is None or len(problems) < len(best)):
                 best = problems
-        return best or [_wrong_type(schema.Either(members), value, path)]
+        return best or [_wrong_type(property_types.Either(members), value, path)]
 
     def _unknown_token(self, token: str) -> Problem:
         package = self._tables.package
@@ -203,27 +205,27 @@ def _unknown_name(
     return Problem(where, f"unknown property {name!r}; allowed: {allowed}")
 
 
-def _wrong_type(kind: schema.Type, value: Any, path: str) -> Problem:
+def _wrong_type(kind: property_types.Type, value: Any, path: str) -> Problem:
     return Problem(path, f"expected {_expected(kind)}, given {describe(value)}")
 
 
-def _expected(kind: schema.Type) -> str:  # noqa: PLR0911 - one for each kind
+def _expected(kind: property_types.Type) -> str:  # noqa: PLR0911 - one for each kind
     match kind:
-        case schema.Scalar(name):
+        case property_types.Scalar(name):
             return _SCALAR_NAMES[name]
-        case schema.Choice(_, values, is_open):
+        case property_types.Choice(_, values, is_open):
             if is_open:
                 return "a string"
             shown = ", ".join(str(one) for one in values[:_LISTED])
             return f"one of: {shown}" if len(values) <= _LISTED else f"one of: {shown} …"
-        case schema.ListOf():
+        case property_types.ListOf():
             return "a list"
-        case schema.MapOf():
+        case property_types.MapOf():
             return "a mapping"
-        case schema.Reference(name):
+        case property_types.Reference(name):
             short = name.rpartition(".")[2].removesuffix("Args")
             return f"an object ({short})"
-        case schema.Either(members):
+        case property_types.Either(members):
             return " or ".join(dict.fromkeys(_expected(member) for member in members))
 
 

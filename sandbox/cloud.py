@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox import faults, properties, schema, urns
+from falaj.sandbox import faults, properties, property_types, urns
 from falaj.sandbox.charts.groups import Capabilities
 from falaj.sandbox.checker import Checker
 from falaj.sandbox.clouds.kubernetes import cluster_of
@@ -45,7 +45,7 @@ def decode_settings(tables: Tables, given: Properties) -> dict[str, Any]:
     for name, value in given.items():
         if value is None or name in _OF_THE_ENGINE:
             continue
-        is_text = name not in known or known[name].type == schema.STRING
+        is_text = name not in known or known[name].type == property_types.STRING
         settings[name] = value if is_text else _read(value)
     return settings
 

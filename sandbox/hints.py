@@ -17,7 +17,7 @@ from typing import Any, Final
 import pulumi
 from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 
-from falaj.sandbox.schema import (
+from falaj.sandbox.property_types import (
     ANY,
     ARCHIVE,
     ASSET,

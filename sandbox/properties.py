@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.checker import join
 from falaj.sandbox.clouds.model import Properties
 from falaj.wire import UNKNOWN, Unknown
@@ -50,21 +50,21 @@ def _inside(value: Any) -> Any:
     return value
 
 
-def plausible(kind: schema.Type, text: str) -> Any:
+def plausible(kind: property_types.Type, text: str) -> Any:
     """A value for an output that always has one, where the model gives none."""
     found: Any = None
     match kind:
-        case schema.Choice(_, values, _):
+        case property_types.Choice(_, values, _):
             found = values[0]
-        case schema.ListOf():
+        case property_types.ListOf():
             found = []
-        case schema.MapOf() | schema.Reference():
+        case property_types.MapOf() | property_types.Reference():
             found = {}
-        case schema.Scalar("boolean"):
+        case property_types.Scalar("boolean"):
             found = False
-        case schema.Scalar("integer" | "number"):
+        case property_types.Scalar("integer" | "number"):
             found = 0
-        case schema.Scalar("string"):
+        case property_types.Scalar("string"):
             found = text
         case _:
             pass

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.schema import Tables
 from falaj.wire import SIGNATURE, Unknown
 
@@ -57,7 +57,10 @@ def _to(value: Any) -> Any:
 
 
 def _object(
-    tables: Tables, kind: schema.ObjectType, given: Mapping[str, Any], steps: tuple[Any, ...]
+    tables: Tables,
+    kind: property_types.ObjectType,
+    given: Mapping[str, Any],
+    steps: tuple[Any, ...],
 ) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
     for name, value in given.items():
         known = kind.properties.get(name)
@@ -71,28 +74,30 @@ def _object(
 
 
 def _value(
-    tables: Tables, kind: schema.Type, value: Any, steps: tuple[Any, ...]
+    tables: Tables, kind: property_types.Type, value: Any, steps: tuple[Any, ...]
 ) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    if isinstance(value, Unknown) or kind == schema.ANY:
+    if isinstance(value, Unknown) or kind == property_types.ANY:
         return
     match kind:
-        case schema.Choice(_, _, is_open):
+        case property_types.Choice(_, _, is_open):
             if not is_open:
                 yield WRONG_CHOICE, steps, _to(f"{value}x")
             yield WRONG_TYPE, steps, _to([])
-        case schema.Scalar("string"):
+        case property_types.Scalar("string"):
             yield WRONG_TYPE, steps, _to(5)
-        case schema.Scalar():
+        case property_types.Scalar():
             yield WRONG_TYPE, steps, _to("five")
-        case schema.ListOf(item):
+        case property_types.ListOf(item):
             yield WRONG_TYPE, steps, _to("one")
             for index, entry in enumerate(value):
                 yield from _value(tables, item, entry, (*steps, index))
-        case schema.MapOf(item):
+        case property_types.MapOf(item):
             yield WRONG_TYPE, steps, _to("one")
             for key, entry in value.items():
                 yield from _value(tables, item, entry, (*steps, key))
-        case schema.Reference(name) if isinstance(value, Mapping) and SIGNATURE not in value:
+        case property_types.Reference(name) if (
+            isinstance(value, Mapping) and SIGNATURE not in value
+        ):
             yield WRONG_TYPE, steps, _to("one")
             yield from _object(tables, tables.objects[name], value, steps)
         case _:

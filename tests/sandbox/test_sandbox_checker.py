@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.checker import Checker
 from falaj.sandbox.schema import Tables
 from falaj.wire import ARCHIVE, ASSET, SIGNATURE, UNKNOWN
@@ -268,20 +268,20 @@ def test_no_input_whatever_raises(data: st.DataObject, token: str) -> None:
         assert problem.reason
 
 
-def valid(tables: Tables, kind: schema.Type, depth: int) -> st.SearchStrategy[Any]:
+def valid(tables: Tables, kind: property_types.Type, depth: int) -> st.SearchStrategy[Any]:
     """Values that a type promises to take."""
     match kind:
-        case schema.Choice(_, values, _):
+        case property_types.Choice(_, values, _):
             return st.sampled_from(values)
-        case schema.ListOf(item):
+        case property_types.ListOf(item):
             return st.lists(valid(tables, item, depth), max_size=2)
-        case schema.MapOf(item):
+        case property_types.MapOf(item):
             return st.dictionaries(st.text(max_size=4), valid(tables, item, depth), max_size=2)
-        case schema.Reference(name):
+        case property_types.Reference(name):
             return valid_object(tables, tables.objects[name], depth - 1)
-        case schema.Either(members):
+        case property_types.Either(members):
             return st.one_of(*(valid(tables, member, depth) for member in members))
-        case schema.Scalar(name):
+        case property_types.Scalar(name):
             return {
                 "any": JSON,
                 "string": st.text(max_size=4),
@@ -294,7 +294,7 @@ def valid(tables: Tables, kind: schema.Type, depth: int) -> st.SearchStrategy[An
 
 
 def valid_object(
-    tables: Tables, kind: schema.ObjectType, depth: int
+    tables: Tables, kind: property_types.ObjectType, depth: int
 ) -> st.SearchStrategy[dict[str, Any]]:
     required = {n: p for n, p in kind.properties.items() if p.required}
     optional = {n: p for n, p in kind.properties.items() if not p.required} if depth > 0 else {}

@@ -16,7 +16,7 @@ import pulumi
 import pytest
 
 from falaj.engine.errors import EngineError
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.hints import HintReader
 from falaj.sandbox.schema import Package, Tables, dump, load
 
@@ -45,34 +45,37 @@ class NodeArgs:
     def inner(self) -> pulumi.Input[NodeArgs | None]: ...
 
 
-def read(hint: Any) -> schema.Type:
+def read(hint: Any) -> property_types.Type:
     return HintReader(lambda _: False)._type(hint)
 
 
 @pytest.mark.parametrize(
     ("hint", "kind"),
     [
-        (pulumi.Input[str], schema.STRING),
-        (pulumi.Input[Optional[bool]], schema.BOOLEAN),
-        (pulumi.Input[Optional[float]], schema.NUMBER),
-        (pulumi.Input[Any], schema.ANY),
-        (Optional[pulumi.Input[int]], schema.INTEGER),
-        (Literal["v1"], schema.Choice("", ("v1",))),
-        (Union[str, Colour], schema.Choice("Colour", ("Red", "Blue"))),
-        (Sequence[pulumi.Input[str]], schema.ListOf(schema.STRING)),
+        (pulumi.Input[str], property_types.STRING),
+        (pulumi.Input[Optional[bool]], property_types.BOOLEAN),
+        (pulumi.Input[Optional[float]], property_types.NUMBER),
+        (pulumi.Input[Any], property_types.ANY),
+        (Optional[pulumi.Input[int]], property_types.INTEGER),
+        (Literal["v1"], property_types.Choice("", ("v1",))),
+        (Union[str, Colour], property_types.Choice("Colour", ("Red", "Blue"))),
+        (Sequence[pulumi.Input[str]], property_types.ListOf(property_types.STRING)),
         (
             Mapping[str, pulumi.Input[Colour]],
-            schema.MapOf(schema.Choice("Colour", ("Red", "Blue"))),
+            property_types.MapOf(property_types.Choice("Colour", ("Red", "Blue"))),
         ),
-        (Union[int, str], schema.Either((schema.INTEGER, schema.STRING))),
-        (Union[pulumi.Asset, pulumi.Archive], schema.Either((schema.ASSET, schema.ARCHIVE))),
-        (Union[str, Any], schema.ANY),
-        (pulumi.Resource, schema.STRING),
-        (complex, schema.ANY),
-        ({}, schema.ANY),
+        (Union[int, str], property_types.Either((property_types.INTEGER, property_types.STRING))),
+        (
+            Union[pulumi.Asset, pulumi.Archive],
+            property_types.Either((property_types.ASSET, property_types.ARCHIVE)),
+        ),
+        (Union[str, Any], property_types.ANY),
+        (pulumi.Resource, property_types.STRING),
+        (complex, property_types.ANY),
+        ({}, property_types.ANY),
     ],
 )
-def test_annotations_are_read(hint: Any, kind: schema.Type) -> None:
+def test_annotations_are_read(hint: Any, kind: property_types.Type) -> None:
     assert read(hint) == kind
 
 
@@ -80,9 +83,11 @@ def test_type_that_holds_itself_is_read_once() -> None:
     reader = HintReader(lambda _: False)
     found = reader.input_object(NodeArgs)
     assert list(reader.objects) == [found.name]
-    assert found.properties["keyId"] == schema.Property(schema.STRING, True, "key_id")
-    assert found.properties["inner"] == schema.Property(
-        schema.Reference(found.name), False, "inner"
+    assert found.properties["keyId"] == property_types.Property(
+        property_types.STRING, True, "key_id"
+    )
+    assert found.properties["inner"] == property_types.Property(
+        property_types.Reference(found.name), False, "inner"
     )
 
 

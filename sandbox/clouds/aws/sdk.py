@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.clouds.aws.kinds import load_table
 from falaj.sandbox.clouds.kinds import Rule, one_of
 from falaj.sandbox.schema import Tables
 
-_EMPTY: Final[Mapping[schema.Type, Any]] = {
-    schema.STRING: "",
-    schema.BOOLEAN: False,
-    schema.INTEGER: 0,
-    schema.NUMBER: 0.0,
+_EMPTY: Final[Mapping[property_types.Type, Any]] = {
+    property_types.STRING: "",
+    property_types.BOOLEAN: False,
+    property_types.INTEGER: 0,
+    property_types.NUMBER: 0.0,
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types, schema
 from falaj.sandbox.clouds.azure import checks
 from falaj.sandbox.clouds.inputs import as_list, as_map
 from falaj.sandbox.clouds.model import Properties
@@ -32,26 +32,26 @@ def canonical(token: str, inputs: Properties) -> Properties:
     return spelt
 
 
-def _object(kind: schema.ObjectType, given: Mapping[str, Any]) -> dict[str, Any]:
+def _object(kind: property_types.ObjectType, given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _value(kind.properties[name].type, value) if name in kind.properties else value
         for name, value in given.items()
     }
 
 
-def _value(kind: schema.Type, value: Any) -> Any:
+def _value(kind: property_types.Type, value: Any) -> Any:
     match kind:
-        case schema.Choice(_, values):
+        case property_types.Choice(_, values):
             return schema.listed(value, values, any_case=True)
-        case schema.Either(members):
+        case property_types.Either(members):
             for member in members:
                 value = _value(member, value)
             return value
-        case schema.ListOf(item) if as_list(value):
+        case property_types.ListOf(item) if as_list(value):
             return [_value(item, each) for each in value]
-        case schema.MapOf(item) if as_map(value):
+        case property_types.MapOf(item) if as_map(value):
             return {key: _value(item, each) for key, each in value.items()}
-        case schema.Reference(name) if as_map(value):
+        case property_types.Reference(name) if as_map(value):
             return _object(_tables().objects[name], value)
         case _:
             return value

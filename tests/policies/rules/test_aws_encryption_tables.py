@@ -28,7 +28,7 @@ from falaj.policies.rules.encryption.stores import (
     without_customer_key,
 )
 from falaj.policies.rules.encryption.tls_versions import AWS_MINIMA as MINIMA
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.schema import Tables
 from tests.each import for_each
 from tests.policies.cases import put
@@ -155,16 +155,16 @@ def test_aliases_of_aws_in_any_spelling(partition: str, name: str) -> None:
     assert not is_service_key(f"alias/my-{name}")
 
 
-def has(table: Tables, kind: schema.Type, names: list[str]) -> bool:
+def has(table: Tables, kind: property_types.Type, names: list[str]) -> bool:
     """Whether a path of properties leads on from a type, through lists and maps."""
     match kind:
-        case schema.ListOf(item):
+        case property_types.ListOf(item):
             return has(table, item, names)
-        case schema.MapOf(item):
+        case property_types.MapOf(item):
             return has(table, item, names[1:])
-        case schema.Either(members):
+        case property_types.Either(members):
             return any(has(table, each, names) for each in members)
-        case schema.Reference(name) if names:
+        case property_types.Reference(name) if names:
             found = table.objects[name].properties.get(names[0])
             return found is not None and has(table, found.type, names[1:])
         case _:

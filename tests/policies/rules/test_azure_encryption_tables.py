@@ -14,7 +14,7 @@ from falaj.policies.rules.encryption.at_rest import KEYED, RULES
 from falaj.policies.rules.encryption.stores import Stores, without_customer_key
 from falaj.policies.rules.encryption.tls_versions import AZURE_MINIMA as MINIMA
 from falaj.policies.rules.encryption.tls_versions import minor
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.schema import Tables
 from tests.each import for_each
 from tests.policies.cases import put
@@ -133,13 +133,13 @@ def paths(table: Tables, name: str, seen: tuple[str, ...] = ()) -> Iterator[str]
                     yield f"{key}.{path}"
 
 
-def references(kind: schema.Type) -> Iterator[str]:
+def references(kind: property_types.Type) -> Iterator[str]:
     match kind:
-        case schema.Reference(name):
+        case property_types.Reference(name):
             yield name
-        case schema.ListOf(item) | schema.MapOf(item):
+        case property_types.ListOf(item) | property_types.MapOf(item):
             yield from references(item)
-        case schema.Either(members):
+        case property_types.Either(members):
             for each in members:
                 yield from references(each)
         case _:

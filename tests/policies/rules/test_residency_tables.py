@@ -16,7 +16,7 @@ from falaj.policies.rules.residency import (
     sharing,
     streams,
 )
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.schema import Tables
 from tests.each import for_each
 
@@ -50,11 +50,11 @@ def sdk() -> Tables:
 
 def below(kind: Any, key: str) -> Any:
     """The type of a key below a type; None where there is no such key."""
-    if isinstance(kind, schema.ListOf | schema.MapOf):
+    if isinstance(kind, property_types.ListOf | property_types.MapOf):
         return below(kind.item, key)
-    if isinstance(kind, schema.Either):
+    if isinstance(kind, property_types.Either):
         return next((found for each in kind.members if (found := below(each, key))), None)
-    if isinstance(kind, schema.Reference):
+    if isinstance(kind, property_types.Reference):
         found = sdk().objects[kind.name].properties.get(key)
         return found.type if found else None
     return None

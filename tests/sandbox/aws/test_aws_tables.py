@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.clouds.aws.model import kinds
 from falaj.sandbox.clouds.aws.relations import quotas
 from falaj.sandbox.clouds.aws.sdk import enumerations
@@ -24,26 +24,29 @@ def missing(tables: Tables, token: str, path: str) -> str | None:
     """Why a path isn't one of the type's inputs; None when it is."""
     found = tables.resource(token)
     assert found is not None, token
-    node: schema.Type | schema.ObjectType = found.inputs
+    node: property_types.Type | property_types.ObjectType = found.inputs
     for step in path.split("."):
         name = step.removesuffix("[]")
-        if not isinstance(node, schema.ObjectType) or name not in node.properties:
+        if not isinstance(node, property_types.ObjectType) or name not in node.properties:
             return f"{token} has no {path}: {name}"
         node = _inside(tables, node.properties[name].type)
         if step.endswith("[]"):
-            if not isinstance(node, schema.ListOf | schema.MapOf):
+            if not isinstance(node, property_types.ListOf | property_types.MapOf):
                 return f"{token}.{path}: {name} is no list"
             node = _inside(tables, node.item)
     return None
 
 
-def _inside(tables: Tables, kind: schema.Type) -> schema.Type | schema.ObjectType:
-    if isinstance(kind, schema.Reference):
+def _inside(
+    tables: Tables, kind: property_types.Type
+) -> property_types.Type | property_types.ObjectType:
+    if isinstance(kind, property_types.Reference):
         return tables.objects[kind.name]
-    if isinstance(kind, schema.Either):
+    if isinstance(kind, property_types.Either):
         inner = [_inside(tables, member) for member in kind.members]
         return next(
-            (m for m in inner if isinstance(m, schema.ObjectType | schema.ListOf)), inner[0]
+            (m for m in inner if isinstance(m, property_types.ObjectType | property_types.ListOf)),
+            inner[0],
         )
     return kind
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pulumi import _types as sdk  # pyright: ignore[reportPrivateUsage]
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types, schema
 from falaj.sandbox.clouds.azure import MODEL
 from falaj.sandbox.schema import Tables
 from falaj.wire import UNKNOWN
@@ -32,19 +32,19 @@ def filled_in(name: str) -> dict[str, Any]:
     return {names[own]: ast.literal_eval(value) for own, value in FILLED.findall(source)}
 
 
-def completed(kind: schema.Type, value: Any) -> Any:
+def completed(kind: property_types.Type, value: Any) -> Any:
     match kind:
-        case schema.ListOf(item) if isinstance(value, list):
+        case property_types.ListOf(item) if isinstance(value, list):
             return [completed(item, each) for each in value]
-        case schema.MapOf(item) if isinstance(value, dict):
+        case property_types.MapOf(item) if isinstance(value, dict):
             return {key: completed(item, each) for key, each in value.items()}
-        case schema.Reference(name) if isinstance(value, dict):
+        case property_types.Reference(name) if isinstance(value, dict):
             return completed_object(TABLES.objects[name], value)
         case _:
             return value
 
 
-def completed_object(kind: schema.ObjectType, given: dict[str, Any]) -> dict[str, Any]:
+def completed_object(kind: property_types.ObjectType, given: dict[str, Any]) -> dict[str, Any]:
     own = {name: completed(kind.properties[name].type, value) for name, value in given.items()}
     return {**filled_in(kind.name), **own}
 

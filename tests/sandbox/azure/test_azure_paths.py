@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.clouds.azure import checks, kinds, registry
 from falaj.sandbox.clouds.inputs import Inputs, Resource, joined
 from falaj.sandbox.schema import Tables
@@ -44,18 +44,18 @@ class Recorder(Resource):
 SEEN: dict[str, set[str]] = {}
 
 
-def steps(kind: schema.Type, names: list[str]) -> bool:
+def steps(kind: property_types.Type, names: list[str]) -> bool:
     """Whether the steps lead somewhere in the type."""
-    if not names or kind == schema.ANY:
+    if not names or kind == property_types.ANY:
         return True
     head, rest = names[0], names[1:]
-    if isinstance(kind, schema.Either):
+    if isinstance(kind, property_types.Either):
         return any(steps(member, names) for member in kind.members)
-    if isinstance(kind, schema.ListOf):
+    if isinstance(kind, property_types.ListOf):
         return head == "[]" and steps(kind.item, rest)
-    if isinstance(kind, schema.MapOf):
+    if isinstance(kind, property_types.MapOf):
         return head != "[]" and steps(kind.item, rest)
-    if isinstance(kind, schema.Reference):
+    if isinstance(kind, property_types.Reference):
         known = TABLES.objects[kind.name].properties
         return head in known and steps(known[head].type, rest)
     return False

@@ -16,7 +16,7 @@ import yaml
 
 from falaj import components
 from falaj.policies.model import kind_of
-from falaj.sandbox import schema
+from falaj.sandbox import property_types
 from falaj.sandbox.schema import Tables
 from falaj.stacks import costs
 from falaj.stacks.costs.amounts import HOURS, Unit
@@ -103,20 +103,22 @@ def paths_of(given: Any) -> Iterator[str]:
             yield from paths_of(given.get(key))
 
 
-def has(tables: Tables, kind: schema.Type | schema.ObjectType | None, path: list[str]) -> bool:
+def has(
+    tables: Tables, kind: property_types.Type | property_types.ObjectType | None, path: list[str]
+) -> bool:
     """Whether a path leads somewhere in the SDK's types."""
     if not path:
         return True
-    if isinstance(kind, schema.ListOf):
+    if isinstance(kind, property_types.ListOf):
         return has(tables, kind.item, path)
-    if isinstance(kind, schema.Either):
+    if isinstance(kind, property_types.Either):
         return any(has(tables, each, path) for each in kind.members)
-    if isinstance(kind, schema.Reference):
+    if isinstance(kind, property_types.Reference):
         return has(tables, tables.objects[kind.name], path)
-    if isinstance(kind, schema.ObjectType):
+    if isinstance(kind, property_types.ObjectType):
         found = kind.properties.get(path[0])
         return found is not None and has(tables, found.type, path[1:])
-    return isinstance(kind, schema.Scalar) and kind.kind == "any"
+    return isinstance(kind, property_types.Scalar) and kind.kind == "any"
 
 
 @pytest.mark.slow
