@@ -3,7 +3,8 @@
 ``from falaj.wire.protocol import provider_pb2`` gives ``pulumi.runtime.proto.provider_pb2``, where
 nothing else of the SDK is needed. To import a module of a package runs the package first, and the
 SDK's takes a quarter of a second: as much as all else that a language host, a provider or a pack
-loads before it answers.
+loads before it answers. What that does for messages, this does: they may be nested as deep as the
+engine's are.
 """
 
 from __future__ import annotations
@@ -73,3 +74,20 @@ def _package() -> str:
         package.__path__ = [str(top.joinpath(*_OF_THE_SDK.split(".")[1:]))]
         sys.modules[_ALONE] = package
     return _ALONE
+
+
+def _allow_deep_messages() -> None:
+    """Let messages be read that are nested deeper than the 100 levels Python allows by default.
+
+    Each level of a property takes three of a message, so that the schema of a custom resource
+    definition with a pod's template in it could not be read. The SDK does the same as it is loaded
+    (pulumi/pulumi, sdk/python/lib/pulumi/runtime/rpc.py).
+    """
+    try:
+        from google._upb import _message  # noqa: PLC0415 # pyright: ignore
+    except ImportError:  # another implementation, without that limit
+        return
+    _message.SetAllowOversizeProtos(True)  # pyright: ignore
+
+
+_allow_deep_messages()

@@ -44,25 +44,10 @@ def load_pack(folder: Path) -> Pack:
     )
 
 
-def allow_deep_messages() -> None:
-    """Let messages be read that are nested deeper than the 100 levels Python allows by default.
-
-    Each level of a property takes three of a message, so that the schema of a custom resource
-    definition with a pod's template in it could not be judged. What is deeper than rules can walk
-    is refused by `decoding.require_depth`.
-    """
-    try:
-        from google._upb import _message  # noqa: PLC0415 # pyright: ignore
-    except ImportError:  # another implementation, without that limit
-        return
-    _message.SetAllowOversizeProtos(True)  # pyright: ignore
-
-
 def serve(folder: Path) -> None:
     """Answer the engine until it ends this process."""
     # Read before anything else: an engine that is killed while this starts must be noticed too.
     parent = os.getppid()
-    allow_deep_messages()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

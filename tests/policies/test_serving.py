@@ -14,9 +14,7 @@ import sys
 from google.protobuf import struct_pb2
 from falaj.policies.model import PolicyError
 from falaj.policies.server.analyzer import properties_of
-from falaj.policies.server.serving import allow_deep_messages
 
-allow_deep_messages()
 value = {"region": "eu-west-1"}
 for _ in range(int(sys.argv[1])):
     value = {"a": value}

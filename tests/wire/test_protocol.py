@@ -17,6 +17,20 @@ print(alone.CreateRequest is proto.CreateRequest, beside.CreateRequest is proto.
 """
 
 
+DEEP = """
+import sys
+from google.protobuf import struct_pb2
+from falaj.wire import protocol
+value = struct_pb2.Value(string_value="leaf")
+for _ in range(300):
+    value = struct_pb2.Value(struct_value=struct_pb2.Struct(fields={"properties": value}))
+wanted = protocol.provider_pb2.CreateRequest(properties=value.struct_value).SerializeToString()
+read = protocol.provider_pb2.CreateRequest.FromString(wanted)
+assert "pulumi" not in sys.modules
+print(read.SerializeToString() == wanted)
+"""
+
+
 def run(program: str) -> str:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -26,6 +40,11 @@ def run(program: str) -> str:
 
 def test_messages_are_the_sdks_own_whoever_loads_them_first() -> None:
     assert run(ALONE) == "True True"
+
+
+def test_messages_are_as_deep_as_the_engines() -> None:
+    """Such as the schema of a custom resource definition that has a pod's template in it."""
+    assert run(DEEP) == "True"
 
 
 @pytest.mark.parametrize(
