@@ -23,7 +23,6 @@ def finished(printed: str) -> str:
 
 def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
     (preview,) = documents.commands("preview")
-    machine.variables["PULUMI_SKIP_CHECKPOINTS"] = "true"  # as for `settled`
     printed = machine.run(preview)
     assert re.search(r"(?m)^Changes +\d+ to create$", printed)
     assert re.search(r"(?m)^Policies +no violations: ", printed)
@@ -39,7 +38,6 @@ def test_a_preview_of_a_cloud_needs_no_account(machine: Machine) -> None:
 
 def test_two_stacks_stand_beside_each_other(machine: Machine) -> None:
     up, beside, refresh, *downs = documents.commands("cloud")
-    machine.variables["PULUMI_SKIP_CHECKPOINTS"] = "true"  # as for `settled`
     assert re.search(r"\d+ created", machine.run(up))
     assert re.search(r"\d+ created", machine.run(beside))
     assert "no drift" in machine.run(refresh)
