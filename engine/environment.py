@@ -20,7 +20,6 @@ import argparse
 import contextlib
 import fcntl
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -195,9 +194,11 @@ def _make_venv(venv: Path, report: Report) -> None:
 
 def _has_pip() -> bool:
     """Whether the Python that runs this has a pip that installs into another environment."""
+    from importlib import metadata  # noqa: PLC0415 - most runs make no environment
+
     try:
-        version = importlib.metadata.version("pip").split(".")
-    except importlib.metadata.PackageNotFoundError:
+        version = metadata.version("pip").split(".")
+    except metadata.PackageNotFoundError:
         return False
     return tuple(int(part) for part in version[:2] if part.isdigit()) >= _PIP_FOR_OTHERS
 

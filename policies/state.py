@@ -11,7 +11,16 @@ from typing import Any, Final, cast
 from falaj.policies.model import Options, PolicyError, Provider, Resource, Stack, items
 from falaj.policies.model.resource import ROOT
 from falaj.policies.model.values import REDACTED, UNKNOWN
-from falaj.wire import ARCHIVE, ASSET, OUTPUT_VALUE, REFERENCE, SECRET, SIGNATURE, UNKNOWN_TEXTS
+from falaj.wire import (
+    ARCHIVE,
+    ASSET,
+    MASKED,
+    OUTPUT_VALUE,
+    REFERENCE,
+    SECRET,
+    SIGNATURE,
+    UNKNOWN_TEXTS,
+)
 
 # The engine's values as rules see them: secrets opened, unknowns marked, assets by their name.
 #
@@ -19,8 +28,6 @@ from falaj.wire import ARCHIVE, ASSET, OUTPUT_VALUE, REFERENCE, SECRET, SIGNATUR
 # secrets, outputs, assets and references (`falaj.wire`). Unlike a provider, a rule has to see all
 # of it: what no provider could use is read as far as it goes, and hidden otherwise.
 
-#: What `pulumi policy analyze` and `pulumi stack export` write for a secret that stays closed.
-_CLOSED: Final = "[secret]"
 #: Levels of properties within each other. The deepest schemas of Kubernetes have about 40; deeper
 #: than this, Python could not walk through.
 DEEPEST: Final = 150
@@ -38,7 +45,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         if value in UNKNOWN_TEXTS:
             return UNKNOWN
-        return REDACTED if value == _CLOSED else readable(value)
+        return REDACTED if value == MASKED else readable(value)
     if isinstance(value, list):
         return [plain(each, depth + 1) for each in cast("list[Any]", value)]
     if isinstance(value, Mapping):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from falaj.wire.values import (
     ARCHIVE,
     ASSET,
+    MASKED,
     OUTPUT_VALUE,
     REFERENCE,
     SECRET,
@@ -22,6 +23,7 @@ from falaj.wire.values import (
 __all__ = [
     "ARCHIVE",
     "ASSET",
+    "MASKED",
     "OUTPUT_VALUE",
     "REFERENCE",
     "SECRET",

@@ -36,6 +36,10 @@ UNKNOWN_TEXTS: Final = frozenset(
 )
 
 
+MASKED: Final = "[secret]"
+"""What the engine shows, exports and tells its events for a secret that stays closed."""
+
+
 class Unknown:
     """The one value that stands for what is known only after the deployment."""
 

@@ -13,15 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from falaj.sandbox import activation, prediction
+from falaj.sandbox import activation, prediction, urns
 from falaj.stacks.command import operation
 from falaj.stacks.command.cloud import require_made, update_in_sandbox
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.settings import CloudSettings
-from falaj.wire import UNKNOWN_TEXTS
+from falaj.wire import MASKED, UNKNOWN_TEXTS
 
-#: What the engine's events show of secrets.
-_MASKED: Final = "[secret]"
 #: An engine's state that nothing but a stack's outputs is in.
 _MANIFEST: Final = {"time": "0001-01-01T00:00:00Z", "magic": "", "version": ""}
 
@@ -59,10 +57,9 @@ def adopt(pulumi: Pulumi, predicted: Mapping[str, str], outputs: Mapping[str, An
     copy = Path(predicted[prediction.PREDICTION_VARIABLE])
     prediction.prepare(copy, activation.cloud_file(pulumi.environment))
     stack, project = pulumi.stack.name, pulumi.stack.project.name
-    kind = "pulumi:pulumi:Stack"
     resource = {
-        "urn": f"urn:pulumi:{stack}::{project}::{kind}::{project}-{stack}",
-        "custom": False, "type": kind, "outputs": outputs,
+        "urn": urns.make(stack, project, operation.STACK, f"{project}-{stack}"),
+        "custom": False, "type": operation.STACK, "outputs": outputs,
     }  # fmt: skip
     deployment = {"manifest": _MANIFEST, "resources": [resource]}
     state = json.dumps({"version": 3, "deployment": deployment})
@@ -76,4 +73,4 @@ def _is_told(value: Any) -> bool:
         return all(map(_is_told, cast("Mapping[str, Any]", value).values()))
     if isinstance(value, list):
         return all(map(_is_told, cast("list[Any]", value)))
-    return value not in UNKNOWN_TEXTS and value != _MASKED
+    return value not in UNKNOWN_TEXTS and value != MASKED

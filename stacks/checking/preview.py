@@ -194,18 +194,15 @@ def _check(subject: Subject, strict: bool | None, folder: Path, is_ground: bool)
         PROJECT_FOLDER: str(stack.project.root),
         refusals.VARIABLE: str(folder),
     }
+    events = folder / "events"
+    if is_ground:
+        arguments += ["--event-log", str(events)]
+        variables |= operation.SHOWN
     with pulumi.predicting() as predicted:
-        if is_ground:
-            # Its preview needn't be made again for those.
-            events = folder / "events"
-            document = _document(
-                pulumi, [*arguments, "--event-log", str(events)],
-                {**variables, **predicted, **operation.SHOWN},
-            )  # fmt: skip
-            if next(refusals.read(folder), None) is None:
-                adopt(pulumi, predicted, operation.outputs_in(events))
-        else:
-            document = _document(pulumi, arguments, {**variables, **predicted})
+        document = _document(pulumi, arguments, {**variables, **predicted})
+        # Its preview needn't be made again for those that stand on it.
+        if is_ground and next(refusals.read(folder), None) is None:
+            adopt(pulumi, predicted, operation.outputs_in(events))
     records = list(read_records(folder))
     return result_of(subject, pulumi, document, records, len(folders))
 

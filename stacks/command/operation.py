@@ -42,7 +42,7 @@ _EXPECTED: Final = re.compile(
     r"^using pulumi-resource-falaj-local from \$PATH"
     r"|^(?:warning: )?SANDBOX: nothing real is made, changed or paid for"
 )
-_STACK: Final = "pulumi:pulumi:Stack"
+STACK: Final = "pulumi:pulumi:Stack"
 _TRACE: Final = "Traceback (most recent call last)"
 #: Names come from programs and clouds: they could hold a terminal's control sequences.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -129,7 +129,7 @@ class Progress:
         self.running.pop(str(step.get("urn")), None)
         self.doing = ""
         # The stack's outputs come once more, at its end.
-        if step.get("type") == _STACK:
+        if step.get("type") == STACK:
             self.outputs = mapping(mapping(step.get("new")).get("outputs"))
         else:
             self.steps += 1
@@ -152,7 +152,7 @@ class Progress:
             return
         if severity != "info" and (_FOLLOWS.search(text) or _EXPECTED.search(text)):
             return
-        named = "" if not urn or f"::{_STACK}::" in urn else label_of_urn(urn)
+        named = "" if not urn or f"::{STACK}::" in urn else label_of_urn(urn)
         self.tell(Note(severity, without_trace(text), named))
 
     def _policy(self, body: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +148,10 @@ def test_the_pip_of_who_runs_it_installs_where_it_can(
 ) -> None:
     def version_of(name: str) -> str:
         if version is None:
-            raise environment.importlib.metadata.PackageNotFoundError(name)
+            raise metadata.PackageNotFoundError(name)
         return version
 
-    monkeypatch.setattr(environment.importlib.metadata, "version", version_of)
+    monkeypatch.setattr(metadata, "version", version_of)
     venv = tmp_path / "venv"
     ensure_environment(venv, [], silent)
     assert recorder.without_pip == without
