@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         analyzer_pb2_grpc,
         engine_pb2,
         engine_pb2_grpc,
+        events_pb2_grpc,
         language_pb2,
         language_pb2_grpc,
         plugin_pb2,
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "MESSAGE_OPTIONS",
     "analyzer_pb2",
     "analyzer_pb2_grpc",
     "engine_pb2",
     "engine_pb2_grpc",
+    "events_pb2_grpc",
     "language_pb2",
     "language_pb2_grpc",
     "plugin_pb2",
@@ -46,6 +49,15 @@ __all__ = [
     "resource_pb2_grpc",
     "status_pb2",
 ]
+
+#: The engine sends whole stacks in one message, of up to 400 MiB (pulumi/pulumi v3.255.0,
+#: sdk/go/common/util/rpcutil/serve.go).
+_MESSAGE_LIMIT: Final = 400 << 20
+#: The options of whoever talks with the engine, server or client.
+MESSAGE_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", _MESSAGE_LIMIT),
+)
 
 _OF_THE_SDK: Final = "pulumi.runtime.proto"
 _ALONE: Final = f"{__name__}.sdk"

@@ -18,15 +18,13 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2, struct_pb2
 
-from falaj.wire.protocol import plugin_pb2, provider_pb2_grpc
+from falaj.wire.protocol import MESSAGE_OPTIONS, plugin_pb2, provider_pb2_grpc
 from falaj.wire.protocol import provider_pb2 as proto
 from falaj.wire.values import PropertyChange, Values, decode, encode
 
 Answer = TypeVar("Answer")
 GrpcContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Changing: TypeAlias = "proto.CreateRequest | proto.UpdateRequest"
-
-_MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
 
 _DIFF_KINDS: Final = {
     ("add", False): proto.PropertyDiff.ADD,
@@ -328,12 +326,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, leaving.set)
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
-            ("grpc.max_send_message_length", _MESSAGE_LIMIT),
-        ]
-    )
+    server = grpc.aio.server(options=MESSAGE_OPTIONS)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

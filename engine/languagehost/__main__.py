@@ -23,10 +23,7 @@ from falaj.engine.languagehost.server import (
     LanguageHost,
 )
 from falaj.engine.languagehost.watch import parent_ended
-from falaj.wire.protocol import language_pb2_grpc
-
-MAX_MESSAGE_BYTES = 400 * 1024 * 1024
-"""The engine's own limit (pulumi/pulumi, sdk/go/common/util/rpcutil)."""
+from falaj.wire.protocol import MESSAGE_OPTIONS, language_pb2_grpc
 
 
 async def serve(engine_address: str, parent: int) -> None:
@@ -36,12 +33,7 @@ async def serve(engine_address: str, parent: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     children = Children()
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-        ]
-    )
+    server = grpc.aio.server(options=MESSAGE_OPTIONS)
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(
         LanguageHost(engine_address, children), server
     )

@@ -16,13 +16,8 @@ import yaml
 from falaj.policies.model import PolicyError
 from falaj.policies.rules import PACKS, all_rules, rules_of
 from falaj.policies.server.analyzer import Analyzer, Pack
-from falaj.wire.protocol import analyzer_pb2_grpc
+from falaj.wire.protocol import MESSAGE_OPTIONS, analyzer_pb2_grpc
 
-#: The engine sends whole stacks in one message: pulumi/pulumi v3.255.0 allows 400 MiB.
-_OPTIONS: Final = [
-    ("grpc.max_receive_message_length", 400 * 1024 * 1024),
-    ("grpc.max_send_message_length", 400 * 1024 * 1024),
-]
 #: Seconds between looks whether the engine is still there.
 _LOOK_FOR_PARENT: Final = 5
 
@@ -58,7 +53,7 @@ def serve(folder: Path) -> None:
         # The engine shows what a pack says that doesn't start.
         sys.stderr.write(f"{error}\n")
         raise SystemExit(1) from None
-    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1), options=_OPTIONS)
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1), options=MESSAGE_OPTIONS)
     analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(pack), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

@@ -22,8 +22,8 @@ from falaj.sandbox.clouds.kubernetes import has_namespace
 from falaj.sandbox.clouds.vendor import secret_outputs
 from falaj.sandbox.cluster.objects import SKIP_AWAIT
 from falaj.wire import ASSET, SIGNATURE, UNKNOWN, Values, decode, encode, has_unknown
+from falaj.wire.protocol import MESSAGE_OPTIONS, resource_pb2, resource_pb2_grpc
 from falaj.wire.protocol import provider_pb2 as proto
-from falaj.wire.protocol import resource_pb2, resource_pb2_grpc
 from falaj.wire.values import REFERENCE
 
 _DEFINITION: Final = "CustomResourceDefinition"
@@ -283,7 +283,6 @@ _RULES: Final[Mapping[str, Callable[[str, Mapping[str, Any], Capabilities], Grou
 
 # Registration of a component and its objects with the engine, as the vendor's provider does it.
 
-_MESSAGE_LIMIT: Final = 400 << 20  # the engine's own limit on messages
 # What the engine tells of the component's options, by its own names; the children inherit the
 # rest from the component.
 _OPTIONS: Final = ("protect", "retainOnDelete", "deletedWith")
@@ -355,8 +354,9 @@ async def construct_unmodelled(
 @asynccontextmanager
 async def _monitor_of(request: proto.ConstructRequest) -> AsyncGenerator[Any]:
     """The engine that asks for a component, to register it with."""
-    options = [("grpc.max_receive_message_length", _MESSAGE_LIMIT)]
-    async with grpc.aio.insecure_channel(request.monitorEndpoint, options=options) as channel:
+    async with grpc.aio.insecure_channel(
+        request.monitorEndpoint, options=MESSAGE_OPTIONS
+    ) as channel:
         yield resource_pb2_grpc.ResourceMonitorStub(channel)
 
 

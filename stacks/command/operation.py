@@ -3,13 +3,12 @@ every ten seconds; what fails is told at once."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.progress import INTERVAL_SECONDS, duration
 from falaj.stacks.command.console import say
+from falaj.stacks.command.events import EventStream, read_events
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.documents import mapping
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 
 # What the engine's events say of an operation: how far it is, what failed, what it changed.
-#
-# The engine writes an event a line to the file that ``--event-log`` names, in the form of
-# github.com/pulumi/pulumi, sdk/go/common/apitype/events.go.
 
 #: Steps that leave a resource as it was.
 UNCHANGED: Final = frozenset({"same", "read", "refresh", "read-discard", "discard-replaced"})
@@ -119,7 +116,7 @@ class Progress:
         planning = bool(body.get("planning"))
         if self.is_preview and not planning:
             # The update that follows its preview.
-            self.planned, self.steps = self.steps, 0
+            self.planned, self.steps, self.changes = self.steps, 0, {}
         self.is_preview = planning
         if step.get("op") not in UNCHANGED:
             self.running[str(step.get("urn"))] = label(step)
@@ -174,38 +171,10 @@ class Progress:
         self.failed = self.failed or body.get("result") == "failed"
 
 
-class EventLog:
-    """A file of events that grows while it is read."""
-
-    def __init__(self, path: Path) -> None:
-        """``path`` need not be there yet."""
-        self._path = path
-        self._position = 0
-        self._rest = b""
-
-    def new(self) -> Iterator[Mapping[str, Any]]:
-        """The events that came since the last call; half a line waits for its other half."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._position)
-                found = file.read()
-        except FileNotFoundError:
-            return
-        self._position += len(found)
-        *lines, self._rest = (self._rest + found).split(b"\n")
-        for line in lines:
-            try:
-                event: Any = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                yield cast("dict[str, Any]", event)
-
-
 def outputs_in(events: Path) -> Mapping[str, Any]:
     """The stack's outputs, as an operation that ended told of them in a file of its events."""
     progress = Progress(lambda _: None)
-    for event in EventLog(events).new():
+    for event in read_events(events):
         progress.take(event)
     return progress.outputs
 
@@ -302,21 +271,20 @@ def run(
             warnings of others are shown while it runs.
     """
     with tempfile.TemporaryDirectory(prefix="falaj-operation-") as temporary:
-        folder = Path(temporary)
-        log = EventLog(folder / "events.jsonl")
+        output = Path(temporary) / "printed"
         display = _display(verb, expected, quiet=read)
         try:
-            with (folder / "printed").open("wb") as printed:
+            with output.open("wb") as printed, EventStream() as events:
                 status = pulumi.run(
-                    [*arguments, "--non-interactive", "--event-log", str(folder / "events.jsonl")],
+                    [*arguments, "--non-interactive", "--event-log", events.address],
                     {**(variables or {}), **SHOWN},
                     output=printed,
-                    meanwhile=lambda: display.follow(log),
+                    meanwhile=lambda: display.follow(events),
                     interrupted=display.interrupt,
                 )
         finally:
             display.close()
-        text = (folder / "printed").read_text(encoding="utf-8", errors="replace")
+        text = output.read_text(encoding="utf-8", errors="replace")
     progress = display.progress
     interrupted = display.was_interrupted or status in (INTERRUPTED, 128 + 15)
     explained = any(note.severity == "error" for note in progress.reported)
@@ -392,9 +360,9 @@ class Lines:
         """Since it began."""
         return time.monotonic() - self._started
 
-    def follow(self, log: EventLog) -> None:
+    def follow(self, events: EventStream) -> None:
         """Take what came; show a line when the last one is old."""
-        for event in log.new():
+        for event in events.new():
             self.progress.take(event)
         self._show()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 from falaj import __version__
 from falaj.engine import extras
 from falaj.stacks.command import installation, lifecycle, operation, project
-from falaj.stacks.command.operation import EventLog, Note, Progress, clean, label_of_urn
+from falaj.stacks.command.operation import Note, Progress, clean, label_of_urn
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.command.tree import COMMANDS, falaj
 from falaj.stacks.errors import StackError
@@ -185,18 +184,6 @@ def test_a_terminal_is_not_steered_by_names() -> None:
 )  # fmt: skip
 def test_events_with_nothing_in_them_are_passed_over(event: dict[str, Any]) -> None:
     assert [note for note in told(event) if note.severity == "error"] == []
-
-
-def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
-    path = tmp_path / "events"
-    log = EventLog(path)
-    assert list(log.new()) == []
-    line = json.dumps({"sequence": 1})
-    path.write_text(f"{line}\nnot json\n[1]\n{line[:4]}")
-    assert list(log.new()) == [{"sequence": 1}]
-    with path.open("a") as file:
-        file.write(f"{line[4:]}\n")
-    assert list(log.new()) == [{"sequence": 1}]
 
 
 def test_a_lock_is_told_with_its_owner_and_no_cancel() -> None:
