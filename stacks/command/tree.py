@@ -102,6 +102,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.publish:publish",
             "send the served version to a registry of the country, for a cluster to serve",
         ),
+        "runs": Entry(
+            "stacks.command.runs:runs",
+            "see what was trained on this machine, and compare",
+        ),
         "logs": Entry(
             "stacks.command.served:logs",
             "show the latest log lines of the server, or of a stack's pods",

@@ -68,6 +68,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         ("falaj pipelines list", "falaj pipelines status credit", "falaj pipelines run credit"),
         "tests/stacks/test_pipelines_command.py runs it",
     ),
+    **dict.fromkeys(
+        ("falaj runs", "falaj runs list", "falaj runs show RUN", "falaj runs compare RUN RUN"),
+        "tests/stacks/test_runs_command.py",
+    ),
     "kubectl port-forward": "tests/cluster/real/test_machines.py forwards a port",
     **dict.fromkeys(
         (

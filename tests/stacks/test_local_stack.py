@@ -168,6 +168,11 @@ def test_hyperparameter_change_and_rollback_lose_no_request(project: Project) ->
         project.up()
         after = int(wait_for(lambda: seen[-1] != str(before) and seen[-1], "the new version"))
         assert after > before
+        told = project.falaj("runs", "compare", str(before), str(after), "--json")
+        differ = json.loads(told.stdout)["differ"]
+        assert differ["parameters"]["learning_rate"][1] == 0.002
+        assert set(differ["parameters"]) == {"learning_rate"}
+        assert "accuracy" in differ["figures"] or "validation_loss" in differ["figures"]
         assert project.falaj("rollback").returncode == 0
         wait_for(lambda: seen[-1] == str(before), "the old version")
         printed = project.up()

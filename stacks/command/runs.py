@@ -1,0 +1,287 @@
+"""``falaj runs``: what was trained on this machine, one beside the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from falaj.stacks.command import project as projects
+from falaj.stacks.command.console import say, table
+from falaj.stacks.command.options import stack_option, the_stack
+from falaj.stacks.errors import StackError
+
+if TYPE_CHECKING:
+    from falaj.stacks.runs import Run
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+#: Shares of 1, which people read in percent.
+_SHARES: Final = ("accuracy", "balanced_accuracy", "macro_f1")
+#: The figure that a line has, the first of these that a run has.
+_HEADLINES: Final = ("accuracy", "rmse", "validation_accuracy", "validation_rmse")
+#: Epochs of a run that are shown, spread over all.
+_EPOCHS_SHOWN: Final = 10
+_FEWEST: Final = 2
+#: What is compared without saying of what it is.
+_UNTITLED: Final = ("parameters", "figures")
+_OF_EPOCHS: Final = (
+    "loss", "validation_loss", "validation_accuracy", "validation_rmse", "seconds",
+)  # fmt: skip
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_folder = click.option(
+    "--folder",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Take the runs in a folder, as a sweep leaves them, and not a stack's.",
+)
+
+
+@click.group()
+def runs() -> None:
+    """See what was trained on this machine, and compare.
+
+    RUN is a version (3, or NAME:3), an alias (@production) or the beginning of a run's digest.
+    """
+
+
+@runs.command("list")
+@_json
+@_folder
+@stack_option
+def list_(*, as_json: bool, folder: Path | None, stack: str | None, project: Path | None) -> int:
+    """List runs, the newest first.
+
+    Published versions, and runs that train, stopped or weren't published.
+    """
+    found, place = _runs(folder, stack, project)
+    if as_json:
+        say(json.dumps([each.to_json() for each in found], indent=2, ensure_ascii=False))
+        return 0
+    if not found:
+        say(f"{place} has no runs yet")
+        return 0
+    rows = [("run", "version", "state", "model", "data", "held-out", "validation loss", "when")]
+    rows += [_row(each) for each in found]
+    say(table(rows))
+    for each in found:
+        if each.error:
+            say(f"{each.name}: {each.error}")
+    return 0
+
+
+@runs.command()
+@click.argument("run")
+@_json
+@_folder
+@stack_option
+def show(
+    *, run: str, as_json: bool, folder: Path | None, stack: str | None, project: Path | None
+) -> int:
+    """Show a run: its data, parameters, figures and epochs."""
+    [found] = _chosen((run,), folder, stack, project)
+    if as_json:
+        say(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        return 0
+    rows = [
+        ("run", found.identity or "unknown"),
+        ("state", _state(found)),
+        ("model", found.kind or "not chosen yet"),
+        ("when", found.when),
+        *((f"data {name}", _said(value)) for name, value in found.data.items()),
+        *((f"code {name}", _said(value)) for name, value in found.code.items()),
+        ("folder", str(found.folder) if found.folder else "gone: the package has its figures"),
+    ]
+    if found.versions:
+        rows.insert(1, ("version", _versions(found)))
+    _say_pairs("", rows)
+    _say_pairs("figures", [(name, _figure(name, each)) for name, each in found.figures.items()])
+    _say_pairs("parameters", [(name, _said(each)) for name, each in found.parameters.items()])
+    if found.history:
+        say(f"\nepochs ({len(found.history)})")
+        say(table(list(_epochs(found.history))))
+    if found.error:
+        say(f"\n{found.error}")
+    return 0
+
+
+@runs.command()
+@click.argument("run", nargs=-1, required=True)
+@click.option("--all", "everything", is_flag=True, help="Show what doesn't differ as well.")
+@_json
+@_folder
+@stack_option
+def compare(
+    *,
+    run: tuple[str, ...],
+    everything: bool,
+    as_json: bool,
+    folder: Path | None,
+    stack: str | None,
+    project: Path | None,
+) -> int:
+    """Show what differs between runs.
+
+    Parameters, data, code and figures, side by side.
+    """
+    from falaj.stacks.runs import differences  # noqa: PLC0415 - it loads the registry
+
+    if len(set(run)) < _FEWEST:
+        raise StackError(f"RUN: given {', '.join(run)}; allowed: two or more that differ")
+    chosen = _chosen(run, folder, stack, project)
+    parts: dict[str, Callable[[Run], Mapping[str, Any]]] = {
+        "parameters": lambda each: each.parameters,
+        "data": lambda each: each.data,
+        "code": lambda each: each.code,
+        "model": lambda each: {"kept": each.kind},
+        "figures": lambda each: each.figures,
+    }
+    compared = {title: differences(chosen, of) for title, of in parts.items()}
+    if as_json:
+        names = [each.name for each in chosen]
+        differ = {title: dict(found) for title, (found, _) in compared.items()}
+        same = {title: found for title, (_, found) in compared.items()}
+        say(json.dumps({"runs": names, "differ": differ, "same": same}, indent=2))
+        return 0
+    rows = [("", *(each.name for each in chosen))]
+    rows.append(("run", *(each.identity[: _short()] for each in chosen)))
+    for title, (differ, same) in compared.items():
+        shown = {**differ, **{name: _values(chosen, parts[title], name) for name in same}}
+        for name in shown if everything else differ:
+            cells = tuple(_cell(title, name, value) for value in shown[name])
+            rows.append(
+                (name if title in ("parameters", "figures") else f"{title} {name}", *cells)
+            )
+    say(table(rows))
+    if not everything:
+        alike = [name for title in ("parameters", "data", "code") for name in compared[title][1]]
+        say(f"\nthe same: {', '.join(alike) or 'nothing'}")
+    return 0
+
+
+def _runs(folder: Path | None, stack: str | None, project: Path | None) -> tuple[list[Run], str]:
+    """The runs that are asked for, and where they are."""
+    from falaj.stacks.runs import in_folder, merged, of_site  # noqa: PLC0415 - not for `--help`
+
+    if folder is not None:
+        return merged(in_folder(folder)), str(folder)
+    found = the_stack(stack, project)
+    if found.is_in_cloud:
+        raise StackError(
+            f"--stack: given {found.name!r}, whose runs are in a cluster; allowed: a stack of one "
+            f"machine\n  see {projects.command('logs', found)}, and falaj pipelines"
+        )
+    return of_site(found.site), f"stack {found.name}"
+
+
+def _chosen(
+    names: Sequence[str], folder: Path | None, stack: str | None, project: Path | None
+) -> list[Run]:
+    from falaj.stacks.runs import find  # noqa: PLC0415
+
+    found, place = _runs(folder, stack, project)
+    if not found:
+        raise StackError(f"RUN: given {', '.join(names)}, but {place} has no runs yet")
+    return [find(found, name) for name in names]
+
+
+def _short() -> int:
+    from falaj.stacks.runs import SHORT  # noqa: PLC0415
+
+    return SHORT
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    headline = next((name for name in _HEADLINES if name in run.figures), None)
+    held_out = ""
+    if headline is not None:
+        held_out = f"{headline.replace('_', ' ')} {_figure(headline, run.figures[headline])}"
+    loss = run.figures.get("validation_loss")
+    return (
+        run.identity[: _short()] or "?",
+        _versions(run),
+        _state(run),
+        run.kind,
+        str(run.data.get("digest", ""))[: _short()],
+        held_out,
+        "" if loss is None else f"{loss:.4g}",
+        run.when,
+    )
+
+
+def _versions(run: Run) -> str:
+    numbers = ", ".join(map(str, run.versions))
+    aliases = f" ({', '.join(run.aliases)})" if run.aliases else ""
+    return f"{run.model}:{numbers}{aliases}" if numbers else ""
+
+
+def _state(run: Run) -> str:
+    if run.state not in ("training", "stopped"):
+        return run.state
+    return f"{run.state}, epoch {run.epochs} of {run.parameters.get('epochs', '?')}"
+
+
+def _figure(name: str, value: float) -> str:
+    if name.removeprefix("served_").removeprefix("validation_") in _SHARES:
+        return f"{100 * value:.2f} %"
+    return f"{value:.4g}"
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cell(title: str, name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if title == "figures":
+        return _figure(name, value)
+    text = _said(value)
+    return text[: _short()] if name in ("digest", "own") else text
+
+
+def _values(
+    runs: Sequence[Run], of: Callable[[Run], Mapping[str, Any]], name: str
+) -> tuple[Any, ...]:
+    return tuple(of(each).get(name) for each in runs)
+
+
+def _say_pairs(title: str, pairs: Sequence[tuple[str, str]]) -> None:
+    if not pairs:
+        return
+    if title:
+        say(f"\n{title}")
+    wide = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        say(f"  {name:<{wide}}  {value}".rstrip())
+
+
+def _epochs(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    names = [
+        name
+        for name in (
+            "loss",
+            "validation_loss",
+            "validation_accuracy",
+            "validation_rmse",
+            "seconds",
+        )
+        if any(name in each for each in history)
+    ]
+    yield ("epoch", *(name.replace("_", " ") for name in names))
+    last = len(history) - 1
+    places = range(_EPOCHS_SHOWN) if last >= _EPOCHS_SHOWN else range(last + 1)
+    steps = max(len(places) - 1, 1)
+    for index in dict.fromkeys(round(place * last / steps) for place in places):
+        epoch = history[index]
+        cells = (epoch.get(name) for name in names)
+        yield (
+            str(epoch.get("epoch", "")),
+            *(
+                _figure(name, each) if isinstance(each, int | float) else "-"
+                for name, each in zip(names, cells, strict=True)
+            ),
+        )
