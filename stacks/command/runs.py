@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -157,7 +157,11 @@ def compare(
             )
     say(table(rows))
     if not everything:
-        alike = [name for title in ("parameters", "data", "code") for name in compared[title][1]]
+        alike = [
+            _titled(title, name)
+            for title in ("parameters", "data", "code")
+            for name in compared[title][1]
+        ]
         say(f"\nthe same: {', '.join(alike) or 'nothing'}")
     return 0
 
@@ -231,7 +235,14 @@ def _figure(name: str, value: float) -> str:
 
 
 def _said(value: Any) -> str:
+    if isinstance(value, Mapping) and value:
+        entries = cast("Mapping[str, Any]", value)
+        return ", ".join(f"{name} {_said(each)}" for name, each in entries.items())
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _titled(title: str, name: str) -> str:
+    return name if title in _UNTITLED else f"{title} {name}"
 
 
 def _cell(title: str, name: str, value: Any) -> str:
