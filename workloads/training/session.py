@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from falaj.workloads.errors import STOPPED, WorkloadError
+from falaj.workloads.errors import STOPPED, CodeError, WorkloadError
 from falaj.workloads.files import storage_errors, write_atomic, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import write_artifact
@@ -321,7 +321,14 @@ class Session:
                 position.loss, position.gradient_norm = float(loss), float(norm)
                 return False
             step_loss, step_norm = self._optimisation.step(order, position.epoch, position.step)
-            loss += self._team.sum(step_loss)
+            step_loss = self._team.sum(step_loss)
+            if self._optimisation.has_diverged(step_loss, step_norm):
+                place = f"{self._place}, step {position.step + 1} of {self._batches.steps}"
+                said = self._optimisation.watch.step(place, loss=float(step_loss))
+                # The first process speaks for all, and one that knows the layer for itself.
+                found = self._optimisation.watch.has_found
+                raise CodeError(said) if found else WorkloadError(said)
+            loss += step_loss
             norm += step_norm
             position.step += 1
         self._close_epoch(float(loss), float(norm))
@@ -330,14 +337,19 @@ class Session:
             self._checkpoint()
         return True
 
+    @property
+    def _place(self) -> str:
+        return f"epoch {self._position.epoch + 1}"
+
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
         judged = self._validate() if self._team.leads else {"loss": 0.0}
         validation_loss = self._team.from_leader(judged["loss"])
         if not math.isfinite(loss) or not math.isfinite(validation_loss):
             raise WorkloadError(
-                f"the loss is no longer a number in epoch {position.epoch + 1}: training has "
-                f"diverged at --learning-rate {parameters.learning_rate:g}; use a lower one"
+                self._optimisation.watch.epoch(
+                    self._place, "the loss of the rows that it is validated with"
+                )
             )
         if validation_loss < position.best_loss:
             position.best_loss, position.best_epoch = validation_loss, position.epoch
