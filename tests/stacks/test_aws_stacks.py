@@ -36,6 +36,7 @@ def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
     live_from_preview_to_destroy(project, "aws-cluster")
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1500)
 def test_a_foundation_and_a_tier_beside_each_other(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
