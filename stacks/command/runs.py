@@ -59,7 +59,9 @@ def list_(*, as_json: bool, folder: Path | None, stack: str | None, project: Pat
     """
     found, place = _runs(folder, stack, project)
     if as_json:
-        say(json.dumps([each.to_json() for each in found], indent=2, ensure_ascii=False))
+        # Hundreds of epochs of each are what `show` is for.
+        listed = [{k: v for k, v in each.to_json().items() if k != "history"} for each in found]
+        say(json.dumps(listed, indent=2, ensure_ascii=False))
         return 0
     if not found:
         say(f"{place} has no runs yet")

@@ -99,7 +99,9 @@ def test_a_stack_that_trained_nothing_says_so(
 def test_a_real_run_is_told_with_its_figures_and_epochs(
     real: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [told] = answer(capsys, "list", "--folder", str(real.parent))
+    [listed] = answer(capsys, "list", "--folder", str(real.parent))
+    told = answer(capsys, "show", listed["run"], "--folder", str(real.parent))
+    assert {**listed, "history": told["history"]} == told
     record = json.loads((real / records.RECORD).read_text())
     assert told["run"] == record["identity"]
     assert told["state"] == "trained"
