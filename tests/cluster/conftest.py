@@ -24,6 +24,8 @@ from tests.cluster.residency_cluster import residence
 #: Of a test with its fixtures: the session's first also waits for the control plane, and each
 #: module's last until what the module made is gone; both take minutes on a loaded machine.
 TIMEOUT_SECONDS = 900
+SHOWN_LOGS = ("kueue", "kube-controller-manager")
+SHOWN_LINES = 40
 TRAINER = "github.com/kubeflow/trainer/v2"
 
 
@@ -34,6 +36,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             "timeout"
         ):
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show beside a failure what the controllers of its control planes said last."""
+    report = yield
+    if report.failed:
+        values = vars(item).get("funcargs", {}).values()
+        parts = [
+            part for each in values for part in (each, *getattr(each, "__dict__", {}).values())
+        ]
+        planes = {id(each): each for each in parts if isinstance(each, ControlPlane)}
+        for plane in planes.values():
+            for name in SHOWN_LOGS:
+                path = plane.files.logs / f"{name}.log"
+                if path.is_file():
+                    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                    report.sections.append((f"the end of {path}", "\n".join(lines[-SHOWN_LINES:])))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -352,6 +352,22 @@ def test_the_senders_account_admits_nothing_that_it_sent(pair: Clusters) -> None
     assert "own Kueue admits" in said
 
 
+def test_the_senders_account_removes_what_it_sent_though_it_is_admitted(pair: Clusters) -> None:
+    """Kueue does so with what has no job yet: that held its quota, as nobody else removed it."""
+    runs_in_the_cloud(pair, "sent")
+    found = workload(pair.cloud, "sent", NAMESPACE) or {}
+    assert condition(found, "Admitted") == "True"
+    pair.account.request("DELETE", pair.account.path_of(found))
+    # And what is left of a job that is gone, as when it is removed while it is being sent.
+    about = {"name": "orphan", "namespace": NAMESPACE, "labels": found["metadata"]["labels"]}
+    left = {**{key: found[key] for key in ("apiVersion", "kind", "spec")}, "metadata": about}
+    pair.account.create(left)
+    eventually(
+        "Kueue clears it up",
+        lambda: "orphan" not in left_in_the_cloud(pair),
+    )
+
+
 def given_back(plane: ControlPlane, name: str) -> bool:
     """Whether a job that was sent has no cluster any more and isn't admitted."""
     found = workload(plane, name, NAMESPACE)

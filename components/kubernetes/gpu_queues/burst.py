@@ -435,7 +435,8 @@ def _own_jobs_only(placed: InCluster, component: str) -> list[Manifest]:
                     "reason": "Forbidden",
                 },
                 {
-                    "expression": "request.subResource != 'status' || "
+                    # An empty one isn't there: to ask for it is an error, and errors deny.
+                    "expression": "request.?subResource.orValue('') != 'status' || "
                     "object.?status.?admission == oldObject.?status.?admission",
                     "message": "only this cluster's own Kueue admits what was sent here",
                     "reason": "Forbidden",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -210,6 +211,8 @@ def test_only_who_is_named_sends_jobs_and_only_into_namespaces_for_training() ->
         for kind in rule["resources"]
     }
     assert judged == written
+    # A request for the object itself has none: to ask for it bare is an error, which denies.
+    assert "request.subResource" not in json.dumps(policy)
     account = found["ServiceAccount/kueue-system/burst-dxb-2"]
     assert account["automountServiceAccountToken"] is False
     (subject,) = found["RoleBinding/acme-training/falaj-burst-dxb-2"]["subjects"]
