@@ -390,7 +390,8 @@ def test_full_disk_does_not_stop_the_server(site: Site, start: Start) -> None:
     deadline = time.monotonic() + 20
     while "lines are dropped" not in server.errors.read_text() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert server.errors.read_text().count("lines are dropped") == 1
+    # Again after lines that were few enough to fit: once for each time is told by the log's tests.
+    assert "lines are dropped" in server.errors.read_text()
     _, text = call(connection, "GET", "/metrics", token=token)
     dropped = next(
         float(line.split()[1])
