@@ -76,6 +76,8 @@ TUTORIAL: Sequence[tuple[str, int, str]] = (
     ("falaj config set", 0, "epochs: 120"),
     ("make preview", 0, r"[1-9]\d* to (create|replace)"),
     ("make up", 0, "Serving digits version 2 at "),
+    ("falaj runs list", 0, r"digits:2 \(production\)"),
+    ("falaj runs compare", 0, r"(?m)^ +epochs +80 +120$"),
     ("make rollback", 0, "the server follows"),
     ("make preview", 0, r"(?m)^Policies +no violations: "),
     ("make up", 0, r"\d+ created"),
