@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -235,8 +236,9 @@ def _of_manifest(told: Run, manifest: Mapping[str, Any]) -> Run:
     card, lineage = mapping(metrics.get("card")), mapping(manifest.get("lineage"))
     figures = _figures(metrics)
     served = mapping(metrics.get("served"))
-    if isinstance(value := served.get(str(served.get("metric_name"))), int | float):
-        figures[f"served_{served['metric_name']}"] = float(value)
+    name = str(served.get("metric_name"))
+    if (value := _numbers(served).get(name)) is not None:
+        figures[f"served_{name}"] = value
     return replace(
         told,
         identity=str(lineage.get("run", "")),
@@ -291,9 +293,7 @@ def _of_folder(folder: Path) -> Run:
         when=_modified(folder),
         data={"digest": str(asked.get("dataset", ""))},
         figures={
-            name: float(value)
-            for name, value in last.items()
-            if name.startswith("validation_") and isinstance(value, int | float)
+            name: value for name, value in _numbers(last).items() if name.startswith("validation_")
         },
         epochs=int(last.get("epoch", 0)),
     )
@@ -305,8 +305,8 @@ def _of_record(told: Run, record: Mapping[str, Any]) -> Run:
     kept = mapping(model.get("choice")).get("kept", "")
     metrics, timings = mapping(record.get("metrics")), mapping(record.get("timings"))
     figures = _figures(metrics)
-    if isinstance(seconds := timings.get("training_seconds"), int | float):
-        figures["training_seconds"] = float(seconds)
+    if (seconds := _numbers(timings).get("training_seconds")) is not None:
+        figures["training_seconds"] = seconds
     epochs = record.get("epochs")
     return replace(
         told,
@@ -340,23 +340,23 @@ def _history(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _modified(folder: Path) -> str:
-    import datetime  # noqa: PLC0415 - of runs that aren't done alone
-
     latest = max((each.stat().st_mtime for each in folder.iterdir()), default=0.0)
-    moment = datetime.datetime.fromtimestamp(latest, datetime.UTC)
-    return moment.isoformat(timespec="seconds")
+    return datetime.fromtimestamp(latest, UTC).isoformat(timespec="seconds")
 
 
 def _figures(metrics: Mapping[str, Any]) -> dict[str, float]:
-    held_out, validation = mapping(metrics.get("held_out")), mapping(metrics.get("validation"))
-    found = {
-        name: float(held_out[name])
-        for name in _HELD_OUT
-        if isinstance(held_out.get(name), int | float)
-    }
-    if isinstance(loss := validation.get("loss"), int | float):
-        found["validation_loss"] = float(loss)
+    held_out, validation = (
+        _numbers(mapping(metrics.get(part))) for part in ("held_out", "validation")
+    )
+    found = {name: held_out[name] for name in _HELD_OUT if name in held_out}
+    if "loss" in validation:
+        found["validation_loss"] = validation["loss"]
     return found
+
+
+def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
+    """The entries that are numbers."""
+    return {name: float(each) for name, each in table.items() if isinstance(each, int | float)}
 
 
 def _data(dataset: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import click
 
@@ -13,11 +13,8 @@ from falaj.stacks.command import project as projects
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.errors import StackError
+from falaj.stacks.runs import SHORT, Run, differences, find, in_folder, merged, of_site
 
-if TYPE_CHECKING:
-    from falaj.stacks.runs import Run
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 #: Shares of 1, which people read in percent.
 _SHARES: Final = ("accuracy", "balanced_accuracy", "macro_f1")
 #: The figure that a line has, the first of these that a run has.
@@ -129,8 +126,6 @@ def compare(
 
     Parameters, data, code and figures, side by side.
     """
-    from falaj.stacks.runs import differences  # noqa: PLC0415 - it loads the registry
-
     if len(set(run)) < _FEWEST:
         raise StackError(f"RUN: given {', '.join(run)}; allowed: two or more that differ")
     chosen = _chosen(run, folder, stack, project)
@@ -149,29 +144,26 @@ def compare(
         say(json.dumps({"runs": names, "differ": differ, "same": same}, indent=2))
         return 0
     rows = [("", *(each.name for each in chosen))]
-    rows.append(("run", *(each.identity[: _short()] for each in chosen)))
+    rows.append(("run", *(each.identity[:SHORT] for each in chosen)))
     for title, (differ, same) in compared.items():
-        shown = {**differ, **{name: _values(chosen, parts[title], name) for name in same}}
-        for name in shown if everything else differ:
-            cells = tuple(_cell(title, name, value) for value in shown[name])
-            rows.append(
-                (name if title in ("parameters", "figures") else f"{title} {name}", *cells)
-            )
+        first = parts[title](chosen[0])
+        alike = {name: (first.get(name),) * len(chosen) for name in same if everything}
+        for name, values in {**differ, **alike}.items():
+            cells = (_cell(title, name, value) for value in values)
+            rows.append((_titled(title, name), *cells))
     say(table(rows))
     if not everything:
-        alike = [
+        names = [
             _titled(title, name)
             for title in ("parameters", "data", "code")
             for name in compared[title][1]
         ]
-        say(f"\nthe same: {', '.join(alike) or 'nothing'}")
+        say(f"\nthe same: {', '.join(names) or 'nothing'}")
     return 0
 
 
 def _runs(folder: Path | None, stack: str | None, project: Path | None) -> tuple[list[Run], str]:
     """The runs that are asked for, and where they are."""
-    from falaj.stacks.runs import in_folder, merged, of_site  # noqa: PLC0415 - not for `--help`
-
     if folder is not None:
         return merged(in_folder(folder)), str(folder)
     found = the_stack(stack, project)
@@ -186,18 +178,10 @@ def _runs(folder: Path | None, stack: str | None, project: Path | None) -> tuple
 def _chosen(
     names: Sequence[str], folder: Path | None, stack: str | None, project: Path | None
 ) -> list[Run]:
-    from falaj.stacks.runs import find  # noqa: PLC0415
-
     found, place = _runs(folder, stack, project)
     if not found:
         raise StackError(f"RUN: given {', '.join(names)}, but {place} has no runs yet")
     return [find(found, name) for name in names]
-
-
-def _short() -> int:
-    from falaj.stacks.runs import SHORT  # noqa: PLC0415
-
-    return SHORT
 
 
 def _row(run: Run) -> tuple[str, ...]:
@@ -207,11 +191,11 @@ def _row(run: Run) -> tuple[str, ...]:
         held_out = f"{headline.replace('_', ' ')} {_figure(headline, run.figures[headline])}"
     loss = run.figures.get("validation_loss")
     return (
-        run.identity[: _short()] or "?",
+        run.identity[:SHORT] or "?",
         _versions(run),
         _state(run),
         run.kind,
-        str(run.data.get("digest", ""))[: _short()],
+        str(run.data.get("digest", ""))[:SHORT],
         held_out,
         "" if loss is None else f"{loss:.4g}",
         run.when,
@@ -253,13 +237,7 @@ def _cell(title: str, name: str, value: Any) -> str:
     if title == "figures":
         return _figure(name, value)
     text = _said(value)
-    return text[: _short()] if name in ("digest", "own") else text
-
-
-def _values(
-    runs: Sequence[Run], of: Callable[[Run], Mapping[str, Any]], name: str
-) -> tuple[Any, ...]:
-    return tuple(of(each).get(name) for each in runs)
+    return text[:SHORT] if name in ("digest", "own") else text
 
 
 def _say_pairs(title: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -273,17 +251,7 @@ def _say_pairs(title: str, pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def _epochs(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    names = [
-        name
-        for name in (
-            "loss",
-            "validation_loss",
-            "validation_accuracy",
-            "validation_rmse",
-            "seconds",
-        )
-        if any(name in each for each in history)
-    ]
+    names = [name for name in _OF_EPOCHS if any(name in each for each in history)]
     yield ("epoch", *(name.replace("_", " ") for name in names))
     last = len(history) - 1
     places = range(_EPOCHS_SHOWN) if last >= _EPOCHS_SHOWN else range(last + 1)

@@ -162,9 +162,8 @@ class Optimisation:
         self._scheduler = torch.optim.lr_scheduler.LambdaLR(
             self._optimiser, lambda step: rate_share(step, self._total)
         )
-        self._watch = None
-        if team.device.type == "cpu":
-            self._watch = Watch(self.module, rate, parameters.gradient_clip)
+        self.watch = Watch(self.module, rate, parameters.gradient_clip)
+        self._is_watched = team.device.type == "cpu"
         # Only float16 has so few exponent bits that small gradients vanish without a scale.
         self._scaler = torch.amp.GradScaler(
             team.device.type, enabled=parameters.precision == "float16"
@@ -194,8 +193,8 @@ class Optimisation:
                     self._parameters.label_smoothing,
                 )  # fmt: skip
                 loss = (losses * share.weights).sum()
-                if self._watch is not None:
-                    self._watch.loss(share.inputs, outputs, loss)
+                if self._is_watched:
+                    self.watch.loss(share.inputs, outputs, loss)
                 # The processes' gradients are averaged, their losses must add up.
                 self._scaler.scale(loss * self._team.processes).backward()
             total += loss.detach()
@@ -209,14 +208,14 @@ class Optimisation:
 
     def _clipped(self) -> Tensor:
         """Clip the gradients; return their norm before that."""
-        learning = [each for each in self.module.parameters() if each.grad is not None]
-        gradients = [each.grad for each in learning if each.grad is not None]
+        parameters = list(self.module.parameters())
+        gradients = [each.grad for each in parameters if each.grad is not None]
         norm = nn.utils.get_total_norm(gradients, foreach=True)
         # float16 meets infinite gradients while it looks for its scale.
-        if self._watch is not None and not self._scaler.is_enabled():
-            self._watch.gradient(norm)
+        if self._is_watched and not self._scaler.is_enabled():
+            self.watch.gradient(norm)
         limit = self._parameters.gradient_clip or math.inf
-        nn.utils.clip_grads_with_norm_(learning, limit, norm, foreach=True)
+        nn.utils.clip_grads_with_norm_(parameters, limit, norm, foreach=True)
         return norm
 
     def has_diverged(self, loss: Tensor, norm: Tensor) -> bool:
@@ -224,18 +223,10 @@ class Optimisation:
 
         On a GPU it isn't asked, as that would wait for it at each step.
         """
-        if self._watch is None:
+        if not self._is_watched:
             return False
         is_searching = self._scaler.is_enabled()
         return not (math.isfinite(float(loss)) and (is_searching or math.isfinite(float(norm))))
-
-    @property
-    def watch(self) -> Watch:
-        """What was seen of steps whose loss is no number."""
-        parameters = self._parameters
-        return self._watch or Watch(
-            self.module, parameters.learning_rate, parameters.gradient_clip
-        )
 
     def keep_best(self) -> None:
         """Remember the averaged weights as the best so far."""
