@@ -19,8 +19,9 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE GOGC=300 OMP_WAIT_POLICY=PASSIVE $(VENV
 # compute. Whole lives of stacks wait less.
 WORKERS ?= 4
 THOROUGH_WORKERS ?= 3
-# Those of the cluster have a control plane each, some two: no more of them than cores.
-CLUSTER_WORKERS ?= 2
+# Those of the cluster have a control plane each, some two: no more of them than cores beside real
+# machines; the third begins when those are gone.
+CLUSTER_WORKERS ?= 3
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with some of their examples, and with all (tests/conftest.py).
 ALL_EXAMPLES = --hypothesis-profile=thorough

@@ -33,7 +33,10 @@ TOGETHER: Final[Mapping[str, str]] = {
 resources in each form (`tests.stacks.states.states`)."""
 NEWCOMERS: Final = "tests/newcomer/test_on_a_cluster.py"
 PLANES: Final = 2
-"""Workers with control planes at a time: each keeps one to its end, some tests start another."""
+"""Workers with control planes beside real machines, whose tests miss their times where cores are
+rare: each keeps one to its end, some tests start another."""
+PLANES_ALONE: Final = 3
+"""The same once no test with real machines is left: simulated ones leave cores idle."""
 LONGEST: Final = (
     PLATFORM,
     BARE,
@@ -72,32 +75,50 @@ def rank(name: str) -> int:
 
 
 class Schedule(LoadFileScheduling):
-    """A file's tests to one worker, and those of the cluster to as many as `PLANES`.
+    """A file's tests to one worker, and those of the cluster to few at a time.
 
-    Of a run with other tests as well, workers that may have a control plane take what needs one
-    first, and the others the rest. The long tests run apart (Makefile), with so few workers for
-    those of the cluster that each may have one.
+    Workers that may have a control plane take what needs one first, and the others the rest. Who
+    may have none yet and has nothing else waits until the real machines are gone.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(super()._split_scope(nodeid))
+
+    def _has_real_machines(self) -> bool:
+        """Whether a test with real machines runs or is still to be run."""
+        return any(
+            name in (PLATFORM, BARE) and not all(tests.values())
+            for units in (self.workqueue, *self.assigned_work.values())
+            for name, tests in units.items()
+        )
 
     def _next(self, node: WorkerController) -> str | None:
         """The unit that a worker runs next, or None where what is left is for others."""
         with_planes = [
             each for each, units in self.assigned_work.items() if any(map(needs_a_plane, units))
         ]
-        if node in with_planes or len(with_planes) < PLANES:
+        most = PLANES if self._has_real_machines() else PLANES_ALONE
+        if node in with_planes or len(with_planes) < most:
             return next(filter(needs_a_plane, self.workqueue), next(iter(self.workqueue), None))
         return next((each for each in self.workqueue if not needs_a_plane(each)), None)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         chosen = self._next(node)
-        if chosen is None:
+        if chosen is not None:
+            self.workqueue.move_to_end(chosen, last=False)
+            super()._assign_work_unit(node)
+        elif not self._has_real_machines():
             node.shutdown()
-            return
-        self.workqueue.move_to_end(chosen, last=False)
-        super()._assign_work_unit(node)
+
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        before = self._has_real_machines()
+        super().mark_test_complete(node, item_index, duration)
+        if before and not self._has_real_machines():
+            # Twice: a worker runs a test when it knows the one after it, and units may have one.
+            for each in (*self.nodes, *self.nodes):
+                self._reschedule(each)
 
 
 def schedule(config: pytest.Config, log: Producer) -> Schedule | None:

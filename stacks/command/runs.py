@@ -14,9 +14,8 @@ from falaj.stacks.command.console import say, table
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.errors import StackError
 from falaj.stacks.runs import SHORT, Run, differences, find, in_folder, merged, of_site
+from falaj.workloads.training import record as records
 
-#: Shares of 1, which people read in percent.
-_SHARES: Final = ("accuracy", "balanced_accuracy", "macro_f1")
 #: The figure that a line has, the first of these that a run has.
 _HEADLINES: Final = ("accuracy", "rmse", "validation_accuracy", "validation_rmse")
 #: Epochs of a run that are shown, spread over all.
@@ -215,9 +214,7 @@ def _state(run: Run) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    if name.removeprefix("served_").removeprefix("validation_") in _SHARES:
-        return f"{100 * value:.2f} %"
-    return f"{value:.4g}"
+    return records.figure(name.removeprefix("served_").removeprefix("validation_"), value)
 
 
 def _said(value: Any) -> str:

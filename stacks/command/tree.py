@@ -102,6 +102,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.publish:publish",
             "send the served version to a registry of the country, for a cluster to serve",
         ),
+        "sweep": Entry(
+            "stacks.command.sweep:sweep",
+            "try training parameters of a stack of this machine, and take the best",
+        ),
         "runs": Entry(
             "stacks.command.runs:runs",
             "see what was trained on this machine, and compare",

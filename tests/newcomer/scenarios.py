@@ -49,6 +49,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-alerts": "tests/components/kubernetes run its module",
     ".venv/bin/pytest -m hypothesis --hypothesis-profile=search": "make test-all draws fewer",
     "python -m falaj.workloads.training run": "tests/workloads/training run it",
+    "python -m falaj.workloads.training run --adopt": "tests/workloads/training/test_adopt.py",
     "make bench": "takes half an hour and judges nothing",
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
     "make lock": "asks the package index for newer versions",
@@ -71,6 +72,14 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("falaj runs", "falaj runs list", "falaj runs show RUN", "falaj runs compare RUN RUN"),
         "tests/stacks/test_runs_command.py",
+    ),
+    **dict.fromkeys(
+        (
+            "falaj sweep",
+            "falaj sweep --search learningRate=1e-3..3e-2:log --search width=8..24",
+            "falaj sweep --search 'options.width=16|32'",
+        ),
+        "tests/stacks/test_sweep_command.py",
     ),
     "kubectl port-forward": "tests/cluster/real/test_machines.py forwards a port",
     **dict.fromkeys(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from falaj.workloads.bounds import CHOICES
-from falaj.workloads.errors import STOPPED, WorkloadError
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.exits import EXITS
 from falaj.workloads.training.faults import status_of
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.own_code import find, read_folder, read_options
 from falaj.workloads.training.stopping import StopRequest
 
-_POLL_SECONDS = 0.2
 _TASK = CHOICES["dataset"]["task"]
 _CHOICES = CHOICES["training"]
 
@@ -32,6 +28,10 @@ def _add_sweep(commands: Any) -> None:
     _add_common(sweep)
     sweep.add_argument("--trials", type=int, default=20, help="how many (default 20)")
     sweep.add_argument("--parallel", type=int, default=1, help="at a time (default 1)")
+    sweep.add_argument(
+        "--progress", default="text", choices=("json", "text"),
+        help="text: a table, a line for each trial that ends; json: what all of them say",
+    )  # fmt: skip
     study = commands.add_parser("study", help="tell how the trials of a sweep ended")
     study.add_argument("--dataset", type=Path, required=True, help="the snapshot's folder")
     study.add_argument("--output", type=Path, required=True, help="folder of the sweep")
@@ -73,38 +73,9 @@ def _run_sweep(options: argparse.Namespace) -> int:
     for name in ("trials", "parallel"):
         if getattr(options, name) < 1:
             raise WorkloadError(f"--{name} is {getattr(options, name)}: allowed is 1 or more")
-    return _side_by_side(options, stop)
+    from falaj.workloads.training.trials import Trials  # noqa: PLC0415 - imports optuna, too
 
-
-def _side_by_side(options: argparse.Namespace, stop: StopRequest) -> int:
-    """Start trials as processes of their own; return 0, 75, or the worst status of a trial."""
-    waiting = list(range(options.trials))
-    running: list[subprocess.Popen[bytes]] = []
-    codes: set[int] = set()
-    while waiting or running:
-        for process in [each for each in running if each.poll() is not None]:
-            running.remove(process)
-            codes.add(process.returncode)
-        if stop.asked():
-            waiting.clear()
-            for process in running:
-                process.terminate()
-        while waiting and len(running) < options.parallel:
-            running.append(subprocess.Popen(_trial(options, waiting.pop(0))))
-        time.sleep(_POLL_SECONDS)
-    if stop.asked():
-        return STOPPED
-    return max(codes, default=0)
-
-
-def _trial(options: argparse.Namespace, index: int) -> list[str]:
-    return [
-        sys.executable, "-m", "falaj.workloads.training", "trial", "--index", str(index),
-        "--dataset", str(options.dataset), "--output", str(options.output),
-        "--seed", str(options.seed), "--pruner", options.pruner,
-        *(part for text in options.search for part in ("--search", text)),
-        "--", *options.run_options,
-    ]  # fmt: skip
+    return Trials(options, stop).run()
 
 
 def _refuse_ours(words: list[str]) -> None:
@@ -221,6 +192,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "never"),
         help="auto: go on from a checkpoint of the same run; never: start afresh, replacing",
     )
+    add(
+        "--adopt", type=Path, metavar="DIR",
+        help="take over what was trained before with the same data, parameters and code, from a "
+        "folder of runs and of sweeps",
+    )  # fmt: skip
     add("--progress", default="text", choices=("json", "text"), help="default: text")
     add("--json", action="store_true", help="the same as --progress json")
     add("--metrics", metavar="ADDRESS:PORT", help="serve figures for Prometheus (default: no)")

@@ -77,6 +77,13 @@ def run(
         meeting = distributed.from_environment(os.environ, parameters.processes)
         if meeting is not None:
             return distributed.take_part(arguments, meeting, stop)
+        if options.adopt is not None and options.resume == "auto":
+            with _only_run(output):
+                found = records.take_over(output, identity, options.adopt, keyring)
+            if found is not None:
+                progress.emit("resume", f"taken over from {found}, where it was trained before")
+                report_finished(records.finished(output) or {}, output, progress)
+                return 0
         if parameters.processes > 1:
             return distributed.launch(arguments, parameters.processes, stop)
     with _only_run(output) if leads else contextlib.nullcontext():

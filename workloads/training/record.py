@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 from pathlib import Path
 from typing import Any
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import read_json, storage_errors, write_json_atomic
-from falaj.workloads.registry.sealed import SUFFIX
+from falaj.workloads.files import (
+    read_bytes,
+    read_json,
+    storage_errors,
+    write_atomic,
+    write_json_atomic,
+)
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.sealed import SUFFIX, read_artifact, write_artifact
 from falaj.workloads.training.own_code import ARCHIVE
 
 FORMAT = "falaj.run/1"
@@ -67,6 +75,53 @@ def finished(output: Path) -> dict[str, Any] | None:
     """Return the record in ``output`` if its run has finished, else None."""
     path = output / RECORD
     return read_json(path, "the record of the run") if path.exists() else None
+
+
+#: Figures that are shares of 1, which people read in percent.
+SHARES = ("accuracy", "balanced_accuracy", "macro_f1")
+
+
+def figure(name: str, value: float) -> str:
+    """Return a figure of a run as people read it."""
+    return f"{100 * value:.2f} %" if name in SHARES else f"{value:.4g}"
+
+
+def take_over(output: Path, identity: str, runs: Path, keyring: KeyRing | None) -> Path | None:
+    """Copy a finished run of the same data, parameters and code to ``output``.
+
+    Args:
+        output: folder of the run that is asked for; it exists.
+        identity: what both are named by.
+        runs: folder that is looked through, to the trials of sweeps in it.
+        keyring: that seals the files.
+
+    Returns:
+        Where the run is that was taken over; None where there is no such run whose files can be
+        read.
+    """
+    for path in sorted(runs.glob(f"*/{RECORD}")) + sorted(runs.glob(f"*/*/{RECORD}")):
+        found = path.parent
+        # Another run's folder that can't be read is no reason not to train.
+        with contextlib.suppress(WorkloadError, AttributeError, KeyError, TypeError):
+            record = read_json(path, "the record of a run")
+            if record.get("identity") != identity or record.get("code") != code_version():
+                continue
+            own = record["model"]["architecture"].get("own") is not None
+            names = [MODEL, *([ARCHIVE] if own else [])]
+            files = {
+                name: read_artifact(found / name, keyring, context_of(identity, name))
+                for name in names
+            }
+            plain = {
+                name: read_bytes(found / name, "a file of a run") for name in (PARAMETERS, METRICS)
+            }
+            for name, data in plain.items():
+                write_atomic(output / name, data)
+            for name, data in files.items():
+                write_artifact(output / name, data, keyring, context_of(identity, name))
+            write_json_atomic(output / RECORD, record)
+            return found
+    return None
 
 
 def headline(record: dict[str, Any]) -> dict[str, Any]:

@@ -185,7 +185,7 @@ def report_finished(record: dict[str, Any], output: Path, progress: Progress) ->
     """Emit the last event of a run that is done."""
     figure = records.headline(record)
     name = figure["metric_name"]
-    shown = f"{100 * figure[name]:.2f} %" if name == "accuracy" else f"{figure[name]:.4g}"
+    shown = records.figure(name, figure[name])
     progress.emit(
         "finished",
         f"held-out {name} {shown} of {_KEPT[record['model']['choice']['kept']]} after "

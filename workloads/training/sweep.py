@@ -29,6 +29,7 @@ from optuna.distributions import (
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from falaj.workloads.bounds import CHOICES, TRAINING
@@ -97,6 +98,8 @@ def _space(name: str, values: str, text: str) -> BaseDistribution:
     choices = [each.strip() for each in values.split("|")]
     if not all(choices) or len(set(choices)) != len(choices):
         raise WorkloadError(f"--search {text!r} can't be read: allowed is {_SAY}")
+    if len(choices) == 1:
+        raise WorkloadError(f"--search {text!r} names one value: give two or more, as {_SAY}")
     return CategoricalDistribution([_value(name, each, text) for each in choices])
 
 
@@ -147,8 +150,9 @@ STANDING = "study"
 Nothing else has to run in a cluster to learn it."""
 INDEX = "JOB_COMPLETION_INDEX"
 """Variable of Kubernetes: the trial's number, where ``--index`` doesn't say it."""
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+"""How a trial ended; it isn't done again."""
 _TRIAL = "trial.json"
-_ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest) -> int:
@@ -165,7 +169,8 @@ def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest
     """
     index = _index(options)
     searched = spaces(options.search)
-    folder = make_folder(make_folder(options.output) / f"trial-{index}")
+    folder = trial_folder(make_folder(options.output), index)
+    make_folder(folder)
     study = open_study(options.output, options.dataset, options.seed + index, options.pruner)
     trial = _resumed(study, folder / _TRIAL)
     if trial is None:
@@ -184,6 +189,16 @@ def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest
     if code == 0:
         print(json.dumps({"event": STANDING, **summary(study)}), flush=True)
     return code
+
+
+def trial_folder(sweep: Path, index: int) -> Path:
+    """Return the folder of a trial's run."""
+    return sweep / f"trial-{index}"
+
+
+def metric_name(study: optuna.Study) -> str:
+    """Return what trials are judged by, on validation rows: ``accuracy`` or ``rmse``."""
+    return "accuracy" if study.direction == StudyDirection.MAXIMIZE else "rmse"
 
 
 def open_study(folder: Path, dataset: Path, seed: int, pruner: str) -> optuna.Study:
@@ -285,7 +300,7 @@ def _resumed(study: optuna.Study, path: Path) -> Trial | FrozenTrial | None:
         return None
     number = int(read_json(path, "the trial's parameters")["number"])
     frozen = study.get_trials(deepcopy=False)[number]
-    if frozen.state in _ENDED:
+    if frozen.state in ENDED:
         return frozen
     # Optuna has no public name for the id that a trial goes on with.
     return Trial(study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]

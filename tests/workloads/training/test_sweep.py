@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +56,7 @@ def test_ranges_and_choices_are_read() -> None:
         ("width=1.5..3", "whole numbers"),
         ("width=8||16", "can't be read"),
         ("width=8|8", "can't be read"),
+        ("width=8", "names one value"),
         ("learning_rate=0.1..0.01", "the smaller one"),
         ("weight_decay=0..1:log", "above 0 with :log"),
         ("learning_rate=1..99", "allowed from 1e-09 to 10"),
@@ -195,3 +198,79 @@ def test_a_stopped_trial_goes_on_where_it_was(
     assert '"event": "resume"' in capsys.readouterr().out
     found = _summary(snapshot, output)
     assert (found["trials"]["complete"], found["trials"]["running"]) == (1, 0)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_and_every_trial_is_told_once(
+    snapshot: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "sweep"
+    start = [
+        *COMMAND, "sweep", "--dataset", str(snapshot), "--output", str(output),
+        "--search", "width=8..64", "--search", "learning_rate=1e-3..1e-2:log", "--trials", "4",
+        "--parallel", "2", "--pruner", "none", "--progress",
+    ]  # fmt: skip
+    options = ["--", "--device", "cpu", "--model", "network", "--epochs", "4"]
+    killed = subprocess.Popen([*start, "text", *options], stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    said = [next(killed.stdout) for _ in range(3)]
+    assert said[0] == "4 trials, 2 at a time, judged by the accuracy on validation rows\n"
+    assert said[1].split() == [
+        "trial", "ended", "accuracy", "best", "epochs", "time", "width", "learning_rate"
+    ]  # fmt: skip
+    first = said[2].split()
+    assert first[1] == "done"
+    trials = psutil.Process(killed.pid).children(recursive=True)
+    killed.kill()
+    killed.communicate()
+    _, alive = psutil.wait_procs(trials, timeout=30)
+    assert not alive
+
+    again = subprocess.run(
+        [*start, "json", *options], capture_output=True, text=True, check=True, timeout=120
+    )
+    events = [json.loads(line) for line in again.stdout.splitlines()]
+    told = {each["trial"]: each for each in events if each["event"] == "trial"}
+    assert sorted(told) == [0, 1, 2, 3]
+    assert len([each for each in events if each["event"] == "trial"]) == 4
+    assert told[int(first[0])]["parameters"]["width"] == int(first[-2])
+    done_now = {each["trial"] for each in events if each["event"] == "epoch"}
+    assert int(first[0]) not in done_now
+    assert done_now
+    study = events[-1]
+    assert study["event"] == "study"
+    assert study["trials"]["complete"] == 4
+    best = max(told.values(), key=lambda each: each["accuracy"])
+    assert study["best"]["value"] == best["accuracy"]
+    assert told[study["best"]["trial"]]["best"]
+    threads = {
+        json.loads((sweep.trial_folder(output, index) / "parameters.json").read_text())[
+            "parameters"
+        ]["threads"]
+        for index in range(4)
+    }
+    assert threads == {max((os.cpu_count() or 1) // 2, 1)}
+
+    more = subprocess.run(
+        [*start, "text", *options], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "4 have ended before" in more.stdout
+    assert more.stdout.splitlines()[-1].startswith(f"best: trial {study['best']['trial']}, ")
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_what_every_trial_would_fail_by_ends_the_sweep(snapshot: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *COMMAND, "sweep", "--dataset", str(snapshot), "--output", str(tmp_path / "sweep"),
+            "--search", "width=8|16", "--", "--epochs", "0",
+        ],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line[:1].isdecimal()]
+    assert rows[1:] == [["0", "failed"], ["1", "failed"], ["2", "failed"]]
+    assert "stopped after 3 trials, which failed" in done.stdout
+    assert "--epochs is 0" in done.stderr

@@ -155,7 +155,8 @@ class TrainingRunHandler(Handler):
         values["keyring"] = optional(inputs, "keyring")
         arguments = [
             "run", "--dataset", text(inputs, "dataset"), "--output", str(folder),
-            *workloads.options(values), *_own_options(inputs), "--progress", "json",
+            *workloads.options(values), *_own_options(inputs), "--adopt", str(site.runs),
+            "--progress", "json",
         ]  # fmt: skip
         progress = _Progress(context)
         workloads.run(

@@ -1,0 +1,284 @@
+"""Trials of a sweep side by side on this machine, and the table that people see of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from optuna.trial import FrozenTrial, TrialState
+
+from falaj.workloads.errors import FAULT, REFUSED, STOPPED, WorkloadError
+from falaj.workloads.training import record as records
+from falaj.workloads.training import sweep
+from falaj.workloads.training.progress import duration
+from falaj.workloads.training.snapshot import make_folder
+from falaj.workloads.training.stopping import StopRequest
+
+_POLL_SECONDS: Final = 0.2
+_FAILURES: Final = 3
+"""After so many, and none that was done, no more are started: they'd fail by the same."""
+_ENDED: Final[Mapping[TrialState, str]] = {
+    TrialState.COMPLETE: "done",
+    TrialState.PRUNED: "cut short",
+    TrialState.FAIL: "failed",
+}
+_COLUMNS: Final[Mapping[str, int]] = {
+    "trial": 5, "ended": 12, "figure": 19, "best": 4, "epochs": 6, "time": 12,
+}  # fmt: skip
+"""Widths of the columns before those of the parameters."""
+_WIDTH: Final = 10
+
+
+class Trials:
+    """Starts the trials of a sweep that haven't ended, and tells how each ends.
+
+    Args:
+        options: of the command ``sweep``.
+        stop: says when to end early; the same command then goes on.
+
+    Raises:
+        WorkloadError: what is searched can't be read, or the folder can't be used.
+    """
+
+    def __init__(self, options: argparse.Namespace, stop: StopRequest) -> None:
+        self._options, self._stop = options, stop
+        self._searched = list(sweep.spaces(options.search))
+        folder = make_folder(options.output)
+        self._study = sweep.open_study(folder, options.dataset, options.seed, options.pruner)
+        self._metric = sweep.metric_name(self._study)
+        self._in_json = options.progress == "json"
+        self._running: dict[int, tuple[subprocess.Popen[str], threading.Thread]] = {}
+        self._says: dict[int, str] = {}
+        self._codes: dict[int, int] = {}
+        self._printing = threading.Lock()
+        self._status = _Status(self._printing)
+
+    def run(self) -> int:
+        """Do the trials; return 0, 75 when stopped, or the worst status of a trial."""
+        before = self._ended()
+        self._say_heading(len(before))
+        for index in sorted(before):
+            self._say_trial(index, before[index])
+        waiting = [each for each in range(self._options.trials) if each not in before]
+        while waiting or self._running:
+            for index in [i for i, (process, _) in self._running.items() if _is_over(process)]:
+                self._end(index)
+            if self._stop.asked():
+                waiting.clear()
+                for process, _ in self._running.values():
+                    process.terminate()
+            if self._is_hopeless():
+                waiting.clear()
+            while waiting and len(self._running) < self._options.parallel:
+                self._start(waiting.pop(0))
+            self._say_status()
+            time.sleep(_POLL_SECONDS)
+        self._say_end()
+        if self._stop.asked():
+            return STOPPED
+        return max(self._codes.values(), default=0)
+
+    def _ended(self) -> dict[int, FrozenTrial]:
+        """The trials of this sweep that have ended, by their number."""
+        return {
+            int(each.user_attrs["index"]): each
+            for each in self._study.get_trials(deepcopy=False)
+            if each.state in sweep.ENDED and "index" in each.user_attrs
+            and int(each.user_attrs["index"]) < self._options.trials
+        }  # fmt: skip
+
+    def _is_hopeless(self) -> bool:
+        """Whether only failures came of what was tried."""
+        refused = sum(code == REFUSED for code in self._codes.values())
+        return refused >= _FAILURES and not any(
+            each.state != TrialState.FAIL for each in self._ended().values()
+        )
+
+    # -- processes --------------------------------------------------------------------------------
+
+    def _start(self, index: int) -> None:
+        process = subprocess.Popen(self._command(index), stdout=subprocess.PIPE, text=True)
+        reader = threading.Thread(target=self._read, args=(index, process), daemon=True)
+        reader.start()
+        self._says[index] = "starts"
+        self._running[index] = process, reader
+
+    def _command(self, index: int) -> list[str]:
+        options = self._options
+        return [
+            sys.executable, "-m", "falaj.workloads.training", "trial", "--index", str(index),
+            "--dataset", str(options.dataset), "--output", str(options.output),
+            "--seed", str(options.seed), "--pruner", options.pruner,
+            *(part for text in options.search for part in ("--search", text)),
+            "--", *self._threads(), *options.run_options,
+        ]  # fmt: skip
+
+    def _threads(self) -> list[str]:
+        """A share of the cores for each trial, where several share them and nobody said more."""
+        words = self._options.run_options
+        if self._options.parallel == 1 or any(each.startswith("--threads") for each in words):
+            return []
+        share = max((os.cpu_count() or 1) // self._options.parallel, 1)
+        return ["--threads", str(share)]
+
+    def _read(self, index: int, process: subprocess.Popen[str]) -> None:
+        """Take what a trial says, line by line, to its end."""
+        for line in process.stdout or ():
+            try:
+                event: Any = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(event, dict) or event.get("event") == sweep.STANDING:
+                continue
+            if self._in_json:
+                self._print(json.dumps({"trial": index, **event}, ensure_ascii=False))
+            elif event.get("event") == "epoch":
+                self._says[index] = f"epoch {event['epoch']} of {event['epochs']}"
+
+    def _end(self, index: int) -> None:
+        process, reader = self._running.pop(index)
+        reader.join()
+        self._says.pop(index)
+        # What a signal ended may be tried again, as what no status of ours stands for.
+        self._codes[index] = process.returncode if process.returncode >= 0 else FAULT
+        if (trial := self._ended().get(index)) is not None:
+            self._say_trial(index, trial)
+        elif not self._stop.asked():
+            self._print_text(
+                f"trial {index} ended with status {self._codes[index]}, and goes on when the same "
+                "command is run again"
+            )
+
+    # -- what is said -----------------------------------------------------------------------------
+
+    def _say_heading(self, before: int) -> None:
+        count, parallel = self._options.trials, self._options.parallel
+        gone_on = f"; {before} have ended before" if before else ""
+        self._print_text(
+            f"{count} trials, {parallel} at a time, judged by the {self._metric} on validation "
+            f"rows{gone_on}"
+        )
+        names = [*_COLUMNS, *self._searched]
+        self._print_text(self._row(self._metric if each == "figure" else each for each in names))
+
+    def _say_trial(self, index: int, trial: FrozenTrial) -> None:
+        is_best = (
+            trial.state == TrialState.COMPLETE and self._study.best_trial.number == trial.number
+        )
+        if self._in_json:
+            told = {
+                "trial": index, "event": "trial", "state": trial.state.name.lower(),
+                self._metric: trial.value, "best": is_best, "parameters": trial.params,
+            }  # fmt: skip
+            self._print(json.dumps(told, ensure_ascii=False))
+            return
+        value = trial.value
+        if value is None and trial.intermediate_values:
+            value = trial.intermediate_values[max(trial.intermediate_values)]
+        took = trial.duration
+        self._print_text(
+            self._row(
+                (
+                    str(index),
+                    _ENDED[trial.state] + (" (trees)" if self._kept_trees(index) else ""),
+                    "-" if value is None else records.figure(self._metric, value),
+                    "*" if is_best else "",
+                    str(len(trial.intermediate_values)),
+                    "-" if took is None else duration(took.total_seconds()),
+                    *(_written(trial.params.get(name)) for name in self._searched),
+                )
+            )
+        )
+
+    def _kept_trees(self, index: int) -> bool:
+        """Whether trees did better than the network, which alone has the parameters."""
+        try:
+            record = records.finished(sweep.trial_folder(self._options.output, index)) or {}
+        except WorkloadError:
+            return False
+        return bool(record.get("model", {}).get("choice", {}).get("kept") == "trees")
+
+    def _row(self, cells: Iterator[str] | Sequence[str]) -> str:
+        widths = [*_COLUMNS.values(), *(max(len(each), _WIDTH) for each in self._searched)]
+        padded = (cell.ljust(wide) for cell, wide in zip(cells, widths, strict=True))
+        return "  ".join(padded).rstrip()
+
+    def _say_status(self) -> None:
+        if not self._in_json:
+            running = ", ".join(f"trial {i} {says}" for i, says in sorted(self._says.items()))
+            done = len(self._ended()) if self._status.is_seen else 0
+            self._status.show(f"{done} of {self._options.trials} ended; {running}")
+
+    def _say_end(self) -> None:
+        summary = sweep.summary(self._study)
+        if self._in_json:
+            self._print(json.dumps({"event": sweep.STANDING, **summary}, ensure_ascii=False))
+            return
+        best, ended = summary["best"], self._ended()
+        if best is not None:
+            parameters = ", ".join(f"{k} {_written(v)}" for k, v in best["parameters"].items())
+            value = records.figure(self._metric, best["value"])
+            self._print_text(f"best: trial {best['trial']}, {self._metric} {value}: {parameters}")
+        if trees := sum(map(self._kept_trees, ended)):
+            self._print_text(
+                f"in {trees} of {len(ended)} trees did better than the network: what is searched "
+                "changes the network alone"
+            )
+        left = self._options.trials - len(ended)
+        if self._is_hopeless():
+            self._print_text(
+                f"stopped: the first {len(self._codes)} trials failed, and none did not"
+            )
+        elif left:
+            self._print_text(
+                f"{left} of {self._options.trials} are left: the same command goes on"
+            )
+
+    def _print_text(self, line: str) -> None:
+        if not self._in_json:
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        self._status.clear()
+        with self._printing:
+            print(line, flush=True)
+
+
+class _Status:
+    """A line at the end that is written anew, where somebody looks at a terminal."""
+
+    def __init__(self, printing: threading.Lock) -> None:
+        self.is_seen = sys.stderr.isatty() and sys.stdout.isatty()
+        self._printing, self._shown = printing, ""
+
+    def show(self, line: str) -> None:
+        """Write ``line`` in place of the one before."""
+        if self.is_seen and line != self._shown:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+            with self._printing:
+                sys.stderr.write(f"\r\x1b[K{line[:width]}")
+                sys.stderr.flush()
+            self._shown = line
+
+    def clear(self) -> None:
+        """Take it away, for a line that stays."""
+        if self._shown:
+            with self._printing:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+            self._shown = ""
+
+
+def _is_over(process: subprocess.Popen[str]) -> bool:
+    return process.poll() is not None
+
+
+def _written(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
