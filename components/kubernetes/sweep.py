@@ -80,7 +80,8 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     if "search" in given and not search:
         errors.add("search", given["search"], "at least one parameter with what is tried")
     for parameter, values in search.items():
-        if not parameter.isidentifier() or not values.strip() or "=" in values:
+        is_one = not any(mark in values for mark in ("..", "|"))
+        if not parameter.isidentifier() or is_one or "=" in values:
             errors.add(f"search[{parameter!r}]", values, "1e-4..1e-1, 1e-4..1e-1:log or 8|16|32")
     trials = errors.whole("trials", given.get("trials", 20), 1, MOST_TRIALS)
     parallel = errors.whole("parallel", given.get("parallel", 4), 1, MOST_PARALLEL)

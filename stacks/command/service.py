@@ -173,8 +173,22 @@ def _dataset(stack: StackFile) -> Path:
 
 
 def run_workload(arguments: Sequence[str]) -> int:
-    """Run a workload's command line with what is seen here; returns its exit status."""
-    return subprocess.run([sys.executable, "-P", "-m", *arguments], check=False).returncode
+    """Run a workload's command line with what is seen here; returns its exit status.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted, and has ended in its own way.
+    """
+    process = subprocess.Popen([sys.executable, "-P", "-m", *arguments])
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()  # a terminal has interrupted it as well, others have not
+        process.wait()
+        raise
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def read_account(path: Path) -> dict[str, Any]:

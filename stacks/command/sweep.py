@@ -16,7 +16,7 @@ from falaj.components.specification.workload_bounds import choice
 from falaj.engine.commands import INTERRUPTED
 from falaj.stacks.command import project as projects
 from falaj.stacks.command import service
-from falaj.stacks.command.console import say
+from falaj.stacks.command.console import complain, say
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.errors import StackError
 from falaj.workloads.errors import REFUSED, STOPPED
@@ -97,9 +97,11 @@ def sweep(
     if not as_json:
         say(f"the trials are runs of stack {found.name}: falaj runs list --folder {folder}")
     best = _best(places)
-    if best is not None and take:
+    if best is None:
+        complain("no trial was done: there is nothing to take")
+    elif take:
         _take(found, best, quiet=as_json)
-    elif best is not None and not as_json:
+    elif not as_json:
         say("write the best one's parameters into the stack's file: the same command with --take")
     return status if status in (0, REFUSED) else 1
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from falaj.engine.commands import INTERRUPTED
 from falaj.stacks.command import service
 from falaj.stacks.command.__main__ import main
 from falaj.stacks.command.project import StackFile
@@ -175,6 +179,20 @@ def test_the_best_trial_is_published_without_training_again(project: Project) ->
     project.configure(dataset="digits", training=training, optimization={"accept": "any"})
     project.up()
     search = ("--search", "width=6..12", "--trials", "3", "--parallel", "2")
+    process = project.start("sweep", *search, "--take")
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("trial "):
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+    assert "trials are left: the same command goes on" in rest
+    assert not [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if str(project.site / "runs") in " ".join(each.info["cmdline"] or ())
+    ]
+
     done = project.falaj("sweep", *search, "--take")
     assert done.returncode == 0, done.stdout
     assert "3 trials, 2 at a time" in done.stdout

@@ -98,9 +98,10 @@ def _space(name: str, values: str, text: str) -> BaseDistribution:
     choices = [each.strip() for each in values.split("|")]
     if not all(choices) or len(set(choices)) != len(choices):
         raise WorkloadError(f"--search {text!r} can't be read: allowed is {_SAY}")
-    if len(choices) == 1:
+    found = [_value(name, each, text) for each in choices]
+    if len(found) == 1:
         raise WorkloadError(f"--search {text!r} names one value: give two or more, as {_SAY}")
-    return CategoricalDistribution([_value(name, each, text) for each in choices])
+    return CategoricalDistribution(found)
 
 
 def _interval(name: str, low: str, high: str, log: bool, text: str) -> BaseDistribution:

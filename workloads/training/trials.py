@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from optuna.trial import FrozenTrial, TrialState
@@ -17,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from falaj.workloads.errors import FAULT, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.training import record as records
 from falaj.workloads.training import sweep
-from falaj.workloads.training.progress import duration
+from falaj.workloads.training.progress import duration, gpu_readers
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.stopping import StopRequest
 
@@ -34,6 +36,20 @@ _COLUMNS: Final[Mapping[str, int]] = {
 }  # fmt: skip
 """Widths of the columns before those of the parameters."""
 _WIDTH: Final = 10
+_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A trial that runs: its process, who reads what it says, and its place among the others."""
+
+    process: subprocess.Popen[str]
+    reader: threading.Thread
+    slot: int
+
+    @property
+    def is_over(self) -> bool:
+        return self.process.poll() is not None
 
 
 class Trials:
@@ -54,7 +70,9 @@ class Trials:
         self._study = sweep.open_study(folder, options.dataset, options.seed, options.pruner)
         self._metric = sweep.metric_name(self._study)
         self._in_json = options.progress == "json"
-        self._running: dict[int, tuple[subprocess.Popen[str], threading.Thread]] = {}
+        self._processes = _processes(options.run_options)
+        self._gpus = visible_gpus()
+        self._running: dict[int, _Running] = {}
         self._says: dict[int, str] = {}
         self._codes: dict[int, int] = {}
         self._printing = threading.Lock()
@@ -68,12 +86,12 @@ class Trials:
             self._say_trial(index, before[index])
         waiting = [each for each in range(self._options.trials) if each not in before]
         while waiting or self._running:
-            for index in [i for i, (process, _) in self._running.items() if _is_over(process)]:
+            for index in [i for i, each in self._running.items() if each.is_over]:
                 self._end(index)
             if self._stop.asked():
                 waiting.clear()
-                for process, _ in self._running.values():
-                    process.terminate()
+                for each in self._running.values():
+                    each.process.terminate()
             if self._is_hopeless():
                 waiting.clear()
             while waiting and len(self._running) < self._options.parallel:
@@ -104,11 +122,15 @@ class Trials:
     # -- processes --------------------------------------------------------------------------------
 
     def _start(self, index: int) -> None:
-        process = subprocess.Popen(self._command(index), stdout=subprocess.PIPE, text=True)
+        taken = {each.slot for each in self._running.values()}
+        slot = next(each for each in range(self._options.parallel) if each not in taken)
+        process = subprocess.Popen(
+            self._command(index), stdout=subprocess.PIPE, text=True, env=self._environment(slot)
+        )
         reader = threading.Thread(target=self._read, args=(index, process), daemon=True)
         reader.start()
         self._says[index] = "starts"
-        self._running[index] = process, reader
+        self._running[index] = _Running(process, reader, slot)
 
     def _command(self, index: int) -> list[str]:
         options = self._options
@@ -121,12 +143,20 @@ class Trials:
         ]  # fmt: skip
 
     def _threads(self) -> list[str]:
-        """A share of the cores for each trial, where several share them and nobody said more."""
+        """A share of the cores for each process, where trials share them and nobody said more."""
         words = self._options.run_options
         if self._options.parallel == 1 or any(each.startswith("--threads") for each in words):
             return []
-        share = max((os.cpu_count() or 1) // self._options.parallel, 1)
-        return ["--threads", str(share)]
+        share = (os.cpu_count() or 1) // (self._options.parallel * self._processes)
+        return ["--threads", str(max(share, 1))]
+
+    def _environment(self, slot: int) -> dict[str, str]:
+        """GPUs of its own for a trial, where there are enough for all that run at a time."""
+        share = len(self._gpus) // self._options.parallel
+        if self._options.parallel == 1 or share < self._processes:
+            return dict(os.environ)
+        own = self._gpus[slot * share : (slot + 1) * share]
+        return {**os.environ, _VISIBLE: ",".join(own)}
 
     def _read(self, index: int, process: subprocess.Popen[str]) -> None:
         """Take what a trial says, line by line, to its end."""
@@ -143,8 +173,9 @@ class Trials:
                 self._says[index] = f"epoch {event['epoch']} of {event['epochs']}"
 
     def _end(self, index: int) -> None:
-        process, reader = self._running.pop(index)
-        reader.join()
+        ended = self._running.pop(index)
+        ended.reader.join()
+        process = ended.process
         self._says.pop(index)
         # What a signal ended may be tried again, as what no status of ours stands for.
         self._codes[index] = process.returncode if process.returncode >= 0 else FAULT
@@ -211,7 +242,7 @@ class Trials:
         return "  ".join(padded).rstrip()
 
     def _say_status(self) -> None:
-        if not self._in_json:
+        if self._says and not self._in_json:
             running = ", ".join(f"trial {i} {says}" for i, says in sorted(self._says.items()))
             done = len(self._ended()) if self._status.is_seen else 0
             self._status.show(f"{done} of {self._options.trials} ended; {running}")
@@ -276,8 +307,22 @@ class _Status:
             self._shown = ""
 
 
-def _is_over(process: subprocess.Popen[str]) -> bool:
-    return process.poll() is not None
+def visible_gpus() -> list[str]:
+    """Return what trials may use of this machine's GPUs, as CUDA names them."""
+    if (given := os.environ.get(_VISIBLE)) is not None:
+        return [each.strip() for each in given.split(",") if each.strip()]
+    return [str(index) for index in range(len(gpu_readers()))]
+
+
+def _processes(words: Sequence[str]) -> int:
+    """Of each trial's run, as its options say; what can't be read is for the run to refuse."""
+    found = 1
+    for word, following in pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        text = value if equals else following
+        if name == "--processes" and text.isdecimal():
+            found = max(int(text), 1)
+    return found
 
 
 def _written(value: Any) -> str:

@@ -36,6 +36,7 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({"search": {}}, "at least one parameter"),
         ({"search": {"learning rate": "1..2"}}, "1e-4..1e-1"),
         ({"search": {"width": " "}}, "8|16|32"),
+        ({"search": {"width": "8"}}, "8|16|32"),
         ({"trials": 0}, "from 1 to 1000"),
         ({"parallel": 129}, "from 1 to 128"),
         ({"pruner": "random"}, "median, hyperband, none"),

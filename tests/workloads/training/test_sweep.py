@@ -22,6 +22,7 @@ from falaj.workloads.training import command, sweep
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.trials import Trials
 
 COMMAND = [sys.executable, "-m", "falaj.workloads.training"]
 
@@ -119,6 +120,37 @@ def test_a_wrong_command_line_is_refused(
         patch.delenv(sweep.INDEX, raising=False)
         assert command.main([first, *places, *rest]) == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words", "expected"),
+    [
+        ("0,1,2,3", (), ["0", "1", "2", "3"]),
+        ("0,1,2,3", ("--processes", "2"), ["0,1", "2,3"]),
+        ("GPU-a, GPU-b", ("--processes=1",), ["GPU-a", "GPU-b"]),
+        # Too few for each to have its own: what was visible stays so.
+        ("0,1", ("--processes", "2"), ["0,1", "0,1"]),
+        ("0", (), ["0", "0"]),
+        ("", (), ["", ""]),
+        ("0,1", (), ["0,1"]),
+    ],
+)
+def test_trials_at_a_time_have_gpus_of_their_own(
+    gpus: str,
+    words: tuple[str, ...],
+    expected: list[str],
+    snapshot: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    parallel = len(expected)
+    places = ["--dataset", str(snapshot), "--output", str(snapshot.parent / "sweep")]
+    options = command.build_parser().parse_args(
+        ["sweep", *places, "--search", "width=8|16", "--parallel", str(parallel), "--", *words]
+    )
+    trials = Trials(options, StopRequest())
+    found = [trials._environment(slot) for slot in range(parallel)]  # pyright: ignore[reportPrivateUsage]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in found] == expected
 
 
 def _summary(snapshot: Path, output: Path) -> dict[str, Any]:
