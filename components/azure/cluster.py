@@ -33,6 +33,7 @@ from falaj.components.specification.names import physical_name
 from falaj.components.specification.node_pools import (
     AKS_SYSTEM_MACHINE,
     AKS_SYSTEM_POOL,
+    AKS_SYSTEM_SURGE,
     aks_system_nodes,
 )
 from falaj.components.specification.placed import REGIONAL
@@ -196,7 +197,7 @@ def system_pool(
             enable_secure_boot=True,
             enable_vtpm=True,
         ),
-        upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(max_surge="1"),
+        upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(max_surge=str(AKS_SYSTEM_SURGE)),
         tags=dict(tags),
     )
 

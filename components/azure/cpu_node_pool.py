@@ -6,7 +6,7 @@ from pulumi_azure_native import containerservice as aks
 from falaj.components.azure import _agent_pool
 from falaj.components.azure._component import component_options
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs, CpuNodePoolSpec, check
-from falaj.components.specification.node_pools import NodePool
+from falaj.components.specification.node_pools import AKS_SURGE_PERCENT, NodePool
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["CpuNodePool", "CpuNodePoolArgs"]
@@ -64,7 +64,7 @@ class CpuNodePool(NodePool):
             node_taints=_agent_pool.taint_texts(spec.taints, spec.capacity),
             security_profile=_security(spec),
             upgrade_settings=_agent_pool.upgrades(
-                spec, surge=spec.args["max_unavailable"] or "33%", minutes=30
+                spec, surge=spec.args["max_unavailable"] or f"{AKS_SURGE_PERCENT}%", minutes=30
             ),
             tags=spec.placed.tags(name),
             **_agent_pool.hardened(),

@@ -26,6 +26,7 @@ from falaj.components.specification.node_pools import (
     CAPACITY,
     CEILING,
     DISK_GIB,
+    EKS_SURGE_BY_ZONE,
     FABRIC,
     FLAVOR,
     GPU,
@@ -282,9 +283,6 @@ def capacity_notes(capacity: str, placed: Placed, machine: catalogue.MachineType
 
 #: EKS makes as many new nodes as it drains at once, which is `UNAVAILABLE`.
 SURGE = Between(0, UNAVAILABLE.high)
-#: New nodes that EKS starts in each zone of a node group, if they are to come first:
-#: https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.html
-_EKS_SURGE_BY_ZONE = 2
 
 
 def check_surge(
@@ -308,11 +306,11 @@ def check_surge(
             f"given {surge}, but capacity is 'spot', and AKS takes no settings of updates with "
             "it; leave it out, or set capacity to 'on-demand'",
         )
-    least = _EKS_SURGE_BY_ZONE * len(zones)
+    least = EKS_SURGE_BY_ZONE * len(zones)
     if cloud == "aws" and surge < least:
         errors.add(
             "max_surge", surge, f"0, or at least {least} with the zones {', '.join(zones)}",
-            f"EKS starts up to {_EKS_SURGE_BY_ZONE} in each zone first, whatever is asked for; "
+            f"EKS starts up to {EKS_SURGE_BY_ZONE} in each zone first, whatever is asked for; "
             "take 0 where no such machines can be had, raise it, or name fewer zones",
         )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """What GPU and CPU node pools have in common: arguments, sizes, capacity, costs and outputs."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,12 +135,42 @@ DISK_GIB = Between(50, 4095)
 UNAVAILABLE = Between(1, 100)
 #: Default of ``max_unavailable``, but where a cloud's own default is for whole machines to spare.
 ONE_AT_A_TIME = 1
+#: New nodes that EKS starts in each zone of a node group, if they are to come first:
+#: https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.html
+EKS_SURGE_BY_ZONE = 2
+#: Share of a CPU pool on AKS that an update makes first, in percent, where its arguments say no
+#: number; AKS rounds it up: https://learn.microsoft.com/azure/aks/upgrade-options
+AKS_SURGE_PERCENT = 33
 #: The pool that is part of every AKS cluster made here.
 AKS_SYSTEM_POOL = "system"
 #: Its machine: four virtual CPUs, as AKS recommends for its own add-ons, sold in both regions. A
 #: fixed type: a cheaper one in a later catalogue must not replace a running pool.
 #: https://learn.microsoft.com/azure/aks/use-system-pools
 AKS_SYSTEM_MACHINE = "Standard_D4as_v6"
+
+
+#: What an update of it makes first.
+AKS_SYSTEM_SURGE = 1
+
+
+def surge_nodes(cloud: str, args: Mapping[str, Any], zones: Sequence[str], most: int) -> int:
+    """Nodes that an update makes before it drains as many old ones, of a pool with ``most``.
+
+    Args:
+        cloud: ``aws`` or ``azure``.
+        args: of the pool, with their defaults; GPU pools alone have ``max_surge``.
+        zones: of the pool.
+        most: nodes at the time of the update.
+    """
+    if "max_surge" in args:
+        surge: int = args["max_surge"]
+        return surge
+    drained: int | None = args["max_unavailable"]
+    if cloud == "aws":
+        return max(EKS_SURGE_BY_ZONE * len(zones), drained or ONE_AT_A_TIME)
+    if args["capacity"] == "spot":  # AKS takes no settings of updates with it
+        return 0
+    return min(drained or math.ceil(most * AKS_SURGE_PERCENT / 100), most)
 
 
 def aks_system_nodes(zones: Sequence[str]) -> int:

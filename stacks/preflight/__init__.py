@@ -15,7 +15,9 @@ from falaj.components.specification.network import NetworkArgs
 from falaj.components.specification.node_pools import (
     AKS_SYSTEM_MACHINE,
     AKS_SYSTEM_POOL,
+    AKS_SYSTEM_SURGE,
     aks_system_nodes,
+    surge_nodes,
 )
 from falaj.components.specification.placed import REGIONAL, sound_zones
 from falaj.stacks.settings import CloudSettings
@@ -58,27 +60,42 @@ def kubernetes_version(settings: CloudSettings) -> str | None:
 
 
 _NODES = ("max_nodes", "min_nodes")
+_INSTANCES = ("max_instances", "min_instances")
 
 
 @dataclass(frozen=True)
 class Need:
-    """One pool at its largest: with what an update makes before old nodes go, if it is to."""
+    """One pool at its largest, while it is updated."""
 
     name: str
     machine: MachineType
     zones: tuple[str, ...]
     """Zones that the stack names; empty where it leaves the choice to the component."""
     most: int
-    """Machines."""
+    """Machines, with those of `surge`."""
     spot: bool = False
     reservation_id: str | None = None
     fabric: str | None = None
     """What links the machines, such as ``infiniband``; None for pools without GPUs."""
+    surge: int = 0
+    """Machines that an update makes before old ones go."""
 
-    @property
-    def vcpus(self) -> int | None:
-        """Virtual CPUs of all its machines, which quotas are counted in; None where unknown."""
-        return None if self.machine.vcpu is None else self.machine.vcpu * self.most
+
+@dataclass
+class Vcpus:
+    """Virtual CPUs that are asked for of a quota."""
+
+    most: int = 0
+    surge: int = 0
+
+    def add(self, need: Need, each: int) -> None:
+        """Count the machines of a pool, of ``each`` so many virtual CPUs."""
+        self.most += need.most * each
+        self.surge += need.surge * each
+
+    def __str__(self) -> str:
+        of_updates = f", {self.surge} of them while pools are updated" if self.surge else ""
+        return f"the stack may need {self.most}{of_updates}"
 
 
 def needs(settings: CloudSettings, place: catalogue.Place) -> Sequence[Need]:
@@ -98,7 +115,8 @@ def _system(settings: ClusterSettings, place: catalogue.Place) -> Need:
     zones = arguments(settings.network, NetworkArgs).get("zones") or sound_zones(place)
     named = () if tuple(zones) == (REGIONAL,) else tuple(zones)
     machine = place.machine(AKS_SYSTEM_MACHINE)
-    return Need(AKS_SYSTEM_POOL, machine, named, aks_system_nodes(named))
+    most = aks_system_nodes(named) + AKS_SYSTEM_SURGE
+    return Need(AKS_SYSTEM_POOL, machine, named, most, surge=AKS_SYSTEM_SURGE)
 
 
 def _need(machines: AskedMachines, place: catalogue.Place) -> Need:
@@ -107,13 +125,17 @@ def _need(machines: AskedMachines, place: catalogue.Place) -> Need:
         machine = place.machine(args["machine"])
     else:
         machine = place.first(machine_demand(machines.kind, machines.given))
-    sizes = ("max_instances", "min_instances") if "max_instances" in args else _NODES
+    is_tier = "max_instances" in args
+    most = max(args[size] for size in (_INSTANCES if is_tier else _NODES))
+    zones = tuple(args["zones"] or ())
+    surge = 0 if is_tier else surge_nodes(place.cloud, args, zones or sound_zones(place), most)
     return Need(
         machines.name,
         machine,
-        tuple(args["zones"] or ()),
-        max(args[size] for size in sizes) + args.get("max_surge", 0),
+        zones,
+        most + surge,
         args.get("capacity") == "spot",
         args.get("reservation_id"),
         args.get("fabric"),
+        surge,
     )

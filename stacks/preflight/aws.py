@@ -12,7 +12,7 @@ from typing import Any
 
 from falaj.components import catalogue
 from falaj.components.catalogue.clusters import EKS_ADDONS
-from falaj.stacks.preflight import Finding, Need, NotAskedError
+from falaj.stacks.preflight import Finding, Need, NotAskedError, Vcpus
 
 #: Service quotas in vCPUs, by the first letters of a machine's family and on-demand or spot:
 #: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
@@ -148,19 +148,19 @@ def _offerings(ec2: Any, needs: Sequence[Need]) -> Iterator[Finding]:
 
 
 def _quotas(quotas: Any, needs: Sequence[Need]) -> Iterator[Finding]:
-    asked: dict[str, int] = {}
+    asked: dict[str, Vcpus] = {}
     for need in needs:
-        if need.vcpus is None:
+        if need.machine.vcpu is None:
             yield Finding("unknown", f"pool {need.name}", f"vCPUs of {need.machine.name} unknown")
             continue
         letter = need.machine.name[0]
         code = _QUOTAS.get(letter, _QUOTAS["standard"])[1 if need.spot else 0]
-        asked[code] = asked.get(code, 0) + need.vcpus
+        asked.setdefault(code, Vcpus()).add(need, need.machine.vcpu)
     for code, vcpus in sorted(asked.items()):
         quota = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
         limit = float(quota["Value"])
-        text = f"{quota['QuotaName']}: {limit:g} vCPUs, the stack may need {vcpus}"
-        if vcpus > limit:
+        text = f"{quota['QuotaName']}: {limit:g} vCPUs, {vcpus}"
+        if vcpus.most > limit:
             yield Finding("problem", "quota", f"{text}; ask for more, or lower maxNodes ({code})")
         else:
             yield Finding("ok", "quota", f"{text} (what runs already is not subtracted)")

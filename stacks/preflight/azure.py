@@ -12,7 +12,7 @@ from typing import Any
 
 from falaj.components import catalogue
 from falaj.components.specification.node_pools import AKS_SYSTEM_POOL
-from falaj.stacks.preflight import Finding, Need, NotAskedError
+from falaj.stacks.preflight import Finding, Need, NotAskedError, Vcpus
 
 ENDPOINT = "https://management.azure.com"
 #: Versions of the interfaces that are read.
@@ -176,13 +176,13 @@ def _quotas(
     sold = _skus(get, base, place)
     path = f"{base}/providers/Microsoft.Compute/locations/{place.region}/usages"
     usages = {usage["name"]["value"].lower(): usage for usage in _pages(get, path, _USAGES)}
-    asked: dict[str, int] = {}
+    asked: dict[str, Vcpus] = {}
     for need in needs:
         sku = sold.get(need.machine.name)
-        if sku is None or need.vcpus is None:
+        if sku is None or need.machine.vcpu is None:
             continue
         family = "lowprioritycores" if need.spot else str(sku.get("family", "")).lower()
-        asked[family] = asked.get(family, 0) + need.vcpus
+        asked.setdefault(family, Vcpus()).add(need, need.machine.vcpu)
     for family, vcpus in sorted(asked.items()):
         usage = usages.get(family)
         if usage is None:
@@ -190,8 +190,8 @@ def _quotas(
             continue
         free = int(usage["limit"]) - int(usage["currentValue"])
         name = usage["name"].get("localizedValue", family)
-        text = f"{name}: {free} vCPUs free of {usage['limit']}, the stack may need {vcpus}"
-        if vcpus > free:
+        text = f"{name}: {free} vCPUs free of {usage['limit']}, {vcpus}"
+        if vcpus.most > free:
             yield Finding("problem", "quota", f"{text}; ask for more, or lower maxNodes")
         else:
             yield Finding("ok", "quota", text)

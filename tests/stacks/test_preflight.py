@@ -393,12 +393,39 @@ def test_what_an_update_makes_first_is_asked_for_too() -> None:
         assert after.most == before.most + (2 if after.name == "h200" else 0)
 
 
+@pytest.mark.parametrize(
+    ("stack", "place", "changes", "surge"),
+    [
+        # Two in each zone, or as many as are drained at once.
+        ("aws-cluster", UAE, {"zones": [each.id for each in UAE.zones]}, 6),
+        ("aws-cluster", UAE, {"zones": [UAE.zones[0].id]}, 2),
+        ("aws-cluster", UAE, {"max_unavailable": 9}, 9),
+        # A third, rounded up.
+        ("azure-cluster", DUBAI, {"max_nodes": 10}, 4),
+        ("azure-cluster", DUBAI, {"max_nodes": 10, "max_unavailable": 2}, 2),
+        ("azure-cluster", DUBAI, {"max_nodes": 2, "max_unavailable": 9}, 2),
+        ("azure-cluster", DUBAI, {"max_nodes": 10, "capacity": "spot"}, 0),
+    ],
+)
+def test_cpu_pools_are_asked_for_with_what_updates_make_first(
+    stack: str, place: catalogue.Place, changes: dict[str, Any], surge: int
+) -> None:
+    settings = StackFile(stack, Project.find()).settings()
+    assert isinstance(settings, ClusterSettings)
+    name, pool = next(iter(settings.cpu_pools.items()))
+    pools = {**settings.cpu_pools, name: pool.model_copy(update=changes)}
+    found = needs(settings.model_copy(update={"cpu_pools": pools}), place)
+    need = next(each for each in found if each.name == name)
+    most = {"max_nodes": 3, **pool.model_dump(exclude_none=True), **changes}["max_nodes"]
+    assert (need.surge, need.most) == (surge, most + surge)
+
+
 def test_azure_zones_of_the_systems_machines(resource_manager: dict[str, Any]) -> None:
     settings = StackFile("azure-cluster", Project.find()).settings()
     assert isinstance(settings, CloudSettings)
     system, *_ = needs(settings, DUBAI)
     assert (system.name, system.machine.name) == ("system", "Standard_D4as_v6")
-    assert (system.zones, system.most) == (("1", "2", "3"), 3)
+    assert (system.zones, system.most, system.surge) == (("1", "2", "3"), 4, 1)
     closed = {"type": "Zone", "restrictionInfo": {"zones": ["2"]}}
     resource_manager["/skus"] = {
         "value": [
