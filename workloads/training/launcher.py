@@ -32,6 +32,8 @@ from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset
 from falaj.workloads.training.stopping import StopRequest
 
 _LOCK = ".lock"
+_WAIT_SECONDS = 10
+"""For a run whose starter was killed: it writes a checkpoint and ends."""
 
 
 def run(
@@ -164,7 +166,7 @@ def _only_run(output: Path) -> Generator[None, None, None]:
     """Keep two runs from writing to one folder."""
     lock = filelock.FileLock(output / _LOCK)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=_WAIT_SECONDS)
     except filelock.Timeout:
         raise WorkloadError(
             f"another run is training in {output}: wait for it, or choose another --output"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -260,7 +261,8 @@ def _follow(
     for line in lines:
         event = json.loads(line) if line.startswith("{") else {}
         if event.get("event") == "epoch":
-            trial.report(float(event[event["metric_name"]]), int(event["epoch"]))
+            figure = event[event["metric_name"]]  # null where it is no number
+            trial.report(math.nan if figure is None else float(figure), int(event["epoch"]))
             if not pruned and trial.should_prune():
                 pruned = True
                 process.terminate()

@@ -25,7 +25,8 @@ from falaj.workloads.training.stopping import StopRequest
 
 _POLL_SECONDS: Final = 0.2
 _FAILURES: Final = 3
-"""After so many, and none that was done, no more are started: they'd fail by the same."""
+"""After so many that didn't begin to train, and none that did, no more are started: they'd fail by
+the same."""
 _ENDED: Final[Mapping[TrialState, str]] = {
     TrialState.COMPLETE: "done",
     TrialState.PRUNED: "cut short",
@@ -37,6 +38,7 @@ _COLUMNS: Final[Mapping[str, int]] = {
 """Widths of the columns before those of the parameters."""
 _WIDTH: Final = 10
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+_STDOUT: Final = 1
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Trials:
         self._running: dict[int, _Running] = {}
         self._says: dict[int, str] = {}
         self._codes: dict[int, int] = {}
+        self._have_begun: set[int] = set()
         self._printing = threading.Lock()
         self._status = _Status(self._printing)
 
@@ -113,10 +116,12 @@ class Trials:
         }  # fmt: skip
 
     def _is_hopeless(self) -> bool:
-        """Whether only failures came of what was tried."""
+        """Whether what was tried was refused, without a trial that trained."""
         refused = sum(code == REFUSED for code in self._codes.values())
-        return refused >= _FAILURES and not any(
-            each.state != TrialState.FAIL for each in self._ended().values()
+        return (
+            refused >= _FAILURES
+            and not self._have_begun
+            and not any(each.state != TrialState.FAIL for each in self._ended().values())
         )
 
     # -- processes --------------------------------------------------------------------------------
@@ -167,6 +172,7 @@ class Trials:
                 continue
             if not isinstance(event, dict) or event.get("event") == sweep.STANDING:
                 continue
+            self._have_begun.add(index)
             if self._in_json:
                 self._print(json.dumps({"trial": index, **event}, ensure_ascii=False))
             elif event.get("event") == "epoch":
@@ -181,6 +187,9 @@ class Trials:
         self._codes[index] = process.returncode if process.returncode >= 0 else FAULT
         if (trial := self._ended().get(index)) is not None:
             self._say_trial(index, trial)
+        elif self._in_json:
+            stopped = {"trial": index, "event": "trial", "state": "stopped"}
+            self._print(json.dumps({**stopped, "status": self._codes[index]}))
         elif not self._stop.asked():
             self._print_text(
                 f"trial {index} ended with status {self._codes[index]}, and goes on when the same "
@@ -264,13 +273,10 @@ class Trials:
             )
         left = self._options.trials - len(ended)
         if self._is_hopeless():
-            self._print_text(
-                f"stopped: the first {len(self._codes)} trials failed, and none did not"
-            )
+            count = len(self._codes)
+            self._print_text(f"stopped after {count} trials, which failed: see what is said above")
         elif left:
-            self._print_text(
-                f"{left} of {self._options.trials} are left: the same command goes on"
-            )
+            self._print_text(f"{left} trials are left: the same command goes on with them")
 
     def _print_text(self, line: str) -> None:
         if not self._in_json:
@@ -279,7 +285,12 @@ class Trials:
     def _print(self, line: str) -> None:
         self._status.clear()
         with self._printing:
-            print(line, flush=True)
+            try:
+                print(line, flush=True)
+            except (BrokenPipeError, ValueError):
+                self._stop.ask("nobody reads any more what trials say")
+                # The interpreter flushes it once more when it ends: let that go nowhere.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
 class _Status:

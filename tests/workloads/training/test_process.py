@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -174,14 +175,23 @@ def test_another_runs_folder_is_kept(main: Main, snapshot: Path, tmp_path: Path)
     assert json.loads((output / "record.json").read_text())["epochs"] == 2
 
 
-def test_two_runs_in_one_folder_are_refused(main: Main, snapshot: Path, tmp_path: Path) -> None:
+def test_two_runs_in_one_folder_are_refused(
+    main: Main, snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = tmp_path / "run"
     output.mkdir()
-    with filelock.FileLock(output / ".lock"):
+    with filelock.FileLock(output / ".lock"), monkeypatch.context() as patch:
+        patch.setattr("falaj.workloads.training.launcher._WAIT_SECONDS", 0.1)
         code, _, errors = main(_run(snapshot, output))
     assert code == 2
     assert "another run is training in" in errors
+    # One that is about to end, as its starter was killed, is waited for.
+    lock = filelock.FileLock(output / ".lock", thread_local=False)
+    lock.acquire()
+    ending = threading.Timer(1, lock.release)
+    ending.start()
     assert main(_run(snapshot, output, "--epochs", "1"))[0] == 0
+    ending.join()
 
 
 def test_full_disk_is_said_and_the_run_can_be_repeated(

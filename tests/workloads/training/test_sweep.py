@@ -306,3 +306,22 @@ def test_what_every_trial_would_fail_by_ends_the_sweep(snapshot: Path, tmp_path:
     assert rows[1:] == [["0", "failed"], ["1", "failed"], ["2", "failed"]]
     assert "stopped after 3 trials, which failed" in done.stdout
     assert "--epochs is 0" in done.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_sweep_that_nobody_reads_stops(snapshot: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [
+            *COMMAND, "sweep", "--dataset", str(snapshot), "--output", str(tmp_path / "sweep"),
+            "--search", "width=8..16", "--progress", "json", "--", "--device", "cpu",
+            "--model", "network", "--epochs", "500", "--patience", "500",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["trial"] == 0
+    process.stdout.close()
+    assert process.wait(60) == 75
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
