@@ -97,11 +97,11 @@ def sweep(
     if not as_json:
         say(f"the trials are runs of stack {found.name}: falaj runs list --folder {folder}")
     best = _best(places)
-    if best is None:
-        complain("no trial was done: there is nothing to take")
+    if best is not None and take:
+        _take(found, settings, best, quiet=as_json)
     elif take:
-        _take(found, best, quiet=as_json)
-    elif not as_json:
+        complain("--take: no trial was done, so the stack's file stays as it is")
+    elif best is not None and not as_json:
         say("write the best one's parameters into the stack's file: the same command with --take")
     return status if status in (0, REFUSED) else 1
 
@@ -197,7 +197,7 @@ def _name(dataset: Path, words: list[str], every: list[str], code: Path | None) 
     from falaj.workloads.training.own_code import read_folder  # noqa: PLC0415
 
     digest = read_folder(code).digest if code is not None else ""
-    decisive = json.dumps([dataset.name, words, every, digest])
+    decisive = json.dumps([dataset.name, sorted(words), every, digest])
     return f"sweep-{hashlib.sha256(decisive.encode()).hexdigest()[:_SHORT]}"
 
 
@@ -211,21 +211,21 @@ def _best(places: list[str]) -> dict[str, Any] | None:
     return None if best is None else best["parameters"]
 
 
-def _take(stack: StackFile, parameters: dict[str, Any], *, quiet: bool) -> None:
+def _take(
+    stack: StackFile, settings: LocalSettings, parameters: dict[str, Any], *, quiet: bool
+) -> None:
+    """Write parameters into the stack's file."""
     from falaj.stacks.command import config  # noqa: PLC0415
+    from falaj.stacks.settings import edit  # noqa: PLC0415
 
-    pairs: list[str] = []
+    sections = type(settings.training).model_fields
+    values: dict[str, str] = {}
     for name, value in parameters.items():
-        own = name.removeprefix(_OWN)
-        head, *rest = own.split("_")
-        key = f"options.{own}" if own != name else head + "".join(map(str.capitalize, rest))
-        pairs += [f"falaj:training.{key}", str(value)]
+        option = name.removeprefix(_OWN)
+        key = f"options.{option}" if option != name else sections[name].alias
+        values[f"falaj:training.{key}"] = str(value)
     if quiet:
-        from falaj.stacks.settings import edit  # noqa: PLC0415
-
-        edit.set_values(
-            stack.path, stack.project.root, dict(zip(pairs[::2], pairs[1::2], strict=True))
-        )
+        edit.set_values(stack.path, stack.project.root, values)
         return
-    config.put(stack, pairs)
+    config.put(stack, [part for pair in values.items() for part in pair])
     say(f"publish it, without training again: {projects.command('up', stack)}")

@@ -138,6 +138,8 @@ def test_another_sweep_has_another_folder_and_the_same_goes_on(shop: Shop, tmp_p
     shop.set("falaj:training.learningRate", "0.002")
     assert folder() == first
     others = [folder("--pruner", "none"), folder("--search", "width=8|16")]
+    words, _ = shop.called("--search", "width=8|16", "--search", RATE)
+    assert value(words, "--output") == others[-1]
     shop.set("falaj:training.epochs", "5")
     others.append(folder())
     shop.set("falaj:split.seed", "8")
