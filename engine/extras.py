@@ -33,7 +33,6 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.stacks.command.loading": frozenset({"kubernetes"}),
     "falaj.stacks.command.models": frozenset({"local"}),
     "falaj.stacks.command.pods": frozenset({"kubernetes"}),
-    "falaj.stacks.command.sweep": frozenset({"local"}),
     "falaj.stacks.models": frozenset({"local"}),
     "falaj.stacks.page": frozenset({"local"}),
     "falaj.stacks.watching": frozenset({"local"}),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from falaj.components.local.provider.workloads import TRAINING
 from falaj.components.specification.workload_bounds import choice
 from falaj.engine.commands import INTERRUPTED
 from falaj.stacks.command import project as projects
@@ -87,8 +86,8 @@ def sweep(
     folder = found.site / "runs" / _name(dataset, words, every, _code(found, settings))
     places = ["--dataset", str(dataset), "--output", str(folder)]
     status = service.run_workload(
-        [TRAINING, "sweep", *places, *words, "--trials", str(trials), "--parallel", str(parallel),
-         "--progress", "json" if as_json else "text", "--", *every]
+        [_training(), "sweep", *places, *words, "--trials", str(trials),
+         "--parallel", str(parallel), "--progress", "json" if as_json else "text", "--", *every]
     )  # fmt: skip
     if status == STOPPED:
         return INTERRUPTED
@@ -104,6 +103,13 @@ def sweep(
     elif best is not None and not as_json:
         say("write the best one's parameters into the stack's file: the same command with --take")
     return status if status in (0, REFUSED) else 1
+
+
+def _training() -> str:
+    """The module whose commands train."""
+    from falaj.components.local.provider.workloads import TRAINING  # noqa: PLC0415 - an extra
+
+    return TRAINING
 
 
 def _settings(stack: StackFile) -> LocalSettings:
@@ -157,7 +163,7 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
     target = ["--target", settings.target] if settings.target is not None else []
     done = subprocess.run(
         [
-            sys.executable, "-P", "-m", TRAINING, "dataset",
+            sys.executable, "-P", "-m", _training(), "dataset",
             "--source", settings.dataset_source(stack.project.root), *target,
             "--task", settings.task, "--seed", str(settings.split.seed),
             "--holdout", str(settings.split.holdout), "--output", str(stack.site / "datasets"),
@@ -204,7 +210,7 @@ def _name(dataset: Path, words: list[str], every: list[str], code: Path | None) 
 def _best(places: list[str]) -> dict[str, Any] | None:
     """The parameters of the best trial; None where none was done."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", TRAINING, "study", *places],
+        [sys.executable, "-P", "-m", _training(), "study", *places],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     best = json.loads(done.stdout)["best"] if done.returncode == 0 else None

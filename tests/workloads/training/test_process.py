@@ -278,6 +278,9 @@ def test_run_ends_with_its_parent(snapshot: Path, tmp_path: Path, processes: str
     with _started([sys.executable, "-c", script], 3) as parent:
         children = [child.pid for child in psutil.Process(parent.pid).children(recursive=True)]
         assert len(children) >= int(processes)
+        assert parent.stdout is not None
+        # Somebody still reads, or they'd wait for that before they look whether to stop.
+        threading.Thread(target=parent.stdout.read, daemon=True).start()
         parent.kill()
         parent.wait()
         assert _gone(children)
