@@ -147,9 +147,7 @@ AKS_SYSTEM_POOL = "system"
 #: fixed type: a cheaper one in a later catalogue must not replace a running pool.
 #: https://learn.microsoft.com/azure/aks/use-system-pools
 AKS_SYSTEM_MACHINE = "Standard_D4as_v6"
-
-
-#: What an update of it makes first.
+#: Machines that an update of it makes first.
 AKS_SYSTEM_SURGE = 1
 
 

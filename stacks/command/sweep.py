@@ -82,8 +82,9 @@ def sweep(
         *(part for name, values in spaces.items() for part in ("--search", f"{name}={values}")),
         "--seed", str(settings.training.seed or 0), "--pruner", pruner,
     ]  # fmt: skip
-    every = _run_options(found, settings, spaces)
-    folder = found.site / "runs" / _name(dataset, words, every, _code(found, settings))
+    code = _code(found, settings)
+    every = _run_options(found, settings, spaces, code)
+    folder = found.site / "runs" / _name(dataset, words, every, code)
     places = ["--dataset", str(dataset), "--output", str(folder)]
     status = service.run_workload(
         [_training(), "sweep", *places, *words, "--trials", str(trials),
@@ -176,9 +177,11 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
     return Path(json.loads(done.stdout)["path"])
 
 
-def _run_options(stack: StackFile, settings: LocalSettings, spaces: dict[str, str]) -> list[str]:
+def _run_options(
+    stack: StackFile, settings: LocalSettings, spaces: dict[str, str], code: Path | None
+) -> list[str]:
     """The options of every trial: what the stack's file says and isn't searched."""
-    training, code = settings.training, _code(stack, settings)
+    training = settings.training
     words = ["--keyring", str(stack.site / "keyring")]
     for name in type(training).model_fields:
         value = code if name == "code" else getattr(training, name)

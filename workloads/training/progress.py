@@ -11,7 +11,7 @@ import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 from prometheus_client import CollectorRegistry, start_http_server
@@ -51,14 +51,21 @@ class Progress:
             line = json.dumps({"event": event, **finite, "message": message}, ensure_ascii=False)
         else:
             line = message
-        try:
-            self._stream.write(line + "\n")
-            self._stream.flush()
-        except (BrokenPipeError, ValueError):
+        if not written(self._stream, line):
             self._enabled = False
-            # The interpreter flushes stdout once more when it ends: let that go nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             self._on_lost()
+
+
+def written(stream: TextIO, line: str) -> bool:
+    """Print a line at once; return False where nobody reads any more, which later ones survive."""
+    try:
+        stream.write(line + "\n")
+        stream.flush()
+    except (BrokenPipeError, ValueError):
+        # The interpreter flushes it once more when it ends: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return False
+    return True
 
 
 def duration(seconds: float) -> str:

@@ -39,6 +39,7 @@ from falaj.workloads.files import read_json, storage_errors, write_json_atomic
 from falaj.workloads.training import record as records
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.own_code import check_options
+from falaj.workloads.training.progress import written
 from falaj.workloads.training.snapshot import DESCRIPTION, make_folder
 from falaj.workloads.training.stopping import StopRequest
 
@@ -266,7 +267,8 @@ def _follow(
             if not pruned and trial.should_prune():
                 pruned = True
                 process.terminate()
-        print(line, end="", flush=True)
+        if not written(sys.stdout, line.rstrip("\n")):
+            process.terminate()  # nobody is there any more who started this; it goes on later
     code = process.wait()
     watching.set()
     if pruned and code in (STOPPED, 0):

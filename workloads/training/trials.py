@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from falaj.workloads.errors import FAULT, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.training import record as records
 from falaj.workloads.training import sweep
-from falaj.workloads.training.progress import duration, gpu_readers
+from falaj.workloads.training.progress import duration, gpu_readers, written
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.stopping import StopRequest
 
@@ -38,7 +38,6 @@ _COLUMNS: Final[Mapping[str, int]] = {
 """Widths of the columns before those of the parameters."""
 _WIDTH: Final = 10
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
-_STDOUT: Final = 1
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Trials:
                 waiting.clear()
             while waiting and len(self._running) < self._options.parallel:
                 self._start(waiting.pop(0))
-            self._say_status()
+            self._say_status(self._options.trials - len(waiting) - len(self._running))
             time.sleep(_POLL_SECONDS)
         self._say_end()
         if self._stop.asked():
@@ -232,7 +231,7 @@ class Trials:
                     "*" if is_best else "",
                     str(len(trial.intermediate_values)),
                     "-" if took is None else duration(took.total_seconds()),
-                    *(_written(trial.params.get(name)) for name in self._searched),
+                    *(_shown(trial.params.get(name)) for name in self._searched),
                 )
             )
         )
@@ -245,15 +244,14 @@ class Trials:
             return False
         return bool(record.get("model", {}).get("choice", {}).get("kept") == "trees")
 
-    def _row(self, cells: Iterator[str] | Sequence[str]) -> str:
+    def _row(self, cells: Iterable[str]) -> str:
         widths = [*_COLUMNS.values(), *(max(len(each), _WIDTH) for each in self._searched)]
         padded = (cell.ljust(wide) for cell, wide in zip(cells, widths, strict=True))
         return "  ".join(padded).rstrip()
 
-    def _say_status(self) -> None:
+    def _say_status(self, done: int) -> None:
         if self._says and not self._in_json:
             running = ", ".join(f"trial {i} {says}" for i, says in sorted(self._says.items()))
-            done = len(self._ended()) if self._status.is_seen else 0
             self._status.show(f"{done} of {self._options.trials} ended; {running}")
 
     def _say_end(self) -> None:
@@ -263,7 +261,7 @@ class Trials:
             return
         best, ended = summary["best"], self._ended()
         if best is not None:
-            parameters = ", ".join(f"{k} {_written(v)}" for k, v in best["parameters"].items())
+            parameters = ", ".join(f"{k} {_shown(v)}" for k, v in best["parameters"].items())
             value = records.figure(self._metric, best["value"])
             self._print_text(f"best: trial {best['trial']}, {self._metric} {value}: {parameters}")
         if trees := sum(map(self._kept_trees, ended)):
@@ -285,24 +283,20 @@ class Trials:
     def _print(self, line: str) -> None:
         self._status.clear()
         with self._printing:
-            try:
-                print(line, flush=True)
-            except (BrokenPipeError, ValueError):
+            if not written(sys.stdout, line):
                 self._stop.ask("nobody reads any more what trials say")
-                # The interpreter flushes it once more when it ends: let that go nowhere.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
 class _Status:
     """A line at the end that is written anew, where somebody looks at a terminal."""
 
     def __init__(self, printing: threading.Lock) -> None:
-        self.is_seen = sys.stderr.isatty() and sys.stdout.isatty()
+        self._is_seen = sys.stderr.isatty() and sys.stdout.isatty()
         self._printing, self._shown = printing, ""
 
     def show(self, line: str) -> None:
         """Write ``line`` in place of the one before."""
-        if self.is_seen and line != self._shown:
+        if self._is_seen and line != self._shown:
             width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
             with self._printing:
                 sys.stderr.write(f"\r\x1b[K{line[:width]}")
@@ -336,5 +330,5 @@ def _processes(words: Sequence[str]) -> int:
     return found
 
 
-def _written(value: Any) -> str:
+def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
