@@ -31,7 +31,10 @@ _LEAST_GIVEN: Final = 4
 #: Longer numbers are the beginning of a digest, not a version.
 _VERSION_DIGITS: Final = 5
 #: Of the held-out figures those that a run is known by, in this order.
-_HELD_OUT: Final = ("accuracy", "balanced_accuracy", "macro_f1", "rmse", "mae", "r2")
+_HELD_OUT: Final = (
+    "nats_per_character", "perplexity", "accuracy", "balanced_accuracy", "macro_f1", "rmse", "mae",
+    "r2",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

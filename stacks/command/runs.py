@@ -17,14 +17,15 @@ from falaj.stacks.runs import SHORT, Run, differences, find, in_folder, merged, 
 from falaj.workloads.training import record as records
 
 #: The figure that a line has, the first of these that a run has.
-_HEADLINES: Final = ("accuracy", "rmse", "validation_accuracy", "validation_rmse")
+_FIRST: Final = ("nats_per_character", "accuracy", "rmse")
+_HEADLINES: Final = (*_FIRST, *(f"validation_{each}" for each in _FIRST))
 #: Epochs of a run that are shown, spread over all.
 _EPOCHS_SHOWN: Final = 10
 _FEWEST: Final = 2
 #: What is compared without saying of what it is.
 _UNTITLED: Final = ("parameters", "figures")
 _OF_EPOCHS: Final = (
-    "loss", "validation_loss", "validation_accuracy", "validation_rmse", "seconds",
+    "loss", "validation_loss", *_HEADLINES[len(_FIRST) :], "seconds",
 )  # fmt: skip
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

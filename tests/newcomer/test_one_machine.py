@@ -99,6 +99,18 @@ def test_the_tutorial(machine: Machine) -> None:
     assert machine.clean_status() == ""
 
 
+def learn_a_text(machine: Machine) -> None:
+    """Train a language model, as its page says, in a clone that has its environment."""
+    taken, trained, listed = documents.commands("language")
+    text = " ".join(f"{n} {['قهوة', 'شاي', 'تمر'][n * n % 3]}" for n in range(900))
+    (machine.clone / "data" / "notes.txt").write_text(text, encoding="utf-8")
+    assert "language of 'next' from 1 inputs" in machine.run(taken)
+    (made,) = (machine.clone / "data" / "datasets").iterdir()
+    assert "held-out nats_per_character" in machine.run(trained.replace("DIGEST", made.name))
+    assert "nats per character" in machine.run(listed)
+    assert machine.clean_status() == ""
+
+
 @pytest.mark.thorough
 def test_a_table_of_ones_own(machine: Machine) -> None:
     make, listed, put, remove = documents.commands("table")
@@ -118,6 +130,7 @@ def test_a_table_of_ones_own(machine: Machine) -> None:
     (up,) = MENTIONED["table"]
     assert "Serving customers version 1 at https://localhost:8444/" in machine.run(up)
     machine.run("make down STACK=shop")
+    learn_a_text(machine)
     file.unlink()
     gone(machine)
 

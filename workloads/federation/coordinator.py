@@ -512,7 +512,7 @@ def _judge(
     it: Federation, rounds: Rounds, position: Position, closed: dict[str, Any], progress: Progress
 ) -> None:
     figures = evaluate(it.dataset, it.prepared, _module(it, rounds))
-    name = "accuracy" if it.dataset.task == "classification" else "rmse"
+    name = records.FIRST[it.dataset.task]
     value = float(figures[name])
     if not math.isfinite(closed["loss"]):
         raise WorkloadError("the sites' loss is no longer a number: use a lower --learning-rate")

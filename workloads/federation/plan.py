@@ -11,6 +11,7 @@ from torch import nn
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import models
 from falaj.workloads.training.batches import PreparedData
+from falaj.workloads.training.language import FAMILY
 from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.snapshot import Dataset
 
@@ -107,7 +108,16 @@ class Task:
 
 
 def task_of(dataset: Dataset, prepared: PreparedData, plan: Plan) -> Task:
-    """The task that a reference dataset sets."""
+    """The task that a reference dataset sets.
+
+    Raises:
+        WorkloadError: it is a text, whose vocabulary would be that of one side.
+    """
+    if dataset.family == FAMILY:
+        raise WorkloadError(
+            "a federation learns from images and tables: this dataset is a text, and each site's "
+            "has a vocabulary of its own"
+        )
     return Task(
         plan,
         prepared.architecture,

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import models
+from falaj.workloads.training import language, models
 from falaj.workloads.training.dataset import generator, strata_of, stratified
 from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.options import Parameters
@@ -33,8 +33,8 @@ class Share:
     """What one process computes of one part of a batch.
 
     Attributes:
-        inputs: (n, …) float32, augmented.
-        labels: (n,) int64, or float32 for a regression.
+        inputs: (n, …) float32, augmented; characters (n, S) int64 of a text.
+        labels: (n,) int64, or float32 for a regression; (n, S) int64 of a text.
         weights: (n,) each row's share of the batch's loss; the whole batch sums to 1.
     """
 
@@ -195,7 +195,7 @@ def is_imbalanced(labels: NDArray[np.int64], classes: int) -> bool:
 
 _VALIDATION = 3  # stream of randomness below the run's seed
 _COPIES = 3  # the features, their fit and validation parts, and what making them takes
-_VALIDATION_SHARE = {"images": 0.1, "table": 0.15}
+_VALIDATION_SHARE = {"images": 0.1, "table": 0.15, language.FAMILY: 0.1}
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,8 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
     The held-out part is not looked at: preprocessing and target scale come from the training
     part alone.
     """
+    if dataset.family == language.FAMILY:
+        return _prepare_text(dataset, parameters)
     rows = dataset.rows("train")
     labels = dataset.labels[rows]
     classification = dataset.task == "classification"
@@ -234,7 +236,11 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
     if dataset.family == "table":
         inputs = {name: values[rows] for name, values in dataset.inputs.items()}
         recipe = models.fit(inputs, dataset.description["features"])
-        _check_memory(len(labels), recipe.width)
+        _check_memory(
+            _COPIES * len(labels) * recipe.width * 4,
+            f"{len(labels):,} training rows of {recipe.width:,} features",
+            "take a sample of the rows, or leave out columns with many different texts",
+        )
     matrix = features(dataset, "train", recipe)
     scale = None if classification else _scale(labels)
     targets = _targets(labels, scale)
@@ -273,6 +279,43 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
     )
 
 
+def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
+    characters = int(dataset.description["rows"]["train"]) * language.CONTEXT
+    # Characters and what follows them, twice: in order, and as fit and validation parts.
+    _check_memory(4 * characters * 8, f"{characters:,} characters", "take a part of the text")
+    tokens, targets = windows(dataset, "train")
+    fit, validation = stratified(
+        np.zeros(len(tokens), dtype=np.int64),
+        _VALIDATION_SHARE[dataset.family],
+        generator(parameters.seed, _VALIDATION),
+    )
+    fit_index, validation_index = torch.from_numpy(fit), torch.from_numpy(validation)
+    return PreparedData(
+        architecture=Architecture(
+            family=dataset.family,
+            shape=tuple(tokens.shape[1:]),
+            outputs=len(dataset.classes or []),
+            width=parameters.width,
+        ),
+        preprocessing=None,
+        target_scale=None,
+        fit=(tokens[fit_index], targets[fit_index]),
+        fit_weights=np.ones(len(fit), dtype=np.float32),
+        validation=(
+            tokens[validation_index], targets[validation_index], torch.ones(len(validation)),
+        ),
+        augmentation=Augmentation([]),
+    )  # fmt: skip
+
+
+def windows(dataset: Dataset, part: Part) -> tuple[Tensor, Tensor]:
+    """Return a text's windows (N, S) and the characters that follow each of theirs (N, S)."""
+    rows = dataset.rows(part)
+    tokens = np.array(dataset.inputs[language.TOKENS][rows], dtype=np.int64)
+    following = np.concatenate([tokens[:, 1:], dataset.labels[rows][:, None]], axis=1)
+    return torch.from_numpy(tokens), torch.from_numpy(following)
+
+
 def features(dataset: Dataset, part: Part, recipe: TablePreprocessing | None) -> Tensor:
     """Return the module's inputs for ``part``: images (N, C, H, W) or features (N, F)."""
     rows = dataset.rows(part)
@@ -282,15 +325,13 @@ def features(dataset: Dataset, part: Part, recipe: TablePreprocessing | None) ->
     return torch.from_numpy(recipe.transform({n: v[rows] for n, v in dataset.inputs.items()}))
 
 
-def _check_memory(rows: int, width: int) -> None:
-    """Refuse features that would not fit: a killed process tells nobody why."""
-    needed = _COPIES * rows * width * 4
+def _check_memory(needed: int, what: str, hint: str) -> None:
+    """Refuse what would not fit: a killed process tells nobody why."""
     available = psutil.virtual_memory().available
     if needed > available:
         raise WorkloadError(
-            f"{rows:,} training rows of {width:,} features need about {needed / 2**30:.1f} GiB "
-            f"of memory, and {available / 2**30:.1f} GiB are free: take a sample of the rows, or "
-            "leave out columns with many different texts"
+            f"{what} need about {needed / 2**30:.1f} GiB of memory, and "
+            f"{available / 2**30:.1f} GiB are free: {hint}"
         )
 
 

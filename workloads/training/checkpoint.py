@@ -113,10 +113,11 @@ class Trained:
     """A finished run's model.
 
     Attributes:
-        family: ``images`` or ``table``.
-        task: ``classification`` or ``regression``.
+        family: ``images``, ``table`` or ``text``.
+        task: ``classification``, ``regression`` or ``language``.
         module: in evaluation mode; takes one float32 tensor: raw images (N, C, H, W), or the
             preprocessed features (N, F); gives logits (N, classes) or standardised values (N, 1).
+            That of a text takes int64 characters (N, S), and gives logits (N, S, characters).
         preprocessing: the table's recipe, None for images.
         classes: the names of the classes, None for a regression.
         target: {"mean", "scale"} that bring a regression's output to real units, else None.

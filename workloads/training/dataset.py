@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
-from falaj.workloads.training import snapshot
+from falaj.workloads.training import language, snapshot
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
 from falaj.workloads.training.snapshot import make_folder
@@ -187,8 +187,8 @@ class Source:
     """Where a dataset comes from and what is to be learned from it.
 
     Attributes:
-        location: ``digits``, or the path of a .csv or .parquet file.
-        target: the column to predict; digits have their own.
+        location: ``digits``, or the path of a .csv, .parquet or .txt file.
+        target: the column to predict; digits and texts have their own.
         task: ``auto``, ``classification`` or ``regression``.
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
         seed: fixes the split, together with the content's digest.
@@ -219,6 +219,8 @@ def build(source: Source) -> snapshot.Dataset:
         WorkloadError: an option is out of range, or the data can't be learned from.
     """
     _check_options(source)
+    if is_text(source.location):
+        return _text(source)
     rows = _digits(source) if source.location == SOURCE else _table(source)
     count = len(rows.labels)
     if count < MINIMUM_ROWS:
@@ -233,13 +235,27 @@ def build(source: Source) -> snapshot.Dataset:
     train, held_out = stratified(strata, source.holdout, random)
     order = np.concatenate([train, held_out])
     inputs = {name: values[order] for name, values in rows.inputs.items()}
-    labels = rows.labels[order]
+    return _described_as(source, content, replace(rows, inputs=inputs, labels=rows.labels[order]),
+                         (train, held_out), _notes(rows))  # fmt: skip
+
+
+def _described_as(
+    source: Source,
+    content: str,
+    rows: _Rows,
+    split: tuple[Indices, Indices],
+    notes: list[str],
+) -> snapshot.Dataset:
+    """A snapshot of rows that are in order, the training part first."""
+    inputs, labels = rows.inputs, rows.labels
+    train, held_out = split
     dropped, read = int(rows.fields.pop("dropped")), rows.fields.pop("read")
     description = {
         "format": snapshot.FORMAT,
         **rows.fields,
         "rows": {
-            "total": count, "train": len(train), "held_out": len(held_out), "dropped": dropped,
+            "total": len(labels), "train": len(train), "held_out": len(held_out),
+            "dropped": dropped,
         },
         "seed": source.seed,
         "holdout": source.holdout,
@@ -247,10 +263,61 @@ def build(source: Source) -> snapshot.Dataset:
         "stored_digest": snapshot.digest_rows(inputs, labels),
         "split_digest": hashlib.sha256(held_out.astype("<i8").tobytes()).hexdigest(),
         "statistics": statistics_of(inputs, labels, rows.fields, len(train)),
-        "notes": [*_notes(rows, dropped), *read],
+        "notes": [*notes, *read],
     }  # fmt: skip
     description["digest"] = snapshot.describe_identity(description)
     return snapshot.Dataset(description, inputs, labels)
+
+
+def is_text(location: str) -> bool:
+    """Whether a source is a text, which a language model learns from."""
+    return Path(location).suffix.lower() in language.SUFFIXES
+
+
+def _text(source: Source) -> snapshot.Dataset:
+    path = Path(source.location)
+    if source.target is not None:
+        raise WorkloadError(
+            f"a text has one target, the character that follows, not {source.target!r}: leave "
+            "--target away"
+        )
+    if source.task != "auto":
+        raise WorkloadError(
+            f"of a text a language model learns: use --task auto, not {source.task}"
+        )
+    points, following = language.windows(language.read(path, source.encoding), path)
+    content = snapshot.digest_rows({language.TOKENS: points}, following)
+    out = language.held_out(
+        len(points), source.holdout, generator(source.seed, int(content[:16], 16))
+    )
+    train, held_out = np.flatnonzero(~out), np.flatnonzero(out)
+    order = np.concatenate([train, held_out])
+    characters = language.vocabulary(points[train])
+    tokens = language.numbered(points[order], characters)
+    fields = {
+        "source": {"kind": path.suffix.lower().lstrip("."), "name": path.name},
+        "family": language.FAMILY,
+        "task": language.TASK,
+        "target": language.TARGET,
+        "classes": characters,
+        "features": [
+            {"name": language.TOKENS, "kind": language.TOKENS, "shape": [language.CONTEXT]}
+        ],
+        "excluded": [],
+        "read": [],
+        "dropped": 0,
+    }
+    unknown = int((tokens == 0).sum())
+    notes = [
+        f"{points.size:,} characters, {len(characters) - 1:,} different ones; a row is a window "
+        f"of {language.CONTEXT}"
+    ]
+    if unknown:
+        notes.append(f"{unknown:,} characters are too rare to be learned, and stand as one")
+    rows = _Rows(
+        {language.TOKENS: tokens}, language.numbered(following[order], characters), fields
+    )
+    return _described_as(source, content, rows, (train, held_out), notes)
 
 
 def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> Path:
@@ -396,6 +463,8 @@ def statistics_of(
     kinds = {item["name"]: item["kind"] for item in fields["features"]}
     features: dict[str, Any] = {}
     for name, values in inputs.items():
+        if kinds[name] == language.TOKENS:  # numbers of characters have no distance
+            continue
         if values.dtype != object:
             features[name] = of_numbers(values[:train])
             if values.ndim == 4:
@@ -415,8 +484,9 @@ def statistics_of(
     return {"features": features, "target": target}
 
 
-def _notes(rows: _Rows, dropped: int) -> list[str]:
+def _notes(rows: _Rows) -> list[str]:
     notes: list[str] = []
+    dropped = int(rows.fields["dropped"])
     if dropped:
         notes.append(f"{dropped:,} rows without a target were dropped")
     for item in rows.fields["excluded"]:

@@ -15,7 +15,7 @@ import numpy as np
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.training import batches, distributed, hardware
+from falaj.workloads.training import batches, distributed, hardware, language
 from falaj.workloads.training import record as records
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.options import (
@@ -118,12 +118,15 @@ def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None)
     rows = int(dataset.description["rows"]["train"])
     values["code"] = code.digest if code is not None else ""
     own = code is not None
+    _check_text(requested, dataset)
     for name, default in family_defaults(dataset.family, rows, own=own).items():
         if values[name] is None:
             values[name] = default
     values["processes"] = distributed.world_size(requested.processes)
     here = distributed.local_processes(requested.processes)
-    values["threads"] = requested.threads or default_threads(here, values["batch_size"])
+    # Each character of a window is a row of its matrices.
+    size = values["batch_size"] * (language.CONTEXT if dataset.family == language.FAMILY else 1)
+    values["threads"] = requested.threads or default_threads(here, size)
     values["device"] = hardware.resolve_device(requested.device, here)
     values["precision"] = hardware.resolve_precision(requested.precision, values["device"])
     if requested.class_weights == "auto" or dataset.classes is None:
@@ -134,6 +137,22 @@ def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None)
         )
         values["class_weights"] = "tempered" if rare else "none"
     return Parameters(**values)
+
+
+def _check_text(requested: Requested, dataset: Dataset) -> None:
+    """Refuse what a language model has no use for."""
+    if dataset.family != language.FAMILY:
+        return
+    if requested.code is not None:
+        raise WorkloadError(
+            f"--model {requested.model}: models of your own learn from images and tables, and "
+            "this dataset is a text; leave --model and --code out"
+        )
+    if requested.class_weights not in ("auto", "none"):
+        raise WorkloadError(
+            f"--class-weights {requested.class_weights} is of classifications, and this dataset "
+            "is a text: use auto or none"
+        )
 
 
 def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:

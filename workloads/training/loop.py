@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falaj.workloads.training import language
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.divergence import Watch
@@ -136,7 +137,7 @@ class Optimisation:
         batches: this process's rows.
         parameters: the run's parameters.
         team: the processes of the run.
-        task: ``classification`` or ``regression``.
+        task: ``classification``, ``regression`` or ``language``.
     """
 
     def __init__(
@@ -291,7 +292,21 @@ def rate_share(step: int, total: int) -> float:
 
 
 def row_losses(outputs: Tensor, labels: Tensor, task: str, smoothing: float) -> Tensor:
-    """Return each row's loss (N,): cross-entropy, or squared error of the standardised target."""
+    """Return each row's loss (N,): cross-entropy, or squared error of the standardised target.
+
+    Of a language model it is the mean cross-entropy of a window's characters, in nats.
+    """
+    if task == language.TASK:
+        return (
+            functional.cross_entropy(
+                outputs.flatten(0, 1),
+                labels.flatten(),
+                reduction="none",
+                label_smoothing=smoothing,
+            )
+            .view_as(labels)
+            .mean(1)
+        )
     if task == "classification":
         return functional.cross_entropy(
             outputs, labels, reduction="none", label_smoothing=smoothing
@@ -318,6 +333,59 @@ def predict(module: nn.Module, inputs: Tensor, rows: int = PREDICTED_ROWS) -> Te
     """Return the module's float32 outputs for all of ``inputs``, ``rows`` at a time."""
     parts = [module(inputs[start : start + rows]) for start in range(0, len(inputs), rows)]
     return torch.cat(parts)
+
+
+WINDOWS_AT_ONCE = 32
+"""Asked of a language model, which answers each with a number for every character of each."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How well a language model says what follows, for every character of windows.
+
+    Attributes:
+        nats: the mean cross-entropy of each window's characters, (windows,).
+        hits: the share of each window's characters that were thought the likeliest, (windows,).
+    """
+
+    nats: NDArray[np.float64]
+    hits: NDArray[np.float64]
+
+
+@torch.no_grad()
+def follow(module: nn.Module, inputs: Tensor, targets: Tensor) -> Followed:
+    """Judge ``module`` on windows of characters (N, S) and those that follow each (N, S)."""
+    nats: list[Tensor] = []
+    hits: list[Tensor] = []
+    for start in range(0, len(inputs), WINDOWS_AT_ONCE):
+        wanted = targets[start : start + WINDOWS_AT_ONCE]
+        outputs = module(inputs[start : start + WINDOWS_AT_ONCE]).float()
+        nats.append(row_losses(outputs, wanted, language.TASK, 0.0))
+        hits.append((outputs.argmax(-1) == wanted).double().mean(1))
+    return Followed(torch.cat(nats).double().cpu().numpy(), torch.cat(hits).cpu().numpy())
+
+
+def following(followed: Followed, characters: int, guess: float) -> dict[str, Any]:
+    """Return the figures of a language model.
+
+    Args:
+        followed: of the held-out windows.
+        characters: of each window.
+        guess: the nats of one who says how frequent each character is.
+
+    Returns:
+        ``rows``, ``characters``, ``nats_per_character``, ``perplexity`` (its exponential),
+        ``accuracy`` (of the likeliest next character), and ``baseline_nats`` of the guess.
+    """
+    nats = float(followed.nats.mean())
+    return {
+        "rows": len(followed.nats),
+        "characters": len(followed.nats) * characters,
+        "nats_per_character": nats,
+        "perplexity": math.exp(min(nats, 700.0)),
+        "accuracy": float(followed.hits.mean()),
+        "baseline_nats": guess,
+    }
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:

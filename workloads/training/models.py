@@ -1,4 +1,4 @@
-"""The models of images and tables, and the features that a table's columns become."""
+"""The models of images, tables and texts, and the features that a table's columns become."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import own_model
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
+from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.own_code import OwnCode, OwnModel
 from falaj.workloads.training.trees import TableTrees
@@ -30,10 +31,11 @@ class Architecture:
     """Everything that is needed to build the module again.
 
     Attributes:
-        family: ``images`` or ``table``.
-        shape: one row's input: (channels, height, width) or (features,).
-        outputs: the number of classes, or 1 for a regression.
-        width: channels of the first convolution, or units of a hidden layer.
+        family: ``images``, ``table`` or ``text``.
+        shape: one row's input: (channels, height, width), (features,) or (characters,).
+        outputs: the number of classes or characters, or 1 for a regression.
+        width: channels of the first convolution, units of a hidden layer, or numbers between a
+            decoder's layers.
         largest: the largest input value of images, which is scaled to 1.
         trees: of a table's `TableTrees`; 0 for a network.
         nodes: the most of one of them.
@@ -166,7 +168,10 @@ def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
         return TableTrees(architecture.trees, architecture.nodes, architecture.outputs)
     if architecture.family == "table":
         return TableNetwork(architecture)
-    raise WorkloadError(f"unknown model family {architecture.family!r}: images or table")
+    if architecture.family == "text":
+        (context,) = architecture.shape
+        return Decoder(context, architecture.outputs, architecture.width)
+    raise WorkloadError(f"unknown model family {architecture.family!r}: images, table or text")
 
 
 def parameter_count(module: nn.Module) -> int:

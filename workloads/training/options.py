@@ -10,6 +10,7 @@ from typing import Any
 
 from falaj.workloads.bounds import CHOICES, TRAINING
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import language
 from falaj.workloads.training.own_code import OwnModel, check_name, check_options
 from falaj.workloads.training.snapshot import digest
 
@@ -17,6 +18,7 @@ _CHOICES = CHOICES["training"]
 _WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint_every"}
 
 _ONE_THREAD_ROWS = 64
+_TEXT_STEPS, _TEXT_BATCH, _MOST_TEXT_EPOCHS = 3_000, 8, 60
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,13 @@ def family_defaults(family: str, rows: int, *, own: bool = False) -> dict[str, i
     values: dict[str, int | float] = {
         "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "label_smoothing": 0.0,
     }  # fmt: skip
+    if family == language.FAMILY:
+        # About as many steps whatever the text's length.
+        passes = round(_TEXT_STEPS * _TEXT_BATCH / rows)
+        return values | {
+            "epochs": min(max(passes, 1), _MOST_TEXT_EPOCHS), "batch_size": _TEXT_BATCH,
+            "learning_rate": 3e-3, "weight_decay": 0.1, "patience": 3, "width": 128,
+        }  # fmt: skip
     if family == "images":
         values["label_smoothing"] = 0.0 if own else 0.1
         values |= {"epochs": 80, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02}

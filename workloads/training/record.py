@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import (
@@ -18,6 +18,7 @@ from falaj.workloads.files import (
 )
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import SUFFIX, read_artifact, write_artifact
+from falaj.workloads.training import language
 from falaj.workloads.training.own_code import ARCHIVE
 
 FORMAT = "falaj.run/1"
@@ -77,6 +78,10 @@ def finished(output: Path) -> dict[str, Any] | None:
     return read_json(path, "the record of the run") if path.exists() else None
 
 
+#: The figure that a person asks for first, by task.
+FIRST: Final = {
+    "classification": "accuracy", "regression": "rmse", language.TASK: "nats_per_character",
+}  # fmt: skip
 #: Figures that are shares of 1, which people read in percent.
 SHARES = ("accuracy", "balanced_accuracy", "macro_f1")
 
@@ -126,7 +131,5 @@ def take_over(output: Path, identity: str, runs: Path, keyring: KeyRing | None) 
 
 def headline(record: dict[str, Any]) -> dict[str, Any]:
     """Return the figure of the held-out part that a person asks for first."""
-    held_out = record["metrics"]["held_out"]
-    if record["task"] == "classification":
-        return {"metric_name": "accuracy", "accuracy": held_out["accuracy"]}
-    return {"metric_name": "rmse", "rmse": held_out["rmse"]}
+    name = FIRST[record["task"]]
+    return {"metric_name": name, name: record["metrics"]["held_out"][name]}

@@ -22,14 +22,16 @@ from falaj.workloads.training import (
     checkpoint,
     distributed,
     hardware,
+    language,
     loop,
     models,
     own_model,
 )
 from falaj.workloads.training import record as records
-from falaj.workloads.training.batches import Batches, PreparedData, features, prepare
+from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
 from falaj.workloads.training.choice import choose
 from falaj.workloads.training.distributed import Team
+from falaj.workloads.training.language import guess_nats
 from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
     Optimisation,
@@ -159,6 +161,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the figures of ``module`` on the held-out part, in the target's own unit."""
     device = next(iter(module.state_dict().values())).device
+    if dataset.family == language.FAMILY:
+        tokens, targets = (each.to(device) for each in windows(dataset, "held_out"))
+        guess = guess_nats(prepared.fit[1].cpu().numpy(), targets.cpu().numpy())
+        followed = loop.follow(module.eval(), tokens, targets)
+        return loop.following(followed, tokens.shape[1], guess)
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
     outputs = predict(module.eval(), inputs, rows_at_a_time).cpu()
     labels = dataset.labels[dataset.rows("held_out")]
@@ -382,7 +389,7 @@ class Session:
         with storage_errors(path), path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(usage) + "\n")
         left = self._seconds() / position.epoch * (epochs - position.epoch)
-        name = "accuracy" if self._setting.dataset.task == "classification" else "rmse"
+        name = records.FIRST[self._setting.dataset.task]
         value = line[f"validation_{name}"]
         shown = f"{100 * value:.1f} %" if name == "accuracy" else f"{value:.4g}"
         self._progress.emit(
@@ -398,6 +405,10 @@ class Session:
         inputs, labels, weights = self._validation
         task = self._setting.dataset.task
         parameters = self._setting.parameters
+        if task == language.TASK:
+            followed = loop.follow(self._optimisation.average, inputs, labels)
+            nats, hits = float(followed.nats.mean()), float(followed.hits.mean())
+            return {"loss": nats, records.FIRST[task]: nats, "accuracy": hits}
         outputs = predict(self._optimisation.average, inputs, _rows_at_a_time(parameters))
         losses = module_losses(
             self._optimisation.average, outputs, labels, task, parameters.label_smoothing

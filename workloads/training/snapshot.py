@@ -69,8 +69,8 @@ class Dataset:
     Attributes:
         description: the content of dataset.json.
         inputs: the served inputs by name. Images: ``image`` float32 (rows, 1, 8, 8), pixels 0 to
-            16. Tables: float64 (rows,) with NaN, or str objects (rows,) with "" where missing
-            (texts, dates and words).
+            16. Texts: ``tokens`` int64 (rows, `language.CONTEXT`). Tables: float64 (rows,) with
+            NaN, or str objects (rows,) with "" where missing (texts, dates and words).
         labels: int64 class numbers, or float64 values, (rows,).
     """
 
@@ -85,17 +85,20 @@ class Dataset:
 
     @property
     def family(self) -> str:
-        """Return ``images`` or ``table``."""
+        """Return ``images``, ``table`` or ``text``."""
         return self.description["family"]
 
     @property
     def task(self) -> str:
-        """Return ``classification`` or ``regression``."""
+        """Return ``classification``, ``regression`` or ``language``."""
         return self.description["task"]
 
     @property
     def classes(self) -> list[str] | None:
-        """Return the classes' names in the order of the labels, None for a regression."""
+        """Return the classes' names in the order of the labels, None for a regression.
+
+        Of a text they are the characters of its vocabulary.
+        """
         return self.description["classes"]
 
     def rows(self, part: Part) -> slice:
@@ -188,7 +191,7 @@ def _decode(
     inputs: dict[str, NDArray[Any]] = {}
     for feature in description["features"]:
         column = table.column(feature["name"]).combine_chunks()
-        if feature["kind"] == "image":
+        if feature["kind"] in {"image", "tokens"}:
             flat = column.flatten().to_numpy(zero_copy_only=False)
             inputs[feature["name"]] = flat.reshape(-1, *feature["shape"])
         elif feature["kind"] != "numeric":
@@ -204,8 +207,9 @@ class Rows:
     """Rows as the served model gets them.
 
     Attributes:
-        inputs: by name. Images: float32 (N, 1, 8, 8), pixels 0 to 16. Tables: one (N, 1) array
-            per column, float32 with NaN where missing or str objects with "" where missing.
+        inputs: by name. Images: float32 (N, 1, 8, 8), pixels 0 to 16. Texts: ``tokens`` int64
+            (N, `language.CONTEXT`). Tables: one (N, 1) array per column, float32 with NaN where
+            missing or str objects with "" where missing.
         labels: int64 class numbers, or float32 values, (N,).
     """
 
@@ -224,7 +228,7 @@ def load_rows(dataset_dir: Path, keyring: KeyRing | None, part: Part) -> Rows:
     inputs: dict[str, NDArray[Any]] = {}
     for name, values in dataset.inputs.items():
         chosen = values[rows]
-        if chosen.dtype != object:
+        if chosen.dtype.kind == "f":
             chosen = chosen.astype(np.float32)
         inputs[name] = chosen if chosen.ndim > 1 else chosen[:, None]
     labels = dataset.labels[rows]

@@ -296,7 +296,7 @@ def _score(folder: Path) -> float:
     epoch = record["metrics"]["validation"]["epoch"]
     lines = (folder / records.METRICS).read_text(encoding="utf-8").splitlines()
     line = next(each for each in map(json.loads, lines) if each["epoch"] == epoch)
-    name = "accuracy" if record["task"] == "classification" else "rmse"
+    name = records.FIRST[record["task"]]
     return float(line[f"validation_{name}"])
 
 

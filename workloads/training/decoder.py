@@ -1,0 +1,136 @@
+"""The language model: a decoder that says of each character which one follows.
+
+Root mean square norms before each part, rotary positions, keys and values that two heads share,
+gated units, and one matrix for characters in and out, as in Llama:
+https://arxiv.org/abs/2307.09288, https://arxiv.org/abs/2104.09864 (positions),
+https://arxiv.org/abs/2305.13245 (shared heads), https://arxiv.org/abs/2002.05202 (gated units).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from falaj.workloads.errors import WorkloadError
+
+LAYERS: Final = 4
+HEADS: Final = 4
+SHARED: Final = 2
+"""Heads of keys and values; each serves `HEADS` / `SHARED` heads of questions."""
+WIDTH_STEP: Final = 2 * HEADS
+"""Rotary positions turn pairs of a head's numbers."""
+
+_BASE: Final = 10_000.0
+_DEVIATION: Final = 0.02
+_GATED: Final = 8
+"""The gated units' number is a multiple of this, about 8/3 of the width."""
+
+
+class Decoder(nn.Module):
+    """The model in training.
+
+    Args:
+        context: characters that are looked back on at most.
+        characters: of the vocabulary.
+        width: of the stream between the layers, a multiple of `WIDTH_STEP`.
+
+    Raises:
+        WorkloadError: the width isn't.
+    """
+
+    def __init__(self, context: int, characters: int, width: int) -> None:
+        super().__init__()
+        if width % WIDTH_STEP:
+            near = max(WIDTH_STEP, round(width / WIDTH_STEP) * WIDTH_STEP)
+            raise WorkloadError(
+                f"--width is {width}: that of a language model is a multiple of {WIDTH_STEP}, for "
+                f"instance {near}"
+            )
+        self.context = context
+        self.embedding = nn.Embedding(characters, width)
+        self.layers = nn.ModuleList(_Layer(width) for _ in range(LAYERS))
+        self.norm = nn.RMSNorm(width)
+        angles = torch.outer(torch.arange(context).float(), _frequencies(width // HEADS))
+        # No part of what is learned: made again from the architecture.
+        self.register_buffer("cosines", angles.cos(), persistent=False)
+        self.register_buffer("sines", angles.sin(), persistent=False)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim > 1:
+                is_last = name.endswith(("out.weight", "down.weight"))
+                share = math.sqrt(2 * LAYERS) if is_last else 1.0
+                nn.init.normal_(parameter, std=_DEVIATION / share)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return logits (N, S, characters) of what follows each of ``tokens`` (N, S), int64."""
+        length = tokens.shape[1]
+        turn = (self.get_buffer("cosines")[:length], self.get_buffer("sines")[:length])
+        stream = self.embedding(tokens)
+        for layer in self.layers:
+            stream = layer(stream, turn)
+        return functional.linear(self.norm(stream), self.embedding.weight)
+
+
+class _Layer(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.before = nn.RMSNorm(width)
+        self.between = nn.RMSNorm(width)
+        self.attention = _Attention(width)
+        self.units = _GatedUnits(width)
+
+    def forward(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+        stream = stream + self.attention(self.before(stream), turn)
+        return stream + self.units(self.between(stream))
+
+
+class _Attention(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.size = width // HEADS
+        self.questions = nn.Linear(width, HEADS * self.size, bias=False)
+        self.keys = nn.Linear(width, SHARED * self.size, bias=False)
+        self.values = nn.Linear(width, SHARED * self.size, bias=False)
+        self.out = nn.Linear(HEADS * self.size, width, bias=False)
+
+    def forward(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+        questions = _turned(self._heads(self.questions(stream), HEADS), turn)
+        keys = _turned(self._heads(self.keys(stream), SHARED), turn)
+        values = self._heads(self.values(stream), SHARED)
+        each = HEADS // SHARED
+        found = functional.scaled_dot_product_attention(
+            questions,
+            keys.repeat_interleave(each, dim=1),
+            values.repeat_interleave(each, dim=1),
+            is_causal=True,
+        )
+        return self.out(found.transpose(1, 2).flatten(2))
+
+    def _heads(self, numbers: Tensor, count: int) -> Tensor:
+        return numbers.unflatten(-1, (count, self.size)).transpose(1, 2)
+
+
+class _GatedUnits(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        units = _GATED * max(1, round(8 * width / 3 / _GATED))
+        self.gate = nn.Linear(width, units, bias=False)
+        self.up = nn.Linear(width, units, bias=False)
+        self.down = nn.Linear(units, width, bias=False)
+
+    def forward(self, stream: Tensor) -> Tensor:
+        return self.down(functional.silu(self.gate(stream)) * self.up(stream))
+
+
+def _frequencies(size: int) -> Tensor:
+    return _BASE ** (-torch.arange(0, size, 2).float() / size)
+
+
+def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """Turn each pair of (N, heads, S, size) by its position's angles (S, size / 2)."""
+    cosines, sines = turn
+    first, second = heads.chunk(2, dim=-1)
+    return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)

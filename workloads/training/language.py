@@ -1,0 +1,122 @@
+"""Text that a language model learns from: its characters, and the windows that they are cut into.
+
+A row is a window of `CONTEXT` characters and the one that follows. Windows don't overlap, and are
+held out in blocks that lie side by side, so that hardly a window's end is known from its
+neighbour's beginning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.header import decode
+
+SUFFIXES: Final = (".txt", ".md")
+"""Files that are text, by the ends of their names."""
+TOKENS: Final = "tokens"
+"""The model's input, and the column of the windows."""
+TARGET: Final = "next"
+"""What is predicted: the character that follows."""
+TASK: Final = "language"
+FAMILY: Final = "text"
+CONTEXT: Final = 128
+"""Characters that are looked back on."""
+UNKNOWN: Final = "\ufffd"
+"""Stands at place 0 for characters that aren't in the vocabulary."""
+MOST_CHARACTERS: Final = 1_000
+"""Of a vocabulary; the rest are unknown ones."""
+MOST_BYTES: Final = 64 << 20
+"""Of a file, which is read as a whole."""
+
+_BLOCK: Final = 16
+"""Windows of a block that is held out as a whole, at most."""
+_BLOCKS: Final = 100
+
+
+def read(path: Path, encoding: str | None) -> str:
+    """Read a text.
+
+    Raises:
+        WorkloadError: it can't be read, isn't text of that encoding, or is too large.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise WorkloadError(
+                f"{path} has {size / 2**20:.0f} MiB; a text may have {MOST_BYTES >> 20} MiB: take "
+                "a part of it"
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise WorkloadError(f"{path} can't be read: {error.strerror}") from error
+    return decode(data, path, encoding).replace("\r\n", "\n")
+
+
+def windows(text: str, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut a text into windows.
+
+    Args:
+        text: the whole of it.
+        path: its file, for messages.
+
+    Returns:
+        The code points of each window (windows, `CONTEXT`), and of the character that follows it
+        (windows,).
+
+    Raises:
+        WorkloadError: it is too short.
+    """
+    points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    count = (len(points) - 1) // CONTEXT
+    if count < _BLOCKS // 2:
+        raise WorkloadError(
+            f"{path} has {len(points):,} characters; at least {_BLOCKS // 2 * CONTEXT + 1:,} are "
+            "needed, and some hundred thousand for a model of use"
+        )
+    cut = points[: count * CONTEXT].reshape(count, CONTEXT)
+    return cut, points[CONTEXT : count * CONTEXT + 1 : CONTEXT]
+
+
+def held_out(count: int, share: float, random: np.random.Generator) -> NDArray[np.bool_]:
+    """Tell which of ``count`` windows are held out: blocks of neighbours, chosen by chance."""
+    size = max(1, min(_BLOCK, count // _BLOCKS))
+    blocks = -(-count // size)
+    chosen = random.permutation(blocks)[: max(1, round(share * blocks))]
+    return np.isin(np.arange(count) // size, chosen)
+
+
+def vocabulary(points: NDArray[np.int64]) -> list[str]:
+    """Return the characters of the training windows by their numbers, `UNKNOWN` first."""
+    values, counts = np.unique(points, return_counts=True)
+    frequent = Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+    frequent.pop(ord(UNKNOWN), None)
+    kept = sorted(point for point, _ in frequent.most_common(MOST_CHARACTERS - 1))
+    return [UNKNOWN, *map(chr, kept)]
+
+
+def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:
+    """Return each code point's number in the vocabulary, 0 where it isn't in it."""
+    known = np.array([ord(each) for each in characters[1:]], dtype=np.int64)
+    if len(known) == 0:
+        return np.zeros(points.shape, dtype=np.int64)
+    place = np.searchsorted(known, points).clip(max=len(known) - 1)
+    return np.where(known[place] == points, place + 1, 0).astype(np.int64)
+
+
+def guess_nats(learned: NDArray[Any], judged: NDArray[Any]) -> float:
+    """Return the nats a character of one who says how frequent each was in what is learned from.
+
+    Args:
+        learned: numbers of characters, of any shape.
+        judged: those that are guessed, likewise.
+    """
+    size = int(max(learned.max(), judged.max())) + 1
+    # One more of each, so that what is only in the judged part isn't impossible.
+    counts = np.bincount(learned.ravel(), minlength=size).astype(np.float64) + 1
+    return float(-np.log(counts / counts.sum())[judged.ravel()].mean())
