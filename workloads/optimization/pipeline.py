@@ -47,10 +47,9 @@ from falaj.workloads.optimization.export import (
 from falaj.workloads.optimization.reference import outputs as outputs_reference
 from falaj.workloads.optimization.worth import Served, Worth, answers_of, check, judge
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
-from falaj.workloads.training import language
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
 from falaj.workloads.training.own_model import guarded
-from falaj.workloads.training.record import code_version
+from falaj.workloads.training.record import LANGUAGE, code_version
 from falaj.workloads.training.snapshot import DESCRIPTION, digest
 
 if TYPE_CHECKING:
@@ -343,7 +342,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     _check_options(request)
     description = _description(request.dataset)
     trained = load_trained(request.run, request.keyring)
-    if trained.task == language.TASK:
+    if trained.task == LANGUAGE:
         raise WorkloadError(
             f"{request.run} is a language model: those are trained and judged, but not exported, "
             "published or served yet"

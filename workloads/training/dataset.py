@@ -21,6 +21,7 @@ from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import language, snapshot
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
+from falaj.workloads.training.record import LANGUAGE
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.tables import (
     Column,
@@ -297,7 +298,7 @@ def _text(source: Source) -> snapshot.Dataset:
     fields = {
         "source": {"kind": path.suffix.lower().lstrip("."), "name": path.name},
         "family": language.FAMILY,
-        "task": language.TASK,
+        "task": LANGUAGE,
         "target": language.TARGET,
         "classes": characters,
         "features": [

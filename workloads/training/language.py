@@ -23,7 +23,6 @@ TOKENS: Final = "tokens"
 """The model's input, and the column of the windows."""
 TARGET: Final = "next"
 """What is predicted: the character that follows."""
-TASK: Final = "language"
 FAMILY: Final = "text"
 CONTEXT: Final = 128
 """Characters that are looked back on."""

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.training import language
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_model import own_loss, own_optimizer
+from falaj.workloads.training.record import LANGUAGE
 
 
 def classification(
@@ -296,7 +296,7 @@ def row_losses(outputs: Tensor, labels: Tensor, task: str, smoothing: float) -> 
 
     Of a language model it is the mean cross-entropy of a window's characters, in nats.
     """
-    if task == language.TASK:
+    if task == LANGUAGE:
         return (
             functional.cross_entropy(
                 outputs.flatten(0, 1),
@@ -360,7 +360,7 @@ def follow(module: nn.Module, inputs: Tensor, targets: Tensor) -> Followed:
     for start in range(0, len(inputs), WINDOWS_AT_ONCE):
         wanted = targets[start : start + WINDOWS_AT_ONCE]
         outputs = module(inputs[start : start + WINDOWS_AT_ONCE]).float()
-        nats.append(row_losses(outputs, wanted, language.TASK, 0.0))
+        nats.append(row_losses(outputs, wanted, LANGUAGE, 0.0))
         hits.append((outputs.argmax(-1) == wanted).double().mean(1))
     return Followed(torch.cat(nats).double().cpu().numpy(), torch.cat(hits).cpu().numpy())
 

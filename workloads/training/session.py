@@ -405,7 +405,7 @@ class Session:
         inputs, labels, weights = self._validation
         task = self._setting.dataset.task
         parameters = self._setting.parameters
-        if task == language.TASK:
+        if task == records.LANGUAGE:
             followed = loop.follow(self._optimisation.average, inputs, labels)
             nats, hits = float(followed.nats.mean()), float(followed.hits.mean())
             return {"loss": nats, records.FIRST[task]: nats, "accuracy": hits}
