@@ -17,7 +17,7 @@ from falaj.stacks.runs import SHORT, Run, differences, find, in_folder, merged, 
 from falaj.workloads.training import record as records
 
 #: The figure that a line has, the first of these that a run has.
-_FIRST: Final = ("nats_per_character", "accuracy", "rmse")
+_FIRST: Final = tuple(records.FIRST.values())
 _HEADLINES: Final = (*_FIRST, *(f"validation_{each}" for each in _FIRST))
 #: Epochs of a run that are shown, spread over all.
 _EPOCHS_SHOWN: Final = 10

@@ -220,7 +220,7 @@ def build(source: Source) -> snapshot.Dataset:
         WorkloadError: an option is out of range, or the data can't be learned from.
     """
     _check_options(source)
-    if is_text(source.location):
+    if Path(source.location).suffix.lower() in language.SUFFIXES:
         return _text(source)
     rows = _digits(source) if source.location == SOURCE else _table(source)
     count = len(rows.labels)
@@ -268,11 +268,6 @@ def _described_as(
     }  # fmt: skip
     description["digest"] = snapshot.describe_identity(description)
     return snapshot.Dataset(description, inputs, labels)
-
-
-def is_text(location: str) -> bool:
-    """Whether a source is a text, which a language model learns from."""
-    return Path(location).suffix.lower() in language.SUFFIXES
 
 
 def _text(source: Source) -> snapshot.Dataset:

@@ -7,7 +7,6 @@ neighbour's beginning.
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +35,8 @@ MOST_BYTES: Final = 64 << 20
 _BLOCK: Final = 16
 """Windows of a block that is held out as a whole, at most."""
 _BLOCKS: Final = 100
+"""That a text is cut into at least, where it has as many windows."""
+_LEAST_WINDOWS: Final = 50
 
 
 def read(path: Path, encoding: str | None) -> str:
@@ -73,10 +74,10 @@ def windows(text: str, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]
     """
     points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)
     count = (len(points) - 1) // CONTEXT
-    if count < _BLOCKS // 2:
+    if count < _LEAST_WINDOWS:
         raise WorkloadError(
-            f"{path} has {len(points):,} characters; at least {_BLOCKS // 2 * CONTEXT + 1:,} are "
-            "needed, and some hundred thousand for a model of use"
+            f"{path} has {len(points):,} characters; at least {_LEAST_WINDOWS * CONTEXT + 1:,} "
+            "are needed, and some hundred thousand for a model of use"
         )
     cut = points[: count * CONTEXT].reshape(count, CONTEXT)
     return cut, points[CONTEXT : count * CONTEXT + 1 : CONTEXT]
@@ -92,11 +93,9 @@ def held_out(count: int, share: float, random: np.random.Generator) -> NDArray[n
 
 def vocabulary(points: NDArray[np.int64]) -> list[str]:
     """Return the characters of the training windows by their numbers, `UNKNOWN` first."""
-    values, counts = np.unique(points, return_counts=True)
-    frequent = Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-    frequent.pop(ord(UNKNOWN), None)
-    kept = sorted(point for point, _ in frequent.most_common(MOST_CHARACTERS - 1))
-    return [UNKNOWN, *map(chr, kept)]
+    values, counts = np.unique(points[points != ord(UNKNOWN)], return_counts=True)
+    frequent = np.argsort(-counts, kind="stable")[: MOST_CHARACTERS - 1]
+    return [UNKNOWN, *map(chr, np.sort(values[frequent]).tolist())]
 
 
 def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:

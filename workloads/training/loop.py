@@ -339,22 +339,14 @@ WINDOWS_AT_ONCE = 32
 """Asked of a language model, which answers each with a number for every character of each."""
 
 
-@dataclass(frozen=True)
-class Followed:
-    """How well a language model says what follows, for every character of windows.
-
-    Attributes:
-        nats: the mean cross-entropy of each window's characters, (windows,).
-        hits: the share of each window's characters that were thought the likeliest, (windows,).
-    """
-
-    nats: NDArray[np.float64]
-    hits: NDArray[np.float64]
-
-
 @torch.no_grad()
-def follow(module: nn.Module, inputs: Tensor, targets: Tensor) -> Followed:
-    """Judge ``module`` on windows of characters (N, S) and those that follow each (N, S)."""
+def follow(module: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[float, float]:
+    """Judge ``module`` on windows of characters (N, S) and those that follow each (N, S).
+
+    Returns:
+        The mean cross-entropy of a character, in nats, and the share of the characters that were
+        thought the likeliest.
+    """
     nats: list[Tensor] = []
     hits: list[Tensor] = []
     for start in range(0, len(inputs), WINDOWS_AT_ONCE):
@@ -362,30 +354,7 @@ def follow(module: nn.Module, inputs: Tensor, targets: Tensor) -> Followed:
         outputs = module(inputs[start : start + WINDOWS_AT_ONCE]).float()
         nats.append(row_losses(outputs, wanted, LANGUAGE, 0.0))
         hits.append((outputs.argmax(-1) == wanted).double().mean(1))
-    return Followed(torch.cat(nats).double().cpu().numpy(), torch.cat(hits).cpu().numpy())
-
-
-def following(followed: Followed, characters: int, guess: float) -> dict[str, Any]:
-    """Return the figures of a language model.
-
-    Args:
-        followed: of the held-out windows.
-        characters: of each window.
-        guess: the nats of one who says how frequent each character is.
-
-    Returns:
-        ``rows``, ``characters``, ``nats_per_character``, ``perplexity`` (its exponential),
-        ``accuracy`` (of the likeliest next character), and ``baseline_nats`` of the guess.
-    """
-    nats = float(followed.nats.mean())
-    return {
-        "rows": len(followed.nats),
-        "characters": len(followed.nats) * characters,
-        "nats_per_character": nats,
-        "perplexity": math.exp(min(nats, 700.0)),
-        "accuracy": float(followed.hits.mean()),
-        "baseline_nats": guess,
-    }
+    return float(torch.cat(nats).double().mean()), float(torch.cat(hits).mean())
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from falaj.workloads.training import own_model
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.frequencies import frequencies
+from falaj.workloads.training.language import FAMILY
 from falaj.workloads.training.own_code import OwnCode, OwnModel
 from falaj.workloads.training.trees import TableTrees
 from falaj.workloads.training.words import WordsColumn, fit_words, word_features
@@ -168,7 +169,7 @@ def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
         return TableTrees(architecture.trees, architecture.nodes, architecture.outputs)
     if architecture.family == "table":
         return TableNetwork(architecture)
-    if architecture.family == "text":
+    if architecture.family == FAMILY:
         (context,) = architecture.shape
         return Decoder(context, architecture.outputs, architecture.width)
     raise WorkloadError(f"unknown model family {architecture.family!r}: images, table or text")

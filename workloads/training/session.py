@@ -162,10 +162,16 @@ def evaluate(
     """Return the figures of ``module`` on the held-out part, in the target's own unit."""
     device = next(iter(module.state_dict().values())).device
     if dataset.family == language.FAMILY:
-        tokens, targets = (each.to(device) for each in windows(dataset, "held_out"))
-        guess = guess_nats(prepared.fit[1].cpu().numpy(), targets.cpu().numpy())
-        followed = loop.follow(module.eval(), tokens, targets)
-        return loop.following(followed, tokens.shape[1], guess)
+        tokens, targets = windows(dataset, "held_out")
+        nats, hits = loop.follow(module.eval(), tokens.to(device), targets.to(device))
+        return {
+            "rows": len(tokens),
+            "characters": targets.numel(),
+            records.FIRST[dataset.task]: nats,
+            "perplexity": math.exp(min(nats, 700.0)),
+            "accuracy": hits,
+            "baseline_nats": guess_nats(prepared.fit[1].numpy(), targets.numpy()),
+        }
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
     outputs = predict(module.eval(), inputs, rows_at_a_time).cpu()
     labels = dataset.labels[dataset.rows("held_out")]
@@ -406,8 +412,7 @@ class Session:
         task = self._setting.dataset.task
         parameters = self._setting.parameters
         if task == records.LANGUAGE:
-            followed = loop.follow(self._optimisation.average, inputs, labels)
-            nats, hits = float(followed.nats.mean()), float(followed.hits.mean())
+            nats, hits = loop.follow(self._optimisation.average, inputs, labels)
             return {"loss": nats, records.FIRST[task]: nats, "accuracy": hits}
         outputs = predict(self._optimisation.average, inputs, _rows_at_a_time(parameters))
         losses = module_losses(

@@ -18,6 +18,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_missing_folders, read_json, storage_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import read_artifact
+from falaj.workloads.training.language import TOKENS
 
 if TYPE_CHECKING:
     from falaj.workloads.registry.keyring import KeyRing
@@ -191,7 +192,7 @@ def _decode(
     inputs: dict[str, NDArray[Any]] = {}
     for feature in description["features"]:
         column = table.column(feature["name"]).combine_chunks()
-        if feature["kind"] in {"image", "tokens"}:
+        if feature["kind"] in {"image", TOKENS}:
             flat = column.flatten().to_numpy(zero_copy_only=False)
             inputs[feature["name"]] = flat.reshape(-1, *feature["shape"])
         elif feature["kind"] != "numeric":

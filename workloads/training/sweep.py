@@ -30,7 +30,6 @@ from optuna.distributions import (
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from falaj.workloads.bounds import CHOICES, TRAINING
@@ -199,9 +198,10 @@ def trial_folder(sweep: Path, index: int) -> Path:
     return sweep / f"trial-{index}"
 
 
-def metric_name(study: optuna.Study) -> str:
-    """Return what trials are judged by, on validation rows: ``accuracy`` or ``rmse``."""
-    return "accuracy" if study.direction == StudyDirection.MAXIMIZE else "rmse"
+def metric_name(dataset: Path) -> str:
+    """Return what trials on a snapshot are judged by, on validation rows."""
+    description = read_json(dataset / DESCRIPTION, "the description of the dataset")
+    return records.FIRST[description["task"]]
 
 
 def open_study(folder: Path, dataset: Path, seed: int, pruner: str) -> optuna.Study:
@@ -215,7 +215,7 @@ def open_study(folder: Path, dataset: Path, seed: int, pruner: str) -> optuna.St
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     description = read_json(dataset / DESCRIPTION, "the description of the dataset")
-    better = "maximize" if description["task"] == "classification" else "minimize"
+    better = "maximize" if records.FIRST[description["task"]] in records.SHARES else "minimize"
     pruners: dict[str, BasePruner] = {
         "median": MedianPruner(n_startup_trials=4, n_warmup_steps=2),
         "hyperband": HyperbandPruner(),

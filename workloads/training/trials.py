@@ -69,7 +69,7 @@ class Trials:
         self._searched = list(sweep.spaces(options.search))
         folder = make_folder(options.output)
         self._study = sweep.open_study(folder, options.dataset, options.seed, options.pruner)
-        self._metric = sweep.metric_name(self._study)
+        self._metric = sweep.metric_name(options.dataset)
         self._in_json = options.progress == "json"
         self._processes = _processes(options.run_options)
         self._gpus = visible_gpus()

@@ -22,7 +22,7 @@ from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.federation.plan import Plan, task_of
 from falaj.workloads.optimization import __main__ as optimization
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import batches, language, snapshot
+from falaj.workloads.training import batches, language, snapshot, sweep
 from falaj.workloads.training import command as training
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training import record as records
@@ -244,6 +244,14 @@ def test_what_a_language_model_has_no_use_for_is_refused(
     )  # fmt: skip
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_trials_on_a_text_are_judged_by_the_nats_of_a_character(
+    folder: Path, tmp_path: Path
+) -> None:
+    assert sweep.metric_name(folder) == "nats_per_character"
+    study = sweep.open_study(tmp_path, folder, 1, "none")
+    assert sweep.summary(study)["direction"] == "minimize"
 
 
 def _ran(command: str, folder: Path) -> str:
