@@ -31,7 +31,6 @@ TOGETHER: Final[Mapping[str, str]] = {
 }
 """Files that one worker runs: they share a control plane of their own, or every shipped stack's
 resources in each form (`tests.stacks.states.states`)."""
-NEWCOMERS: Final = "tests/newcomer/test_on_a_cluster.py"
 PLANES: Final = 2
 """Workers with control planes beside real machines, whose tests miss their times where cores are
 rare: each keeps one to its end, some tests start another."""
@@ -40,7 +39,7 @@ PLANES_ALONE: Final = 3
 LONGEST: Final = (
     PLATFORM,
     BARE,
-    NEWCOMERS,
+    "tests/cluster/test_platform_life.py",
     "tests/newcomer/test_one_machine.py",
     "tests/newcomer/test_in_the_sandbox.py",
     "tests/newcomer/test_wheel.py",
@@ -66,7 +65,7 @@ def unit(file: str) -> str:
 
 def needs_a_plane(name: str) -> bool:
     """Whether a unit's tests have a control plane."""
-    return name in (PLATFORM, BARE, NEWCOMERS, RESIDENCY) or name.startswith(f"{CLUSTER}/")
+    return name in (PLATFORM, BARE, RESIDENCY) or name.startswith(f"{CLUSTER}/")
 
 
 def rank(name: str) -> int:

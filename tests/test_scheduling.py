@@ -12,7 +12,6 @@ from xdist.remote import Producer
 from tests.scheduling import (
     BARE,
     LONGEST,
-    NEWCOMERS,
     PLANES,
     PLANES_ALONE,
     PLATFORM,
@@ -27,7 +26,8 @@ from tests.scheduling import (
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (
     "tests/cluster/real/test_a.py", "tests/cluster/real/test_b.py",
-    "tests/cluster/real/test_machines.py", "tests/cluster/real/test_networks.py", NEWCOMERS,
+    "tests/cluster/real/test_machines.py", "tests/cluster/real/test_networks.py",
+    "tests/cluster/test_platform_life.py",
     "tests/stacks/test_a.py", "tests/cluster/test_admission_attacks.py", "tests/stacks/test_b.py",
     "tests/cluster/test_forbidden.py", "tests/cluster/test_c.py", "tests/cluster/test_d.py",
     "tests/stacks/costs/test_costs.py", "tests/stacks/drawing/test_drawing.py",

@@ -193,22 +193,29 @@ class Objects:
         below = f"/namespaces/{quote(namespace)}" if namespace and namespaced else ""
         return f"{root}{below}/{plural}" + (f"/{quote(name)}" if name else "")
 
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Whether the API server serves a kind now: definitions come and go.
+
+        One small question; the definitions of a platform's charts are megabytes.
+        """
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            served = self.request("GET", root)["resources"]
+        except ApiException as error:
+            if error.status != _MISSING:
+                raise
+            served = []
+        self._kinds[api_version] = {
+            each["kind"]: (each["name"], each["namespaced"])
+            for each in served
+            if "/" not in each["name"]
+        }
+        return kind in self._kinds[api_version]
+
     def _find(self, api_version: str, kind: str) -> tuple[str, bool]:
         deadline = time.monotonic() + _SERVED_SECONDS
         while kind not in self._kinds.get(api_version, {}):
-            root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-            try:
-                served = self.request("GET", root)["resources"]
-            except ApiException as error:
-                if error.status != _MISSING:
-                    raise
-                served = []
-            self._kinds[api_version] = {
-                each["kind"]: (each["name"], each["namespaced"])
-                for each in served
-                if "/" not in each["name"]
-            }
-            if kind in self._kinds[api_version]:
+            if self.serves(api_version, kind):
                 break
             if time.monotonic() > deadline:
                 raise EngineError(

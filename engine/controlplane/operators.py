@@ -25,7 +25,6 @@ from falaj.engine.files import replace_file
 
 _CERTIFICATE: Final = ("cert-manager.io/v1", "Certificate")
 _ENTRY: Final = ("external-secrets.io/v1", "ExternalSecret")
-_DEFINITIONS: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _MANAGER: Final = "falaj-operators"
 
 
@@ -75,13 +74,10 @@ class Operators:
 
         Raises ApiException: the API server refuses something.
         """
-        defined = {each["spec"]["names"]["kind"] for each in self._objects.list(*_DEFINITIONS)}
-        if _CERTIFICATE[1] in defined:
-            for each in self._objects.list(*_CERTIFICATE):
-                _tried(self._issue, each)
-        if _ENTRY[1] in defined:
-            for each in self._objects.list(*_ENTRY):
-                _tried(self._bring, each)
+        for kind, keep in ((_CERTIFICATE, self._issue), (_ENTRY, self._bring)):
+            if self._objects.serves(*kind):
+                for each in self._objects.list(*kind):
+                    _tried(keep, each)
 
     def _issue(self, of: Mapping[str, Any]) -> None:
         """Issue a certificate once: what was issued outlives the control plane."""

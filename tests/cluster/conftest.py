@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -39,23 +39,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_expression_fails() -> Generator[None]:
+def judged() -> Generator[Callable[[ControlPlane], None]]:
     """A policy whose expression can't be evaluated denies whoever asks, controllers as well.
 
-    They try again, so that no test need fail by it: what API servers answered says it.
+    They try again, so that no test need fail by it: what API servers answered says it. Each
+    control plane is looked at when a test ends it; one that a command ends is given to this.
     """
     found: list[str] = []
     stop = ControlPlane.stop
 
-    def looked_at(plane: ControlPlane) -> None:
+    def look_at(plane: ControlPlane) -> None:
         if plane.files.audit_log.is_file():
             with plane.files.audit_log.open(encoding="utf-8") as lines:
                 found.extend(each for each in lines if "resulted in error" in each)
+
+    def end(plane: ControlPlane) -> None:
+        look_at(plane)
         stop(plane)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ControlPlane, "stop", looked_at)
-        yield
+        patch.setattr(ControlPlane, "stop", end)
+        yield look_at
     assert not found, "\n".join(found[:10])
 
 

@@ -32,6 +32,8 @@ NETWORK = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
 PROGRAMS = ("git", "make", "go")
+#: What makes who runs a command an ordinary user, whose own the files of the tests' user are.
+ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 

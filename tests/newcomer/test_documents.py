@@ -49,10 +49,12 @@ def test_a_scenario_stands_in_one_document() -> None:
 
 
 def _run_by_tests() -> set[str]:
-    """Scenarios whose commands a test asks for by name."""
+    """Scenarios whose commands a test asks for by name; those of clusters are with these."""
     found: set[str] = set()
-    for path in HERE.glob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in (*HERE.glob("test_*.py"), *(HERE.parent / "cluster").rglob("*.py")):
+        if "documents.commands(" not in (text := path.read_text()):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "documents.commands":
                 found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
     return found

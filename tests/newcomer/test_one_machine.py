@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.newcomer import documents
-from tests.newcomer.machine import Machine, newcomer
+from tests.newcomer.machine import ORDINARY_USER, Machine, newcomer
 from tests.newcomer.scenarios import MENTIONED
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1_800)]
@@ -111,33 +111,6 @@ def learn_a_text(machine: Machine) -> None:
     assert machine.clean_status() == ""
 
 
-@pytest.mark.thorough
-def test_a_table_of_ones_own(machine: Machine) -> None:
-    make, listed, put, remove = documents.commands("table")
-    machine.run(make)
-    assert machine.clean_status() == ""
-    file = machine.clone / "stacks" / "Pulumi.shop.yaml"
-    table = documents.other("table", "yaml")
-    file.write_text(table)
-    rows = ["age,plan,churned", *(f"{20 + n % 50},{'ab'[n % 2]},{n % 2}" for n in range(120))]
-    (machine.clone / "data").mkdir()
-    (machine.clone / "data" / "customers.csv").write_text("\n".join(rows) + "\n")
-    assert machine.clean_status() == "", "data of one's own can't be added by accident"
-    assert "data/customers.csv" in machine.run(listed)
-    assert "epochs: 5" in machine.run(put)
-    assert "removed:" in machine.run(remove)
-    assert file.read_text().replace("  falaj:keepVersions: 3\n", "") == table
-    (up,) = MENTIONED["table"]
-    assert "Serving customers version 1 at https://localhost:8444/" in machine.run(up)
-    machine.run("make down STACK=shop")
-    learn_a_text(machine)
-    file.unlink()
-    gone(machine)
-
-
-ORDINARY_USER = (
-    "unshare", "--user", "--map-user=1000", "--map-group=1000", "--",
-)  # fmt: skip
 #: A network of its own that has nothing but this machine.
 OFFLINE = ("unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--")
 
@@ -168,47 +141,38 @@ def without_network() -> Iterator[list[str]]:
 
 
 @pytest.mark.thorough
-def test_an_ordinary_user_in_a_folder_with_a_difficult_name(tmp_path: Path) -> None:
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    """That of an ordinary user, in a folder with a difficult name."""
     needs(ORDINARY_USER)
+    make, listed, put, remove = documents.commands("table")
     with newcomer(tmp_path / "مشاريع فلج", "my clone, 'été' №1") as machine:
         machine.prefix = [*ORDINARY_USER, "sh", "-c", 'umask 077; exec "$@"', "sh"]
-        train_less(machine)
-        printed = machine.run(UP)
-        served(machine)
+        machine.run(make)
+        assert machine.clean_status() == ""
+        file = machine.clone / "stacks" / "Pulumi.shop.yaml"
+        table = documents.other("table", "yaml")
+        file.write_text(table)
+        rows = ["age,plan,churned", *(f"{20 + n % 50},{'ab'[n % 2]},{n % 2}" for n in range(120))]
+        (machine.clone / "data").mkdir()
+        (machine.clone / "data" / "customers.csv").write_text("\n".join(rows) + "\n")
+        assert machine.clean_status() == "", "data of one's own can't be added by accident"
+        assert "data/customers.csv" in machine.run(listed)
+        assert "epochs: 5" in machine.run(put)
+        assert "removed:" in machine.run(remove)
+        assert file.read_text().replace("  falaj:keepVersions: 3\n", "") == table
+        (up,) = MENTIONED["table"]
+        printed = machine.run(up)
+        assert "Serving customers version 1 at https://localhost:8444/" in printed
+        assert "accuracy through the endpoint" in machine.run("make demo STACK=shop")
         # What was printed can be pasted, from the folder where it was printed.
         curl = printed.partition("Call it with curl:\n")[2].partition("\n\n")[0]
-        assert json.loads(machine.run(curl))["model_name"] == "digits"
+        assert json.loads(machine.run(curl))["model_name"] == "customers"
         client = printed.partition("Call it with tritonclient:\n")[2].partition("\nEOF")[0]
         assert "label [" in machine.run(f"{client}\nEOF")
-        machine.run("make down")
+        machine.run("make down STACK=shop")
+        learn_a_text(machine)
+        file.unlink()
         gone(machine)
-
-
-@pytest.mark.thorough
-def test_a_careless_umask_and_a_backend_of_ones_own(machine: Machine, tmp_path: Path) -> None:
-    machine.prefix = ["sh", "-c", 'umask 000; exec "$@"', "sh"]
-    backend = tmp_path / "my backend"
-    backend.mkdir()
-    machine.variables["PULUMI_BACKEND_URL"] = backend.as_uri()
-    # Its secrets are its owner's as well: without a passphrase nothing is begun.
-    refused = machine.run(UP, 2)
-    assert "PULUMI_CONFIG_PASSPHRASE" in refused
-    machine.variables["PULUMI_CONFIG_PASSPHRASE"] = "correct horse"
-    train_less(machine)
-    machine.run(UP)
-    assert list(backend.rglob("local.json"))
-    served(machine)
-    open_to_all = [
-        path
-        for path in (machine.data, *machine.data.rglob("*"))
-        if not path.is_symlink() and path.stat().st_mode & (stat.S_IRWXO | stat.S_IRWXG)
-    ]
-    inside_private = [each for each in open_to_all if _is_private(each.parent, machine.data)]
-    assert [each for each in open_to_all if each not in inside_private] == []
-    machine.run("make down")
-    assert not list(backend.rglob("local.json"))
-    assert machine.processes() == []
-    assert machine.clean_status() == ""
 
 
 def _is_private(folder: Path, top: Path) -> bool:
@@ -229,7 +193,9 @@ TYPED = (
 
 
 @pytest.mark.thorough
-def test_an_interrupted_up_goes_on_and_a_shell_and_then_no_network(machine: Machine) -> None:
+def test_an_interrupted_up_goes_on_and_a_shell_and_then_no_network(
+    machine: Machine, tmp_path: Path
+) -> None:
     """Ctrl-C on a terminal, while the model is being trained; that is one's own afterwards."""
     shown = machine.type(UP, [("epoch ", "\x03")])
     assert "Error 130" in shown  # as make reports it
@@ -262,10 +228,32 @@ def test_an_interrupted_up_goes_on_and_a_shell_and_then_no_network(machine: Mach
     assert re.search(r"KeyRing|Dataset|ModelPackage", kept)
     assert "[exit 0]" in machine.type("make down", [("Type yes to go on:", "yes\n")])
     gone(machine)
+    up_without_network(machine, tmp_path)
+
+
+def up_without_network(machine: Machine, tmp_path: Path) -> None:
+    """With what is installed, by who has a careless umask and a backend of their own."""
     train_less(machine)
+    backend = tmp_path / "my backend"
+    backend.mkdir()
+    machine.variables["PULUMI_BACKEND_URL"] = backend.as_uri()
     with without_network() as prefix:
-        machine.prefix = prefix
+        machine.prefix = [*prefix, "sh", "-c", 'umask 000; exec "$@"', "sh"]
+        # Its secrets are its owner's as well: without a passphrase nothing is begun.
+        refused = machine.run(UP, 2)
+        assert "PULUMI_CONFIG_PASSPHRASE" in refused
+        machine.variables["PULUMI_CONFIG_PASSPHRASE"] = "correct horse"
         assert "Serving digits version 1" in machine.run(UP)
+        assert list(backend.rglob("local.json"))
         served(machine)
+        open_to_all = [
+            path
+            for path in (machine.data, *machine.data.rglob("*"))
+            if not path.is_symlink() and path.stat().st_mode & (stat.S_IRWXO | stat.S_IRWXG)
+        ]
+        inside_private = [each for each in open_to_all if _is_private(each.parent, machine.data)]
+        assert [each for each in open_to_all if each not in inside_private] == []
         machine.run("make down")
-        gone(machine)
+        assert not list(backend.rglob("local.json"))
+        assert machine.processes() == []
+        assert machine.clean_status() == ""

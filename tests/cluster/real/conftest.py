@@ -7,21 +7,19 @@ lacks (pytest's ``-rs``); where ``CI`` is set, that is a failure.
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from falaj.engine.controlplane import prerequisites
-from falaj.engine.controlplane.addons import REAL_DEFINITIONS
+from falaj.engine.controlplane import ControlPlane, prerequisites
 from falaj.engine.controlplane.objects import wait_for
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from tests.cluster.real.platform import (
-    STACK,
     Platform,
-    load_images,
     workloads,
 )
 from tests.cluster.real.realm import Realm, realm_with
@@ -42,8 +40,10 @@ from tests.cluster.real.team import (
     told_in,
     training,
 )
+from tests.newcomer import documents
+from tests.newcomer.machine import newcomer
 from tests.ports import free_port
-from tests.stacks.conftest import Project, copy_project
+from tests.stacks.conftest import Project
 
 HERE = Path(__file__).parent
 
@@ -72,23 +72,28 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Generator[Realm]:
 
 @pytest.fixture(scope="package")
 def platform(
-    tmp_path_factory: pytest.TempPathFactory, charts_of_modules: Path
+    tmp_path_factory: pytest.TempPathFactory, judged: Callable[[ControlPlane], None]
 ) -> Generator[Platform]:
+    """What the page about real machines has one type, in an environment that it made itself."""
+    start, up, _, end = documents.commands("real")
     folder = tmp_path_factory.mktemp("platform")
-    (folder / "home").mkdir()
-    project = Project(copy_project(folder / "project"), folder / "home", "local", free_port())
-    with (
-        realm_with(folder / "plane", machines=2, crds=REAL_DEFINITIONS) as realm,
-        pytest.MonkeyPatch.context() as patched,
-    ):
-        made = Platform(realm, project, folder)
-        patched.setenv(CLUSTER_VARIABLE, str(realm.plane.kubeconfig))
-        patched.setenv("FALAJ_CHARTS", str(charts_of_modules))
+    with newcomer(folder) as machine, pytest.MonkeyPatch.context() as patched:
+        # As in tests/cluster/test_platform_life.py: of whole charts it is megabytes.
+        machine.variables["PULUMI_SKIP_CHECKPOINTS"] = "true"
         patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
-        load_images(made)
-        made.up(STACK)
-        yield made
-        project.sweep()
+        printed = machine.run(start)
+        assert "real machines: real-1, real-2" in printed
+        assert "4 digests written to" in printed
+        assert "ready: export KUBECONFIG=" in printed
+        plane = ControlPlane(machine.data / "cluster")
+        patched.setenv(CLUSTER_VARIABLE, str(plane.kubeconfig))
+        assert re.search(r"\d{3} created", machine.run(up))
+        assert machine.clean_status() == ""
+        project = Project(machine.clone, machine.data, "local", free_port())
+        yield Platform(Realm(plane), machine, project, folder)
+        judged(plane)
+        assert "ended" in machine.run(end)
+        assert machine.processes() == []
 
 
 @pytest.fixture(scope="package")

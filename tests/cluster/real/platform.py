@@ -1,4 +1,4 @@
-"""The shipped platform in a small size on real machines.
+"""The shipped platform in a small size on real machines, as a page's commands make it.
 
 What cert-manager and External Secrets do, the control plane does: they can't be built here.
 Everything else that runs is the real one.
@@ -18,12 +18,12 @@ import yaml
 from falaj.components.kubernetes.bill_of_materials import images
 from falaj.engine.controlplane import ControlPlane, operators
 from tests.cluster.real.realm import HOST, Realm
+from tests.newcomer.machine import Machine
 from tests.stacks.conftest import ROOT, Project
 
 STACK: Final = "real-cluster"
 """The stack whose template ships for real machines."""
 FLAVOR: Final = "cpu-x86-64"
-_BUILD_SECONDS: Final = 1800
 
 
 @dataclass
@@ -31,8 +31,11 @@ class Platform:
     """A project whose stacks go to a control plane with real machines."""
 
     realm: Realm
+    machine: Machine
+    """Where the page's commands were typed: a clone, an environment and a home of their own."""
     project: Project
-    """Its own stack is one of this machine, whose model is published."""
+    """The same clone and home, for this environment's `falaj`; its own stack is one of this
+    machine, whose model is published."""
     folder: Path
 
     @property
@@ -54,9 +57,9 @@ class Platform:
         file = self.project.root / "stacks" / f"Pulumi.{stack}.yaml"
         file.write_text(yaml.safe_dump({"config": dict(config)}))
 
-    def falaj(self, *words: str, seconds: float = 560) -> str:
+    def falaj(self, *words: str) -> str:
         """Run a command, which must succeed; what it said."""
-        done = self.project.falaj(*words, seconds=seconds)
+        done = self.project.falaj(*words, seconds=560)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -72,9 +75,8 @@ class Platform:
 
     def bring(self, tenant: str, ring: Path) -> str:
         """Bring a tenant's key ring and a sealed dataset; the dataset's name."""
-        words = ("--keyring", str(ring), "--folder", str(self.plane.files.folder))
         of_no_stack = replace(self.project, stack="")
-        done = of_no_stack.falaj("cluster", "bring", tenant, *words)
+        done = of_no_stack.falaj("cluster", "bring", tenant, "--keyring", str(ring))
         assert done.returncode == 0, done.stdout
         said = done.stdout
         assert f"keySecret: {tenant}/training-keys" in said
@@ -100,19 +102,6 @@ def workloads(platform: Platform, **sections: Any) -> dict[str, Any]:
     own = {f"falaj:{name}": section for name, section in sections.items()}
     about = {"falaj:images": platform.lock.name, "falaj:environment": "development"}
     return {**config, **about, **own}
-
-
-def load_images(platform: Platform) -> None:
-    """Have what pods run built, pushed and pinned, as who started the cluster does."""
-    folder = str(platform.plane.files.folder)
-    words = ("cluster", "load", "--folder", folder, "--stack", STACK)
-    said = platform.falaj(*words, seconds=_BUILD_SECONDS)
-    assert f"made stacks/Pulumi.{STACK}.yaml" in said
-    assert f"4 digests written to {platform.lock}" in said
-    again = platform.falaj(*words)
-    assert again.count("is there: sha256:") == 4, again
-    assert "nothing had to be pushed" in again
-    assert "building" not in again
 
 
 def token(project: Project, ring: Path, issuer: str, audience: str) -> str:

@@ -54,6 +54,13 @@ def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> No
     assert "created" not in platform.up(STACK).partition("resources: ")[2].split("\n")[0]
 
 
+def test_images_that_are_there_are_neither_built_nor_pushed_again(platform: Platform) -> None:
+    again = platform.falaj("cluster", "load", "--stack", STACK)
+    assert again.count("is there: sha256:") == 4, again
+    assert "nothing had to be pushed" in again
+    assert "building" not in again
+
+
 def test_an_api_that_pods_serve_is_asked_by_the_api_server(platform: Platform) -> None:
     """Else no namespace could ever be deleted."""
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.real.platform import STACK, Platform
+from tests.cluster.real.platform import Platform
 from tests.cluster.real.team import OTHERS, SERVING, TRAINING
+from tests.newcomer import documents
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 
@@ -27,7 +28,8 @@ def test_nothing_of_it_is_left_but_what_is_the_teams(
 def test_the_platform_goes_with_the_namespaces_of_its_tenants(
     platform: Platform, served: dict[str, Any]
 ) -> None:
-    platform.down(STACK)
+    _, _, down, _ = documents.commands("real")
+    assert "is down" in platform.machine.run(down)
     names = [
         each["metadata"]["name"]
         for group, kind in (("v1", "Namespace"), ("apiregistration.k8s.io/v1", "APIService"))

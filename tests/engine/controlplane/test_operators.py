@@ -15,19 +15,20 @@ from falaj.engine.controlplane.operators import Operators, issuer, store, write_
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.errors import EngineError
 
-DEFINED = ("Certificate", "ExternalSecret")
-
 
 class Held:
     """Objects of a cluster, in memory."""
 
     def __init__(self, *given: Mapping[str, Any]) -> None:
-        defined = ({"kind": "CustomResourceDefinition", "spec": {"names": {"kind": each}}}
-                   for each in DEFINED)  # fmt: skip
-        self.given = [*given, *defined]
+        self.given = given
         self.secrets: dict[str, dict[str, Any]] = {}
+        self.served = {"Certificate", "ExternalSecret"}
+
+    def serves(self, version: str, kind: str) -> bool:
+        return kind in self.served
 
     def list(self, version: str, kind: str) -> list[Mapping[str, Any]]:
+        assert self.serves(version, kind)
         return [each for each in self.given if each["kind"] == kind]
 
     def get(self, version: str, kind: str, name: str, namespace: str) -> dict[str, Any] | None:
@@ -123,3 +124,14 @@ def test_no_name_leads_out_of_the_store(files: Files, name: str) -> None:
     outside.parent.mkdir(parents=True, exist_ok=True)
     outside.write_bytes(b"secret")
     assert kept(files, entry(name)).secrets == {}
+
+
+def test_what_the_cluster_has_no_definition_of_isnt_asked_for(files: Files) -> None:
+    held = Held(certificate("scraper", commonName="prometheus"))
+    held.served = {"ExternalSecret"}
+    operators = Operators(files, cast("Objects", held))
+    operators.keep()
+    assert held.secrets == {}
+    held.served.add("Certificate")
+    operators.keep()
+    assert set(held.secrets) == {"acme-serving/scraper"}

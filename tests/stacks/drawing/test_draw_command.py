@@ -104,33 +104,6 @@ def test_a_file_that_cant_be_written_doesnt_hide_the_drawing(
 
 @pytest.mark.slow
 @pytest.mark.engine
-@pytest.mark.thorough
-def test_a_stack_is_drawn_before_and_after_it_is_made(project: Project, tmp_path: Path) -> None:
-    project.stack = "aws-smb"
-    early = project.falaj("draw", "--sandbox", "--now")
-    assert early.returncode == 2
-    assert "the backend has no stack 'aws-smb'" in early.stdout
-    before = tmp_path / "before.json"
-    done = project.falaj("draw", "--sandbox", "--json", str(before))
-    assert done.returncode == 0, done.stdout
-    early = project.falaj("draw", "--sandbox", "--now")
-    assert "An empty stack" in early.stdout
-    made = project.falaj("up", "--sandbox")
-    assert made.returncode == 0, made.stdout
-    after = tmp_path / "after.json"
-    done = project.falaj("draw", "--sandbox", "--now", "--json", str(after))
-    assert done.returncode == 0, done.stdout
-    assert "WHAT MAY TALK TO WHAT" in done.stdout
-    again = tmp_path / "again.json"
-    assert project.falaj("draw", "--sandbox", "--json", str(again)).returncode == 0
-    assert json.loads(again.read_text())["nodes"] == json.loads(after.read_text())["nodes"]
-    one, other = (json.loads(each.read_text()) for each in (before, after))
-    assert {each["id"] for each in one["nodes"]} == {each["id"] for each in other["nodes"]}
-    assert one["edges"] == other["edges"]
-
-
-@pytest.mark.slow
-@pytest.mark.engine
 def test_the_local_stack_needs_no_sandbox(project: Project) -> None:
     project.configure()
     refused = project.falaj("draw", "--sandbox")
