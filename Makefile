@@ -18,7 +18,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE GOGC=300 OMP_WAIT_POLICY=PASSIVE $(VENV
 # (tests/scheduling.py): two more than two cores, for engines and servers wait more than they
 # compute. Whole lives of stacks wait less.
 WORKERS ?= 4
-THOROUGH_WORKERS ?= 3
+THOROUGH_WORKERS ?= 4
 # Those of the cluster have a control plane each, some two: no more of them than cores beside real
 # machines; the third begins when those are gone.
 CLUSTER_WORKERS ?= 3

@@ -41,6 +41,7 @@ def wait_until_gone(pids: list[int], seconds: float = 30) -> list[int]:
     return [pid for pid in pids if psutil.pid_exists(pid)]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_life_of_a_stack(project: Project) -> None:
     assert "+ 2 to create" in project.run("preview", "-s", "dev")

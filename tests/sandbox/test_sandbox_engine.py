@@ -252,6 +252,7 @@ def test_existing_resource_is_imported_and_state_of_another_cloud_refused(
     assert [made.urn.split("::")[-1] for made in store(project).all()] == ["old"]
 
 
+@pytest.mark.thorough
 def test_what_was_granted_settles_before_what_asks_for_it(project: Project) -> None:
     assert project.env[PROPAGATION_VARIABLE] == "0"
     project.program(SETTLES)

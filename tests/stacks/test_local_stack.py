@@ -55,6 +55,7 @@ def test_unknown_key_is_refused_before_the_engine_starts(project: Project) -> No
     assert "pulumi" not in done.stdout.lower().replace("pulumi.local.yaml", "")
 
 
+@pytest.mark.thorough
 def test_plain_pulumi_refuses_it_too_and_registers_nothing(project: Project) -> None:
     project.configure(dataset="digits", training=QUICK)
     assert project.falaj("preview").returncode == 0

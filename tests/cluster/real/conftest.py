@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from falaj.engine.controlplane import ControlPlane, prerequisites
-from falaj.engine.controlplane.objects import wait_for
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from tests.cluster.real.platform import (
     Platform,
     workloads,
 )
-from tests.cluster.real.realm import Realm, realm_with
+from tests.cluster.real.realm import Realm, realm_with, wait_for
 from tests.cluster.real.team import (
     EPOCHS,
     ISSUER,

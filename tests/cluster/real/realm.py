@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import http
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +15,13 @@ from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
 
-from falaj.engine.controlplane import ControlPlane, Site, bases, start
-from falaj.engine.controlplane.objects import wait_for
+from falaj.engine.controlplane import ControlPlane, Site, bases, objects, start
 
 REGION = "abudhabi-dc1"
 HOST = f"registry.{REGION}.example.ae"
 PYTHON = "/usr/bin/python3"
+SECONDS = 240.0
+"""How long anything may take at the least on a slow machine; nothing is measured here."""
 #: As every pod of a tenant has to be.
 UNPRIVILEGED: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,
@@ -33,6 +34,11 @@ NON_ROOT: Mapping[str, Any] = {
     "runAsGroup": 65532,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+
+
+def wait_for(ready: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:
+    """Call `ready` until its answer is true, and return that."""
+    return objects.wait_for(ready, what, max(seconds, SECONDS))
 
 
 @dataclass
@@ -91,13 +97,12 @@ class Realm:
         conditions = self.pod(name, namespace).get("status", {}).get("conditions") or []
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-    def wait_ready(self, *names: str, namespace: str, seconds: float = 90) -> None:
+    def wait_ready(self, *names: str, namespace: str) -> None:
         """Wait until pods are ready; what they said is in the error where they don't get so."""
         try:
             wait_for(
                 lambda: all(self.is_ready(each, namespace) for each in names),
                 f"{', '.join(names)} are ready",
-                seconds,
             )
         except TimeoutError as error:
             said = {each: (self.state(each, namespace), self.log(each, namespace)[-500:])

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.engine.controlplane.machine_network import MACHINES
-from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.controlplane.volumes import folder_of
 from tests.cluster.real.platform import (
     FLAVOR,
@@ -17,7 +16,7 @@ from tests.cluster.real.platform import (
     token,
     workloads,
 )
-from tests.cluster.real.realm import probe
+from tests.cluster.real.realm import probe, wait_for
 
 TRAINING, SERVING, OTHERS = "acme-training", "acme-serving", "bank-serving"
 ISSUER: Final = "https://login.example.ae"

@@ -24,7 +24,6 @@ from falaj.engine.controlplane import machine, operators, stop, volumes
 from falaj.engine.controlplane.machine import CONTROL_GROUPS, hierarchies
 from falaj.engine.controlplane.machine_network import NAMESPACES
 from falaj.engine.controlplane.machines import is_ready
-from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.controlplane.processes import NODE_GRACE_SECONDS
 from tests.cluster.real.realm import (
     PYTHON,
@@ -35,6 +34,7 @@ from tests.cluster.real.realm import (
     is_reached,
     probe,
     realm_with,
+    wait_for,
 )
 from tests.components.kubernetes import workspaces
 

@@ -18,11 +18,10 @@ import pytest
 
 from falaj.components.kubernetes import tenant
 from falaj.engine.controlplane.machine_network import MACHINES, Network
-from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.controlplane.processes import FIRST_SERVICE
 from falaj.engine.controlplane.record import Settings
 from falaj.engine.guard import guarded
-from tests.cluster.real.realm import PYTHON, REGION, Realm, is_reached, probe, serving
+from tests.cluster.real.realm import PYTHON, REGION, Realm, is_reached, probe, serving, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from falaj.engine.controlplane.objects import wait_for
 from tests.cluster.real.platform import STACK, Platform, token
+from tests.cluster.real.realm import wait_for
 from tests.cluster.real.team import (
     ALWAYS,
     EPOCHS,

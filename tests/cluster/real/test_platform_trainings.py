@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from falaj.engine.controlplane.objects import wait_for
 from tests.cluster.real.platform import Platform, workloads
+from tests.cluster.real.realm import wait_for
 from tests.cluster.real.team import (
     SIZE,
     TRAINING,

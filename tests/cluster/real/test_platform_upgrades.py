@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from falaj.engine.controlplane.objects import wait_for
 from tests.cluster.real.platform import Platform
+from tests.cluster.real.realm import wait_for
 from tests.cluster.real.team import SERVING, answers, caller, valid
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]

@@ -113,6 +113,7 @@ class Federation:
         return machines
 
 
+@pytest.mark.thorough
 def test_a_coordinator_and_a_site_do_a_round_on_rows_sealed_with_their_own_rings(
     tmp_path: Path,
 ) -> None:

@@ -34,6 +34,7 @@ def test_answers_of_few_rows_and_of_numbers_are_described() -> None:
     assert numbers["count"] == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_packages_of_pictures_and_tables_have_a_reference(
     optimised: Path, customers: Run, optimise: Optimise, tmp_path: Path
