@@ -25,6 +25,9 @@ from falaj.engine.languagehost.server import (
 from falaj.engine.languagehost.watch import parent_ended
 from falaj.wire.protocol import MESSAGE_OPTIONS, language_pb2_grpc
 
+_CALL_SECONDS = 0.5
+"""How long calls have whose children are gone."""
+
 
 async def serve(engine_address: str, parent: int) -> None:
     """Serve until SIGINT, SIGTERM or the end of `parent`; leave no child behind."""
@@ -46,7 +49,8 @@ async def serve(engine_address: str, parent: int) -> None:
     await children.close(PROGRAM_GRACE_SECONDS if stopped.done() else PLUGIN_GRACE_SECONDS)
     stopped.cancel()
     orphaned.cancel()
-    await server.stop(None)
+    # With their children calls end by themselves; of one that is cancelled gRPC prints a trace.
+    await server.stop(_CALL_SECONDS)
 
 
 def main() -> None:
