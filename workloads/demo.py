@@ -23,6 +23,7 @@ from falaj.workloads.files import read_json
 from falaj.workloads.inference.auth import mint
 from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training.dataset import IMAGE, SOURCE
 from falaj.workloads.training.snapshot import Rows, load_rows
 
 _SHADES = " .:-=+*#%@"
@@ -157,16 +158,19 @@ def _tensor(name: str, datatype: str, values: NDArray[Any]) -> dict[str, Any]:
 def example(dataset: Path, keyring_path: Path) -> dict[str, Any]:
     """A request body that the model accepts.
 
-    For images it is the first held-out image. For tables it is a made-up row of medians and most
-    frequent categories: a person's own rows don't belong in the output of a command.
+    Of the digits it is the first held-out one. Of tables it is a made-up row of medians and most
+    frequent categories, of pictures one without anything in it: a person's own don't belong in the
+    output of a command.
 
     Raises:
         WorkloadError: the dataset can't be read.
     """
     described = read_json(dataset / "dataset.json", "dataset")
+    if described["source"]["kind"] == SOURCE:
+        image = load_rows(dataset, KeyRing.open(keyring_path), "held_out").inputs[IMAGE][:1]
+        return {"inputs": [_tensor(IMAGE, "FP32", image)]}
     if described["family"] == "images":
-        image = load_rows(dataset, KeyRing.open(keyring_path), "held_out").inputs["image"][:1]
-        return {"inputs": [_tensor("image", "FP32", image)]}
+        return {"inputs": [_plain(described)]}
     columns = {feature["name"] for feature in described["features"]}
     return {
         "inputs": [
@@ -175,6 +179,13 @@ def example(dataset: Path, keyring_path: Path) -> dict[str, Any]:
             if name in columns
         ]
     }
+
+
+def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A picture that is all of the middle grey of those that were learned."""
+    edges = described["statistics"]["features"][IMAGE]["edges"]
+    shape = (1, *described["features"][0]["shape"])
+    return _tensor(IMAGE, "FP32", np.full(shape, edges[len(edges) // 2]))
 
 
 def _typical(name: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,11 +203,12 @@ def _show_classification(
     classes = [str(name) for name in described["classes"]]
     truth = [classes[int(index)] for index in rows.labels]
     predicted = [str(label) for label in labels]
-    image = rows.inputs.get("image")
+    image = rows.inputs.get(IMAGE)
+    largest = float(described["features"][0].get("largest", 1.0))
     for index in range(min(draw, len(truth)) if image is not None else 0):
         assert image is not None  # noqa: S101 - narrowed by the range above
         print(f"\npredicted {predicted[index]}, truth {truth[index]}")
-        print(drawing(image[index, 0]))
+        print(drawing(image[index].mean(axis=0), largest))
     print("\npredicted  truth")
     for one, other in list(zip(predicted, truth, strict=True))[:show]:
         print(f"{one:<9}  {other}{'' if one == other else '   <- wrong'}")
@@ -214,9 +226,9 @@ def _show_regression(predictions: list[Any], rows: Rows, show: int) -> None:
     print(f"\nRMSE through the endpoint: {error:.5g} over {len(truth)} rows")
 
 
-def drawing(image: NDArray[Any]) -> str:
-    """An image of shape (H, W), values 0 to 16, as text; each pixel is two characters wide."""
-    levels = np.clip(image / 16.0 * (len(_SHADES) - 1), 0, len(_SHADES) - 1).astype(int)
+def drawing(image: NDArray[Any], largest: float) -> str:
+    """An image of shape (H, W), values 0 to `largest`, as text; each pixel is two characters."""
+    levels = np.clip(image / largest * (len(_SHADES) - 1), 0, len(_SHADES) - 1).astype(int)
     return "\n".join("  " + "".join(_SHADES[level] * 2 for level in row) for row in levels)
 
 

@@ -15,10 +15,11 @@ class DatasetArgs(TypedDict):
     site: pulumi.Input[str]
     """Folder of the site (``Workspace.path``)."""
     source: NotRequired[pulumi.Input[str]]
-    """``digits``, or the absolute path of a .csv or .parquet file. A changed file is another
-    dataset. Default: ``digits``, 1,797 scans that ship inside scikit-learn."""
+    """``digits``, or the absolute path of a .csv or .parquet file, or of a folder with a folder of
+    pictures for each class. A changed file is another dataset. Default: ``digits``, 1,797 scans
+    that ship inside scikit-learn."""
     target: NotRequired[pulumi.Input[str] | None]
-    """Column to predict; a table needs one, digits take none."""
+    """Column to predict; a table needs one, digits and pictures take none."""
     task: NotRequired[pulumi.Input[str]]
     """``auto``, ``classification`` or ``regression``. Default: ``auto``, decided by the target
     column."""

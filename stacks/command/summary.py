@@ -19,6 +19,8 @@ from falaj.workloads.optimization import card_text
 
 #: Columns that are listed; the page in the package lists all.
 _SHOWN: Final = 12
+#: Values of a row that are written out, even where all are the same: those of a digit are 64.
+_LONG: Final = 64
 
 
 def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
@@ -129,15 +131,34 @@ def curl(
     call = f"{token} | curl -sS --cacert {shlex.quote(authority)} -H @- \\\n    {address}"
     if request is None:
         return call
+    if any(_is_of_one_value(entry["data"]) for entry in request["inputs"]):
+        program = f"import json; print(json.dumps({_written(request)}))"
+        return f'{call} \\\n    -d "$({installation.python()} -c {shlex.quote(program)})"'
     body = json.dumps(request, separators=(",", ":"), ensure_ascii=False)
     return f"{call} \\\n    -d {shlex.quote(body)}"
 
 
+def _written(value: Any) -> str:
+    """A value in Python, without single quotes; a long list of the same is written shortly."""
+    if isinstance(value, Mapping):
+        known = cast("Mapping[str, Any]", value).items()
+        return "{" + ", ".join(f"{_written(key)}: {_written(each)}" for key, each in known) + "}"
+    if isinstance(value, list) and _is_of_one_value(value):
+        return f"[{_written(value[0])}] * {len(value)}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, cast('list[Any]', value)))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _is_of_one_value(data: Any) -> bool:
+    return len(data) > _LONG and data.count(data[0]) == len(data)
+
+
 def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> str:
     address = str(outputs["endpoint"]).removeprefix("https://").partition("/")[0]
+    fields = ("name", "datatype", "shape", "data")
     tensors = ", ".join(
-        f"({entry['name']!r}, {entry['datatype']!r}, {entry['shape']!r}, {entry['data']!r})"
-        for entry in request["inputs"]
+        f"({', '.join(_written(entry[field]) for field in fields)})" for entry in request["inputs"]
     )
     token = shlex.split(project.command("token", stack, quiet=True))
     return f"""{installation.python()} - <<'EOF'

@@ -17,6 +17,7 @@ from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import WatchSettings, check_watch
 from falaj.workloads.bounds import IMAGE, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import picture_folder
 from falaj.workloads.training.header import read_header
 from falaj.workloads.training.own_code import (
     CLASS_NAME,
@@ -190,10 +191,11 @@ class LocalSettings(Section):
     data_class: Annotated[str, DATA_CLASS] = "internal"
     """Class of the data, stricter upwards; kept with each model."""
     dataset: Named = DIGITS
-    """``digits`` (1,797 scans that ship inside scikit-learn), or the path of a .csv or .parquet
-    file, from the project's folder. A changed file is another dataset."""
+    """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
+    or that of a folder with a folder of pictures for each class, from the project's folder. A
+    changed file is another dataset."""
     target: Named | None = None
-    """Column of the table to predict; a table needs one, digits take none."""
+    """Column of the table to predict; a table needs one, digits and pictures take none."""
     task: Annotated[str, _TASK] = _TASK.default
     """What is learned; ``auto`` decides it by the target column."""
     model: Annotated[str, MODEL] | None = None
@@ -220,8 +222,13 @@ class LocalSettings(Section):
         stem = "".join(c if c.isalnum() and c.isascii() else "-" for c in Path(self.dataset).stem)
         return stem.lower().strip("-")[:63].strip("-") or "model"
 
+    @property
+    def is_table(self) -> bool:
+        """Whether the dataset is a file with rows, of which newer ones can be there."""
+        return Path(self.dataset).suffix.lower() in TABLES
+
     def dataset_source(self, root: Path) -> str:
-        """``digits``, or the file's absolute path; ``root`` is the project's folder."""
+        """``digits``, or an absolute path; ``root`` is the project's folder."""
         if self.dataset == DIGITS:
             return self.dataset
         return str(resolved(self.dataset, root))
@@ -266,7 +273,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     ]
     if settings.watch is not None:
         found += check_watch(
-            settings.watch, changes=settings.dataset != DIGITS, model=settings.model,
+            settings.watch, is_table=settings.is_table, model=settings.model,
             made=settings.model_name,
         )  # fmt: skip
     return found
@@ -286,12 +293,17 @@ def _check_bodies(service: ServiceSettings) -> list[Finding]:
 
 def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
     if settings.dataset == DIGITS:
-        return _digits(settings)
+        return _classified(settings, f"the dataset {DIGITS}")
     source = Path(settings.dataset_source(root))
+    check = _check_pictures if source.is_dir() else _check_table
+    return check(settings, source, root)
+
+
+def _check_table(settings: LocalSettings, source: Path, root: Path) -> list[Finding]:
     if source.suffix.lower() not in TABLES:
         message = (
             f"given {format_value(settings.dataset)}; allowed: {DIGITS}, or the path of a "
-            f"{' or '.join(TABLES)} file"
+            f"{' or '.join(TABLES)} file or of a folder of pictures"
         )
         return [Finding(("dataset",), message, _other_files(settings, root))]
     if not source.is_file():
@@ -349,16 +361,23 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
     return found
 
 
-def _digits(settings: LocalSettings) -> list[Finding]:
+def _check_pictures(settings: LocalSettings, folder: Path, root: Path) -> list[Finding]:
+    found = _classified(settings, "a folder of pictures")
+    try:
+        picture_folder.classes(folder)
+    except WorkloadError as error:
+        found.append(Finding(("dataset",), str(error), _other_files(settings, root)))
+    return found
+
+
+def _classified(settings: LocalSettings, what: str) -> list[Finding]:
+    """Keys that only tables have."""
     found: list[Finding] = []
     if settings.target is not None:
-        message = (
-            f"given {format_value(settings.target)}, but the dataset {DIGITS} has a target of its "
-            "own"
-        )
+        message = f"given {format_value(settings.target)}, but {what} has a target of its own"
         found.append(Finding(("target",), message, (Drop(("target",)),)))
     if settings.task == "regression":
-        message = f"given 'regression', but the dataset {DIGITS} is a classification"
+        message = f"given 'regression', but {what} is a classification"
         found.append(Finding(("task",), message, (Drop(("task",)),)))
     return found
 

@@ -56,17 +56,17 @@ class WatchSettings(Section):
 
 
 def check_watch(
-    watch: WatchSettings, *, changes: bool, model: str | None, made: str
+    watch: WatchSettings, *, is_table: bool, model: str | None, made: str
 ) -> list[Finding]:
-    """Steps that can't be, a webhook abroad, data that never change.
+    """Steps that can't be, a webhook abroad, data that nobody adds rows to.
 
     Args:
         watch: what is asked for.
-        changes: whether the stack's dataset is one that can change.
+        is_table: whether the stack's dataset is a table, of which newer ones can be.
         model: the model's name, as the stack says it.
         made: the name that is made where it says none.
     """
-    found = [*_steps(watch, changes=changes), *_webhook(watch)]
+    found = [*_steps(watch, is_table=is_table), *_webhook(watch)]
     if not found and watch.data is not None and model is None:
         message = "missing; with data of the watch it can't be made from the dataset's name"
         found.append(Finding(("model",), message, (Put(("model",), made),)))
@@ -77,14 +77,14 @@ def check_watch(
     return found
 
 
-def _steps(watch: WatchSettings, *, changes: bool) -> list[Finding]:
+def _steps(watch: WatchSettings, *, is_table: bool) -> list[Finding]:
     path = ("watch", "steps")
     steps = list(dict.fromkeys(watch.steps))
     if TELL not in steps:
         message = f"given {', '.join(watch.steps) or 'none'}; what is done is always told as well"
         return [Finding(path, message, (Put(path, [TELL, *steps]),))]
-    if RETRAIN in steps and not changes:
-        message = "retrain is for a table: the dataset digits never changes"
+    if RETRAIN in steps and not is_table:
+        message = "retrain is for a table, of which a newer one can be there"
         return [Finding(path, message, (Put(path, [each for each in steps if each != RETRAIN]),))]
     return []
 

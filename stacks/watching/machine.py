@@ -22,7 +22,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
-from falaj.stacks.settings.local import DIGITS, resolved
+from falaj.stacks.settings.local import resolved
 from falaj.stacks.settings.watching import WatchSettings
 from falaj.stacks.watching.data import NoDataError, Table, newest
 from falaj.stacks.watching.report import Report
@@ -145,8 +145,8 @@ class Machine:
     def table(self, now: float) -> Table:
         """What could be learned from."""
         settings = self._known()
-        if settings.dataset == DIGITS:
-            raise NoDataError("the dataset digits never changes")
+        if not settings.is_table:
+            raise NoDataError(f"the dataset {settings.dataset} is no table")
         root = self.stack.project.root
         folder = settings.watch.data if settings.watch else None
         return newest(root, Path(settings.dataset_source(root)), folder, now)

@@ -21,6 +21,7 @@ import pytest
 from tests.newcomer import documents
 from tests.newcomer.machine import ORDINARY_USER, Machine, newcomer
 from tests.newcomer.scenarios import MENTIONED
+from tests.workloads.training.pictures import write_shapes
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1_800)]
 
@@ -140,6 +141,33 @@ def without_network() -> Iterator[list[str]]:
         holder.wait()
 
 
+def learn_pictures(machine: Machine) -> None:
+    """Train on pictures, as their page says, and make one as the page has a client make it."""
+    new, put, up, shown, down = documents.commands("pictures")
+    folder = write_shapes(machine.clone / "data" / "shapes", 30)
+    machine.run(new)
+    assert "dataset: data/shapes" in machine.run(put)
+    printed = machine.run(up)
+    assert "Serving shapes version 1 at https://localhost:8443/" in printed
+    assert "32x32 pixels, red, green and blue" in printed
+    assert re.search(r"accuracy through the endpoint: \d+/12 = (9|100)", machine.run(shown))
+    program = documents.other("pictures", "python").replace(
+        "new.jpg", str(folder / "circle" / "1.jpg")
+    )
+    asked = f"{program}\nimport json\nprint(json.dumps(image.ravel().tolist()))"
+    (machine.home / "client.py").write_text(asked)
+    data = machine.run(f".venv/bin/python '{machine.home}/client.py'").strip()
+    body = machine.home / "body.json"
+    tensor = f'"name":"image","datatype":"FP32","shape":[1,3,32,32],"data":{data}'
+    body.write_text(f'{{"inputs":[{{{tensor}}}]}}')
+    curl = printed.partition("Call it with curl:\n")[2].partition("\n\n")[0]
+    assert '"circle"' in machine.run(f"{curl.partition('-d ')[0]}-d @'{body}'")
+    assert json.loads(machine.run(curl))["model_name"] == "shapes"
+    assert machine.clean_status() == ""
+    machine.run(down)
+    (machine.clone / "stacks" / "Pulumi.shapes.yaml").unlink()
+
+
 @pytest.mark.thorough
 def test_a_table_of_ones_own(tmp_path: Path) -> None:
     """That of an ordinary user, in a folder with a difficult name."""
@@ -171,6 +199,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         assert "label [" in machine.run(f"{client}\nEOF")
         machine.run("make down STACK=shop")
         learn_a_text(machine)
+        learn_pictures(machine)
         file.unlink()
         gone(machine)
 

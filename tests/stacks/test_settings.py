@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import LocalSettings, load_file, validate
 from falaj.stacks.settings.shapes import keys_of
+from tests.workloads.training.pictures import write_shapes
 
 KEYS = [key.name for key in keys_of(LocalSettings)]
 
@@ -62,6 +63,38 @@ def test_wrong_hyperparameter(
     assert hint.startswith("  set it with: pulumi config set --path falaj:") or hint == (
         f"  remove it with: pulumi config rm --path falaj:{value} -s local"
     )
+
+
+def test_a_folder_of_pictures_is_a_dataset(tmp_path: Path) -> None:
+    write_shapes(tmp_path / "data" / "shapes", 2)
+    settings = validate({**LOCAL, "falaj:dataset": "data/shapes"}, tmp_path, stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert settings.model_name == "shapes"
+    assert settings.dataset_source(tmp_path) == str(tmp_path / "data" / "shapes")
+    assert not settings.is_table
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"falaj:target": "kind"}, "falaj:target: given 'kind', but a folder of pictures has a t"),
+        ({"falaj:task": "regression"}, "falaj:task: given 'regression', but a folder of pictures"),
+        ({"falaj:dataset": "data"}, "has pictures in 'shapes': give a folder with a folder of "),
+        (
+            {"falaj:dataset": "data/shapes/cross"},
+            "has pictures beside its folders ('0.png', ",
+        ),
+        (
+            {"falaj:watch": {"steps": ["tell", "retrain"]}},
+            "falaj:watch.steps: retrain is for a table, of which a newer one can be there",
+        ),
+    ],
+)
+def test_what_a_folder_of_pictures_can_t_have_is_refused(
+    values: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    write_shapes(tmp_path / "data" / "shapes", 2)
+    assert said in refused({**LOCAL, "falaj:dataset": "data/shapes", **values}, tmp_path)
 
 
 def _batch(**section: Any) -> dict[str, Any]:

@@ -402,11 +402,14 @@ def serving_of(trained: Trained, rows: Rows) -> Serving:
     target = None
     if trained.target is not None:
         target = (float(trained.target["mean"]), float(trained.target["scale"]))
+    # The number of a digit is the digit: no text is needed for it.
+    numbers = [str(number) for number in range(len(trained.classes or ()))]
+    is_numbered = table is None and trained.classes == numbers
     return Serving(
         preprocessing=table,
         shape=tuple(int(size) for size in shape),
         classes=trained.classes,
-        text_labels=table is not None and trained.classes is not None,
+        text_labels=trained.classes is not None and not is_numbered,
         target=target,
     )
 

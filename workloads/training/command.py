@@ -102,8 +102,8 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of both commands."""
     parser = argparse.ArgumentParser(
         prog="python -m falaj.workloads.training",
-        description="Make a versioned dataset from digits, a table or a text, and train a model "
-        "on it.",
+        description="Make a versioned dataset from digits, pictures, a table or a text, and train "
+        "a model on it.",
         epilog="Exit status: "
         + "; ".join(f"{each.code} {each.meaning}" for each in EXITS)
         + ". Several machines: see workloads/training/distributed.py for the variables that join "
@@ -124,7 +124,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--source", required=True, help="digits, or a .csv, .parquet or .txt file")
+    add(
+        "--source",
+        required=True,
+        help="digits, a .csv, .parquet or .txt file, or a folder of pictures",
+    )
     add("--target", help="column to predict (tables)")
     add(
         "--task",

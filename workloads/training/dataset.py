@@ -18,7 +18,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
-from falaj.workloads.training import language, snapshot
+from falaj.workloads.training import language, picture_folder, snapshot
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
 from falaj.workloads.training.record import LANGUAGE
@@ -39,6 +39,8 @@ LARGEST_PIXEL = 16.0
 SOURCE = "digits"
 IMAGE = "image"
 TARGET = "digit"
+PICTURED = "class"
+"""What is predicted of pictures: the folder that each lies in."""
 
 
 def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -188,8 +190,8 @@ class Source:
     """Where a dataset comes from and what is to be learned from it.
 
     Attributes:
-        location: ``digits``, or the path of a .csv, .parquet or .txt file.
-        target: the column to predict; digits and texts have their own.
+        location: ``digits``, the path of a .csv, .parquet or .txt file, or a folder of pictures.
+        target: the column to predict; digits, pictures and texts have their own.
         task: ``auto``, ``classification`` or ``regression``.
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
         seed: fixes the split, together with the content's digest.
@@ -220,9 +222,15 @@ def build(source: Source) -> snapshot.Dataset:
         WorkloadError: an option is out of range, or the data can't be learned from.
     """
     _check_options(source)
-    if Path(source.location).suffix.lower() in language.SUFFIXES:
+    path = Path(source.location)
+    if source.location == SOURCE:
+        rows = _digits(source)
+    elif path.is_dir():
+        rows = _pictures(source)
+    elif path.suffix.lower() in language.SUFFIXES:
         return _text(source)
-    rows = _digits(source) if source.location == SOURCE else _table(source)
+    else:
+        rows = _table(source)
     count = len(rows.labels)
     if count < MINIMUM_ROWS:
         raise WorkloadError(
@@ -356,28 +364,60 @@ def _check_options(source: Source) -> None:
 
 
 def _digits(source: Source) -> _Rows:
-    if source.target not in {None, TARGET}:
-        raise WorkloadError(
-            f"the digits have one target, {TARGET!r}, not {source.target!r}: leave --target away"
-        )
-    if source.task == "regression":
-        raise WorkloadError("the digits are classified: use --task auto or classification")
+    _check_target(source, "the digits", TARGET)
     images, labels = load()
     fields = {
         "source": {"kind": SOURCE, "name": "scikit-learn digits"},
-        "family": "images",
-        "task": "classification",
         "target": TARGET,
         "classes": [str(digit) for digit in range(10)],
-        "features": [
-            {"name": IMAGE, "kind": "image", "shape": list(images.shape[1:]),
-             "largest": LARGEST_PIXEL},
-        ],
-        "excluded": [],
+        **_of_images(images, LARGEST_PIXEL),
         "read": [],
         "dropped": 0,
-    }  # fmt: skip
+    }
     return _Rows({IMAGE: images}, labels, fields)
+
+
+def _pictures(source: Source) -> _Rows:
+    from falaj.workloads.training import picture_files  # noqa: PLC0415 - only where it is needed
+
+    _check_target(source, "pictures in folders", PICTURED)
+    folder = Path(source.location)
+    found = picture_files.read(folder)
+    channels, height, width = found.images.shape[1:]
+    read = [f"{height}x{width} pixels, {'grey' if channels == 1 else 'red, green and blue'}"]
+    if found.twice:
+        read.append(f"{found.twice} pictures were left out: the same lies in their class")
+    if found.contrary:
+        read.append(f"{found.contrary} pictures lie in more than one class")
+    if others := picture_folder.others(folder):
+        read.append(f"{others} files aren't pictures by their names")
+    fields = {
+        "source": {"kind": "pictures", "name": folder.resolve().name},
+        "target": PICTURED,
+        "classes": found.classes,
+        **_of_images(found.images, picture_files.LARGEST),
+        "read": read,
+        "dropped": found.twice,
+    }
+    return _Rows({IMAGE: found.images}, found.labels, fields)
+
+
+def _check_target(source: Source, what: str, target: str) -> None:
+    if source.target not in {None, target}:
+        raise WorkloadError(
+            f"{what} have one target, {target!r}, not {source.target!r}: leave --target away"
+        )
+    if source.task == "regression":
+        raise WorkloadError(f"{what} are classified: use --task auto or classification")
+
+
+def _of_images(images: NDArray[np.float32], largest: float) -> dict[str, Any]:
+    """Fields that all datasets of images have alike."""
+    described = {"name": IMAGE, "kind": "image", "shape": list(images.shape[1:]),
+                 "largest": largest}  # fmt: skip
+    return {
+        "family": "images", "task": "classification", "features": [described], "excluded": [],
+    }  # fmt: skip
 
 
 def _table(source: Source) -> _Rows:

@@ -67,6 +67,23 @@ def test_a_changed_file_is_another_dataset(table: Path, site: Path) -> None:
     assert changes["sourceSha256"].replaces
 
 
+def test_a_changed_picture_of_a_folder_is_another_dataset(site: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "shapes"
+    (folder / "circle").mkdir(parents=True)
+    (folder / "circle" / "one.png").write_bytes(b"1")
+    given: dict[str, Any] = {"site": str(site), "source": str(folder)}
+    seen = [DatasetHandler().check(given, {})["sourceSha256"]]
+    (folder / ".DS_Store").write_bytes(b"hidden")
+    assert DatasetHandler().check(given, {})["sourceSha256"] == seen[0]
+    (folder / "circle" / "one.png").rename(folder / "circle" / "two.png")
+    seen.append(DatasetHandler().check(given, {})["sourceSha256"])
+    (folder / "circle" / "two.png").write_bytes(b"2")
+    seen.append(DatasetHandler().check(given, {})["sourceSha256"])
+    (folder / "circle").rename(folder / "square")
+    seen.append(DatasetHandler().check(given, {})["sourceSha256"])
+    assert len(set(seen)) == 4
+
+
 def test_a_digest_that_a_person_gives_is_not_believed(site: Path) -> None:
     checked = DatasetHandler().check({"site": str(site), "sourceSha256": "made up"}, {})
     assert checked["sourceSha256"] == "built in"

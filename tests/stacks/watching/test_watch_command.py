@@ -245,7 +245,7 @@ def test_a_worse_version_goes_in_the_registry_as_well(place: Place) -> None:
     [
         ({"steps": []}, "what is done is always told as well"),
         ({"steps": ["retrain"]}, "what is done is always told as well"),
-        ({"steps": ["tell", "retrain"]}, "the dataset digits never changes"),
+        ({"steps": ["tell", "retrain"]}, "retrain is for a table"),
         ({"steps": ["tell", "shadow"]}, "given 'shadow'"),
         ({"intervalSeconds": 0}, "from 1 to 86400"),
         ({"webhook": "http://localhost/x"}, "starts with https://"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -27,6 +28,9 @@ from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: The dataset that ships inside a Python package.
 DIGITS: Final = "digits"
+_ALLOWED: Final = (
+    "digits, or the absolute path of a .csv or .parquet file or of a folder of pictures"
+)
 
 
 class DatasetHandler(Handler):
@@ -37,8 +41,8 @@ class DatasetHandler(Handler):
     table: ClassVar[Table] = {
         "site": SITE,
         "source": Field(
-            "text", "digits, or the absolute path of a .csv or .parquet file.", default=DIGITS,
-            replaces=True,
+            "text", "digits, or the absolute path of a .csv or .parquet file or of a folder of "
+            "pictures.", default=DIGITS, replaces=True,
         ),
         "sourceSha256": Field(
             "text", "Filled in: digest of the source file, so that a changed file is a change.",
@@ -78,11 +82,13 @@ class DatasetHandler(Handler):
             checked["sourceSha256"] = "built in"
             return checked
         path = Path(source)
-        if not path.is_absolute() or path.suffix.lower() not in machine.TABLES:
-            reason = (
-                f"given {source!r}; allowed: digits, or the absolute path of a .csv or .parquet"
-            )
+        is_folder = path.is_dir()
+        if not path.is_absolute() or not (is_folder or path.suffix.lower() in machine.TABLES):
+            reason = f"given {source!r}; allowed: {_ALLOWED}"
             raise InvalidInputsError([InvalidInput("source", reason)])
+        if is_folder:
+            checked["sourceSha256"] = _digest_of_folder(path)
+            return checked
         if checked.get("target") is None:
             reason = f"missing; a table needs the name of the column to predict ({source})"
             raise InvalidInputsError([InvalidInput("target", reason)])
@@ -151,13 +157,27 @@ def _digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except IsADirectoryError:
-        reason = f"{path} is a folder; give the path of a .csv or .parquet file"
     except FileNotFoundError:
-        reason = f"there is no file {path}; give the path of a .csv or .parquet file"
+        reason = f"there is no file {path}; give {_ALLOWED}"
     except OSError as error:
-        reason = f"{path} can't be read: {error.strerror}"
+        reason = f"{error.filename or path} can't be read: {error.strerror}"
     raise InvalidInputsError([InvalidInput("source", reason)])
+
+
+def _digest_of_folder(folder: Path) -> str:
+    """Of the names and contents of all files below it, those that are hidden left out."""
+    lines: list[str] = []
+
+    def fail(error: OSError) -> None:
+        reason = f"{error.filename or folder} can't be read: {error.strerror}"
+        raise InvalidInputsError([InvalidInput("source", reason)])
+
+    for place, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for path in sorted(Path(place, each) for each in names if not each.startswith(".")):
+            lines.append(f"{_digest(path)} {path.relative_to(folder).as_posix()}\n")
+    told = "".join(lines).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(told).hexdigest()
 
 
 def _options(inputs: Values) -> list[str]:
