@@ -25,6 +25,7 @@ CLUSTER_WORKERS ?= 3
 SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Property tests run in both: with some of their examples, and with all (tests/conftest.py).
 ALL_EXAMPLES = --hypothesis-profile=thorough
+SLOWEST = --durations=20
 # Simulated machines beside real ones are asked for: a platform's controllers have to run on real ones.
 NODES ?= $(if $(REAL),,h200=4,l4=4,cpu=4)
 .PHONY: help up preview draw refresh down status check report demo open shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-gpu test-alerts lint format docs bench lock clean
@@ -102,14 +103,14 @@ test: environment-dev ## The tests that take minutes, with their own set-up
 	@$(FALAJ) engine ensure
 	@$(PYTEST) -m "not thorough and not cluster" $(SIDE_BY_SIDE)
 
-# In two runs, with fewer workers each: real machines whose tests wait for cores miss their times.
+# In two runs: real machines whose tests wait for cores miss their times. What took long is told.
 test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, every example, the control plane
-	@$(PYTEST) -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(THOROUGH_WORKERS)
-	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS)
+	@$(PYTEST) -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(THOROUGH_WORKERS) $(SLOWEST)
+	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS) $(SLOWEST)
 
 test-cluster: environment-dev ## The tests on a real control plane
 	@$(FALAJ) cluster ensure --crds
-	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS)
+	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS) $(SLOWEST)
 
 test-fast: environment-dev ## The tests that take seconds
 	@$(PYTEST) -m "not slow and not engine and not thorough and not cluster"

@@ -38,7 +38,11 @@ LATE = {
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
+def test_a_cluster_from_preview_to_destroy(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is written at each run's end: tests/newcomer/test_wheel.py has it after each step."""
+    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
     live_from_preview_to_destroy(project, "azure-cluster")
 
 
