@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.engine]
 def test_a_cluster_from_preview_to_destroy(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state is written at each run's end: tests/newcomer/test_wheel.py has it after each step."""
+    """Its state is written at each run's end; test_wheel.py has it after each step."""
     monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
     live_from_preview_to_destroy(project, "aws-cluster")
 

@@ -76,7 +76,11 @@ def read(folder: Path) -> Pictures:
     found = picture_folder.classes(folder)
     files = [path for paths in found.values() for path in paths]
     labels = np.repeat(np.arange(len(found)), [len(paths) for paths in found.values()])
-    images = _squares(files, folder)
+    with warnings.catch_warnings():
+        # What notes of cameras are like is nothing that a person here can mend.
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        images = _squares(files, folder)
     kept, twice, contrary = _once(images, labels)
     images, labels = images[kept], labels[kept]
     counts = np.bincount(labels, minlength=len(found)).tolist()
@@ -124,22 +128,15 @@ def _squares(files: list[Path], folder: Path) -> Pixels:
 
 def _size(path: Path) -> int:
     """The shorter side, in pixels, by the file's first bytes alone."""
-    with _opened(path) as image:
+    with Image.open(path, formats=_FORMATS) as image:
         if image.width * image.height > MOST_PIXELS:
             raise ValueError(f"{image.width}x{image.height} pixels, {MOST_PIXELS:,} are allowed")
         return min(image.size)
 
 
-def _opened(path: Path) -> Image.Image:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        return Image.open(path, formats=_FORMATS)
-
-
 def _square(path: Path, side: int) -> Pixels:
     """One picture in colour, (side, side, 3)."""
-    with _opened(path) as opened:
+    with Image.open(path, formats=_FORMATS) as opened:
         # What a JPEG has more than twice of isn't even decoded.
         opened.draft(None, (2 * side, 2 * side))
         image = _plain(ImageOps.exif_transpose(opened))

@@ -6,6 +6,7 @@ import io
 import random
 import shutil
 import struct
+import warnings
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,6 +227,25 @@ def test_a_picture_is_turned_as_its_camera_noted(tmp_path: Path) -> None:
     read = read_one(tmp_path, image, "0.jpg", exif=notes, quality=95)
     assert read[:, :10].mean() < 40
     assert read[:, -10:].mean() > 215
+
+
+def test_nothing_is_said_of_notes_that_are_damaged(tmp_path: Path) -> None:
+    notes = Image.Exif()
+    notes[0x010E] = "described at length"
+    path = put(tmp_path, "own/0.jpg", plain(10, 20, 30), exif=notes)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"\x01\x0e\x00\x02")
+    data[place + 4 : place + 8] = b"\x00\xff\xff\xff"  # longer than the file
+    put(tmp_path, "own/1.png", plain(1, 2, 3))
+    for number in range(2):
+        put(tmp_path, f"red/{number}.png", plain(255 - number, 0, 0))
+    path.write_bytes(data)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        picture_files.read(tmp_path)
+    assert said == []
+    with pytest.warns(UserWarning, match="Tag data larger than file"), Image.open(path) as image:
+        image.getexif().get(0x010E)
 
 
 def test_a_picture_is_cut_around_its_middle(tmp_path: Path) -> None:
