@@ -16,9 +16,8 @@ CHECKED = $(if $(filter command environment,$(origin STACK)),--stack $(STACK))
 PYTEST := env -u PYTHONDONTWRITEBYTECODE GOGC=300 OMP_WAIT_POLICY=PASSIVE $(VENV)/bin/python -m pytest
 # Tests run side by side, the tests of a file in one process, what takes longest first
 # (tests/scheduling.py): two more than two cores, for engines and servers wait more than they
-# compute. Whole lives of stacks wait less.
+# compute.
 WORKERS ?= 4
-THOROUGH_WORKERS ?= 4
 # Those of the cluster have a control plane each, some two: no more of them than cores beside real
 # machines; the third begins when those are gone.
 CLUSTER_WORKERS ?= 3
@@ -105,7 +104,7 @@ test: environment-dev ## The tests that take minutes, with their own set-up
 
 # In two runs: real machines whose tests wait for cores miss their times. What took long is told.
 test-all: ensure-test ## All the other tests: whole lives of stacks, long trainings, every example, the control plane
-	@$(PYTEST) -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(THOROUGH_WORKERS) $(SLOWEST)
+	@$(PYTEST) -m "(thorough or hypothesis) and not cluster" $(ALL_EXAMPLES) $(SIDE_BY_SIDE) $(SLOWEST)
 	@$(PYTEST) -m cluster tests/cluster $(ALL_EXAMPLES) $(SIDE_BY_SIDE) -n $(CLUSTER_WORKERS) $(SLOWEST)
 
 test-cluster: environment-dev ## The tests on a real control plane

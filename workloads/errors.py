@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 
@@ -40,6 +41,12 @@ class CodeError(WorkloadError):
 def printable(text: str) -> str:
     """Return a text whose control characters are shown: what is foreign may steer a terminal."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """Return the first ``most`` of names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 # Exit statuses tell a scheduler whether starting the run again can help; `falaj.workloads.exits`

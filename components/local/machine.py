@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -12,7 +13,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -64,6 +65,31 @@ class InvalidInputsError(Exception):
     def __init__(self, errors: Sequence[InvalidInput]) -> None:
         super().__init__("; ".join(f"{r.property}: {r.reason}" for r in errors))
         self.errors = tuple(errors)
+
+
+# Files that a person gives.
+
+
+def digest_of_files(named: Iterable[tuple[str, Path]], property: str) -> str:
+    """SHA-256 over names and contents of files, in the order in which they come.
+
+    Args:
+        named: what each counts as, and where it is.
+        property: the input that they are of.
+
+    Raises:
+        InvalidInputsError: one can't be read.
+    """
+    whole = hashlib.sha256()
+    for name, path in named:
+        try:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            reason = f"{path} can't be read: {error.strerror}"
+            raise InvalidInputsError([InvalidInput(property, reason)]) from error
+        whole.update(f"{name}\0{content}\0".encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()
 
 
 # Files of the site: written atomically, private, and shredded when they held a secret.

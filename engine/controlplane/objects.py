@@ -187,20 +187,18 @@ class Objects:
         Raises EngineError where the API server serves no such kind.
         """
         plural, namespaced = self._find(api_version, kind)
-        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         if namespaced and name and not namespace:
             namespace = "default"
         below = f"/namespaces/{quote(namespace)}" if namespace and namespaced else ""
-        return f"{root}{below}/{plural}" + (f"/{quote(name)}" if name else "")
+        return f"{_root(api_version)}{below}/{plural}" + (f"/{quote(name)}" if name else "")
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Whether the API server serves a kind now: definitions come and go.
 
         One small question; the definitions of a platform's charts are megabytes.
         """
-        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
-            served = self.request("GET", root)["resources"]
+            served = self.request("GET", _root(api_version))["resources"]
         except ApiException as error:
             if error.status != _MISSING:
                 raise
@@ -214,9 +212,7 @@ class Objects:
 
     def _find(self, api_version: str, kind: str) -> tuple[str, bool]:
         deadline = time.monotonic() + _SERVED_SECONDS
-        while kind not in self._kinds.get(api_version, {}):
-            if self.serves(api_version, kind):
-                break
+        while kind not in self._kinds.get(api_version, {}) and not self.serves(api_version, kind):
             if time.monotonic() > deadline:
                 raise EngineError(
                     f"the cluster serves no {kind} of {api_version}; it serves "
@@ -253,3 +249,7 @@ def wait_for(ready: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
         step = max(_STEP_SECONDS, waited / _STEPS_OF_WAIT)
         time.sleep(min(step, _LONGEST_STEP_SECONDS))
     return answer
+
+
+def _root(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"

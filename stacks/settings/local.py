@@ -222,16 +222,16 @@ class LocalSettings(Section):
         stem = "".join(c if c.isalnum() and c.isascii() else "-" for c in Path(self.dataset).stem)
         return stem.lower().strip("-")[:63].strip("-") or "model"
 
-    @property
-    def is_table(self) -> bool:
-        """Whether the dataset is a file with rows, of which newer ones can be there."""
-        return Path(self.dataset).suffix.lower() in TABLES
-
     def dataset_source(self, root: Path) -> str:
         """``digits``, or an absolute path; ``root`` is the project's folder."""
         if self.dataset == DIGITS:
             return self.dataset
         return str(resolved(self.dataset, root))
+
+    def is_table(self, root: Path) -> bool:
+        """Whether the dataset is a file with rows, of which newer ones can be there."""
+        source = Path(self.dataset_source(root))
+        return source.suffix.lower() in TABLES and not source.is_dir()
 
 
 # Checks of what the stack says of its data against the file that is there.
@@ -273,7 +273,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     ]
     if settings.watch is not None:
         found += check_watch(
-            settings.watch, is_table=settings.is_table, model=settings.model,
+            settings.watch, is_table=settings.is_table(root), model=settings.model,
             made=settings.model_name,
         )  # fmt: skip
     return found
@@ -300,7 +300,7 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
 
 
 def _check_table(settings: LocalSettings, source: Path, root: Path) -> list[Finding]:
-    if source.suffix.lower() not in TABLES:
+    if not settings.is_table(root):
         message = (
             f"given {format_value(settings.dataset)}; allowed: {DIGITS}, or the path of a "
             f"{' or '.join(TABLES)} file or of a folder of pictures"

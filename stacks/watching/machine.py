@@ -145,9 +145,9 @@ class Machine:
     def table(self, now: float) -> Table:
         """What could be learned from."""
         settings = self._known()
-        if not settings.is_table:
-            raise NoDataError(f"the dataset {settings.dataset} is no table")
         root = self.stack.project.root
+        if not settings.is_table(root):
+            raise NoDataError(f"the dataset {settings.dataset} is no table")
         folder = settings.watch.data if settings.watch else None
         return newest(root, Path(settings.dataset_source(root)), folder, now)
 

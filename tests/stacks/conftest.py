@@ -35,6 +35,12 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> An
     pytest.fail(f"waited {seconds:.0f} s in vain for {what}")
 
 
+@pytest.fixture
+def state_at_each_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State is written at each run's end, not after every step: test_wheel.py has the other."""
+    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+
+
 @dataclass
 class Project:
     """A copy of the project, its home folder, and one stack in it."""

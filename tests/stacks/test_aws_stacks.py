@@ -27,27 +27,22 @@ from tests.stacks.conftest import Project
 from tests.stacks.models.published import Publisher
 from tests.stacks.tiers import MODEL, come_up_in_phases, serve, served_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.engine]
+pytestmark = [
+    pytest.mark.slow, pytest.mark.engine, pytest.mark.usefixtures("state_at_each_end"),
+]  # fmt: skip
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_a_cluster_from_preview_to_destroy(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its state is written at each run's end; test_wheel.py has it after each step."""
-    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
     live_from_preview_to_destroy(project, "aws-cluster")
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1500)
-def test_a_foundation_and_a_tier_beside_each_other(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foundation_and_a_tier_beside_each_other(project: Project, tmp_path: Path) -> None:
     """A create that fails is done by the next run; the account has one detector, and the tier goes
-    without the foundation. The state is written at each run's end."""
-    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+    without the foundation."""
     foundation, tier = "aws-foundation", "aws-smb"
     use(project, foundation)
     of_foundation = project.file.read_text()

@@ -23,7 +23,9 @@ from tests.stacks.conftest import Project
 from tests.stacks.models.published import Publisher
 from tests.stacks.tiers import MODEL, come_up_in_phases, serve, served_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.engine]
+pytestmark = [
+    pytest.mark.slow, pytest.mark.engine, pytest.mark.usefixtures("state_at_each_end"),
+]  # fmt: skip
 
 FOUNDATION, TIER = "azure-foundation", "azure-smb"
 PLAN = "azure-native:security:Pricing"
@@ -38,25 +40,18 @@ LATE = {
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_a_cluster_from_preview_to_destroy(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its state is written at each run's end; test_wheel.py has it after each step."""
-    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+def test_a_cluster_from_preview_to_destroy(project: Project) -> None:
     live_from_preview_to_destroy(project, "azure-cluster")
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1500)
-def test_a_foundation_and_a_tier_beside_each_other(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The account's plans stay for who is left. The state is written at each run's end.
+def test_a_foundation_and_a_tier_beside_each_other(project: Project, tmp_path: Path) -> None:
+    """The account's plans stay for who is left.
 
     Roles take effect late: what relies on them is tried again. Keys that exist keep their
     rotation: another one is refused before Azure would ignore it.
     """
-    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
     use(project, FOUNDATION)
     of_foundation = project.file.read_text()
     roles_take_effect_late(project)

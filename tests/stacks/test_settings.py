@@ -71,7 +71,7 @@ def test_a_folder_of_pictures_is_a_dataset(tmp_path: Path) -> None:
     assert isinstance(settings, LocalSettings)
     assert settings.model_name == "shapes"
     assert settings.dataset_source(tmp_path) == str(tmp_path / "data" / "shapes")
-    assert not settings.is_table
+    assert not settings.is_table(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from falaj.workloads.errors import printable
+from falaj.workloads.errors import printable, some
 
 _STEPS_BEFORE: Final = 5
 _NAMED: Final = 3
@@ -167,8 +167,7 @@ def _are_numbers(values: Iterable[Any]) -> bool:
 
 def _named(tensors: Mapping[str, Any]) -> str:
     broken = [printable(name) for name, each in tensors.items() if not _are_numbers([each])]
-    more = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
-    return f"{', '.join(broken[:_NAMED])}{more}"
+    return some(broken, _NAMED)
 
 
 def _short(value: float) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError, some
 from falaj.workloads.training import picture_folder
 from falaj.workloads.training.models import SMALLEST_SIDE
 
@@ -114,10 +114,9 @@ def _squares(files: list[Path], folder: Path) -> Pixels:
             broken[path] = _reason(error)
     if broken:
         named = [f"{path.relative_to(folder)} ({why})" for path, why in broken.items()]
-        more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
         raise WorkloadError(
             f"{len(named)} of {len(files)} files of {folder} can't be read as pictures: "
-            f"{', '.join(named[:_SHOWN])}{more}; remove them, or put whole ones in their place"
+            f"{some(named, _SHOWN)}; remove them, or put whole ones in their place"
         )
     if side < SMALLEST_SIDE:
         raise WorkloadError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError, some
 
 SUFFIXES: Final = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 """Files that are pictures, by the ends of their names."""
@@ -91,5 +91,4 @@ def _seen(folder: Path) -> Iterator[Path]:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
+    return some([repr(name) for name in names], _SHOWN)

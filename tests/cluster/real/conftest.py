@@ -124,7 +124,7 @@ def trained(platform: Platform, dataset: str) -> dict[str, Any]:
         assert not [each for each in states if each.get("phase") == "Failed"], states
         return epoch(0) >= 3
 
-    wait_for(trained, "three epochs are done", 240)
+    wait_for(trained, "three epochs are done")
     pods = gang(platform, 0)
     assert len(set(pods.values())) == 2, pods
     [second] = [each for each in pods if each.startswith("digits-node-0-1-")]

@@ -197,7 +197,6 @@ def test_a_claim_is_a_folder_for_all_until_nobody_claims_it(
     wait_for(
         lambda: realm.plane.objects.get("v1", "PersistentVolume", volume) is None,
         "the volume is gone",
-        60,
     )
     wait_for(lambda: not folder.exists(), "its folder is gone")
 
@@ -283,7 +282,7 @@ def test_pods_of_a_machine_without_power_come_back_elsewhere(
     try:
         [after] = wait_for(
             lambda: [each for each in serving() if each["spec"]["nodeName"] != lost],
-            "it serves elsewhere", 180,
+            "it serves elsewhere",
         )  # fmt: skip
         print(f"\nfrom the power cut until it served elsewhere: {time.monotonic() - since:.1f} s")
         assert after["metadata"]["name"] != before["metadata"]["name"]
@@ -297,7 +296,7 @@ def test_who_fills_its_disk_is_evicted(realm: Realm, namespace: str) -> None:
     """It began with the first test: kubelets look at disks every half minute or so."""
     wait_for(
         lambda: realm.pod("large", namespace)["status"].get("reason") == "Evicted",
-        "it was evicted", 120,
+        "it was evicted",
     )  # fmt: skip
     assert "exceeds the limit" in realm.pod("large", namespace)["status"]["message"]
 
@@ -350,7 +349,7 @@ def test_what_certificates_and_entries_ask_for_is_brought(realm: Realm) -> None:
         def secret(name: str) -> dict[str, Any]:
             return realm.plane.objects.get("v1", "Secret", name, namespace) or {}
 
-        wait_for(lambda: secret("tls") and secret("keys"), "both secrets are there", 30)
+        wait_for(lambda: secret("tls") and secret("keys"), "both secrets are there")
         assert base64.b64decode(secret("keys")["data"]["ring"]) == b"the ring"
         assert set(secret("tls")["data"]) == {"ca.crt", "tls.crt", "tls.key"}
 

@@ -74,7 +74,7 @@ def test_an_api_that_pods_serve_is_asked_by_the_api_server(platform: Platform) -
         ]
         return len(states) == 2 and set(states) == {"True"}
 
-    wait_for(available, "Kueue's own API is available", 60)
+    wait_for(available, "Kueue's own API is available")
 
 
 def test_a_gang_on_two_machines_goes_on_where_it_was_killed(
@@ -113,7 +113,6 @@ def test_what_the_gang_trained_is_signed_and_in_the_registry(
             )["status"]["conditions"]
         ),
         "the set of jobs is done",
-        60,
     )
 
 
@@ -144,13 +143,11 @@ def test_another_version_takes_over_without_a_failed_request(
 ) -> None:
     """What the best trial of a sweep tried is what the other version was trained with."""
     caller(platform, "always", SERVING, valid(platform, ring), ALWAYS)
-    wait_for(lambda: answers(platform, "always", SERVING), "the first is answered", 60)
+    wait_for(lambda: answers(platform, "always", SERVING), "the first is answered")
     training(platform, dataset, 12, name="digits-again", arguments=swept["best"]["arguments"])
     assert delivered(platform, 2)["created"]
     serve_candidate(platform, ring)
-    wait_for(
-        lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers", 60
-    )
+    wait_for(lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers")
     time.sleep(3)
     told = answers(platform, "always", SERVING)
     counted = Counter((status, said) for status, said in told)
@@ -170,7 +167,7 @@ def test_a_model_that_does_not_pass_the_gate_is_not_delivered(
                 return platform.realm.log(pod["metadata"]["name"], TRAINING, container="optimise")
         return ""
 
-    wait_for(lambda: bool(failed()), "the gate refuses", 240)
+    wait_for(lambda: bool(failed()), "the gate refuses")
     assert "doesn't pass the gate: held-out accuracy" in failed()
     listed = platform.falaj("models", "list", platform.registry, MODEL, "--json", "--stack", STACK)
     [model] = told(listed)["models"]

@@ -107,7 +107,7 @@ def test_two_tenants_train_one_model_and_no_row_leaves_its_tenant(
         return told_in(said_by(platform, "shared"), "finished")
 
     try:
-        wait_for(finished, "the federation has finished", 240)
+        wait_for(finished, "the federation has finished")
     except TimeoutError as error:
         said = {
             each: said_by(platform, each, place)[-2000:]

@@ -105,16 +105,14 @@ def test_a_newer_image_takes_over_without_a_failed_request(
     platform: Platform, ring: Path, served: dict[str, Any]
 ) -> None:
     caller(platform, "callers", SERVING, valid(platform, ring), CALLERS)
-    wait_for(lambda: len(answers(platform, "callers", SERVING)) > 2, "callers call", 60)
+    wait_for(lambda: len(answers(platform, "callers", SERVING)) > 2, "callers call")
     before = serving_pods(platform)
     lock = yaml.safe_load(platform.lock.read_text())
     newer = another_image(platform, "falaj-inference")
     lock["images"]["falaj-inference"]["digest"] = newer
     platform.lock.write_text(yaml.safe_dump(lock))
     platform.up("real-serving")
-    wait_for(
-        lambda: set(serving_pods(platform).values()) == {newer}, "the older replica is gone", 120
-    )
+    wait_for(lambda: set(serving_pods(platform).values()) == {newer}, "the older replica is gone")
     assert not set(before) & set(serving_pods(platform))
     time.sleep(2)
     counted: Counter[tuple[str, int | str]] = Counter()

@@ -198,18 +198,12 @@ def _decisive(table: Table, inputs: Mapping[str, Value]) -> str:
 
 def _digest(paths: list[Path]) -> str:
     """SHA-256 over names and contents of all files."""
-    whole_state = hashlib.sha256()
-    for given in paths:
-        for path in _files(given):
-            try:
-                with path.open("rb") as file:
-                    content = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                reason = f"{path} can't be read: {error.strerror}"
-                raise InvalidInputsError([InvalidInput("inputs", reason)]) from error
-            name = path.name if path == given else str(path.relative_to(given))
-            whole_state.update(f"{name}\0{content}\0".encode())
-    return whole_state.hexdigest()
+    named = (
+        (path.name if path == given else str(path.relative_to(given)), path)
+        for given in paths
+        for path in _files(given)
+    )
+    return machine.digest_of_files(named, "inputs")
 
 
 def _files(path: Path) -> Iterator[Path]:

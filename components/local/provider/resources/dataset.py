@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -41,8 +41,7 @@ class DatasetHandler(Handler):
     table: ClassVar[Table] = {
         "site": SITE,
         "source": Field(
-            "text", "digits, or the absolute path of a .csv or .parquet file or of a folder of "
-            "pictures.", default=DIGITS, replaces=True,
+            "text", f"{_ALLOWED}.", default=DIGITS, replaces=True,
         ),
         "sourceSha256": Field(
             "text", "Filled in: digest of the source file, so that a changed file is a change.",
@@ -87,7 +86,8 @@ class DatasetHandler(Handler):
             reason = f"given {source!r}; allowed: {_ALLOWED}"
             raise InvalidInputsError([InvalidInput("source", reason)])
         if is_folder:
-            checked["sourceSha256"] = _digest_of_folder(path)
+            named = ((str(each.relative_to(path)), each) for each in _files(path))
+            checked["sourceSha256"] = machine.digest_of_files(named, "source")
             return checked
         if checked.get("target") is None:
             reason = f"missing; a table needs the name of the column to predict ({source})"
@@ -160,13 +160,12 @@ def _digest(path: Path) -> str:
     except FileNotFoundError:
         reason = f"there is no file {path}; give {_ALLOWED}"
     except OSError as error:
-        reason = f"{error.filename or path} can't be read: {error.strerror}"
+        reason = f"{path} can't be read: {error.strerror}"
     raise InvalidInputsError([InvalidInput("source", reason)])
 
 
-def _digest_of_folder(folder: Path) -> str:
-    """Of the names and contents of all files below it, those that are hidden left out."""
-    lines: list[str] = []
+def _files(folder: Path) -> Iterator[Path]:
+    """All files below a folder in the order of their names, those that are hidden left out."""
 
     def fail(error: OSError) -> None:
         reason = f"{error.filename or folder} can't be read: {error.strerror}"
@@ -174,10 +173,7 @@ def _digest_of_folder(folder: Path) -> str:
 
     for place, folders, names in os.walk(folder, onerror=fail):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
-        for path in sorted(Path(place, each) for each in names if not each.startswith(".")):
-            lines.append(f"{_digest(path)} {path.relative_to(folder).as_posix()}\n")
-    told = "".join(lines).encode("utf-8", "surrogateescape")
-    return hashlib.sha256(told).hexdigest()
+        yield from (Path(place, each) for each in sorted(names) if not each.startswith("."))
 
 
 def _options(inputs: Values) -> list[str]:
