@@ -72,13 +72,15 @@ def test_what_is_sealed_loses_its_wrapped_key_before_it_goes(tmp_path: Path) -> 
         kept[name] = tmp_path / name
         os.link(folder / name, kept[name])  # shows what happened to the content
     machine.remove_tree(tmp_path / "service")
+    # Three in a row come by chance in each sixteenth MiB; as many as these never do.
+    left = b"s" * 12
     assert not (tmp_path / "service").exists()
-    assert b"sss" not in kept["a.request.sealed"].read_bytes()
-    assert b"sss" not in kept["keys.json"].read_bytes()
+    assert left not in kept["a.request.sealed"].read_bytes()
+    assert left not in kept["keys.json"].read_bytes()
     large = kept["large.sealed"].read_bytes()
     assert len(large) == 3 << 20
     # The rest can't be read without the key, which takes less than this.
-    assert b"sss" not in large[: 1 << 20]
+    assert left not in large[: 1 << 20]
     assert kept["log"].read_bytes() == b"s" * 300
 
 
