@@ -406,6 +406,15 @@ class Team:
             distributed.all_reduce(value)
         return value
 
+    def gather(self, value: Tensor) -> Tensor:
+        """Return the processes' ``value`` (n,) as (processes, n), on the CPU; all must ask."""
+        own = value.to(self.device)
+        if self.processes == 1:
+            return own[None].cpu()
+        every = [torch.empty_like(own) for _ in range(self.processes)]
+        distributed.all_gather(every, own)
+        return torch.stack(every).cpu()
+
     def from_leader(self, value: float) -> float:
         """Return the leader's ``value``; all must ask."""
         if self.processes == 1:

@@ -19,6 +19,7 @@ from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_model import own_loss, own_optimizer
+from falaj.workloads.training.pace import Pace
 from falaj.workloads.training.record import LANGUAGE
 
 
@@ -164,6 +165,7 @@ class Optimisation:
             self._optimiser, lambda step: rate_share(step, self._total)
         )
         self.watch = Watch(self.module, rate, parameters.gradient_clip)
+        self.pace = Pace(team)
         self._is_watched = team.device.type == "cpu"
         # Only float16 has so few exponent bits that small gradients vanish without a scale.
         self._scaler = torch.amp.GradScaler(
@@ -182,8 +184,10 @@ class Optimisation:
             The batch's loss and the gradient's norm before clipping, both float32 scalars on
             the device; the loss is this process's share of it.
         """
+        self.pace.begin_step()
         self._optimiser.zero_grad(set_to_none=True)
         shares = list(self._batches.shares(order, epoch, step))
+        self.pace.has_rows()
         total = torch.zeros((), device=self._team.device)
         for index, share in enumerate(shares):
             with self._synchronised(index == len(shares) - 1):
@@ -196,6 +200,8 @@ class Optimisation:
                 loss = (losses * share.weights).sum()
                 if self._is_watched:
                     self.watch.loss(share.inputs, outputs, loss)
+                if index == len(shares) - 1:
+                    self.pace.exchanges()
                 # The processes' gradients are averaged, their losses must add up.
                 self._scaler.scale(loss * self._team.processes).backward()
             total += loss.detach()

@@ -40,7 +40,7 @@ class Progress:
         """Print one event at once.
 
         Args:
-            event: start, resume, epoch, stopped or finished.
+            event: start, resume, epoch, straggler, stopped or finished.
             message: the same in words.
             fields: what a program wants to know; numbers that are not finite become null.
         """

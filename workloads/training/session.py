@@ -329,6 +329,7 @@ class Session:
         order = self._batches.order(position.epoch)
         loss = torch.tensor(position.loss, dtype=torch.float64, device=self._team.device)
         norm = torch.tensor(position.gradient_norm, dtype=torch.float64, device=self._team.device)
+        self._optimisation.pace.begin_epoch()
         while position.step < self._batches.steps:
             if self._team.any(self._stop.asked()):
                 position.loss, position.gradient_norm = float(loss), float(norm)
@@ -356,6 +357,7 @@ class Session:
 
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
+        pace = self._optimisation.pace.end_epoch()
         judged = self._validate() if self._team.leads else {"loss": 0.0}
         validation_loss = self._team.from_leader(judged["loss"])
         if not math.isfinite(loss) or not math.isfinite(validation_loss):
@@ -382,11 +384,19 @@ class Session:
             position.ended = "all epochs are done"
         elif position.epoch - 1 - position.best_epoch >= parameters.patience:
             position.ended = f"no lower validation loss in {parameters.patience} epochs"
-        position.history.append({**line, "seconds": round(self._seconds(), 3)})
+        position.history.append({**line, "seconds": round(self._seconds(), 3), **pace})
         if self._exporter is not None:
             self._exporter.epoch(position.history[-1])
+        straggler = self._optimisation.pace.straggler()
         if self._team.leads:
             self._report_epoch(line)
+            if straggler is not None:
+                self._progress.emit(
+                    "straggler", str(straggler),
+                    epoch=position.epoch, process=straggler.rank, machine=straggler.machine,
+                    step_seconds=straggler.seconds, usual_seconds=straggler.usual,
+                    share_lost=straggler.lost,
+                )  # fmt: skip
 
     def _report_epoch(self, line: dict[str, Any]) -> None:
         position, epochs = self._position, self._setting.parameters.epochs
