@@ -148,7 +148,7 @@ def _mixes(model: Model) -> str:
 
 def _probe(spec: TensorSpec, seed: int) -> Array:
     """Rows that differ: numbers in size, whole ones by 0 and 1, which are places of most lists."""
-    shape = (_PROBE_ROWS, *(max(size, 1) for size in spec.shape[1:]))
+    shape = spec.sized(_PROBE_ROWS)
     columns = math.prod(shape[1:])
     if spec.dtype.kind == "f":
         numbers = np.random.default_rng(seed).standard_normal((_PROBE_ROWS, columns))

@@ -16,12 +16,13 @@ import asyncio
 import select
 import time
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import Any, cast
 
 from falaj.workloads.inference import http
 from falaj.workloads.inference.batching import Member
-from falaj.workloads.inference.errors import FAULT, RequestError
+from falaj.workloads.inference.completions import Completion
+from falaj.workloads.inference.errors import FAULT, OPENAI, RequestError
 from falaj.workloads.inference.http import Answer, Exchange, Head, Heads, Reader
 from falaj.workloads.inference.listening import LINGER_SECONDS
 from falaj.workloads.inference.service import Service
@@ -56,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._busy = False
         self._stuck = False  # the client doesn't read its answers
         self._moved = asyncio.Event()  # it does again, or is gone
+        self._has_events = False  # an answer is under way whose end isn't known
         self._closing = False
         self.deadline = _NEVER
         service.arriving[self] = time.perf_counter()
@@ -192,16 +194,16 @@ class Connection(asyncio.Protocol):
                     raise exchange.refusal
                 answer = self._service.handle(exchange)
             except RequestError as error:
-                answer = _refusal(error)
+                answer = _refusal(error, exchange)
             except Exception:  # a fault of ours must not take the order of answers down
-                answer = _fault()
+                answer = _fault(exchange)
             if isinstance(answer, Answer):
                 self._finish(exchange, answer)
             else:
                 self._busy = True
                 self.deadline = _NEVER
                 self._transport.pause_reading()
-                if isinstance(answer, Member):
+                if isinstance(answer, Member | Completion):
                     answer.hung_up = self._has_hung_up
                 task = asyncio.ensure_future(self._later(exchange, answer))
                 self._service.tasks.add(task)
@@ -211,7 +213,7 @@ class Connection(asyncio.Protocol):
         if self._reader.fatal is not None:
             exchange = self._reader.fatal_exchange or Exchange()
             exchange.started = exchange.started or time.perf_counter()
-            self._finish(exchange, _refusal(self._reader.fatal))
+            self._finish(exchange, _refusal(self._reader.fatal, exchange))
             return
         if not self._transport.is_reading():
             self._transport.resume_reading()
@@ -236,14 +238,16 @@ class Connection(asyncio.Protocol):
             answer = await work
         except RequestError as error:
             # Its frames know the request, which would stay until somebody looks for garbage.
-            answer = _refusal(error.with_traceback(None))
+            answer = _refusal(error.with_traceback(None), exchange)
         except Exception:  # as in `_pump`
-            answer = _fault()
-        if answer.held and not self._closing:
+            answer = _fault(exchange)
+        if answer.events is not None:
+            await self._send_events(exchange, answer, answer.events)
+        elif answer.held and not self._closing:
             await self._send_slowly(exchange, answer)
         self._busy = False
         self._service.bodies.release(exchange)
-        if not (self._closing or answer.held):
+        if not (self._closing or answer.held or answer.events is not None):
             self._finish(exchange, answer)
         if not self._closing:
             self._pump()
@@ -254,14 +258,60 @@ class Connection(asyncio.Protocol):
         sent = self._bytes_of(exchange, answer, close=close)
         answer = answer._replace(body=b"")
         for start in range(0, len(sent), PIECE_BYTES):
-            if self._stuck:
-                self.deadline = time.perf_counter() + FLUSH_SECONDS
-                self._moved.clear()
-                await self._moved.wait()
+            await self._caught_up()
             if self._closing:
                 return
             self._transport.write(sent[start : start + PIECE_BYTES])
         self._finished(exchange, answer, len(sent), close=close)
+
+    async def _caught_up(self) -> None:
+        """Wait until the client reads, or is gone."""
+        if self._stuck:
+            self.deadline = time.perf_counter() + FLUSH_SECONDS
+            self._moved.clear()
+            await self._moved.wait()
+            self.deadline = _NEVER
+
+    async def _send_events(
+        self, exchange: Exchange, answer: Answer, events: AsyncGenerator[bytes]
+    ) -> None:
+        """Write events as they come, none before its client has read those before it."""
+        close = self._is_last(exchange, answer)
+        sent = 0
+
+        def write(data: bytes) -> None:
+            nonlocal sent
+            sent += len(data)
+            self._transport.write(data)
+
+        try:
+            if not self._closing:
+                self._has_events = True
+                write(self._service.answers.begin_events(close=close))
+            piece: bytes | None = answer.body
+            while piece is not None and not self._closing:
+                if piece:
+                    write(http.chunk(piece))
+                await self._caught_up()
+                piece = None if self._closing else await self._next(exchange, events)
+            if not self._closing:
+                write(http.LAST_CHUNK)
+        finally:
+            self._has_events = False
+            await events.aclose()
+        if self._closing:
+            self._service.finished(exchange, self._client, answer.status, sent)
+        else:
+            self._finished(exchange, answer, sent, close=close)
+
+    async def _next(self, exchange: Exchange, events: AsyncGenerator[bytes]) -> bytes | None:
+        """Return the next piece; None after the last one. A failure is the last event."""
+        try:
+            return await anext(events, None)
+        except RequestError as error:
+            return http.event(_refusal(error.with_traceback(None), exchange).body)
+        except Exception:  # as in `_pump`
+            return http.event(_fault(exchange).body)
 
     def _finish(self, exchange: Exchange, answer: Answer) -> None:
         """Write an answer, record it, and decide whether the connection goes on."""
@@ -313,7 +363,7 @@ class Connection(asyncio.Protocol):
             error = RequestError(408, "the request didn't arrive in time", close=True)
             exchange = self._reader.exchange or Exchange()
             exchange.started = time.perf_counter()
-            self._finish(exchange, _refusal(error))
+            self._finish(exchange, _refusal(error, exchange))
         else:
             self.close()
 
@@ -331,13 +381,21 @@ class Connection(asyncio.Protocol):
             return
         self._closing = True
         self.deadline = time.perf_counter() + FAREWELL_SECONDS
+        if self._has_events:
+            self._transport.write(http.chunk(_CUT_SHORT) + http.LAST_CHUNK)
         self._transport.close()
 
 
-def _refusal(error: RequestError) -> Answer:
-    return Answer(error.status, error.body(), headers=error.headers, close=error.close)
+def _refusal(error: RequestError, exchange: Exchange) -> Answer:
+    body = error.body(http.path_of(exchange.url))
+    return Answer(error.status, body, headers=error.headers, close=error.close)
 
 
-def _fault() -> Answer:
+def _fault(exchange: Exchange) -> Answer:
     traceback.print_exc()
-    return Answer(500, RequestError(500, FAULT).body())
+    return _refusal(RequestError(500, FAULT), exchange)
+
+
+_CUT_SHORT = http.event(
+    RequestError(503, "the server ends before the text does; ask again").body(OPENAI)
+)

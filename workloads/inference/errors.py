@@ -18,28 +18,52 @@ class RequestError(Exception):
     """A request that is refused: its HTTP status, a message and extra header lines.
 
     ``close`` ends the connection after the answer: what follows in the stream can't be
-    trusted to be the start of a request any more, or isn't worth reading.
+    trusted to be the start of a request any more, or isn't worth reading. ``field`` is the member
+    of the request that is wrong, and ``code`` a word for programs, where OpenAI's API has them.
     """
 
     def __init__(
-        self, status: int, message: str, *, headers: Sequence[bytes] = (), close: bool = False
+        self,
+        status: int,
+        message: str,
+        *,
+        headers: Sequence[bytes] = (),
+        close: bool = False,
+        field: str | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.headers = tuple(headers)
         self.close = close
+        self.field = field
+        self.code = code
 
     def alone(self) -> RequestError:
         """Return the same without frames and causes: they know requests, and who keeps the error
         beside those would keep both until somebody looks for garbage."""
         return RequestError(self.status, self.message, headers=self.headers, close=self.close)
 
-    def body(self) -> bytes:
-        """Return the error object of the Open Inference Protocol."""
-        return orjson.dumps({"error": self.message})
+    def body(self, path: bytes = b"") -> bytes:
+        """Return the error object: OpenAI's below `OPENAI`, else the Open Inference Protocol's."""
+        if not path.startswith(OPENAI):
+            return orjson.dumps({"error": self.message})
+        kind = _KINDS.get(self.status)
+        if kind is None:
+            kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        return orjson.dumps(
+            {
+                "error": {
+                    "message": self.message, "type": kind, "param": self.field, "code": self.code
+                }
+            }
+        )  # fmt: skip
 
 
+OPENAI = b"/v1/"
+"""What the paths of OpenAI's API begin with."""
+_KINDS = {401: "authentication_error", 403: "permission_error"}
 FAULT = "the server failed on this request"
 _RETRY_AFTER = b"Retry-After: "
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
@@ -49,7 +49,10 @@ OPENAPI = "openapi"
 JOBS = "jobs"
 JOB = "job"
 JOB_RESULT = "job_result"
-WITH_BODY = frozenset({INFER, FEEDBACK, INDEX, JOBS})
+COMPLETIONS = "completions"
+CARDS = "cards"
+CARD = "card"
+WITH_BODY = frozenset({INFER, FEEDBACK, INDEX, JOBS, COMPLETIONS})
 """Routes whose requests have a body that is read."""
 BODY_OPTIONAL = frozenset({INDEX})
 """Those of them whose body may be left out, and its length (RFC 9112, 6.3)."""
@@ -82,9 +85,14 @@ ROUTES = (
     Route(JOBS, (b"POST",), "predict"),
     Route(JOB, (*_READ, b"DELETE"), "predict"),
     Route(JOB_RESULT, _READ, "predict"),
+    Route(COMPLETIONS, (b"POST",), "predict"),
+    Route(CARDS, _READ, "predict"),
+    Route(CARD, _READ, "predict"),
 )
 _JOB = re.compile(rb"(?P<jobs>/v2/models/.+/jobs)/(?P<id>[^/]+)(?P<result>/result)?/?")
 """Path of one job; what comes before the id is found as the path of all of them."""
+_CARD = re.compile(rb"/v1/models/(?P<id>[^/]+)/?")
+_CHAT = "/v1/chat/completions"
 
 
 class Router:
@@ -102,6 +110,9 @@ class Router:
             "/v2/models/stats": STATISTICS,
             "/v2/repository/index": INDEX,
             "/metrics": METRICS,
+            "/v1/completions": COMPLETIONS,
+            "/v1/models": CARDS,
+            "/v1/models/{id}": CARD,
         }
         of_model = f"/v2/models/{model}"
         of_version = f"{of_model}/versions/{version}"
@@ -131,6 +142,8 @@ class Router:
             found = _JOB.fullmatch(path) if route is None else None
             if found is not None and found["jobs"] in self._paths:
                 route = self._routes[JOB_RESULT if found["result"] else JOB]
+            elif route is None and _CARD.fullmatch(path):
+                route = self._routes[CARD]
         return route
 
     @staticmethod
@@ -139,9 +152,21 @@ class Router:
         found = _JOB.fullmatch(path_of(url))
         return found["id"].decode("ascii", "replace") if found is not None else ""
 
+    @staticmethod
+    def card_of(url: bytes) -> str:
+        """Return the name in the target of a model's card, whatever it holds."""
+        found = _CARD.fullmatch(path_of(url))
+        return found["id"].decode("utf-8", "replace") if found is not None else ""
+
     def unknown(self, url: bytes) -> RequestError:
         """Return the 404 for a path that `find` doesn't know, with what would have been right."""
         path = url.partition(b"?")[0].decode("ascii", "replace")[:200]
+        if path.rstrip("/") == _CHAT:
+            return RequestError(
+                404,
+                f"'{self._model}' follows no instructions, and no chats are taken here; "
+                "/v1/completions goes on with a text where the model is one of language",
+            )
         parts = path.strip("/").split("/")
         if parts[:3] == ["v2", "repository", "models"] and parts[-1] in ("load", "unload"):
             return RequestError(
@@ -171,6 +196,7 @@ def path_of(url: bytes) -> bytes:
 JSON = b"application/json"
 BINARY = b"application/octet-stream"
 TEXT = b"text/plain; version=1.0.0; charset=utf-8"
+EVENTS = b"text/event-stream"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _STATUS_LINES = {
@@ -212,6 +238,34 @@ class Answers:
             lines.append(body)
         return b"".join(lines)
 
+    def begin_events(self, *, close: bool) -> bytes:
+        """Return the head of an answer whose events follow one by one, each as a `chunk`."""
+        return b"".join(
+            (
+                _STATUS_LINES[200],
+                self.date,
+                b"Connection: close\r\n" if close else b"",
+                b"Cache-Control: no-store\r\nContent-Type: %b\r\n" % EVENTS,
+                b"Transfer-Encoding: chunked\r\n\r\n",
+            )
+        )
+
+
+def chunk(data: bytes) -> bytes:
+    """Return a piece of a body whose size isn't known when it begins (RFC 9112, 7.1)."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def event(data: bytes) -> bytes:
+    """Return data without line ends as a server-sent event.
+
+    https://html.spec.whatwg.org/multipage/server-sent-events.html
+    """
+    return b"data: %b\n\n" % data
+
 
 class Answer(NamedTuple):
     """What goes back: the connection turns it into bytes."""
@@ -223,6 +277,8 @@ class Answer(NamedTuple):
     close: bool = False
     held: bool = False
     """Whether what is counted for the request in `Bodies` is its answer, until that is sent."""
+    events: AsyncGenerator[bytes] | None = None
+    """What follows the body, which is its first piece, as it comes; its status is 200."""
 
 
 @dataclass(slots=True)

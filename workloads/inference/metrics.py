@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -39,7 +39,8 @@ class Counters:
     ``answers`` are those of this version by their bucket (`falaj.workloads.inference.answers`).
     ``last_inference`` is when the last one was answered, in microseconds since the epoch.
     ``batches`` and ``batch_seconds`` are runs and their time by number of rows, where requests run
-    together, and ``joined`` those that were in another one's run.
+    together, and ``joined`` those that were in another one's run. ``tokens`` are those of prompts
+    and of texts that were generated, and ``generation`` is a histogram of the latter's time.
     """
 
     __slots__ = (
@@ -53,6 +54,8 @@ class Counters:
         "failed",
         "failed_handshakes",
         "failed_seconds",
+        "generation",
+        "generation_seconds",
         "joined",
         "last_inference",
         "latency",
@@ -64,6 +67,7 @@ class Counters:
         "refused_connections",
         "responses",
         "rows",
+        "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,6 +78,9 @@ class Counters:
         self.queue = [0] * (len(BOUNDS) + 1)
         self.queue_seconds = 0.0
         self.rows = 0
+        self.generation = [0] * (len(BOUNDS) + 1)
+        self.generation_seconds = 0.0
+        self.tokens: dict[str, int] = {}
         self.batches: dict[str, int] = {}
         self.batch_seconds: dict[str, float] = {}
         self.joined = 0
@@ -116,6 +123,13 @@ class Counters:
         """Count an inference that another tier was asked for."""
         self.overflowed[outcome] = self.overflowed.get(outcome, 0) + 1
 
+    def generated(self, seconds: float, tokens: Mapping[str, int]) -> None:
+        """Count one request for a text, whole or not: from its last byte to the text's end."""
+        self.generation[bisect_left(BOUNDS, seconds)] += 1
+        self.generation_seconds += seconds
+        for kind, count in tokens.items():
+            self.tokens[kind] = self.tokens.get(kind, 0) + count
+
     def not_inferred(self, seconds: float) -> None:
         """Count an inference that was refused or failed, from its last byte to the answer."""
         self.failed += 1
@@ -136,6 +150,9 @@ class Counters:
             "queue": self.queue,
             "queue_seconds": self.queue_seconds,
             "rows": self.rows,
+            "generation": self.generation,
+            "generation_seconds": self.generation_seconds,
+            "tokens": self.tokens,
             "batches": self.batches,
             "batch_seconds": self.batch_seconds,
             "joined": self.joined,
@@ -233,17 +250,13 @@ class Totals(Collector):
                               "Time of the model's run alone.")  # fmt: skip
         yield self._histogram(totals, "queue", "queue_duration_seconds",
                               "Time before a run, of those that had to wait for one.")  # fmt: skip
+        yield self._histogram(totals, "generation", "generation_duration_seconds",
+                              "Time from a request's last byte to its text's end.")  # fmt: skip
+        yield self._by(totals, "tokens", "kind", "Tokens of prompts, and generated ones.")
         yield self._batches(totals)
         yield self._counter(totals, "overflow_wanted", "overflow_wanted",
                             "Requests that would have waited too long here.")  # fmt: skip
-        overflowed = CounterMetricFamily(
-            f"{PREFIX}_overflowed", "Requests passed on to the next tier.",
-            labels=(*_LABELS, "outcome"),
-        )  # fmt: skip
-        for of, total in totals.items():
-            for outcome, count in total.get("overflowed", {}).items():
-                overflowed.add_metric((*of, outcome), count)
-        yield overflowed
+        yield self._by(totals, "overflowed", "outcome", "Requests passed on to the next tier.")
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
         answers = CounterMetricFamily(
             f"{PREFIX}_answers", "Values that were answered, by the bucket they fall into.",
@@ -260,13 +273,7 @@ class Totals(Collector):
         yield self._counter(totals, "failed_handshakes", "failed_handshakes",
                             "TLS handshakes that failed.")  # fmt: skip
         yield self._responses(totals)
-        denied = CounterMetricFamily(
-            f"{PREFIX}_denied", "Requests without enough rights.", labels=(*_LABELS, "status")
-        )
-        for of, total in totals.items():
-            for status, count in total.get("denied", {}).items():
-                denied.add_metric((*of, status), count)
-        yield denied
+        yield self._by(totals, "denied", "status", "Requests without enough rights.")
         opened = GaugeMetricFamily(
             f"{PREFIX}_open_connections", "Connections that are open.", labels=_LABELS
         )
@@ -322,6 +329,14 @@ class Totals(Collector):
         family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=_LABELS)
         for of, total in totals.items():
             family.add_metric(of, total.get(key, 0))
+        return family
+
+    def _by(self, totals: dict[_Of, dict[str, Any]], key: str, label: str, words: str) -> Metric:
+        """A counter with a label of its own."""
+        family = CounterMetricFamily(f"{PREFIX}_{key}", words, labels=(*_LABELS, label))
+        for of, total in totals.items():
+            for value, count in total.get(key, {}).items():
+                family.add_metric((*of, value), count)
         return family
 
     def _responses(self, totals: dict[_Of, dict[str, Any]]) -> Metric:

@@ -280,6 +280,8 @@ throughput; a longer run would hold up every other connection."""
 EWMA_WEIGHT = 0.05
 WARM_UP_ROWS = (1, 2, 4, 8, 16)
 WARM_UP_RUNS = 8
+MAX_CONTEXT = 1 << 20
+"""Of what a manifest says that matters of a row's length."""
 
 
 class Model:
@@ -349,11 +351,19 @@ class Model:
         return min(times)
 
 
+class ModelOfLengths(Model):
+    """A model whose rows differ in length, measured with rows as long as matters to it.
+
+    A shorter row takes less, which says nothing about the next one: what was measured stays.
+    """
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Learn nothing."""
+        del rows, seconds
+
+
 def _blank(spec: TensorSpec, rows: int) -> Array:
-    shape = tuple(
-        rows if index == 0 and size == -1 else max(size, 1)
-        for index, size in enumerate(spec.shape)
-    )
+    shape = spec.sized(rows)
     if spec.datatype == "BYTES":
         return np.full(shape, "", dtype=object)
     return np.zeros(shape, dtype=spec.dtype)
@@ -390,7 +400,11 @@ def load(
         raise InferenceError(f"the runtime can't load the model: {error}") from error
     stated: Sequence[Mapping[str, Any]] = manifest.get("inputs") or ()
     missing = {entry.get("name") for entry in stated if entry.get("missing") is True}
-    inputs = [_spec(node, missing=node.name in missing) for node in session.get_inputs()]
+    contexts = {entry.get("name"): _context(entry) for entry in stated if "context" in entry}
+    inputs = [
+        _spec(node, missing=node.name in missing, context=contexts.get(node.name, 1))
+        for node in session.get_inputs()
+    ]
     outputs = [_spec(node) for node in session.get_outputs()]
     _compare("inputs", inputs, manifest.get("inputs"))
     _compare("outputs", outputs, manifest.get("outputs"))
@@ -404,21 +418,31 @@ def load(
         max_rows=limits.max_rows,
         max_elements=limits.max_body_bytes,
     )
-    model = Model(name, version, session, schema)
+    model = (ModelOfLengths if contexts else Model)(name, version, session, schema)
     model.warm_up(max_rows=limits.max_rows, batched=batched)
     # What a graph's outputs leave open is the number of rows, if its inputs are batched.
     model.row = bind(session, inputs, outputs, schema.head) if batched else None
     return model
 
 
-def _spec(node: Any, *, missing: bool = False) -> TensorSpec:
+def _context(entry: Mapping[str, Any]) -> int:
+    found = entry["context"]
+    if type(found) is not int or not 1 <= found <= MAX_CONTEXT:
+        raise InferenceError(
+            f"the manifest's '{entry.get('name')}' has the context {found!r}; allowed is a whole "
+            f"number from 1 to {MAX_CONTEXT}"
+        )
+    return found
+
+
+def _spec(node: Any, *, missing: bool = False, context: int = 1) -> TensorSpec:
     datatype = ONNX_TYPES.get(node.type)
     if datatype is None:
         raise InferenceError(
             f"the model's '{node.name}' is a {node.type}, which the protocol can't carry"
         )
     shape = tuple(size if isinstance(size, int) and size > 0 else -1 for size in node.shape)
-    return TensorSpec(node.name, datatype, shape, missing=missing)
+    return TensorSpec(node.name, datatype, shape, missing=missing, context=context)
 
 
 def _compare(what: str, specs: Sequence[TensorSpec], stated: Any) -> None:

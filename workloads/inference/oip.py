@@ -102,13 +102,21 @@ class TensorSpec:
         shape: its sizes; -1 is one that the client chooses.
         missing: whether an input takes values that are missing: NaN, and null in JSON. Default:
             False; infinity is never taken.
+        context: how much of a free size after the first matters to the model. Default: 1.
     """
 
     def __init__(
-        self, name: str, datatype: str, shape: tuple[int, ...], *, missing: bool = False
+        self,
+        name: str,
+        datatype: str,
+        shape: tuple[int, ...],
+        *,
+        missing: bool = False,
+        context: int = 1,
     ) -> None:
         self.name = name
         self.missing = missing
+        self.context = context
         self.datatype = datatype
         self.shape = shape
         self.dtype = NUMPY_TYPES[datatype]
@@ -118,6 +126,11 @@ class TensorSpec:
     def metadata(self) -> dict[str, Any]:
         """Return the protocol's `$metadata_tensor` object."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
+
+    def sized(self, rows: int) -> tuple[int, ...]:
+        """Return the shape of so many rows that are as long as matters to the model."""
+        first = (rows if size == -1 else size for size in self.shape[:1])
+        return (*first, *(self.context if size == -1 else size for size in self.shape[1:]))
 
     def plan(self, shape: object, max_rows: int, max_elements: int) -> Plan:
         """Check a client's shape and return how its data are read.

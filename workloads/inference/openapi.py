@@ -12,8 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from falaj.workloads.inference import codings, extensions, http, jobs, labels, oip
+from falaj.workloads.inference import codings, completions, extensions, http, jobs, labels, oip
+from falaj.workloads.inference.errors import OPENAI
 from falaj.workloads.inference.oip import NUMPY_TYPES, Schema, TensorSpec
+from falaj.workloads.inference.settings import Limits
 
 Document = dict[str, Any]
 
@@ -43,15 +45,22 @@ class _Words(NamedTuple):
     """Of the answer, but not of DELETE's."""
 
 
-def describe(places: Mapping[str, http.Route], schema: Schema, *, certificates: bool) -> Document:
+def describe(
+    places: Mapping[str, http.Route],
+    schema: Schema,
+    *,
+    certificates: bool,
+    most_tokens: int = Limits.max_tokens,
+) -> Document:
     """Return the document.
 
     Args:
         places: of a `http.Router`: paths and their routes.
         schema: of the served model.
         certificates: whether callers may show a client certificate instead of a token.
+        most_tokens: that a request may ask a language model for.
     """
-    words = _words(schema)
+    words = _words(schema, most_tokens)
     means: Document = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
     if certificates:
         means["certificate"] = {"type": "mutualTLS"}
@@ -71,16 +80,18 @@ def describe(places: Mapping[str, http.Route], schema: Schema, *, certificates: 
             "securitySchemes": means,
             "schemas": {
                 "Error": _object({"error": _NAME}),
+                "LanguageError": _LANGUAGE_ERROR,
                 "InferRequest": _request(schema),
                 "InferAnswer": _answer(schema),
                 **_values(schema.inputs.values()),
             },
             "responses": {
-                "Error": {
+                name: {
                     "description": "What was wrong, and what to do.",
                     "headers": _OF_ERRORS,
-                    "content": {_JSON: {"schema": _ref("Error")}},
+                    "content": {_JSON: {"schema": _ref(name)}},
                 }
+                for name in ("Error", "LanguageError")
             },
         },
     }
@@ -96,7 +107,7 @@ def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> 
             "operationId": re.sub(r"\W+", "_", f"{method}{path}"),
             "summary": words.summary,
             "security": [{each: [route.scope]} for each in means] if route.scope else [],
-            "responses": _responses(route, words, method),
+            "responses": _responses(route, words, method, _error_at(path)),
         }
         if parameters := _parameters(path, route, words):
             operation["parameters"] = parameters
@@ -109,7 +120,11 @@ def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> 
     return found
 
 
-def _responses(route: http.Route, words: _Words, method: str) -> Document:
+def _error_at(path: str) -> str:
+    return "LanguageError" if path.encode().startswith(OPENAI) else "Error"
+
+
+def _responses(route: http.Route, words: _Words, method: str, error: str) -> Document:
     headers = {} if words.headers is None else {"headers": words.headers}
     if method == "head":
         # RFC 9110, 9.3.2: as GET's, without the content.
@@ -121,10 +136,12 @@ def _responses(route: http.Route, words: _Words, method: str) -> Document:
         "content": _contents(words.answer, words.kind, binary=route.name in _WITH_TENSORS_BACK),
         **headers,
     }
+    if route.name == http.COMPLETIONS:
+        answer["content"][http.EVENTS.decode()] = {"schema": _NAME}
     if method == "delete" and words.deleted is not None:
         answer = {"description": "It is removed.", "content": {_JSON: {"schema": words.deleted}}}
     found = {str(status): answer for status in words.statuses}
-    return found | {"default": {"$ref": "#/components/responses/Error"}}
+    return found | {"default": {"$ref": f"#/components/responses/{error}"}}
 
 
 def _contents(schema: Document, kind: str = _JSON, *, binary: bool) -> Document:
@@ -203,7 +220,7 @@ def _header(name: str, schema: Document, means: str) -> Document:
     return {"name": name, "in": "header", "schema": schema, "description": means}
 
 
-def _words(schema: Schema) -> Mapping[str, _Words]:
+def _words(schema: Schema, most_tokens: int) -> Mapping[str, _Words]:
     ready = {http.READY: {"live": _FLAG, "ready": _FLAG},
              http.MODEL_READY: {"name": _NAME, "ready": _FLAG}}  # fmt: skip
     statistics = _Words("Counts and times of requests.", _STATISTICS)
@@ -244,6 +261,15 @@ def _words(schema: Schema) -> Mapping[str, _Words]:
             body={"type": "object", "properties": {"ready": _FLAG}},
         ),
         http.OPENAPI: _Words("This document.", _ANY_OBJECT),
+        http.COMPLETIONS: _Words(
+            "How the model goes on with texts: whole, or with stream as server-sent events.",
+            _COMPLETION, body=_asked(schema.name, most_tokens),
+        ),
+        http.CARDS: _Words(
+            "The language model that is served.",
+            _object({"object": {"const": "list"}, "data": _list(_CARD)}),
+        ),
+        http.CARD: _Words("The language model of this name.", _CARD),
     }  # fmt: skip
 
 
@@ -345,6 +371,77 @@ _FEEDBACK: Final = _object(
     }
 )  # fmt: skip
 _JOINED: Final[Document] = dict.fromkeys(("received", *labels.OUTCOMES), _COUNT)
+
+
+_LANGUAGE_ERROR: Final = _object(
+    {
+        "error": _object(
+            {
+                "message": _NAME, "type": _NAME, "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            }
+        )
+    }
+)  # fmt: skip
+_CARD: Final = _object(
+    {"id": _NAME, "object": {"const": "model"}, "created": _COUNT, "owned_by": _NAME}
+)
+_COMPLETION: Final = _object(
+    {
+        "id": _NAME, "object": {"const": "text_completion"}, "created": _COUNT, "model": _NAME,
+        "system_fingerprint": _NAME,
+        "choices": _list(
+            _object(
+                {
+                    "index": _COUNT, "text": _NAME, "logprobs": {"type": "null"},
+                    "finish_reason": {"enum": ["stop", "length", None]},
+                }
+            )
+        ),
+    },
+    {
+        "usage": _object(
+            dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), _COUNT)
+        )
+    },
+)  # fmt: skip
+
+
+def _text_or_list(most: int, **of_text: Any) -> Document:
+    text = {"type": "string", **of_text}
+    return {"anyOf": [text, _list(text, minItems=1, maxItems=most)]}
+
+
+def _or_null(schema: Document) -> Document:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _asked(model: str, most_tokens: int) -> Document:
+    """The schema of a request to generate texts."""
+    known = completions
+    low, high = known.SEEDS
+    optional: Document = {
+        "max_tokens": {"type": "integer", "minimum": 1, "maximum": most_tokens},
+        "temperature": {"type": "number", "minimum": 0, "maximum": known.MOST_TEMPERATURE},
+        "top_p": {"type": "number", "minimum": 0, "maximum": 1},
+        "n": {"type": "integer", "minimum": 1, "maximum": known.MOST_CHOICES},
+        "stream": _FLAG,
+        "stream_options": {
+            "type": "object", "properties": {"include_usage": _FLAG},
+            "additionalProperties": False,
+        },
+        "stop": _text_or_list(
+            known.MOST_STOPS, minLength=1, maxLength=known.MOST_STOP_CHARACTERS
+        ),
+        "seed": {"type": "integer", "minimum": low, "maximum": high},
+        "echo": _FLAG,
+        "user": _NAME,
+    }  # fmt: skip
+    described = _object(
+        {"model": {"const": model}, "prompt": _text_or_list(known.MOST_PROMPTS)},
+        {name: _or_null(schema) for name, schema in optional.items()},
+    )
+    return described | {"additionalProperties": False}
 
 
 _FP32_ENDS: Final = 2.0**128 - 2.0**103

@@ -22,6 +22,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import (
     answers,
     channel,
+    completions,
     extensions,
     http,
     labels,
@@ -30,9 +31,11 @@ from falaj.workloads.inference import (
 )
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.batching import Batcher, Member, Plan
+from falaj.workloads.inference.completions import Completion
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError, retry_after
 from falaj.workloads.inference.http import MARK, Answer, Exchange, Head, Heads
+from falaj.workloads.inference.language import Language
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference, Schema
@@ -45,6 +48,9 @@ QUEUE_PER_THREAD = 32
 """Inferences that may wait for each thread before new ones are answered with 503."""
 QUEUE_PER_CONNECTION = 4
 """Likewise for each connection to a runtime beside, which batches what waits."""
+TEXTS_PER_THREAD = 8
+"""Requests for texts whose steps may go through each thread by turns with each other's, and with
+inferences."""
 QUEUE_BATCHES = 4
 """Batches' rows that may wait for each thread as inferences, where requests run together."""
 
@@ -74,6 +80,7 @@ class Runs:
         self.upstream = upstream
         self.overflow = overflow
         self.waiting = 0
+        self._texts = 0
         self._service = service
         self._pool = pool
         self._threads = threads
@@ -159,11 +166,14 @@ class Runs:
                 self._pool, work
             )
         finally:
-            self.waiting -= 1
-            self._backlog = max(0.0, self._backlog - expected) if self.waiting else 0.0
+            self._ended(expected)
         service.model.observe(inference.rows, seconds)
         service.counters.queued(queued)
         return self._answer(exchange, inference, results, seconds)
+
+    def _ended(self, expected: float) -> None:
+        self.waiting -= 1
+        self._backlog = max(0.0, self._backlog - expected) if self.waiting else 0.0
 
     def _answer(
         self, exchange: Exchange, inference: Inference, results: Any, seconds: float
@@ -172,6 +182,36 @@ class Runs:
         answer = service.inferred(inference, results)
         service.counters.inferred(time.perf_counter() - exchange.started, seconds, inference.rows)
         return answer
+
+    # -- texts -----------------------------------------------------------------------------
+
+    def begin_text(self) -> None:
+        """Take a place for a request that has texts generated.
+
+        Raises:
+            RequestError: 503, there is none.
+        """
+        if self._texts >= self._threads * TEXTS_PER_THREAD:
+            raise RequestError(
+                503,
+                f"texts of {self._texts} requests are being generated already; try again",
+                headers=(retry_after(1),),
+            )
+        self._texts += 1
+
+    def end_text(self) -> None:
+        """Give a place back."""
+        self._texts -= 1
+
+    async def step(self, rows: int, work: Callable[[], Any]) -> Any:
+        """Do a step's work behind what waits: none is refused that has a place."""
+        expected = self._service.model.expected[rows.bit_length()]
+        self.waiting += 1
+        self._backlog += expected
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            self._ended(expected)
 
     # -- here, together --------------------------------------------------------------------
 
@@ -288,7 +328,9 @@ class Runs:
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
 OF_JOBS = (http.JOBS, http.JOB, http.JOB_RESULT)
 OF_WATCHED = (http.DRIFT, http.FEEDBACK)
-"""Routes that are there where settings ask for them; else they are answered with 404."""
+OF_LANGUAGE = (http.COMPLETIONS, http.CARDS, http.CARD)
+"""Routes that are there where settings ask for them, or for the model; else they are answered with
+404."""
 NOT_ALLOWED = (401, 403)
 """Statuses of callers without the right to ask, whose requests aren't failures."""
 HEADS_KEPT = 1024
@@ -363,9 +405,12 @@ class Service:
         overflow: Overflow | None = None,
         watched: Watched | None = None,
         batching: Plan | None = None,
+        language: Language | None = None,
     ) -> None:
         self.settings = settings
         self.batching = batching
+        self.language = language
+        self._started = int(time.time())
         self.watched = watched
         self.limits = settings.limits
         self.model = model
@@ -409,6 +454,8 @@ class Service:
             **dict.fromkeys((http.STATISTICS, http.VERSION_STATISTICS), self._statistics_answer),
             **dict.fromkeys(OF_WATCHED, self._watched_answer),
             **dict.fromkeys(OF_JOBS, self._jobs_answer),
+            http.COMPLETIONS: self._complete,
+            **dict.fromkeys((http.CARDS, http.CARD), self._cards),
         }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._heads_of_tokens = Heads()
@@ -551,11 +598,13 @@ class Service:
     def _openapi(self) -> bytes:
         """The document, of what the settings have answered; of a wide model, it takes 20 ms."""
         off = (OF_JOBS if self.jobs is None else ()) + (OF_WATCHED if self.watched is None else ())
+        off += OF_LANGUAGE if self.language is None else ()
         places = self.router.places.items()
         document = openapi.describe(
             {path: route for path, route in places if route.name not in off},
             self.schema,
             certificates=self.settings.tls.client_ca is not None,
+            most_tokens=self.limits.max_tokens,
         )
         return orjson.dumps(document)
 
@@ -589,6 +638,35 @@ class Service:
                 404, "no jobs are taken here: the service's settings have no section jobs"
             )
         return await self.jobs(exchange)
+
+    def _complete(self, exchange: Exchange) -> Completion:
+        language, model = self._require_language(), self.model
+        asked = completions.read(exchange.content, model.name, self.limits.max_tokens)
+        completion = Completion(
+            asked, exchange, language=language, name=model.name, version=model.version,
+            run=self.run, steps=self.runs, counters=self.counters, log=log_part(exchange),
+        )  # fmt: skip
+        # What is needed of it is read.
+        self.bodies.release(exchange)
+        return completion
+
+    async def _cards(self, exchange: Exchange) -> Answer:
+        self._require_language()
+        card = completions.card(self.model.name, self._started)
+        assert exchange.route is not None  # noqa: S101 - admitted requests have a route
+        if exchange.route.name == http.CARDS:
+            return Answer(200, orjson.dumps({"object": "list", "data": [card]}))
+        completions.require_model(http.Router.card_of(exchange.url), self.model.name)
+        return Answer(200, orjson.dumps(card))
+
+    def _require_language(self) -> Language:
+        if self.language is None:
+            name = self.model.name
+            raise RequestError(
+                404, f"'{name}' isn't a language model that runs in this server; it answers at "
+                f"/v2/models/{name}/infer", code="model_not_found",
+            )  # fmt: skip
+        return self.language
 
     async def _metrics_answer(self, exchange: Exchange) -> Answer:
         del exchange

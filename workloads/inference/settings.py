@@ -217,6 +217,8 @@ class Limits:
     max_inflight_bytes: int = 64 * 1024 * 1024
     """Of the bodies of all unanswered requests of a worker; at least one body."""
     max_rows: int = 1024
+    max_tokens: int = 1024
+    """That a request may have a language model generate, for each of its texts."""
     drain_seconds: float = 10
     header_timeout_seconds: float = 10
     idle_timeout_seconds: float = 75
@@ -350,6 +352,7 @@ def _limits(section: Section) -> Limits:
             "max_inflight_bytes", body, 2**40, max(body, known.max_inflight_bytes)
         ),
         max_rows=int(section.bounded("max_rows", known.max_rows)),
+        max_tokens=section.whole("max_tokens", 1, 100_000, known.max_tokens),
         drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
             "header_timeout_seconds", 0.1, 600, known.header_timeout_seconds

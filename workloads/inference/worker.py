@@ -27,7 +27,7 @@ import orjson
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import batching, channel, model, reference, settings
+from falaj.workloads.inference import batching, channel, language, model, reference, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.channel import Channel
 from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
@@ -37,6 +37,7 @@ from falaj.workloads.inference.errors import InferenceError, RequestError, retry
 from falaj.workloads.inference.job_runs import JobRuns
 from falaj.workloads.inference.jobs import Bodies
 from falaj.workloads.inference.labels import Sender
+from falaj.workloads.inference.language import Language
 from falaj.workloads.inference.listening import Listener, ServerContext, server_context
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.remote import (
@@ -78,6 +79,7 @@ class Backends:
     """Who runs the model."""
 
     model: Model | RelayedModel
+    language: Language | None
     upstream: Remote | None
     overflow: Overflow | None
 
@@ -102,7 +104,7 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
             timeout_seconds=upstream.timeout_seconds,
             connections=upstream.connections,
         )
-        return Backends(RelayedModel(schema), remote, None)
+        return Backends(RelayedModel(schema), None, remote, None)
     loaded = model.load(
         package.read(model.MODEL_FILE),
         name=name,
@@ -111,9 +113,10 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         threads=configuration.threads,
         limits=limits,
     )
+    known = language.read(package.manifest, loaded.schema)
     overflow = configuration.overflow
     if overflow is None:
-        return Backends(loaded, None, None)
+        return Backends(loaded, known, None, None)
     there = Remote(
         overflow.url,
         schema_of(name, str(overflow.version), package.manifest, limits),
@@ -121,7 +124,7 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         connections=overflow.connections,
         context=client_context(configuration.tls),
     )
-    return Backends(loaded, None, Overflow(there, overflow.above_seconds))
+    return Backends(loaded, known, None, Overflow(there, overflow.above_seconds))
 
 
 async def watch_runtime(service: Service) -> None:
@@ -272,6 +275,7 @@ class Worker:
             overflow=backends.overflow,
             watched=self._watched(package, backends) if configuration.drift.enabled else None,
             batching=plan,
+            language=backends.language,
         )
         self._service.max_connections = _connection_limit()
         self._counted = self._snapshot(self._service)

@@ -1,0 +1,397 @@
+"""OpenAI's API for language models: `/v1/completions`, and `/v1/models` that lists the one served.
+
+https://platform.openai.com/docs/api-reference/completions: a request is checked whole before it
+starts, and what it asks for that isn't offered is refused by name. Its text goes neither into logs
+nor metrics.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
+import orjson
+
+from falaj.workloads.inference.errors import RequestError, json_of
+from falaj.workloads.inference.http import EVENTS, Answer, Exchange, event
+from falaj.workloads.inference.language import Generation, Language, Sampling, Text
+from falaj.workloads.inference.metrics import Counters
+from falaj.workloads.inference.oip import Inference
+
+MOST_PROMPTS: Final = 16
+MOST_CHOICES: Final = 8
+MOST_TEXTS: Final = 16
+"""Of a request: its prompts times their choices, which are the rows of a run."""
+MOST_STOPS: Final = 4
+MOST_STOP_CHARACTERS: Final = 128
+MOST_ECHOED: Final = 65_536
+"""Characters of prompts that an answer gives back."""
+MOST_TEMPERATURE: Final = 2.0
+USUAL_TOKENS: Final = 16
+SEEDS: Final = (-(2**63), 2**63 - 1)
+_OBJECT: Final = "text_completion"
+_DONE: Final = event(b"[DONE]")
+PROMPT: Final = "prompt"
+GENERATED: Final = "generated"
+"""Kinds of tokens."""
+
+
+# -- requests ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A checked request.
+
+    Attributes:
+        prompts: at least one, each as long as it was sent.
+        most: characters to generate for each text.
+        choices: texts for each prompt.
+        usage: whether a stream ends with the counts of tokens.
+    """
+
+    prompts: Sequence[str]
+    most: int
+    choices: int
+    sampling: Sampling
+    stops: Sequence[str]
+    stream: bool
+    usage: bool
+    echo: bool
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Characters of all prompts."""
+        return sum(map(len, self.prompts))
+
+
+class _Fields:
+    """The members of a request, taken out one by one; null is as if one weren't there."""
+
+    def __init__(self, body: bytes | bytearray) -> None:
+        document = json_of(body)
+        if type(document) is not dict:
+            raise RequestError(400, "the request must be a JSON object with a model and a prompt")
+        self.values = cast("dict[str, Any]", document)
+
+    def take(self, name: str) -> Any:
+        return self.values.pop(name, None)
+
+    @staticmethod
+    def error(name: str, given: object, allowed: str) -> RequestError:
+        shown = orjson.dumps(given).decode()
+        shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+        return RequestError(400, f"{name}: got {shown}, allowed is {allowed}", field=name)
+
+    def whole(self, name: str, low: int, high: int, usual: int | None) -> int | None:
+        value = self.take(name)
+        if value is None:
+            return usual
+        if type(value) is not int or not low <= value <= high:
+            raise self.error(name, value, f"a whole number from {low} to {high}")
+        return value
+
+    def number(self, name: str, high: float) -> float:
+        """A number from 0 to another; by default 1."""
+        value = self.take(name)
+        if value is None:
+            return 1.0
+        if type(value) not in (int, float) or not 0 <= value <= high:
+            raise self.error(name, value, f"a number from 0 to {high:g}")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        value = self.take(name)
+        if value is None:
+            return False
+        if type(value) is not bool:
+            raise self.error(name, value, "true or false")
+        return value
+
+    def texts(self, name: str, most: int, value: Any) -> list[str]:
+        """A text, or a list of up to so many."""
+        found = [value] if type(value) is str else value
+        if (
+            type(found) is not list
+            or not 1 <= len(cast("list[Any]", found)) <= most
+            or any(type(each) is not str for each in cast("list[Any]", found))
+        ):
+            # Without what was given: it may be a person's words.
+            raise RequestError(
+                400, f"{name}: allowed is a text, or a list of 1 to {most} texts", field=name
+            )
+        return cast("list[str]", found)
+
+    def refuse(self, name: str, *allowed: Any) -> None:
+        """Refuse a member that would change the answer and isn't offered."""
+        value = self.take(name)
+        if value is not None and value not in allowed:
+            words = " or ".join(orjson.dumps(each).decode() for each in (*allowed, None))
+            raise self.error(name, value, f"{words}: it isn't offered here")
+
+
+def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
+    """Check a request's body.
+
+    Args:
+        body: of the request.
+        model: the name of the one that is served.
+        most_tokens: that may be asked for.
+
+    Raises:
+        RequestError: 404, it is for another model; 400 for anything else that is wrong, with the
+            field, what was given and what is allowed.
+    """
+    fields = _Fields(body)
+    given = fields.take("model")
+    if type(given) is not str:
+        raise fields.error("model", given, f'the name of the model that is served, "{model}"')
+    require_model(given, model)
+    prompts = fields.texts("prompt", MOST_PROMPTS, fields.take("prompt"))
+    choices = fields.whole("n", 1, MOST_CHOICES, 1) or 1
+    if len(prompts) * choices > MOST_TEXTS:
+        raise fields.error(
+            "n", choices, f"at most {MOST_TEXTS} texts of all {len(prompts)} prompts together"
+        )
+    most = fields.whole("max_tokens", 1, most_tokens, min(USUAL_TOKENS, most_tokens))
+    sampling = Sampling(
+        temperature=fields.number("temperature", MOST_TEMPERATURE),
+        top_p=fields.number("top_p", 1),
+        seed=fields.whole("seed", *SEEDS, None),
+    )
+    stream, usage = fields.flag("stream"), _usage(fields)
+    if usage and not stream:
+        raise RequestError(
+            400, "stream_options is for streams: set stream, or leave it out",
+            field="stream_options",
+        )  # fmt: skip
+    echo = fields.flag("echo")
+    if echo and sum(map(len, prompts)) * choices > MOST_ECHOED:
+        raise RequestError(
+            400, f"echo: the prompts' characters times n are more than {MOST_ECHOED}, the most "
+            "that is given back; leave echo out, or send less", field="echo",
+        )  # fmt: skip
+    stops = _stops(fields)
+    _ignore_or_refuse(fields, choices)
+    return Asked(prompts, most or 1, choices, sampling, stops, stream, usage, echo)
+
+
+def require_model(given: str, model: str) -> None:
+    """Refuse another model than the one that is served.
+
+    Raises:
+        RequestError: 404.
+    """
+    if given != model:
+        raise RequestError(
+            404, f"unknown model '{given[:80]}'; served is '{model}'", field="model",
+            code="model_not_found",
+        )  # fmt: skip
+
+
+def _usage(fields: _Fields) -> bool:
+    options = fields.take("stream_options")
+    if options is None:
+        return False
+    known = cast("dict[str, Any]", options) if type(options) is dict else {"": None}
+    if known.keys() - {"include_usage"} or type(known.get("include_usage", False)) is not bool:
+        raise fields.error("stream_options", options, '{"include_usage": true} or false')
+    return bool(known.get("include_usage"))
+
+
+def _stops(fields: _Fields) -> list[str]:
+    given = fields.take("stop")
+    if given is None or given == []:
+        return []
+    found = fields.texts("stop", MOST_STOPS, given)
+    if not all(1 <= len(each) <= MOST_STOP_CHARACTERS for each in found):
+        raise RequestError(
+            400, f"stop: allowed are texts of 1 to {MOST_STOP_CHARACTERS} characters", field="stop"
+        )
+    return found
+
+
+def _ignore_or_refuse(fields: _Fields, choices: int) -> None:
+    user = fields.take("user")
+    if user is not None and type(user) is not str:
+        raise RequestError(400, "user: allowed is a text, which is ignored", field="user")
+    fields.refuse("best_of", choices)
+    fields.refuse("frequency_penalty", 0)
+    fields.refuse("presence_penalty", 0)
+    fields.refuse("logit_bias", {})
+    fields.refuse("logprobs")
+    fields.refuse("suffix")
+    if fields.values:
+        name = sorted(fields.values)[0]
+        raise RequestError(
+            400, f"'{name[:80]}' is no field of a request here; allowed are {', '.join(FIELDS)}",
+            field=name[:80],
+        )  # fmt: skip
+
+
+FIELDS: Final = (
+    "model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stream_options",
+    "stop", "seed", "echo", "user",
+)  # fmt: skip
+
+
+# -- answers -------------------------------------------------------------------------------
+
+
+class Steps(Protocol):
+    """Who runs the steps of texts: the worker's queue."""
+
+    def begin_text(self) -> None:
+        """Take a place for a request's texts.
+
+        Raises:
+            RequestError: 503, there is none.
+        """
+
+    def end_text(self) -> None:
+        """Give it back."""
+
+    async def step(self, rows: int, work: Callable[[], Any]) -> Any:
+        """Do a step's work, whose runs have so many rows, in a thread; return what it does."""
+
+
+class Completion(Awaitable[Answer]):
+    """A request for texts, that has a place, and its answer.
+
+    Args:
+        asked: what for.
+        exchange: the request; its line in the access log tells the tokens.
+        language: the model's.
+        name: the model's.
+        version: of the model.
+        run: runs it, and words its failure.
+        steps: where.
+        counters: of the worker.
+        log: what an access line says of the request's head.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        exchange: Exchange,
+        *,
+        language: Language,
+        name: str,
+        version: str,
+        run: Callable[[Inference], Sequence[Any]],
+        steps: Steps,
+        counters: Counters,
+        log: bytes,
+    ) -> None:
+        self.hung_up: Callable[[], bool] = lambda: False
+        """Tells whether nobody hears the answer."""
+        self._asked = asked
+        self._exchange = exchange
+        self._run = run
+        self._steps = steps
+        self._counters = counters
+        self._log = log
+        self._head = {
+            "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
+            "model": name, "system_fingerprint": f"version-{version}",
+        }  # fmt: skip
+        self._generation = Generation(language, _texts(asked, language), asked.sampling)
+        steps.begin_text()
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Answer:
+        if not self._asked.stream:
+            return await self._whole()
+        events = self._events()
+        # What fails before anything is sent has a status of its own.
+        first = await anext(events)
+        return Answer(200, first, EVENTS, events=events)
+
+    async def _whole(self) -> Answer:
+        parts: list[list[str]] = [[self._echoed(text)] for text in self._generation.texts]
+        try:
+            while self._generation.unfinished:
+                for text, more in await self._step():
+                    parts[text.index].append(more)
+        finally:
+            self._end()
+        choices = [_choice(text, "".join(parts[text.index])) for text in self._generation.texts]
+        return Answer(200, orjson.dumps({**self._head, "choices": choices, "usage": self._usage}))
+
+    async def _events(self) -> AsyncGenerator[bytes]:
+        try:
+            echoed = {text.index: self._echoed(text) for text in self._generation.texts}
+            while self._generation.unfinished:
+                piece = b""
+                for text, more in await self._step():
+                    shown = echoed.pop(text.index, "") + more
+                    if shown or text.finish:
+                        piece += self._event([_choice(text, shown)])
+                yield piece
+            if self._asked.usage:
+                yield self._event([], self._usage)
+            yield _DONE
+        finally:
+            self._end()
+
+    async def _step(self) -> list[tuple[Text, str]]:
+        if self.hung_up():
+            raise RequestError(408, "the client hung up before its text was whole", close=True)
+        rows = len(self._generation.unfinished)
+        found = await self._steps.step(rows, lambda: self._generation.step(self._run))
+        return cast("list[tuple[Text, str]]", found)
+
+    def _end(self) -> None:
+        """Give the place back, and count."""
+        self._steps.end_text()
+        tokens = {PROMPT: self._asked.prompt_tokens, GENERATED: self._generation.generated}
+        self._counters.generated(time.perf_counter() - self._exchange.started, tokens)
+        self._exchange.log = self._log + b"".join(
+            b',"%b_tokens":%d' % (kind.encode(), count) for kind, count in tokens.items()
+        )
+
+    def _echoed(self, text: Text) -> str:
+        asked = self._asked
+        return asked.prompts[text.index // asked.choices] if asked.echo else ""
+
+    @property
+    def _usage(self) -> Mapping[str, int]:
+        prompt, generated = self._asked.prompt_tokens, self._generation.generated
+        return {
+            "prompt_tokens": prompt, "completion_tokens": generated,
+            "total_tokens": prompt + generated,
+        }  # fmt: skip
+
+    def _event(self, choices: Sequence[Any], usage: Mapping[str, int] | None = None) -> bytes:
+        document: dict[str, Any] = {**self._head, "choices": choices}
+        if self._asked.usage:
+            document["usage"] = usage
+        return event(orjson.dumps(document))
+
+
+def _texts(asked: Asked, language: Language) -> list[Text]:
+    found: list[Text] = []
+    for prompt in asked.prompts:
+        places = language.encode(prompt)
+        for choice in range(asked.choices):
+            seed = asked.sampling.seed
+            random = np.random.default_rng(None if seed is None else [seed % 2**64, choice])
+            found.append(
+                Text(len(found), places, most=asked.most, stops=asked.stops, random=random)
+            )
+    return found
+
+
+def _choice(text: Text, shown: str) -> Mapping[str, Any]:
+    return {"index": text.index, "text": shown, "logprobs": None, "finish_reason": text.finish}
+
+
+def card(name: str, created: int) -> dict[str, Any]:
+    """Return what `/v1/models` says of the served model."""
+    return {"id": name, "object": "model", "created": created, "owned_by": "falaj"}
