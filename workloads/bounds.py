@@ -130,10 +130,11 @@ OPTIMIZATION = {
     "max_accuracy_drop": Bound(0, 100, whole=False),
     "least_accuracy": Bound(0, 1, whole=False),
     "most_rmse": Bound(0, 1e12, whole=False),
+    "most_nats": Bound(0, 100, whole=False),
     "threads": Bound(1, 1_024),
 }
 """Of ``python -m falaj.workloads.optimization``: percentage points, a share, the unit of what is
-predicted, and the threads that latencies are measured with."""
+predicted, nats of a character, and the threads that latencies are measured with."""
 MOST_ACCURACY_DROP = 0.5
 """How much accuracy 8 bits may cost where nothing else is said, in percentage points."""
 

@@ -46,8 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         default=MOST_ACCURACY_DROP,
         metavar="POINTS",
-        help="most percentage points of accuracy (regression: per cent of growth of the error) "
-        "that 8 bits may cost (default %(default)s)",
+        help="most percentage points of accuracy (others: per cent of growth of the error or of "
+        "the nats) that 8 bits may cost (default %(default)s)",
     )
     add(
         "--quantise",
@@ -72,6 +72,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="ERROR",
         help="of a regression: held-out error above which nothing is written (default: any will "
         "do)",
+    )
+    add(
+        "--most-nats",
+        type=float,
+        metavar="NATS",
+        help="of a language model: held-out nats of a character above which nothing is written "
+        "(default: any will do)",
     )
     add(
         "--accept",
@@ -133,7 +140,7 @@ def _optimise(options: argparse.Namespace) -> dict[str, Any]:
         quantise=options.quantise,
         threads=options.threads,
         data_class=options.data_class,
-        gate=Gate(options.least_accuracy, options.most_rmse),
+        gate=Gate(options.least_accuracy, options.most_rmse, options.most_nats),
         accept=options.accept,
         served=served,
     )

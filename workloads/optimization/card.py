@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.training.language import perplexity
+
 MOST_CLASSES: Final = 20
 """Of more, no confusion matrix and no calibration by class is shown."""
 
@@ -51,6 +53,22 @@ def figures(
             for name, mean, share in zip(classes, means, shares, strict=True)
         },
     }
+
+
+def text_figures(nats: float, windows: int, characters: list[str]) -> dict[str, Any]:
+    """Describe a language model.
+
+    Args:
+        nats: of a character, of held-out windows.
+        windows: their number.
+        characters: of the vocabulary, that for unknown ones included.
+
+    Returns:
+        ``rows``, ``perplexity``, and how many characters are in the ``vocabulary``.
+    """
+    return {
+        "rows": windows, "perplexity": perplexity(nats), "vocabulary": len(characters) - 1
+    }  # fmt: skip
 
 
 def _numbers(predicted: NDArray[np.float64], truth: NDArray[np.float64]) -> dict[str, Any]:

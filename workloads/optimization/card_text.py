@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.workloads.errors import printable
+from falaj.workloads.training.record import LANGUAGE
 
 FILE: Final = "card.html"
 """The page's name in the package."""
@@ -71,12 +72,19 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
         low, high = (card["residuals"]["quantiles"][share] for share in ("0.05", "0.95"))
         found.append(("R²", f"{card['r2']:.3f}"))
         found.append(("errors, 5 % to 95 %", f"{low:.5g} to {high:.5g}"))
-    used = [f"{each['name']} ({each['kind']})" for each in dataset["features"]]
-    found.append(("columns used", ", ".join([*used[:most], *_more(used, most)])))
+    is_text = _is_text(fields)
+    if is_text:
+        found.append(("perplexity", f"{card['perplexity']:.4g}"))
+        found.append(("vocabulary", f"{card['vocabulary']:,} characters"))
+        found.append(("looks back on", f"{fields['inputs'][0]['context']} characters"))
+    else:
+        used = [f"{each['name']} ({each['kind']})" for each in dataset["features"]]
+        found.append(("columns used", ", ".join([*used[:most], *_more(used, most)])))
     left_out = [(f"left out: {each['name']}", each["reason"]) for each in dataset["excluded"]]
     found += [*left_out[:most], *(("left out", text) for text in _more(left_out, most))]
     rows = dataset["rows"]
-    found.append(("rows", f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
+    what = "windows of text" if is_text else "rows"
+    found.append((what, f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
@@ -85,7 +93,8 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
 
 def page(fields: Mapping[str, Any]) -> str:
     """Return the card as an HTML page of its own, which loads nothing."""
-    title = f"Model of {fields['dataset']['target']}"
+    dataset = fields["dataset"]
+    title = f"Model of {dataset['source']['name'] if _is_text(fields) else dataset['target']}"
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -115,6 +124,10 @@ def _calibration(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         (repr(name), f"{each['mean_probability']:.3f} (its share: {each['share']:.3f})")
         for name, each in card.get("calibration", {}).items()
     ]
+
+
+def _is_text(fields: Mapping[str, Any]) -> bool:
+    return fields.get("task") == LANGUAGE
 
 
 def _more(items: Sequence[object], most: int) -> list[str]:

@@ -23,8 +23,18 @@ from numpy.typing import NDArray
 
 from falaj.workloads.bounds import OPTIMIZATION
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization.export import IMAGE, INPUT, PARITY_TOLERANCE, Serving
+from falaj.workloads.optimization.export import (
+    IMAGE,
+    INPUT,
+    OUTPUT,
+    PARITY_TOLERANCE,
+    Serving,
+    core_feed,
+)
 from falaj.workloads.training.hardware import cpu_flags
+from falaj.workloads.training.language import CONTEXT, TOKENS, following
+from falaj.workloads.training.loop import WINDOWS_AT_ONCE, row_losses
+from falaj.workloads.training.record import LANGUAGE
 
 # Sessions of ONNX Runtime as the server opens them, and what this machine can compute with.
 
@@ -32,6 +42,8 @@ Feed = dict[str, NDArray[Any]]
 
 _AT_ONCE = 256
 """Rows that a model is asked at once."""
+_PARITY_WINDOWS = 64
+"""Of a text, that graph and module are compared on."""
 
 _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 _RELEVANT = frozenset(
@@ -103,7 +115,7 @@ def versions() -> dict[str, str]:
     }
 
 
-Metric = Literal["accuracy", "rmse"]
+Metric = Literal["accuracy", "rmse", "nats_per_character"]
 Choice = Literal["float", "int8"]
 
 CLEAR_GAIN = 0.02
@@ -120,7 +132,8 @@ class Measured:
     """One candidate's figures.
 
     Attributes:
-        score: accuracy (0 to 1) or root mean square error (0 or more) on the held-out part.
+        score: accuracy (0 to 1), root mean square error or nats of a character (0 or more) on the
+            held-out part.
         size_bytes: of the serialised model.
         latency_us: median time of one row on this machine, in microseconds.
     """
@@ -148,7 +161,7 @@ def check_bound(points: float) -> float:
     if not bound.allows(points):
         raise WorkloadError(
             f"--max-accuracy-drop is {points:g}: allowed is {bound.description} "
-            "(percentage points of accuracy; for a regression, per cent of the error)"
+            "(percentage points of accuracy; for others, per cent of the error or of the nats)"
         )
     return points
 
@@ -160,35 +173,42 @@ class Gate:
     Attributes:
         least_accuracy: 0 to 1, of a classification.
         most_rmse: in the unit of what is predicted, of a regression.
+        most_nats: of a character, of a language model.
     """
 
     least_accuracy: float | None = None
     most_rmse: float | None = None
+    most_nats: float | None = None
 
     def check_options(self) -> None:
         """Raises WorkloadError: a bound is out of its range."""
-        for name, value in (
-            ("least_accuracy", self.least_accuracy),
-            ("most_rmse", self.most_rmse),
-        ):
+        for name, value in self._bounds().values():
             if value is not None and not OPTIMIZATION[name].allows(value):
                 raise WorkloadError(
-                    f"--{name.replace('_', '-')} is {value:g}: allowed is "
-                    f"{OPTIMIZATION[name].description}"
+                    f"{_option(name)} is {value:g}: allowed is {OPTIMIZATION[name].description}"
                 )
+
+    def _bounds(self) -> dict[Metric, tuple[str, float | None]]:
+        return {
+            "accuracy": ("least_accuracy", self.least_accuracy),
+            "rmse": ("most_rmse", self.most_rmse),
+            "nats_per_character": ("most_nats", self.most_nats),
+        }
 
     def check(self, metric: Metric, score: float) -> None:
         """Let a score through, or refuse it.
 
         Raises:
-            WorkloadError: it is worse than the bound, or the bound is of the other metric.
+            WorkloadError: it is worse than the bound, or the bound is of another metric.
         """
-        of_accuracy = ("--least-accuracy", self.least_accuracy)
-        of_rmse = ("--most-rmse", self.most_rmse)
-        own, foreign = (of_accuracy, of_rmse) if metric == "accuracy" else (of_rmse, of_accuracy)
-        (right, bound), (wrong, other) = own, foreign
-        if other is not None:
-            raise WorkloadError(f"{wrong} was given, but the model's metric is {metric}: {right}")
+        bounds = self._bounds()
+        right, bound = bounds.pop(metric)
+        for wrong, other in bounds.values():
+            if other is not None:
+                raise WorkloadError(
+                    f"{_option(wrong)} was given, but the model's metric is {metric}: "
+                    f"{_option(right)}"
+                )
         if bound is None:
             return
         # Written so that NaN, from a broken model, is refused.
@@ -201,11 +221,15 @@ class Gate:
             )
 
 
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def loss_points(metric: Metric, before: float, after: float) -> float:
     """Return how much worse ``after`` is than ``before``; negative where it is better.
 
-    Accuracy: percentage points lost. RMSE: growth in per cent; from an error of 0 to any other
-    it is infinite.
+    Accuracy: percentage points lost. RMSE and nats: growth in per cent; from an error of 0 to any
+    other it is infinite.
     """
     if metric == "accuracy":
         return 100 * (before - after)
@@ -334,22 +358,46 @@ def _mean_us(call: Callable[[], object], count: int, clock: Callable[[], int]) -
 
 
 def metric_of(serving: Serving) -> Metric:
-    """Return ``accuracy`` for classes, ``rmse`` for numbers."""
+    """Return ``accuracy`` for classes, ``rmse`` for numbers, ``nats_per_character`` for texts."""
+    if serving.is_text:
+        return "nats_per_character"
     return "rmse" if serving.classes is None else "accuracy"
 
 
-def core_rows(serving: Serving, inputs: Feed) -> NDArray[np.float32]:
+def core_rows(serving: Serving, inputs: Feed) -> NDArray[Any]:
     """Return raw rows as the core takes them, by the training's own preprocessing."""
-    if serving.preprocessing is None:
-        return inputs[IMAGE]
-    return serving.preprocessing.transform(inputs)
+    if serving.preprocessing is not None:
+        return serving.preprocessing.transform(inputs)
+    if serving.is_text:
+        recent = inputs[TOKENS][:, -CONTEXT:]
+        return np.where((recent >= 0) & (recent < len(serving.classes or ())), recent, 0)
+    return inputs[IMAGE]
+
+
+def window_nats(core: bytes, tokens: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the mean cross-entropy of each window's characters, in nats, (N,).
+
+    Args:
+        core: of a language model, which answers each character.
+        tokens: windows (N, S).
+        labels: the character that follows each, (N,).
+    """
+    session = open_session(core)
+    targets = following(tokens, labels)
+    nats: list[NDArray[Any]] = []
+    for start in range(0, len(tokens), WINDOWS_AT_ONCE):
+        part = slice(start, start + WINDOWS_AT_ONCE)
+        (logits,) = session.run([OUTPUT], core_feed(tokens[part]))
+        answers, wanted = (torch.from_numpy(each) for each in (logits, targets[part]))
+        nats.append(row_losses(answers, wanted, LANGUAGE, 0.0).numpy())
+    return np.concatenate(nats).astype(np.float64)
 
 
 def score(model: bytes, serving: Serving, inputs: Feed, labels: NDArray[Any]) -> float:
     """Return the accuracy (0 to 1) or the root mean square error in the target's own unit.
 
     Args:
-        model: a served graph.
+        model: a served graph, of classes or numbers.
         serving: how it was assembled.
         inputs: served inputs by name, raw rows.
         labels: class numbers or values, (rows,).
@@ -409,14 +457,33 @@ def check_parity(model: bytes, module: torch.nn.Module, serving: Serving, inputs
 
     Returns:
         The largest absolute difference of probabilities or predictions, as a share of the
-        largest absolute value (at least 1).
+        largest absolute value (at least 1). Of a text it is the largest over rows of several
+        lengths.
 
     Raises:
         WorkloadError: it is above `PARITY_TOLERANCE`, or not a number.
     """
+    asked = _lengths(inputs[TOKENS], serving) if serving.is_text else [inputs]
+    return max(_difference(model, module, serving, each) for each in asked)
+
+
+def _lengths(tokens: NDArray[Any], serving: Serving) -> list[Feed]:
+    """Some windows as they are, short, one alone, longer than is looked back on, and damaged."""
+    windows = tokens[:_PARITY_WINDOWS]
+    strange = windows.copy()
+    strange[:, ::3] = -1
+    strange[:, 1::3] = len(serving.classes or ())
+    long = np.concatenate([windows, windows[::-1]], axis=1)
+    every = (windows, windows[:, :1], windows[:1, :5], windows[:, 1:], long, strange)
+    return [{TOKENS: each} for each in every]
+
+
+def _difference(model: bytes, module: torch.nn.Module, serving: Serving, inputs: Feed) -> float:
     with torch.no_grad():
         rows = torch.from_numpy(np.ascontiguousarray(core_rows(serving, inputs)))
         raw = torch.cat([module(part) for part in rows.split(_AT_ONCE)])
+        if serving.is_text:
+            raw = raw[:, -1]
         if serving.classes is None:
             mean, scale = serving.target or (0.0, 1.0)
             name, wanted = serving.output_name("prediction"), raw * scale + mean

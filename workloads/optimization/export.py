@@ -34,6 +34,8 @@ from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import texts
 from falaj.workloads.optimization.graph_part import ML_DOMAIN, ML_OPSET, UNKNOWN, GraphPart
+from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.training.language import CONTEXT, FAMILY, TOKENS
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
 from falaj.workloads.training.own_model import causes, place_of
 from falaj.workloads.training.trees import Forest, TableTrees
@@ -137,8 +139,12 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 INPUT = "input"
+POSITIONS = "positions"
+"""Of a language model's core: which characters of a row are answered."""
 OUTPUT = "output"
 BATCH = "batch"
+LENGTH = "length"
+"""The free second axis of rows of characters."""
 
 OPSET = 20
 """Of 2023; every ONNX Runtime since 1.17 runs it."""
@@ -157,12 +163,14 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     """Export ``module`` with a free first axis ``batch``.
 
     Args:
-        module: in evaluation mode; takes one float32 tensor (N, *shape), gives (N, outputs).
+        module: in evaluation mode; takes one float32 tensor (N, *shape), gives (N, outputs). Or a
+            `Decoder`.
         shape: one row's shape.
 
     Returns:
         A checked model with the input ``input``, the output ``output``, and no external data;
-        what the exporter notes about source files and stack traces is removed.
+        what the exporter notes about source files and stack traces is removed. That of a decoder
+        has a free second axis, and the input ``positions`` as well, as the decoder itself.
 
     Raises:
         WorkloadError: the module uses what ONNX cannot express.
@@ -170,15 +178,23 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     if isinstance(module, TableTrees):
         return _trees(module.forest(), shape[0])
     # A batch of 1 would be taken for a constant.
-    example = torch.zeros((2, *shape), dtype=torch.float32)
+    batch = torch.export.Dim(BATCH)
+    examples: tuple[torch.Tensor, ...] = (torch.zeros((2, *shape), dtype=torch.float32),)
+    free: tuple[dict[int, Any], ...] = ({0: batch},)
+    if isinstance(module, Decoder):
+        examples = (torch.zeros((2, *shape), dtype=torch.int64), torch.arange(2))
+        free = (
+            {0: batch, 1: torch.export.Dim(LENGTH, max=module.context)},
+            {0: torch.export.Dim(POSITIONS)},
+        )
     try:
         with _quiet(), torch.no_grad():
             program = torch.onnx.export(
                 module.cpu().eval(),
-                (example,),
-                input_names=[INPUT],
+                examples,
+                input_names=[INPUT, POSITIONS][: len(examples)],
                 output_names=[OUTPUT],
-                dynamic_shapes=({0: torch.export.Dim(BATCH)},),
+                dynamic_shapes=free,
                 opset_version=OPSET,
                 dynamo=True,
                 external_data=False,
@@ -388,13 +404,16 @@ class Serving:
     """What stands around the core.
 
     Attributes:
-        preprocessing: a table's recipe; None for images, whose core takes the served input.
+        family: ``images``, ``table`` or ``text``.
+        preprocessing: a table's recipe; None for images, whose core takes the served input, and
+            for texts.
         shape: one row of the core's input.
         classes: the classes in the order of the core's outputs; None for a regression.
         text_labels: answer the class's text; else its number.
         target: mean and scale of a regression's target, from standardised to real units.
     """
 
+    family: str
     preprocessing: TablePreprocessing | None
     shape: tuple[int, ...]
     classes: list[str] | None
@@ -403,9 +422,14 @@ class Serving:
 
     def input_names(self) -> list[str]:
         """Return the served inputs' names in their order."""
-        if self.preprocessing is None:
-            return [IMAGE]
-        return [item.name for item in self.preprocessing.columns]
+        if self.preprocessing is not None:
+            return [item.name for item in self.preprocessing.columns]
+        return [TOKENS if self.is_text else IMAGE]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether rows are characters, whose number isn't fixed."""
+        return self.family == FAMILY
 
     def output_name(self, role: Role) -> str:
         """Return the output's name: its role, unless a column is already called that."""
@@ -423,22 +447,32 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
         serving: what stands around it.
 
     Returns:
-        A checked model. Inputs: ``image`` float32 (N, *shape), or one (N, 1) per column.
-        Outputs: ``probabilities`` float32 (N, classes) and ``label`` (N,); or ``prediction``
-        float32 (N, 1) in real units.
+        A checked model. Inputs: ``image`` float32 (N, *shape), or one (N, 1) per column, or
+        ``tokens`` int64 (N, S), of which the last `CONTEXT` are looked at, and numbers that no
+        character has count as 0. Outputs: ``probabilities`` float32 (N, classes) and ``label``
+        (N,), of a text those of what follows the row; or ``prediction`` float32 (N, 1) in real
+        units.
     """
     prefix = free_prefix(serving.input_names())
     inner = onnx.compose.add_prefix(core, prefix + "core/")
     part = GraphPart(prefix)
-    if serving.preprocessing is None:
+    if serving.preprocessing is not None:
+        inputs, part, features = build_inputs(serving.preprocessing, BATCH)
+    elif serving.is_text:
+        inputs = [helper.make_tensor_value_info(TOKENS, TensorProto.INT64, [BATCH, LENGTH])]
+        features = _characters(part, len(serving.classes or ()))
+        part.node("Identity", [_last(part, features)], f"{prefix}core/{POSITIONS}")
+    else:
         inputs = [helper.make_tensor_value_info(IMAGE, TensorProto.FLOAT, [BATCH, *serving.shape])]
         features = IMAGE
-    else:
-        inputs, part, features = build_inputs(serving.preprocessing, BATCH)
     part.node("Identity", [features], f"{prefix}core/{INPUT}")
     part.nodes.extend(inner.graph.node)
     part.initializers.extend(inner.graph.initializer)
-    outputs = _answers(part, f"{prefix}core/{OUTPUT}", serving)
+    raw = f"{prefix}core/{OUTPUT}"
+    if serving.is_text:
+        raw = part.node("Squeeze", [raw, part.constant("answered", _numbers_of(1))],
+                        part.name("next"))  # fmt: skip
+    outputs = _answers(part, raw, serving)
     graph = helper.make_graph(part.nodes, "falaj", inputs, outputs, part.initializers)
     opsets = {item.domain: item.version for item in core.opset_import}
     opsets[ML_DOMAIN] = ML_OPSET
@@ -459,11 +493,45 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
     return model
 
 
+def _characters(part: GraphPart, count: int) -> str:
+    """The last `CONTEXT` of a row's characters, 0 for numbers that none of ``count`` has."""
+    most = np.iinfo(np.int64).max
+    limits = [
+        part.constant(name, _numbers_of(value))
+        for name, value in (("from", -CONTEXT), ("to", most), ("along", 1))
+    ]
+    recent = part.node("Slice", [TOKENS, *limits], part.name("recent"))
+    zero = part.constant("unknown", np.array(UNKNOWN, dtype=np.int64))
+    size = part.constant("characters", np.array(count, dtype=np.int64))
+    known = part.node(
+        "And",
+        [
+            part.node("GreaterOrEqual", [recent, zero], part.name("at_least")),
+            part.node("Less", [recent, size], part.name("less")),
+        ],
+        part.name("known"),
+    )
+    return part.node("Where", [known, recent, zero], part.name("numbered"))
+
+
+def _last(part: GraphPart, characters: str) -> str:
+    """Where a row's last character stands, (1,)."""
+    length = part.node("Shape", [characters], part.name("length"), start=1, end=2)
+    return part.node("Sub", [length, part.constant("one", _numbers_of(1))], part.name("last"))
+
+
+def _numbers_of(*values: int) -> NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
+
+
 def describe_inputs(model: onnx.ModelProto, serving: Serving) -> list[dict[str, Any]]:
     """Return the inputs as the Open Inference Protocol does: name, datatype, shape (-1: free).
 
-    Numbers of a table have ``missing`` as well: NaN stands for one that isn't known.
+    Numbers of a table have ``missing`` as well: NaN stands for one that isn't known. Characters
+    have ``context``: how many are looked back on.
     """
+    if serving.is_text:
+        return [{**_describe(value), "context": CONTEXT} for value in model.graph.input]
     numeric = serving.preprocessing.numeric if serving.preprocessing is not None else []
     missing = {column.name for column in numeric}
     return [
@@ -530,10 +598,19 @@ CALIBRATION_ROWS = 512
 """Ranges of small models hardly move beyond some hundred rows."""
 
 _BATCH = 64
+_WINDOWS = 8
+"""Of a text, each with values for all of its characters."""
+
+
+def core_feed(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return what a core is asked about rows: of characters (N, S) each is answered."""
+    if rows.dtype.kind == "f":
+        return {INPUT: rows}
+    return {INPUT: rows, POSITIONS: np.arange(rows.shape[1])}
 
 
 def quantise(
-    core: onnx.ModelProto, calibration: NDArray[np.float32], reduce_range: bool
+    core: onnx.ModelProto, calibration: NDArray[Any], reduce_range: bool
 ) -> onnx.ModelProto:
     """Return ``core`` with 8-bit weights (signed, per channel) and activations (unsigned).
 
@@ -578,7 +655,7 @@ def quantise(
 
 
 def measure_ranges(
-    core: onnx.ModelProto, tensors: list[str], rows: NDArray[np.float32]
+    core: onnx.ModelProto, tensors: list[str], rows: NDArray[Any]
 ) -> dict[str, Any]:
     """Return the smallest and largest value (float32 both) of each of ``tensors`` over ``rows``.
 
@@ -591,9 +668,10 @@ def measure_ranges(
     low = {name: np.float32(np.inf) for name in tensors}
     high = {name: np.float32(-np.inf) for name in tensors}
     computed = [name for name in tensors if name != INPUT]
-    for start in range(0, len(rows), _BATCH):
-        batch = rows[start : start + _BATCH]
-        outputs = cast("list[NDArray[np.float32]]", session.run(computed, {INPUT: batch}))
+    at_once = _BATCH if rows.dtype.kind == "f" else _WINDOWS
+    for start in range(0, len(rows), at_once):
+        batch = rows[start : start + at_once]
+        outputs = cast("list[NDArray[np.float32]]", session.run(computed, core_feed(batch)))
         values = dict(zip(computed, outputs, strict=True))
         values[INPUT] = batch
         for name in tensors:

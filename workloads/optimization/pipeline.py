@@ -6,16 +6,17 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
+import onnx
 import torch
 
 from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP, OPTIMIZATION
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
 from falaj.workloads.optimization import card_text
-from falaj.workloads.optimization.card import figures
+from falaj.workloads.optimization.card import figures, text_figures
 from falaj.workloads.optimization.comparison import (
     Decision,
     Feed,
@@ -33,6 +34,7 @@ from falaj.workloads.optimization.comparison import (
     relevant_cpu_flags,
     score,
     versions,
+    window_nats,
 )
 from falaj.workloads.optimization.export import (
     Serving,
@@ -45,11 +47,19 @@ from falaj.workloads.optimization.export import (
     quantise,
 )
 from falaj.workloads.optimization.reference import outputs as outputs_reference
-from falaj.workloads.optimization.worth import Served, Worth, answers_of, check, judge
+from falaj.workloads.optimization.worth import (
+    Followed,
+    Served,
+    Worth,
+    answers_of,
+    check,
+    judge,
+)
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
+from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
 from falaj.workloads.training.own_model import guarded
-from falaj.workloads.training.record import LANGUAGE, code_version
+from falaj.workloads.training.record import code_version
 from falaj.workloads.training.snapshot import DESCRIPTION, digest
 
 if TYPE_CHECKING:
@@ -285,6 +295,10 @@ def paths(output: Path, keyring: KeyRing | None) -> dict[str, str]:
 
 _CHOICES = CHOICES["optimization"]
 
+MOST_WINDOWS: Final = 1_000
+"""Of a text's held-out windows, that a language model is judged on, spread evenly: on as many the
+nats of a character vary by a hundredth."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -342,13 +356,10 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     _check_options(request)
     description = _description(request.dataset)
     trained = load_trained(request.run, request.keyring)
-    if trained.task == LANGUAGE:
-        raise WorkloadError(
-            f"{request.run} is a language model: those are trained and judged, but not exported, "
-            "published or served yet"
-        )
     _check_together(trained, description, request)
     held_out = load_rows(request.dataset, request.keyring, "held_out")
+    if trained.family == FAMILY:
+        held_out = held_out.some(pick_rows(len(held_out.labels), MOST_WINDOWS))
     run = trained.record["identity"]
     key = _key(request, trained)
     existing = finished(request.output, key, run, request.keyring)
@@ -365,21 +376,26 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     served = assemble(core, serving)
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)
-    outcome, quantised = _compare(
-        request, trained, serving, (core, original), held_out, report=report
+    outcome, chosen = _compare(
+        request, serving, _Candidate(core, original), held_out, report=report
     )
     outcome = replace(outcome, key=key, parity=parity)
-    accepted = quantised if outcome.decision.accepted == "int8" and quantised else original
     request.gate.check(outcome.metric, outcome.served.score)
-    answers = answers_of(accepted, describe_outputs(served, serving), held_out.inputs)
-    worth = judge(answers, held_out, description, request.served)
+    answers = answers_of(chosen.served, describe_outputs(served, serving), held_out.inputs)
+    followed = _followed(request, chosen, held_out) if serving.is_text else None
+    worth = judge(answers, held_out, description, request.served, followed)
     check(worth.refusals, request.accept, description["excluded"])
     for line in (*worth.refusals, *worth.notes):
         report(line)
-    card = figures(answers, held_out.labels, trained.classes)
-    spread = outputs_reference(answers, held_out.labels, trained.classes)
+    labels, classes = held_out.labels, trained.classes
+    if serving.is_text:
+        # What characters are asked for in service isn't known: nothing to compare them with.
+        card, spread = text_figures(outcome.served.score, len(labels), classes or []), {}
+    else:
+        card = figures(answers, labels, classes)
+        spread = outputs_reference(answers, labels, classes)
     outcome = replace(outcome, worth=worth, card=card, outputs=spread)
-    models = {MODEL: accepted, FLOAT_MODEL: original}
+    models = {MODEL: chosen.served, FLOAT_MODEL: original}
     record = {
         **outcome.to_json(),
         "inputs": describe_inputs(served, serving),
@@ -398,7 +414,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
 def serving_of(trained: Trained, rows: Rows) -> Serving:
     """Return what is to stand around ``trained``'s core; ``rows`` show the shape of images."""
     table = trained.preprocessing
-    shape = rows.inputs["image"].shape[1:] if table is None else (table.width,)
+    shape = next(iter(rows.inputs.values())).shape[1:] if table is None else (table.width,)
     target = None
     if trained.target is not None:
         target = (float(trained.target["mean"]), float(trained.target["scale"]))
@@ -406,6 +422,7 @@ def serving_of(trained: Trained, rows: Rows) -> Serving:
     numbers = [str(number) for number in range(len(trained.classes or ()))]
     is_numbered = table is None and trained.classes == numbers
     return Serving(
+        family=trained.family,
         preprocessing=table,
         shape=tuple(int(size) for size in shape),
         classes=trained.classes,
@@ -414,20 +431,36 @@ def serving_of(trained: Trained, rows: Rows) -> Serving:
     )
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    """A model that may be served: its core, and the same with inputs and answers around it."""
+
+    core: onnx.ModelProto
+    served: bytes
+
+
+def _followed(request: Request, chosen: _Candidate, held_out: Rows) -> Followed:
+    """What the chosen language model and a guess say of held-out windows."""
+    tokens, labels = held_out.inputs[TOKENS], held_out.labels
+    learned = load_rows(request.dataset, request.keyring, "train").inputs[TOKENS]
+    return Followed(
+        nats=window_nats(chosen.core.SerializeToString(), tokens, labels),
+        guessed=guesses(learned, following(tokens, labels)).mean(axis=1),
+    )
+
+
 def _compare(
     request: Request,
-    trained: Trained,
     serving: Serving,
-    float_model: tuple[Any, bytes],
+    original: _Candidate,
     held_out: Rows,
     *,
     report: Callable[[str], None],
-) -> tuple[Outcome, bytes | None]:
+) -> tuple[Outcome, _Candidate]:
     """Make the 8-bit model, measure both, decide; the outcome still lacks key and parity."""
-    core, original = float_model
     metric = metric_of(serving)
     reduced = needs_reduced_range(relevant_cpu_flags())
-    quantised: bytes | None = None
+    quantised: _Candidate | None = None
     refusal = "kept float: 8 bits were not asked for (--quantise never)"
     calibration_rows = 0
     if request.quantise == "auto":
@@ -437,7 +470,8 @@ def _compare(
         rows = core_rows(serving, {name: values[chosen] for name, values in train.inputs.items()})
         calibration_rows = len(rows)
         try:
-            quantised = assemble(quantise(core, rows, reduced), serving).SerializeToString()
+            small = quantise(original.core, rows, reduced)
+            quantised = _Candidate(small, assemble(small, serving).SerializeToString())
         except WorkloadError as error:
             refusal = f"kept float: {error}"
     candidates = {"float": original} | ({"int8": quantised} if quantised is not None else {})
@@ -460,27 +494,38 @@ def _compare(
         reduced_range=reduced and quantised is not None,
         parity=0.0,
     )
-    return outcome, quantised
+    if decision.accepted == "int8" and quantised is not None:
+        return outcome, quantised
+    return outcome, original
 
 
 def _measure(
-    candidates: dict[str, bytes], serving: Serving, held_out: Rows, threads: int
+    candidates: dict[str, _Candidate], serving: Serving, held_out: Rows, threads: int
 ) -> dict[str, Measured]:
     one: Feed = {name: values[:1] for name, values in held_out.inputs.items()}
-    sessions = {name: open_session(model, threads) for name, model in candidates.items()}
+    sessions = {name: open_session(each.served, threads) for name, each in candidates.items()}
     times = compare(
         {name: lambda run=session.run: run(None, one) for name, session in sessions.items()}
     )
-    for model in candidates.values():
-        check_model(model)
+    for each in candidates.values():
+        check_model(each.served)
     return {
         name: Measured(
-            score=score(model, serving, held_out.inputs, held_out.labels),
-            size_bytes=len(model),
+            score=_score(each, serving, held_out),
+            size_bytes=len(each.served),
             latency_us=times[name].median_us,
         )
-        for name, model in candidates.items()
+        for name, each in candidates.items()
     }
+
+
+def _score(candidate: _Candidate, serving: Serving, held_out: Rows) -> float:
+    """By the figure of training: of a text all of its characters, which only the core answers."""
+    inputs, labels = held_out.inputs, held_out.labels
+    if serving.is_text:
+        core = candidate.core.SerializeToString()
+        return float(window_nats(core, inputs[TOKENS], labels).mean())
+    return score(candidate.served, serving, inputs, labels)
 
 
 def _check_options(request: Request) -> None:

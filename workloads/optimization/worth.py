@@ -21,6 +21,7 @@ from falaj.workloads.files import read_json
 from falaj.workloads.optimization.comparison import open_session, run_in_batches
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import MANIFEST, Package, open_package
+from falaj.workloads.training.record import FIRST, LANGUAGE
 from falaj.workloads.training.snapshot import Dataset, Rows, open_dataset
 
 CHANCE: Final = 0.05
@@ -36,7 +37,8 @@ _LEAST_PROBABILITY: Final = 1e-7
 """Of 32-bit floats: a softmax may round to 0, whose logarithm would be infinite."""
 
 Losses = dict[str, NDArray[np.float64]]
-"""A loss a row, lower is better, by figure: ``accuracy`` and ``log_loss``, or ``rmse``."""
+"""A loss a row, lower is better, by figure: ``accuracy`` and ``log_loss``, ``rmse``, or
+``nats_per_character``."""
 
 
 def losses_of(answers: NDArray[Any], labels: NDArray[Any]) -> Losses:
@@ -211,31 +213,57 @@ def check(refusals: list[str], accept: str, excluded: list[dict[str, str]]) -> N
         hints.append("columns that were left out:")
         hints += [f"  {item['name']!r}: {item['reason']}" for item in excluded]
     hints += [
-        f"a difference counts where chance makes one like it in less than {CHANCE:.0%} of tables",
-        "mend the table or take more rows; or insist: --accept any, in a stack "
+        f"a difference counts where chance makes one like it in less than {CHANCE:.0%} of "
+        "datasets",
+        "mend the data or take more of it; or insist: --accept any, in a stack "
         "falaj:optimization.accept: any",
     ]
     raise WorkloadError("\n".join(["the model isn't worth serving; it is not published:", *hints]))
 
 
+@dataclass(frozen=True)
+class Followed:
+    """What a language model is compared with guessing by: all characters of held-out windows.
+
+    Attributes:
+        nats: of a window's characters, their mean, by the model, (N,).
+        guessed: likewise, by one who knows how frequent each character is.
+    """
+
+    nats: NDArray[np.float64]
+    guessed: NDArray[np.float64]
+
+
 def judge(
-    answers: NDArray[Any], rows: Rows, description: Mapping[str, Any], served: Served | None
+    answers: NDArray[Any],
+    rows: Rows,
+    description: Mapping[str, Any],
+    served: Served | None,
+    followed: Followed | None = None,
 ) -> Worth:
     """Compare a model with guessing, and with the version that serves.
 
     Args:
-        answers: the model's, of `losses_of`.
+        answers: the model's, of `losses_of`; a language model's of what follows each window.
         rows: the held-out rows.
         description: the content of dataset.json.
         served: the version that serves; None where there is none.
+        followed: of a language model, whose answers tell but little of how it guesses. Default:
+            it is none.
     """
-    own, guess = losses_of(answers, rows.labels), guess_of(description)
-    guessed = guess.losses(rows.labels)
-    worth = Worth(guess.words, _values(guessed), _values(own))
-    if not any(clearly(own[name], guessed[name]) > 0 for name in own):
+    own = losses_of(answers, rows.labels)
+    if followed is not None:
+        words = "saying how frequent each character is"
+        against = {FIRST[LANGUAGE]: followed.nats}, {FIRST[LANGUAGE]: followed.guessed}
+    else:
+        guess = guess_of(description)
+        words, against = guess.words, (own, guess.losses(rows.labels))
+    mine, guessed = against
+    worth = Worth(words, _values(guessed), _values(mine))
+    if not any(clearly(mine[name], guessed[name]) > 0 for name in mine):
         worth.refusals.append(
-            f"it is no better than guessing ({guess.words}) on {len(rows.labels):,} held-out "
-            f"rows: {_beside(own, guessed, 'guessing')}"
+            f"it is no better than guessing ({words}) on {len(rows.labels):,} held-out "
+            f"rows: {_beside(mine, guessed, 'guessing')}"
         )
     if served is None:
         return worth

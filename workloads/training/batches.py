@@ -312,7 +312,7 @@ def windows(dataset: Dataset, part: Part) -> tuple[Tensor, Tensor]:
     """Return a text's windows (N, S) and the characters that follow each of theirs (N, S)."""
     rows = dataset.rows(part)
     tokens = np.array(dataset.inputs[language.TOKENS][rows], dtype=np.int64)
-    following = np.concatenate([tokens[:, 1:], dataset.labels[rows][:, None]], axis=1)
+    following = language.following(tokens, dataset.labels[rows])
     return torch.from_numpy(tokens), torch.from_numpy(following)
 
 

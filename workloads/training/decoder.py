@@ -64,13 +64,23 @@ class Decoder(nn.Module):
                 share = math.sqrt(2 * LAYERS) if is_last else 1.0
                 nn.init.normal_(parameter, std=_DEVIATION / share)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits (N, S, characters) of what follows each of ``tokens`` (N, S), int64."""
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Return logits of what follows.
+
+        Args:
+            tokens: characters (N, S), int64, at most as many in a row as are looked back on.
+            positions: (P,) int64, of those in a row that are answered. Default: all.
+
+        Returns:
+            (N, P, characters).
+        """
         length = tokens.shape[1]
         turn = (self.get_buffer("cosines")[:length], self.get_buffer("sines")[:length])
         stream = self.embedding(tokens)
         for layer in self.layers:
             stream = layer(stream, turn)
+        if positions is not None:
+            stream = stream.index_select(1, positions)
         return functional.linear(self.norm(stream), self.embedding.weight)
 
 

@@ -7,6 +7,7 @@ neighbour's beginning.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ _BLOCK: Final = 16
 _BLOCKS: Final = 100
 """That a text is cut into at least, where it has as many windows."""
 _LEAST_WINDOWS: Final = 50
+_MOST_NATS: Final = 700.0
+"""Whose exponential still is a number."""
 
 
 def read(path: Path, encoding: str | None) -> str:
@@ -83,6 +86,11 @@ def windows(text: str, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return cut, points[CONTEXT : count * CONTEXT + 1 : CONTEXT]
 
 
+def following(tokens: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what follows each character of windows (N, S), whose last ones ``after`` (N,) do."""
+    return np.concatenate([tokens[:, 1:], after[:, None]], axis=1)
+
+
 def held_out(count: int, share: float, random: np.random.Generator) -> NDArray[np.bool_]:
     """Tell which of ``count`` windows are held out: blocks of neighbours, chosen by chance."""
     size = max(1, min(_BLOCK, count // _BLOCKS))
@@ -107,6 +115,11 @@ def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:
     return np.where(known[place] == points, place + 1, 0).astype(np.int64)
 
 
+def perplexity(nats: float) -> float:
+    """Return among how many characters one would choose as evenly, of nats a character."""
+    return math.exp(min(nats, _MOST_NATS))
+
+
 def guess_nats(learned: NDArray[Any], judged: NDArray[Any]) -> float:
     """Return the nats a character of one who says how frequent each was in what is learned from.
 
@@ -114,7 +127,12 @@ def guess_nats(learned: NDArray[Any], judged: NDArray[Any]) -> float:
         learned: numbers of characters, of any shape.
         judged: those that are guessed, likewise.
     """
+    return float(guesses(learned, judged).mean())
+
+
+def guesses(learned: NDArray[Any], judged: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the same of each character, in the shape of ``judged``."""
     size = int(max(learned.max(), judged.max())) + 1
     # One more of each, so that what is only in the judged part isn't impossible.
     counts = np.bincount(learned.ravel(), minlength=size).astype(np.float64) + 1
-    return float(-np.log(counts / counts.sum())[judged.ravel()].mean())
+    return -np.log(counts / counts.sum())[judged]

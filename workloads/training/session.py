@@ -31,7 +31,7 @@ from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
 from falaj.workloads.training.choice import choose
 from falaj.workloads.training.distributed import Team
-from falaj.workloads.training.language import guess_nats
+from falaj.workloads.training.language import guess_nats, perplexity
 from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
     Optimisation,
@@ -168,7 +168,7 @@ def evaluate(
             "rows": len(tokens),
             "characters": targets.numel(),
             records.FIRST[dataset.task]: nats,
-            "perplexity": math.exp(min(nats, 700.0)),
+            "perplexity": perplexity(nats),
             "accuracy": hits,
             "baseline_nats": guess_nats(prepared.fit[1].numpy(), targets.numpy()),
         }

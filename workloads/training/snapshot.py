@@ -217,6 +217,10 @@ class Rows:
     inputs: dict[str, NDArray[Any]]
     labels: NDArray[Any]
 
+    def some(self, places: NDArray[np.int64]) -> Rows:
+        """Return those at some places."""
+        return Rows({key: each[places] for key, each in self.inputs.items()}, self.labels[places])
+
 
 def load_rows(dataset_dir: Path, keyring: KeyRing | None, part: Part) -> Rows:
     """Read one part of a dataset snapshot as served inputs.

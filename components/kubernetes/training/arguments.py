@@ -117,8 +117,12 @@ class PublishArgs(RegistryAccessArgs):
     most_rmse: NotRequired[float]
     """Of a regression: the error on held-out rows above which nothing is published. Default:
     any."""
+    most_nats: NotRequired[float]
+    """Of a language model: the nats of a character on held-out text above which nothing is
+    published. Default: any."""
     max_accuracy_drop: NotRequired[float]
-    """Percentage points of accuracy (per cent of a regression's error) that 8 bits may cost.
+    """Percentage points of accuracy (per cent of a regression's error or of a language model's
+    nats) that 8 bits may cost.
     Default: 0.5."""
     quantise: NotRequired[str]
     """``auto`` (8 bits where they are faster and accurate enough) or ``never``. Default:

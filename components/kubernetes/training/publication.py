@@ -55,7 +55,13 @@ _FLAVOR: Final = TextRule(
 )
 _QUANTISE: Final = choice("optimization", "quantise")
 _ACCEPT: Final = choice("optimization", "accept")
-_GATE: Final = ("least_accuracy", "most_rmse", "max_accuracy_drop")
+#: What each bound of the gate is for: a model has one task.
+_TASKS: Final = {
+    "least_accuracy": "classifications",
+    "most_rmse": "regressions",
+    "most_nats": "language models",
+}
+_GATE: Final = (*_TASKS, "max_accuracy_drop")
 _AT: Final = "publish"
 
 
@@ -84,8 +90,10 @@ def checked(
         for key in _GATE
         if asked.get(key) is not None
     }  # fmt: skip
-    if {"least_accuracy", "most_rmse"} <= gate.keys():
-        errors.say(f"{_AT}.most_rmse", "is for regressions, least_accuracy for classifications")
+    of_tasks = [key for key in _TASKS if key in gate]
+    if len(of_tasks) > 1:
+        told = ", ".join(f"{key} is for {_TASKS[key]}" for key in of_tasks)
+        errors.say(f"{_AT}.{of_tasks[-1]}", f"{told}: a model is one of them")
     quantise = str(asked.get("quantise", _QUANTISE.default))
     errors.choice(f"{_AT}.quantise", quantise, _QUANTISE)
     accept = str(asked.get("accept", _ACCEPT.default))

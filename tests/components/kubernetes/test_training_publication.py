@@ -98,6 +98,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_with(least_accuracy=90), "publish.least_accuracy: given 90; allowed: a number from 0 to 1"),
     (_with(most_rmse=-1), "publish.most_rmse"),
     (_with(least_accuracy=0.5, most_rmse=2), "is for regressions"),
+    (_with(most_nats=101), "publish.most_nats: given 101; allowed: a number from 0 to 100"),
+    (
+        _with(most_rmse=2, most_nats=2),
+        "publish.most_nats: most_rmse is for regressions, most_nats is for language models",
+    ),
     (_with(quantise="always"), "publish.quantise"),
     (_with(accept="all"), "publish.accept"),
     (_with(flavor="h200"), "publish.flavor: given 'h200'; allowed: nodes without GPUs"),

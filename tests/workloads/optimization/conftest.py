@@ -58,14 +58,16 @@ def called(main: Callable[[list[str]], int], *arguments: str) -> Done:
     return Done(status, said.getvalue(), errors.getvalue())
 
 
-def trained(folder: Path, *source: str, epochs: int, model: str = "network") -> Run:
+def trained(
+    folder: Path, *source: str, epochs: int, model: str = "network", more: tuple[str, ...] = ()
+) -> Run:
     made = called(training.main, "dataset", *source, "--output", str(folder), "--json")
     assert made.returncode == 0, made.stderr
     dataset = Path(json.loads(made.stdout.splitlines()[-1])["path"])
     run = called(
         training.main, "run", "--dataset", str(dataset), "--output", str(folder / "run"),
         "--epochs", str(epochs), "--device", "cpu", "--threads", "1", "--model", model,
-        "--progress", "json",
+        "--progress", "json", *more,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return Run(folder / "run", dataset)

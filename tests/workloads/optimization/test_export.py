@@ -35,7 +35,7 @@ def network() -> nn.Module:
     return build(Architecture("images", (1, 8, 8), 3, 4, 16.0)).eval().requires_grad_(False)
 
 
-IMAGES = Serving(None, (1, 8, 8), ["a", "b", "c"], text_labels=False, target=None)
+IMAGES = Serving("images", None, (1, 8, 8), ["a", "b", "c"], text_labels=False, target=None)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,9 @@ ROWS = {
 def test_columns_called_like_outputs_or_inner_names_do_no_harm(
     table_core: onnx.ModelProto,
 ) -> None:
-    serving = Serving(RECIPE, (RECIPE.width,), ["no", "نعم"], text_labels=True, target=None)
+    serving = Serving(
+        "table", RECIPE, (RECIPE.width,), ["no", "نعم"], text_labels=True, target=None
+    )
     model = assemble(table_core, serving)
     outputs = {item["role"]: item["name"] for item in describe_outputs(model, serving)}
     assert outputs == {"probabilities": "probabilities", "label": "predicted_label"}
@@ -150,7 +152,9 @@ def test_columns_called_like_outputs_or_inner_names_do_no_harm(
 
 def test_a_regression_answers_in_real_units() -> None:
     module = table_network(1)
-    serving = Serving(RECIPE, (RECIPE.width,), None, text_labels=False, target=(1000.0, 50.0))
+    serving = Serving(
+        "table", RECIPE, (RECIPE.width,), None, text_labels=False, target=(1000.0, 50.0)
+    )
     model = assemble(export_module(module, (RECIPE.width,)), serving)
     (given,) = open_session(model.SerializeToString()).run(["predicted_prediction"], ROWS)
     with torch.no_grad():

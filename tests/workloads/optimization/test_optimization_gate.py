@@ -127,6 +127,8 @@ def test_a_broken_model_passes_no_gate() -> None:
         Gate(least_accuracy=0).check("accuracy", math.nan)
     with pytest.raises(WorkloadError, match="doesn't pass the gate"):
         Gate(most_rmse=1e12).check("rmse", math.inf)
+    with pytest.raises(WorkloadError, match="doesn't pass the gate"):
+        Gate(most_nats=100).check("nats_per_character", math.nan)
 
 
 def test_a_gate_of_the_other_metric_is_refused() -> None:
@@ -134,9 +136,15 @@ def test_a_gate_of_the_other_metric_is_refused() -> None:
         Gate(most_rmse=1).check("accuracy", 1.0)
     with pytest.raises(WorkloadError, match=r"--least-accuracy was given, but .* is rmse"):
         Gate(least_accuracy=0.1).check("rmse", 0.0)
+    with pytest.raises(WorkloadError, match=r"--most-nats was given, but .* is rmse: --most-rmse"):
+        Gate(most_nats=1).check("rmse", 0.0)
+    with pytest.raises(WorkloadError, match=r"--most-rmse was given, but .*: --most-nats"):
+        Gate(most_rmse=1).check("nats_per_character", 0.0)
 
 
-@pytest.mark.parametrize("gate", [Gate(least_accuracy=90), Gate(most_rmse=-1), Gate(math.nan)])
+@pytest.mark.parametrize(
+    "gate", [Gate(least_accuracy=90), Gate(most_rmse=-1), Gate(most_nats=101), Gate(math.nan)]
+)
 def test_an_impossible_gate_is_refused(gate: Gate) -> None:
     with pytest.raises(WorkloadError, match="allowed is 0 to"):
         gate.check_options()

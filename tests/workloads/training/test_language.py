@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.federation.plan import Plan, task_of
-from falaj.workloads.optimization import __main__ as optimization
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import batches, language, snapshot, sweep
 from falaj.workloads.training import command as training
@@ -214,14 +213,6 @@ def test_a_stopped_run_ends_as_one_that_was_not(
     assert not (tmp_path / "stopped" / records.RECORD).exists()
     assert _train(folder, ring, tmp_path / "stopped").returncode == 0
     assert _record(tmp_path / "stopped")["metrics"] == whole["metrics"]
-
-    refused = called(
-        optimization.main, "--run", str(tmp_path / "whole"), "--dataset", str(folder),
-        "--output", str(tmp_path / "optimised"), "--keyring", str(ring.path),
-    )  # fmt: skip
-    assert refused.returncode == 2
-    assert "not exported, published or served yet" in refused.stderr
-    assert not (tmp_path / "optimised").exists()
 
 
 @pytest.mark.parametrize(
