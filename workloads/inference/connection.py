@@ -249,6 +249,9 @@ class Connection(asyncio.Protocol):
         self._service.bodies.release(exchange)
         if not (self._closing or answer.held or answer.events is not None):
             self._finish(exchange, answer)
+        elif answer.events is None and isinstance(work, Completion):
+            # Nobody hears it, but what it took is on record.
+            self._service.finished(exchange, self._client, answer.status, 0)
         if not self._closing:
             self._pump()
 
