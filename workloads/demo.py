@@ -24,9 +24,17 @@ from falaj.workloads.inference.auth import mint
 from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training.dataset import IMAGE, SOURCE
+from falaj.workloads.training.language import FAMILY, TOKENS, request_of
 from falaj.workloads.training.snapshot import Rows, load_rows
 
 _SHADES = " .:-=+*#%@"
+_MOST_WINDOWS = 256
+"""Of a text, that the server is asked about, spread evenly."""
+_WINDOWS_AT_ONCE = 64
+_COMPLETED = 64
+"""Characters that a text is continued by."""
+_LEAST_PROBABILITY = 1e-7
+"""A softmax may round to 0, whose logarithm would be infinite."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,7 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.example:
-            print(json.dumps(example(options.dataset, options.keyring)))
+            config = read_json(options.config, "service configuration")
+            request = example(str(config["model"]), options.dataset, options.keyring)
+            print(json.dumps(request))
             return 0
         run(options.config, options.dataset, options.keyring, options.draw, options.show)
     except WorkloadError as error:
@@ -55,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: int) -> None:
-    """Send every held-out row and print what came back.
+    """Send every held-out row, or some of a text's windows, and print what came back.
 
     Raises:
         WorkloadError: the service cannot be reached, or refused a request.
@@ -65,12 +75,20 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
     rows = load_rows(dataset, KeyRing.open(keyring_path), "held_out")
     client = Client(config, keyring_path / "tokens.pem")
     metadata = client.get(f"/v2/models/{config['model']}")
-    outputs = client.predict(rows.inputs, metadata, int(config["limits"]["max_rows"]))
+    limit = int(config["limits"]["max_rows"])
+    is_text = described["family"] == FAMILY
+    if is_text:
+        count = len(rows.labels)
+        places = np.linspace(0, count - 1, min(count, _MOST_WINDOWS)).round().astype(np.int64)
+        rows, limit = rows.some(places), min(limit, _WINDOWS_AT_ONCE)
+    outputs = client.predict(rows.inputs, metadata, limit)
     print(
         f"{len(rows.labels)} held-out rows sent to https://{client.host}:{client.port} over "
         f"{client.protocol} with a token of scope predict"
     )
-    if "prediction" in outputs:
+    if is_text:
+        _show_text(client, outputs["probabilities"], rows, described["classes"], draw)
+    elif "prediction" in outputs:
         _show_regression(outputs["prediction"], rows, show)
     else:
         _show_classification(outputs["label"], rows, described, draw, show)
@@ -130,6 +148,14 @@ class Client:
                 collected.setdefault(output["name"], []).extend(grouped)
         return collected
 
+    def complete(self, prompt: str) -> str:
+        """The likeliest characters that continue a text."""
+        body = {
+            "model": self.model, "prompt": prompt, "max_tokens": _COMPLETED, "temperature": 0,
+        }  # fmt: skip
+        answer = self._request("POST", "/v1/completions", json.dumps(body))
+        return str(answer["choices"][0]["text"])
+
     def _request(self, method: str, path: str, body: str | None) -> dict[str, Any]:
         try:
             self._connection.request(method, path, body, self._headers)
@@ -155,8 +181,8 @@ def _tensor(name: str, datatype: str, values: NDArray[Any]) -> dict[str, Any]:
     return {"name": name, "datatype": datatype, "shape": list(values.shape), "data": flat}
 
 
-def example(dataset: Path, keyring_path: Path) -> dict[str, Any]:
-    """A request body that the model accepts.
+def example(model: str, dataset: Path, keyring_path: Path) -> dict[str, Any]:
+    """A request body that the model accepts; of a language model one for a completion.
 
     Of the digits it is the first held-out one. Of tables it is a made-up row of medians and most
     frequent categories, of pictures one without anything in it: a person's own don't belong in the
@@ -166,6 +192,8 @@ def example(dataset: Path, keyring_path: Path) -> dict[str, Any]:
         WorkloadError: the dataset can't be read.
     """
     described = read_json(dataset / "dataset.json", "dataset")
+    if described["family"] == FAMILY:
+        return request_of(model, described["statistics"])
     if described["source"]["kind"] == SOURCE:
         image = load_rows(dataset, KeyRing.open(keyring_path), "held_out").inputs[IMAGE][:1]
         return {"inputs": [_tensor(IMAGE, "FP32", image)]}
@@ -214,6 +242,23 @@ def _show_classification(
         print(f"{one:<9}  {other}{'' if one == other else '   <- wrong'}")
     right = sum(one == other for one, other in zip(predicted, truth, strict=True))
     print(f"\naccuracy through the endpoint: {right}/{len(truth)} = {right / len(truth):.2%}")
+
+
+def _show_text(
+    client: Client, answers: list[Any], rows: Rows, characters: list[str], draw: int
+) -> None:
+    for window in rows.inputs[TOKENS][:draw].tolist():
+        beginning = "".join(characters[each] for each in window)
+        print(f"\nbeginning:  {beginning!r}\ncontinued:  {client.complete(beginning)!r}")
+    shares = np.asarray(answers, dtype=np.float64)
+    count = len(rows.labels)
+    said = shares[np.arange(count), rows.labels]
+    nats = -np.log(np.maximum(said, _LEAST_PROBABILITY)).mean()
+    right = int((shares.argmax(axis=1) == rows.labels).sum())
+    print(
+        f"\nthe character after each of {count} held-out windows, through the endpoint: "
+        f"{right}/{count} = {right / count:.2%} right, {nats:.4g} nats"
+    )
 
 
 def _show_regression(predictions: list[Any], rows: Rows, show: int) -> None:

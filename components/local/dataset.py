@@ -15,11 +15,11 @@ class DatasetArgs(TypedDict):
     site: pulumi.Input[str]
     """Folder of the site (``Workspace.path``)."""
     source: NotRequired[pulumi.Input[str]]
-    """``digits``, or the absolute path of a .csv or .parquet file, or of a folder with a folder of
-    pictures for each class. A changed file is another dataset. Default: ``digits``, 1,797 scans
-    that ship inside scikit-learn."""
+    """``digits``, or the absolute path of a .csv or .parquet file, of a .txt or .md text, or of a
+    folder with a folder of pictures for each class. A changed file is another dataset. Default:
+    ``digits``, 1,797 scans that ship inside scikit-learn."""
     target: NotRequired[pulumi.Input[str] | None]
-    """Column to predict; a table needs one, digits and pictures take none."""
+    """Column to predict; a table needs one, digits, pictures and texts take none."""
     task: NotRequired[pulumi.Input[str]]
     """``auto``, ``classification`` or ``regression``. Default: ``auto``, decided by the target
     column."""
@@ -43,9 +43,9 @@ class Dataset(LocalComponent):
     digest: pulumi.Output[str]
     """SHA-256 that names the dataset: content, target and split."""
     family: pulumi.Output[str]
-    """``images`` or ``table``."""
+    """``images``, ``table`` or ``text``."""
     task: pulumi.Output[str]
-    """``classification`` or ``regression``."""
+    """``classification``, ``regression`` or ``language``."""
     target: pulumi.Output[str]
     """Name of what is predicted."""
     rows: pulumi.Output[int]
@@ -53,7 +53,7 @@ class Dataset(LocalComponent):
     features: pulumi.Output[int]
     """Number of inputs."""
     classes: pulumi.Output[list[str]]
-    """Names of the classes; empty for regression."""
+    """Names of the classes, of a text its characters; empty for regression."""
 
     def __init__(
         self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions | None = None

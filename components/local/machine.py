@@ -23,7 +23,9 @@ import psutil
 # Errors of the provider that a person can read and act upon.
 
 TABLES: Final = (".csv", ".parquet")
-"""Endings of the files that a dataset may be."""
+"""Endings of the files with rows that a dataset may be."""
+TEXTS: Final = (".txt", ".md")
+"""Endings of the texts that a language model may learn from."""
 
 
 class LocalError(Exception):

@@ -60,7 +60,7 @@ class ModelPackage(LocalComponent):
     reason: pulumi.Output[str]
     """Why."""
     metric_name: pulumi.Output[str]
-    """``accuracy`` (0 to 1), or ``rmse`` for regression."""
+    """``accuracy`` (0 to 1); ``rmse`` for regression; ``nats_per_character`` for a text."""
     accuracy_float: pulumi.Output[float]
     """The metric of the float model on held-out rows."""
     accuracy_int8: pulumi.Output[float | None]

@@ -68,7 +68,7 @@ class TrainingRun(LocalComponent):
     digest: pulumi.Output[str]
     """Digest that names the run."""
     metric_name: pulumi.Output[str]
-    """``accuracy`` (0 to 1), or ``rmse`` for regression."""
+    """``accuracy`` (0 to 1); ``rmse`` for regression; ``nats_per_character`` for a text."""
     score: pulumi.Output[float]
     """The metric on held-out rows."""
     epochs_run: pulumi.Output[int]

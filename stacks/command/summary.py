@@ -17,6 +17,8 @@ from falaj.stacks.command.service import read_account
 from falaj.stacks.errors import StackError
 from falaj.workloads.optimization import card_text
 
+COMPLETIONS: Final = "v1/completions"
+"""Where a server continues texts."""
 #: Columns that are listed; the page in the package lists all.
 _SHOWN: Final = 12
 #: Values of a row that are written out, even where all are the same: those of a digit are 64.
@@ -26,19 +28,21 @@ _LONG: Final = 64
 def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
     """The closing text for a local stack, from its outputs."""
     request = _example(outputs)
+    endpoint = str(outputs["endpoint"])
+    is_text = "prompt" in request
+    if is_text:
+        endpoint = f"{endpoint.partition('/v2/')[0]}/{COMPLETIONS}"
     return "\n".join(
         [
-            f"Serving {outputs['model']} version {_served(outputs)} at {outputs['endpoint']}",
+            f"Serving {outputs['model']} version {_served(outputs)} at {endpoint}",
             "",
             _figures(outputs),
             "",
             *_card(outputs),
             "Call it with curl:",
-            _curl(outputs, request, stack),
+            f"  {curl(_token(stack), outputs['caCertificate'], endpoint, request)}",
             "",
-            "Call it with tritonclient:",
-            _tritonclient(outputs, request, stack),
-            "",
+            *([] if is_text else _triton(outputs, request, stack)),
             f"See it work:   {project.command('demo', stack)}",
             f"In a browser:  {project.command('open', stack)}",
             f"What runs:     {project.command('status', stack)}",
@@ -99,7 +103,7 @@ def _latency(figures: Mapping[str, Any]) -> str:
 
 
 def _example(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A request body that the model accepts: a digit, or the table's typical row."""
+    """A request body that the model accepts: a digit, the table's typical row, or a beginning."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "falaj.workloads.demo", "--example",
          "--config", outputs["serviceConfig"], "--dataset", outputs["dataset"],
@@ -111,9 +115,8 @@ def _example(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(done.stdout))
 
 
-def _curl(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> str:
-    token = project.command("token", stack, quiet=True)
-    return f"  {curl(token, outputs['caCertificate'], outputs['endpoint'], request)}"
+def _token(stack: StackFile) -> str:
+    return project.command("token", stack, quiet=True)
 
 
 def curl(
@@ -131,7 +134,7 @@ def curl(
     call = f"{token} | curl -sS --cacert {shlex.quote(authority)} -H @- \\\n    {address}"
     if request is None:
         return call
-    if any(_is_of_one_value(entry["data"]) for entry in request["inputs"]):
+    if any(_is_of_one_value(entry["data"]) for entry in request.get("inputs", ())):
         program = f"import json; print(json.dumps({_written(request)}))"
         return f'{call} \\\n    -d "$({installation.python()} -c {shlex.quote(program)})"'
     body = json.dumps(request, separators=(",", ":"), ensure_ascii=False)
@@ -154,13 +157,17 @@ def _is_of_one_value(data: Any) -> bool:
     return len(data) > _LONG and data.count(data[0]) == len(data)
 
 
+def _triton(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> list[str]:
+    return ["Call it with tritonclient:", _tritonclient(outputs, request, stack), ""]
+
+
 def _tritonclient(outputs: Mapping[str, Any], request: Mapping[str, Any], stack: StackFile) -> str:
     address = str(outputs["endpoint"]).removeprefix("https://").partition("/")[0]
     fields = ("name", "datatype", "shape", "data")
     tensors = ", ".join(
         f"({', '.join(_written(entry[field]) for field in fields)})" for entry in request["inputs"]
     )
-    token = shlex.split(project.command("token", stack, quiet=True))
+    token = shlex.split(_token(stack))
     return f"""{installation.python()} - <<'EOF'
 import subprocess, numpy as np, tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype

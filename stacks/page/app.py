@@ -36,6 +36,8 @@ from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.http import INFER
+from falaj.workloads.training.language import request_of
+from falaj.workloads.training.record import LANGUAGE
 
 HOSTS: Final = ("127.0.0.1", "localhost")
 """By which names the page is asked for; by any other one it isn't, as a name of somebody else's
@@ -293,6 +295,12 @@ class Page:
             ("All paths, in OpenAPI", summary.curl(token, authority, f"{root}/v2/openapi.json")),
             ("Metrics", summary.curl(observing, authority, f"{root}/metrics")),
         ]
+        if manifest.get("task") == LANGUAGE:
+            statistics = mapping(manifest.get("statistics"))
+            request, path = request_of(account.model, statistics), summary.COMPLETIONS
+            found.insert(
+                0, ("Continue a text", summary.curl(token, authority, f"{root}/{path}", request))
+            )
         if example is not None:
             found.insert(0, ("Predict a row", summary.curl(token, authority, endpoint, example)))
         return found

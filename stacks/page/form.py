@@ -18,6 +18,7 @@ import orjson
 from falaj.stacks.documents import mapping, sequence
 from falaj.workloads.training.dates import DateForm, full_year
 from falaj.workloads.training.numerals import bare, number, readings
+from falaj.workloads.training.record import LANGUAGE
 
 Kind = Literal["number", "whole", "flag", "choice", "text", "words", "date", "image", "numbers",
                "texts"]  # fmt: skip
@@ -205,12 +206,13 @@ class Field:
 
 @dataclass(frozen=True)
 class Form:
-    """All inputs of a model; ``pasted`` where they are pasted as one document instead."""
+    """All inputs of a model; ``pasted`` where they are pasted as one document instead. A language
+    model has neither."""
 
     fields: tuple[Field, ...] = ()
     pasted: bool = False
     why: str = ""
-    """Why the row is pasted."""
+    """Why there are no fields."""
 
     def typical(self) -> dict[str, str]:
         """What stands in the form at first: medians and the most frequent texts."""
@@ -246,13 +248,15 @@ class Form:
     def example(self) -> dict[str, Any] | None:
         """The request that the form makes at first; None where that is none."""
         try:
-            return None if self.pasted else self.read(self.typical())
+            return self.read(self.typical()) if self.fields else None
         except RowError:
             return None
 
 
 def form_of(manifest: Mapping[str, Any]) -> Form:
     """The form of a version, by its signed manifest."""
+    if manifest.get("task") == LANGUAGE:
+        return Form(why="This is a language model, which continues texts: call it as said below.")
     inputs = [mapping(each) for each in sequence(manifest.get("inputs"))]
     if len(inputs) > MOST_FIELDS:
         return Form(pasted=True, why=f"the model has {len(inputs)} inputs")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from falaj.components.local.machine import TABLES
+from falaj.components.local.machine import TABLES, TEXTS
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import DATA_CLASS, Between, TextRule
 from falaj.components.specification.workload_bounds import bound, choice
@@ -192,10 +192,10 @@ class LocalSettings(Section):
     """Class of the data, stricter upwards; kept with each model."""
     dataset: Named = DIGITS
     """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
-    or that of a folder with a folder of pictures for each class, from the project's folder. A
-    changed file is another dataset."""
+    of a .txt or .md text that a language model learns, or of a folder with a folder of pictures
+    for each class, from the project's folder. A changed file is another dataset."""
     target: Named | None = None
-    """Column of the table to predict; a table needs one, digits and pictures take none."""
+    """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
     task: Annotated[str, _TASK] = _TASK.default
     """What is learned; ``auto`` decides it by the target column."""
     model: Annotated[str, MODEL] | None = None
@@ -230,8 +230,15 @@ class LocalSettings(Section):
 
     def is_table(self, root: Path) -> bool:
         """Whether the dataset is a file with rows, of which newer ones can be there."""
+        return self._is_file(root, TABLES)
+
+    def is_text(self, root: Path) -> bool:
+        """Whether the dataset is a text, from which a language model learns."""
+        return self._is_file(root, TEXTS)
+
+    def _is_file(self, root: Path, endings: tuple[str, ...]) -> bool:
         source = Path(self.dataset_source(root))
-        return source.suffix.lower() in TABLES and not source.is_dir()
+        return source.suffix.lower() in endings and not source.is_dir()
 
 
 # Checks of what the stack says of its data against the file that is there.
@@ -271,7 +278,9 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_model(settings.training, root),
         *_check_bodies(settings.service),
     ]
-    if settings.watch is not None:
+    if settings.is_text(root):
+        found += _check_language(settings)
+    elif settings.watch is not None:
         found += check_watch(
             settings.watch, is_table=settings.is_table(root), model=settings.model,
             made=settings.model_name,
@@ -293,22 +302,45 @@ def _check_bodies(service: ServiceSettings) -> list[Finding]:
 
 def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
     if settings.dataset == DIGITS:
-        return _classified(settings, f"the dataset {DIGITS}")
+        return _without_target(settings, f"the dataset {DIGITS}")
     source = Path(settings.dataset_source(root))
-    check = _check_pictures if source.is_dir() else _check_table
-    return check(settings, source, root)
-
-
-def _check_table(settings: LocalSettings, source: Path, root: Path) -> list[Finding]:
-    if not settings.is_table(root):
+    if source.is_dir():
+        return _check_pictures(settings, source, root)
+    if not (settings.is_table(root) or settings.is_text(root)):
         message = (
             f"given {format_value(settings.dataset)}; allowed: {DIGITS}, or the path of a "
-            f"{' or '.join(TABLES)} file or of a folder of pictures"
+            f"{' or '.join((*TABLES, *TEXTS))} file or of a folder of pictures"
         )
         return [Finding(("dataset",), message, _other_files(settings, root))]
     if not source.is_file():
         message = f"there is no file {source}; a relative path starts at the project's folder"
         return [Finding(("dataset",), message, _other_files(settings, root))]
+    if settings.is_text(root):
+        return _without_target(settings, "a text", is_text=True)
+    return _check_table(settings, source)
+
+
+def _check_language(settings: LocalSettings) -> list[Finding]:
+    """Keys that a language model has no use for."""
+    found: list[Finding] = []
+    for key, is_given, reason in (
+        ("batches", bool(settings.batches), "there are no rows of a file to predict"),
+        ("watch", settings.watch is not None, "no drift is told that could be acted on"),
+    ):
+        if is_given:
+            message = f"given, but of a text a language model is learned, and {reason}"
+            found.append(Finding((key,), message, (Drop((key,)),)))
+    if settings.training.model is not None:
+        path = ("training", "model")
+        message = (
+            f"given {format_value(settings.training.model)}, but models of one's own learn from "
+            "images and tables, and the dataset is a text"
+        )
+        found.append(Finding(path, message, (Drop(path), Drop(("training", "code")))))
+    return found
+
+
+def _check_table(settings: LocalSettings, source: Path) -> list[Finding]:
     try:
         columns = read_header(source)
     except (WorkloadError, OSError) as error:
@@ -362,7 +394,7 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
 
 
 def _check_pictures(settings: LocalSettings, folder: Path, root: Path) -> list[Finding]:
-    found = _classified(settings, "a folder of pictures")
+    found = _without_target(settings, "a folder of pictures")
     try:
         picture_folder.classes(folder)
     except WorkloadError as error:
@@ -370,14 +402,16 @@ def _check_pictures(settings: LocalSettings, folder: Path, root: Path) -> list[F
     return found
 
 
-def _classified(settings: LocalSettings, what: str) -> list[Finding]:
+def _without_target(settings: LocalSettings, what: str, *, is_text: bool = False) -> list[Finding]:
     """Keys that only tables have."""
+    of = "what a language model learns from" if is_text else "a classification"
+    allowed = (_TASK.default,) if is_text else (_TASK.default, "classification")
     found: list[Finding] = []
     if settings.target is not None:
         message = f"given {format_value(settings.target)}, but {what} has a target of its own"
         found.append(Finding(("target",), message, (Drop(("target",)),)))
-    if settings.task == "regression":
-        message = f"given 'regression', but {what} is a classification"
+    if settings.task not in allowed:
+        message = f"given {format_value(settings.task)}, but {what} is {of}"
         found.append(Finding(("task",), message, (Drop(("task",)),)))
     return found
 
@@ -401,7 +435,7 @@ def _target(settings: LocalSettings, columns: list[str]) -> Finding:
 
 def _other_files(settings: LocalSettings, root: Path) -> tuple[Action, ...]:
     """The file that was meant, else the data that need none."""
-    near = similar_files(settings.dataset, root, TABLES)
+    near = similar_files(settings.dataset, root, (*TABLES, *TEXTS))
     if near:
         return (Put(("dataset",), near[0]),)
     return (Put(("dataset",), DIGITS),)

@@ -97,6 +97,46 @@ def test_what_a_folder_of_pictures_can_t_have_is_refused(
     assert said in refused({**LOCAL, "falaj:dataset": "data/shapes", **values}, tmp_path)
 
 
+def test_a_text_is_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "Notes 1.TXT").write_text("words " * 20, encoding="utf-8")
+    settings = validate({**LOCAL, "falaj:dataset": "Notes 1.TXT"}, tmp_path, stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert settings.model_name == "notes-1"
+    assert settings.is_text(tmp_path)
+    assert not settings.is_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"falaj:dataset": "other.txt"}, "falaj:dataset: there is no file"),
+        (
+            {"falaj:dataset": "notes.pdf"},
+            "'notes.pdf'; allowed: digits, or the path of a .csv or ",
+        ),
+        ({"falaj:target": "next"}, "falaj:target: given 'next', but a text has a target of its"),
+        ({"falaj:task": "regression"}, "'regression', but a text is what a language model learns"),
+        ({"falaj:task": "classification"}, "'classification', but a text is what a language m"),
+        (
+            {"falaj:batches": {"new": {"inputs": ["notes.txt"]}}},
+            "falaj:batches: given, but of a text a language model is learned, and there are no r",
+        ),
+        ({"falaj:watch": {"steps": ["tell"]}}, "falaj:watch: given, but of a text a language m"),
+        (
+            {"falaj:training": {"model": "mine:Network", "code": "code"}},
+            "falaj:training.model: given 'mine:Network', but models of one's own learn fro",
+        ),
+    ],
+)
+def test_what_a_text_can_t_have_is_refused(
+    values: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "mine.py").write_text("class Network:\n    pass\n", encoding="utf-8")
+    assert said in refused({**LOCAL, "falaj:dataset": "notes.txt", **values}, tmp_path)
+
+
 def _batch(**section: Any) -> dict[str, Any]:
     return {**LOCAL, "falaj:batches": {"new": section}}
 

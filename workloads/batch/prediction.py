@@ -45,6 +45,7 @@ from falaj.workloads.registry.sealed import SUFFIX as SEALED
 from falaj.workloads.registry.sealed import artifact_path, sealing, unsealed_chunks
 from falaj.workloads.registry.store import Store
 from falaj.workloads.training.numerals import Mark, most_used
+from falaj.workloads.training.record import LANGUAGE
 
 PART_ROWS: Final = 65_536
 PART_BYTES: Final = 8 << 20
@@ -143,6 +144,11 @@ class Batch:
         _check_output(request)
         self.package = open_package(request)
         manifest = self.package.manifest
+        if manifest.get("task") == LANGUAGE:
+            raise WorkloadError(
+                f"{self.package.model} is a language model: it continues texts, and there are no "
+                "rows of a file to predict. Ask its server at /v1/completions"
+            )
         self._model = load_model(self.package, request.threads)
         schema = self._model.schema
         sources, self.others = open_sources(request.inputs, request.encoding, request.keyring)

@@ -8,6 +8,7 @@ neighbour's beginning.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,6 +114,22 @@ def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:
         return np.zeros(points.shape, dtype=np.int64)
     place = np.searchsorted(known, points).clip(max=len(known) - 1)
     return np.where(known[place] == points, place + 1, 0).astype(np.int64)
+
+
+def request_of(model: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request for a completion, which begins with the commonest letter.
+
+    A beginning from the text doesn't belong in the output of a command.
+
+    Args:
+        model: its name.
+        statistics: of dataset.json, or of a package's manifest.
+    """
+    # A package that was published by hand need not say it.
+    counts: Mapping[str, int] = (statistics.get("target") or {}).get("counts") or {" ": 1}
+    letters = [each for each in counts if each.isalpha()] or list(counts)
+    prompt = max(letters, key=lambda each: counts[each])
+    return {"model": model, "prompt": prompt, "max_tokens": 64, "temperature": 0}
 
 
 def perplexity(nats: float) -> float:

@@ -302,7 +302,7 @@ def test_the_snapshot_is_of_what_the_pictures_show(shapes: Path, tmp_path: Path)
 )
 def test_the_server_answers_with_the_names_of_classes(classes: list[str], are_texts: bool) -> None:
     """Of the digits alone the number is the name."""
-    trained = SimpleNamespace(preprocessing=None, target=None, classes=classes)
+    trained = SimpleNamespace(family="images", preprocessing=None, target=None, classes=classes)
     rows = SimpleNamespace(inputs={"image": np.zeros((2, 3, 32, 32))})
     serving = serving_of(cast("Any", trained), cast("Any", rows))
     assert serving.text_labels is are_texts
@@ -312,7 +312,7 @@ def test_the_server_answers_with_the_names_of_classes(classes: list[str], are_te
 def test_an_example_shows_nobody_s_picture(shapes: Path, tmp_path: Path) -> None:
     ring = KeyRing.create(tmp_path / "ring")
     folder = datasets.write(datasets.build(datasets.Source(str(shapes))), tmp_path / "sets", ring)
-    (tensor,) = demo.example(folder, tmp_path / "ring")["inputs"]
+    (tensor,) = demo.example("shapes", folder, tmp_path / "ring")["inputs"]
     assert tensor["shape"] == [1, 3, 32, 32]
     assert len(tensor["data"]) == 3 * 32 * 32
     assert len(set(tensor["data"])) == 1

@@ -29,7 +29,8 @@ from falaj.wire.values import UNKNOWN, Values, has_unknown
 #: The dataset that ships inside a Python package.
 DIGITS: Final = "digits"
 _ALLOWED: Final = (
-    "digits, or the absolute path of a .csv or .parquet file or of a folder of pictures"
+    "digits, or the absolute path of a .csv or .parquet file, of a .txt or .md text or of a "
+    "folder of pictures"
 )
 
 
@@ -47,7 +48,9 @@ class DatasetHandler(Handler):
             "text", "Filled in: digest of the source file, so that a changed file is a change.",
             replaces=True,
         ),
-        "target": Field("text", "Column to predict; tables need one.", replaces=True),
+        "target": Field(
+            "text", "Column to predict; a table needs one, nothing else has one.", replaces=True
+        ),
         "task": chosen(
             "dataset", "task", "What to learn; auto decides by the target column.", replaces=True
         ),
@@ -62,12 +65,12 @@ class DatasetHandler(Handler):
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the snapshot.",
         "digest": "SHA-256 that names the dataset: content, target and split.",
-        "family": "images or table.",
-        "resolvedTask": "classification or regression.",
+        "family": "images, table or text.",
+        "resolvedTask": "classification, regression or language.",
         "targetName": "Name of what is predicted.",
         "rows": "Number of rows.",
         "features": "Number of inputs.",
-        "classes": "Names of the classes; empty for regression.",
+        "classes": "Names of the classes, of a text its characters; empty for regression.",
     }
 
     def check(self, given: Values, old: Values) -> Values:
@@ -81,15 +84,16 @@ class DatasetHandler(Handler):
             checked["sourceSha256"] = "built in"
             return checked
         path = Path(source)
-        is_folder = path.is_dir()
-        if not path.is_absolute() or not (is_folder or path.suffix.lower() in machine.TABLES):
+        is_folder, suffix = path.is_dir(), path.suffix.lower()
+        is_file = suffix in (*machine.TABLES, *machine.TEXTS)
+        if not path.is_absolute() or not (is_folder or is_file):
             reason = f"given {source!r}; allowed: {_ALLOWED}"
             raise InvalidInputsError([InvalidInput("source", reason)])
         if is_folder:
             named = ((str(each.relative_to(path)), each) for each in _files(path))
             checked["sourceSha256"] = machine.digest_of_files(named, "source")
             return checked
-        if checked.get("target") is None:
+        if checked.get("target") is None and suffix in machine.TABLES:
             reason = f"missing; a table needs the name of the column to predict ({source})"
             raise InvalidInputsError([InvalidInput("target", reason)])
         checked["sourceSha256"] = _digest(path)

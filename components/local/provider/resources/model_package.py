@@ -80,7 +80,7 @@ class ModelPackageHandler(Handler):
         "registry": "Folder of the registry.",
         "accepted": "int8 or float: which of the two is packaged.",
         "reason": "Why.",
-        "metricName": "accuracy, or rmse for regression.",
+        "metricName": "accuracy; rmse for regression; nats_per_character for a text.",
         "accuracyFloat": "The metric of the float model on held-out rows.",
         "accuracyInt8": "The same of the 8-bit model, where there is one.",
         "sizeFloat": "Size of the float model in bytes.",

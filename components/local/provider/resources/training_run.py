@@ -92,7 +92,7 @@ class TrainingRunHandler(Handler):
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the run.",
         "digest": "Digest that names the run: dataset, code and hyperparameters.",
-        "metricName": "accuracy, or rmse for regression.",
+        "metricName": "accuracy; rmse for regression; nats_per_character for a text.",
         "score": "The metric on held-out rows.",
         "epochsRun": "Epochs that were run.",
         "seconds": "How long it trained.",
@@ -264,7 +264,9 @@ def _end_earlier(context: Context, folder: Path, pid_file: Path) -> None:
 
 def _outputs(record: Mapping[str, Any]) -> Values:
     held_out: Mapping[str, Any] = (record.get("metrics") or {}).get("held_out") or {}
-    metric = "accuracy" if "accuracy" in held_out else "rmse"
+    # A text has an accuracy, too.
+    names = ("nats_per_character", "accuracy")
+    metric = next((name for name in names if name in held_out), "rmse")
     epochs = record.get("epochs")
     timings: Mapping[str, Any] = record.get("timings") or {}
     return {
