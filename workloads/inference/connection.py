@@ -37,6 +37,8 @@ PIECE_BYTES = 64 * 1024
 """Of a large answer, which are written at a time."""
 FAREWELL_SECONDS = 0.5
 """Time for an idle client to answer the end of its TLS session."""
+_LISTENING = (Member, Completion)
+"""What asks whether its client is still there."""
 _NEVER = float("inf")
 
 
@@ -203,7 +205,7 @@ class Connection(asyncio.Protocol):
                 self._busy = True
                 self.deadline = _NEVER
                 self._transport.pause_reading()
-                if isinstance(answer, Member | Completion):
+                if isinstance(answer, _LISTENING):
                     answer.hung_up = self._has_hung_up
                 task = asyncio.ensure_future(self._later(exchange, answer))
                 self._service.tasks.add(task)

@@ -11,7 +11,7 @@ import asyncio
 from typing import cast
 
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.http import Answers, Bodies, Exchange, Reader
+from falaj.workloads.inference.http import Answers, Bodies, Exchange, Reader, path_of
 from falaj.workloads.inference.listening import LINGER_SECONDS
 from falaj.workloads.inference.settings import Limits
 
@@ -51,10 +51,9 @@ class Outage(asyncio.Protocol):
         self._answered = True
         exchange = self._reader.fatal_exchange or Exchange()
         head = exchange.method == b"HEAD"
+        body = error.body(path_of(exchange.url))
         self._transport.write(
-            Answers().make(
-                error.status, error.body(), headers=error.headers, close=True, head=head
-            )
+            Answers().make(error.status, body, headers=error.headers, close=True, head=head)
         )
         self._end_after(LINGER_SECONDS)
 

@@ -642,6 +642,11 @@ class Service:
     def _complete(self, exchange: Exchange) -> Completion:
         language, model = self._require_language(), self.model
         asked = completions.read(exchange.content, model.name, self.limits.max_tokens)
+        if asked.stream and exchange.version != "1.1":
+            raise RequestError(
+                400, "stream: HTTP/1.0 knows none; leave it out, or ask by HTTP/1.1",
+                field="stream",
+            )  # fmt: skip
         completion = Completion(
             asked, exchange, language=language, name=model.name, version=model.version,
             run=self.run, steps=self.runs, counters=self.counters, log=log_part(exchange),

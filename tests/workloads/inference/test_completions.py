@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 
 from falaj.workloads.inference import completions
+from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.service import TEXTS_PER_THREAD
 from falaj.workloads.inference.worker import available
 from tests.waiting import wait_for
+from tests.workloads.inference import grpc_calls
 from tests.workloads.inference.languages import (
     CHARACTERS,
     COMPLETIONS,
@@ -355,6 +357,17 @@ def test_a_stream_is_chunked_and_leaves_the_connection_open(speaking: Server, to
     connection.close()
 
 
+def test_http_1_0_has_no_streams(speaking: Server, token: str) -> None:
+    for stream, status in ((True, 400), (False, 200)):
+        connection = Raw(speaking)
+        connection.send(request(token, stream=stream).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+        answer = connection.answer()
+        assert answer[0] == status
+        if stream:
+            assert json.loads(answer[2])["error"]["param"] == "stream"
+        connection.close()
+
+
 def test_one_piece_comes_before_the_next_is_there(site: Site, start: Start) -> None:
     """Each step of this model takes milliseconds, and a text of it seconds."""
     site.write(limits={"max_tokens": MOST})
@@ -471,6 +484,24 @@ def test_a_server_that_leaves_lets_texts_end_or_says_so(site: Site, start: Start
     assert "Traceback" not in server.errors.read_text()
 
 
+def test_a_text_ends_with_the_version_that_began_it(site: Site, start: Start) -> None:
+    server = start(site).serving(publish(site, bigrams(table(), slow=400)))
+    connection = Raw(server)
+    connection.send(request(site.token(), stream=True, max_tokens=1_000, temperature=0))
+    begun = read_until(connection, b"data: ")
+    server.serving(publish(site, bigrams(table(1))))
+    assert ask(server, site.token(), max_tokens=1)[1]["system_fingerprint"] == "version-2"
+    content = begun + read_until(connection, b"\r\n0\r\n\r\n")
+    pieces = [
+        json.loads(line.removeprefix(b"data: ").strip())
+        for line in content.split(b"\r\n") if line.startswith(b"data: {")
+    ]  # fmt: skip
+    assert joined(pieces) == greedy("a", 1_000)
+    assert {each["system_fingerprint"] for each in pieces} == {"version-1"}
+    connection.close()
+    assert server.stop() == 0
+
+
 def test_a_model_that_fails_in_a_stream_is_told(site: Site, start: Start) -> None:
     """After a "b" there are no probabilities: before anything is sent, and in the middle."""
     logits = table()
@@ -504,6 +535,19 @@ def test_rows_of_any_length_are_inferred(
     powers = np.exp(table()[last].astype(np.float64))
     assert found == pytest.approx(powers / powers.sum(axis=1, keepdims=True), abs=1e-5)
     assert label["data"] == [CHARACTERS[each] for each in found.argmax(axis=1)]
+
+
+def test_rows_of_any_length_are_inferred_by_grpc(speaking: Server, token: str) -> None:
+    with grpc_calls.Client(speaking, token=token) as client:
+        message = CLASSES["ModelInferRequest"](model_name=NAME)
+        tensor = message.inputs.add(name="tokens", datatype="INT64", shape=[2, 3])
+        tensor.contents.int64_contents.extend([1, 2, 3, 4, 5, 6])
+        answer = client.infer(message)
+        assert [list(each.shape) for each in answer.outputs] == [[2, len(CHARACTERS)], [2]]
+        message = CLASSES["ModelInferRequest"](model_name=NAME)
+        message.inputs.add(name="tokens", datatype="INT64", shape=[1, 0])
+        code, words = grpc_calls.refusal(client.infer, message)
+        assert (code, "-1 is any size from 1" in words) == ("INVALID_ARGUMENT", True)
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,10 @@ def test_worker_that_cannot_be_replaced_is_told_and_tried_again(site: Site, star
         assert "no worker" in json.loads(answer.read())["error"]
         connection.close()
     connection = server.connect()
+    status, answer = call(connection, "GET", "/v1/models")
+    assert (status, answer["error"]["type"]) == (503, "server_error")
+    connection.close()
+    connection = server.connect()
     connection.request("HEAD", "/v2/health/ready")
     assert connection.getresponse().status == 503
     connection.close()
