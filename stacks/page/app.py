@@ -317,6 +317,8 @@ class Page:
             row = found["form"].read(given)
             found["sent"] = forms.written(row)
             path = f"/v2/models/{quote(account.model, safe='')}/{INFER}"
+            if found["form"].continues:
+                path = f"/{summary.COMPLETIONS}"
             reply = await self.server.ask(account, path, row)
         except forms.RowError as error:
             status, found["errors"] = 400, error.errors
@@ -324,9 +326,11 @@ class Page:
             status, found["refused"], found["todo"] = 503, str(error), error.todo
         else:
             document = reply.document()
-            answer = (
-                await self._answered(account, document, version) if reply.status == 200 else None
-            )
+            answer = None
+            if reply.status == 200 and found["form"].continues:
+                answer = forms.text_of(document, row)
+            elif reply.status == 200:
+                answer = await self._answered(account, document, version)
             if answer is None:
                 status = reply.status if 400 <= reply.status < 600 else 502
                 found["refused"] = _refusal(reply.status, document)
@@ -487,6 +491,8 @@ def _predicting(version: Version | None) -> dict[str, Any]:
 def _refusal(status: int, document: object) -> str:
     """What the server said, in its own words where it has any."""
     said = mapping(document).get("error")
+    if isinstance(said, dict):  # as OpenAI's API has it
+        said = mapping(said).get("message")
     return said if isinstance(said, str) and said else f"the server answered with status {status}"
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeGuard
 import orjson
 
 from falaj.stacks.documents import mapping, sequence
+from falaj.workloads.inference.completions import OF_VERSION
 from falaj.workloads.training.dates import DateForm, full_year
 from falaj.workloads.training.numerals import bare, number, readings
 from falaj.workloads.training.record import LANGUAGE
@@ -206,13 +207,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Form:
-    """All inputs of a model; ``pasted`` where they are pasted as one document instead. A language
-    model has neither."""
+    """All inputs of a model; ``pasted`` where they are pasted as one document instead."""
 
     fields: tuple[Field, ...] = ()
     pasted: bool = False
     why: str = ""
-    """Why there are no fields."""
+    """Why the row is pasted."""
+    continues: str = ""
+    """The name of a language model, which goes on with a text; else empty."""
 
     def typical(self) -> dict[str, str]:
         """What stands in the form at first: medians and the most frequent texts."""
@@ -227,36 +229,53 @@ class Form:
         return found
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """A request of one row.
+        """A request of one row, or for one text.
 
         Raises:
-            RowError: what was written is no row.
+            RowError: what was written is none.
         """
         if self.pasted:
             return _pasted(given.get(PASTED, ""))
-        tensors: list[dict[str, Any]] = []
+        values: list[list[Any]] = []
         errors: dict[str, str] = {}
         for each in self.fields:
             try:
-                tensors.append(each.tensor(each.read(given)))
+                values.append(each.read(given))
             except ValueError as error:
                 errors[each.key] = str(error)
         if errors:
             raise RowError(errors)
-        return {"inputs": tensors}
+        read = list(zip(self.fields, values, strict=True))
+        if self.continues:
+            return {"model": self.continues, **{each.key: value for each, (value,) in read}}
+        return {"inputs": [each.tensor(value) for each, value in read]}
 
     def example(self) -> dict[str, Any] | None:
-        """The request that the form makes at first; None where that is none."""
+        """The row that the form makes at first; None where that is none."""
         try:
-            return self.read(self.typical()) if self.fields else None
+            return None if self.pasted or self.continues else self.read(self.typical())
         except RowError:
             return None
+
+
+#: Of a request to continue a text: named as the API does.
+_OF_TEXTS: Final = (
+    Field("prompt", "Text to go on with", "BYTES", (1,), "words", "may be empty"),
+    Field(
+        "max_tokens", "Characters to add", "UINT32", (1,), "whole", "1 to 1,024 by default",
+        typical="200", missing=False,
+    ),
+    Field(
+        "temperature", "Temperature", "FP32", (1,), "number",
+        "0 always takes the likeliest character; 2 is the most", typical="0.7", missing=False,
+    ),
+)  # fmt: skip
 
 
 def form_of(manifest: Mapping[str, Any]) -> Form:
     """The form of a version, by its signed manifest."""
     if manifest.get("task") == LANGUAGE:
-        return Form(why="This is a language model, which continues texts: call it as said below.")
+        return Form(_OF_TEXTS, continues=str(manifest.get("model", "")))
     inputs = [mapping(each) for each in sequence(manifest.get("inputs"))]
     if len(inputs) > MOST_FIELDS:
         return Form(pasted=True, why=f"the model has {len(inputs)} inputs")
@@ -439,6 +458,8 @@ class Answer:
         shares: the likeliest classes; none of a regression.
         more: how many classes are not listed.
         others: outputs without a meaning of their own, as name and values.
+        before: the text that a language model was given.
+        text: how it goes on; None of other models.
     """
 
     version: str
@@ -446,6 +467,18 @@ class Answer:
     shares: tuple[Share, ...] = ()
     more: int = 0
     others: tuple[tuple[str, str], ...] = field(default=())
+    before: str = ""
+    text: str | None = None
+
+
+def text_of(document: object, row: Mapping[str, Any]) -> Answer | None:
+    """Read how a language model goes on with the text of ``row``; None where it is no answer."""
+    found = mapping(document)
+    choice = mapping(next(iter(sequence(found.get("choices"))), None))
+    if not isinstance(text := choice.get("text"), str):
+        return None
+    version = str(found.get("system_fingerprint", "")).removeprefix(OF_VERSION)
+    return Answer(version, before=str(row["prompt"]), text=text)
 
 
 def answer_of(document: object, manifest: Mapping[str, Any]) -> Answer | None:

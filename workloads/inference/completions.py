@@ -33,6 +33,8 @@ MOST_ECHOED: Final = 65_536
 MOST_TEMPERATURE: Final = 2.0
 USUAL_TOKENS: Final = 16
 SEEDS: Final = (-(2**63), 2**63 - 1)
+OF_VERSION: Final = "version-"
+"""Before the version's number in an answer's ``system_fingerprint``."""
 _OBJECT: Final = "text_completion"
 _DONE: Final = event(b"[DONE]")
 PROMPT: Final = "prompt"
@@ -297,7 +299,7 @@ class Completion(Awaitable[Answer]):
         self._log = log
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
-            "model": name, "system_fingerprint": f"version-{version}",
+            "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
         self._generation = Generation(language, _texts(asked, language), asked.sampling)
         steps.begin_text()

@@ -21,7 +21,7 @@ from tests.stacks.page import axe
 from tests.stacks.page.site import Running, make_stack, publish_run, serving
 from tests.stacks.page.test_page import HOSTILE, junk
 from tests.stacks.page.test_page_live import DRIFT
-from tests.workloads.inference import models
+from tests.workloads.inference import languages, models
 from tests.workloads.inference.serving import Server, Site
 from tests.workloads.optimization.conftest import called, trained, write_customers
 
@@ -132,7 +132,7 @@ def answered(page: Browser) -> str:
     page.evaluate(SUBMIT)
     wait_for(
         lambda: page.evaluate(
-            "document.querySelector('#answer .value, #answer .note') !== null && "
+            "document.querySelector('#answer .value, #answer .text, #answer .note') !== null && "
             "!document.getElementById('answer').hasAttribute('aria-busy')"
         ),
         "an answer",
@@ -230,6 +230,30 @@ def test_another_value_is_asked_for_when_it_is_chosen(page: Browser, table: Stan
     assert page.evaluate(
         f"getComputedStyle({place}.querySelector('.other-value input')).direction"
     ) == "rtl"  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def language(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    """A language model that writes Arabic among others."""
+    del home
+    yield from made(tmp_path_factory.mktemp("language"), languages.NAME, languages.publish)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_language_model_goes_on_with_a_text(
+    page: Browser, language: Stand, pictures: Path, width: int
+) -> None:
+    show(page, language, width)
+    page.evaluate("document.getElementById('prompt').value = 'شكرا\\n'")
+    page.evaluate("document.getElementById('temperature').value = '0'")
+    said = answered(page)
+    assert languages.greedy("شكرا\n", 200) in said
+    assert "version 1 answered" in said
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert page.evaluate(OUTSIDE) == []
+    assert judged(page) == []
+    (pictures / f"language-{width}.png").write_bytes(page.screenshot(full=True))
+    calm(page)
 
 
 def test_a_mistake_is_said_beside_the_form(page: Browser, table: Stand, pictures: Path) -> None:
