@@ -12,6 +12,7 @@ import openai
 import pytest
 from openai.types import Completion
 
+from tests.newcomer import documents
 from tests.workloads.inference.languages import (
     CHARACTERS,
     NAME,
@@ -82,6 +83,23 @@ def test_a_text_is_streamed(client: openai.OpenAI) -> None:
     usage = pieces[-1].usage
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (1, 30)
+
+
+def test_the_pages_program_works(
+    spoken: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = documents.other("language", "python")
+    for said, here in {
+        '["make", "-s", "token"]': f'["echo", "Authorization: Bearer {spoken.site.token()}"]',
+        'Path.home() / ".local/share/falaj/stacks/local/pki/ca.crt"':
+            f'Path("{spoken.site.pki.folder / "ca.crt"}")',
+        "localhost:8443": f"localhost:{spoken.port}", '"notes"': f'"{NAME}"',
+    }.items():  # fmt: skip
+        assert program.count(said) == 1, said
+        program = program.replace(said, here)
+    monkeypatch.chdir(spoken.site.root)
+    exec(program, {})  # noqa: S102 - what the page tells everybody to run
+    assert len(capsys.readouterr().out) == 200
 
 
 def test_many_clients_stream_at_once(spoken: Server) -> None:
