@@ -7,6 +7,8 @@ const replace = (place, text) => {
   place.replaceChildren(...made.body.childNodes);
 };
 
+const gone = document.querySelector("main")?.dataset.gone;
+
 for (const form of document.querySelectorAll("form[data-into]")) {
   const place = document.getElementById(form.dataset.into);
   let latest = 0;
@@ -23,7 +25,7 @@ for (const form of document.querySelectorAll("form[data-into]")) {
       text = null;
     }
     if (number !== latest) return;
-    if (text === null) place.textContent = place.dataset.gone;
+    if (text === null) place.textContent = gone;
     else replace(place, text);
     place.removeAttribute("aria-busy");
   });
@@ -41,7 +43,7 @@ if (live) {
       // Nobody's place on the page is taken away.
       if (answer.ok && !live.contains(document.activeElement)) replace(live, await answer.text());
     } catch {
-      live.textContent = document.getElementById("answer").dataset.gone;
+      live.textContent = gone;
       return;
     }
     waiting = setTimeout(look, every);

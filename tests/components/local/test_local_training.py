@@ -67,6 +67,39 @@ def test_a_changed_file_is_another_dataset(table: Path, site: Path) -> None:
     assert changes["sourceSha256"].replaces
 
 
+def test_a_text_needs_no_column_and_a_changed_one_is_another_dataset(
+    site: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "notes.MD"
+    given: dict[str, Any] = {"site": str(site), "source": str(path)}
+    with pytest.raises(InvalidInputsError) as caught:
+        DatasetHandler().check(given, {})
+    assert "there is no file" in caught.value.errors[0].reason
+    path.write_text("words", encoding="utf-8")
+    before = DatasetHandler().check(given, {})["sourceSha256"]
+    path.write_text("other words", encoding="utf-8")
+    assert DatasetHandler().check(given, {})["sourceSha256"] != before
+
+
+@pytest.mark.parametrize(
+    ("held_out", "metric"),
+    [
+        ({"accuracy": 0.5, "nats_per_character": 1.5}, "nats_per_character"),
+        ({"accuracy": 0.5, "macro_f1": 0.4}, "accuracy"),
+        ({"rmse": 2.0}, "rmse"),
+    ],
+)
+def test_the_figure_of_a_run_is_that_of_its_task(
+    site: Path, held_out: dict[str, float], metric: str
+) -> None:
+    run = site / "runs" / "x"
+    run.mkdir(parents=True)
+    (run / "record.json").write_text(json.dumps({"metrics": {"held_out": held_out}}))
+    read = TrainingRunHandler().read("x", {"site": str(site), "path": str(run)})
+    assert read is not None
+    assert (read["metricName"], read["score"]) == (metric, held_out[metric])
+
+
 def test_a_changed_picture_of_a_folder_is_another_dataset(site: Path, tmp_path: Path) -> None:
     folder = tmp_path / "shapes"
     (folder / "circle").mkdir(parents=True)

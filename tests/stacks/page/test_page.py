@@ -32,7 +32,7 @@ from falaj.stacks.page.server import MOST_BYTES as MOST_OF_AN_ANSWER
 from falaj.workloads.registry import rotation
 from tests.ports import free_port
 from tests.stacks.page.site import Running, make_stack, serving
-from tests.workloads.inference import models
+from tests.workloads.inference import languages, models
 from tests.workloads.inference.serving import Server, Site
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -739,3 +739,27 @@ def test_a_stranger_on_the_servers_port_gets_nothing(apart: Path) -> None:
             answer = visitor.post("/predict", ROW)
         assert answer.status == 503
         assert "isn't the stack's server" in plain(answer.text).replace("\u2019", "'")
+
+
+def test_a_language_model_is_called_and_has_no_form(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    del home
+    stack, site = make_stack(tmp_path_factory.mktemp("notes"), "notes")
+    counts = {" ": 9, "a": 2, "b": 4}
+    languages.publish(site, statistics={"features": {}, "target": {"counts": counts}})
+    started = Server(site)
+    try:
+        started.serving(1)
+        with serving(stack) as running:
+            page = Visitor(running).get("/")
+        assert page.status == 200
+        assert "This is a language model, which continues texts" in page.text
+        assert "<textarea" not in page.text
+        calls = [each for each in Elements(page.text).texts if "curl -sS --cacert" in each]
+        assert '"prompt":"b"' in calls[0]
+        said = subprocess.run(["sh", "-c", calls[0]], capture_output=True, text=True, check=False)
+        (choice,) = json.loads(said.stdout)["choices"]
+        assert choice["text"] == languages.greedy("b", 64)
+    finally:
+        started.kill()

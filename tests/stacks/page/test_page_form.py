@@ -209,6 +209,13 @@ def test_what_has_no_form_is_pasted(described: dict[str, Any]) -> None:
             form.read({PASTED: wrong})
 
 
+def test_a_language_model_has_no_form() -> None:
+    given = {"name": "tokens", "datatype": "INT64", "shape": [-1, -1], "context": 128}
+    form = form_of(manifest(given, task="language"))
+    assert (form.fields, form.pasted, form.example()) == ((), False, None)
+    assert "language model" in form.why
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3)

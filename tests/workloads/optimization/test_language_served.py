@@ -12,6 +12,9 @@ import onnx
 import pytest
 import torch
 
+from falaj.workloads import demo
+from falaj.workloads.batch.prediction import Batch
+from falaj.workloads.batch.prediction import Request as BatchRequest
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.comparison import (
@@ -34,7 +37,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
 from falaj.workloads.training import loop
 from falaj.workloads.training.decoder import Decoder
-from falaj.workloads.training.language import CONTEXT, TOKENS, UNKNOWN, following
+from falaj.workloads.training.language import CONTEXT, TOKENS, UNKNOWN, following, request_of
 from falaj.workloads.training.record import RECORD
 from falaj.workloads.training.snapshot import DESCRIPTION, Rows, load_rows
 from tests.workloads.optimization.conftest import Optimise, Run, called, kept, trained
@@ -286,3 +289,63 @@ def test_a_version_of_it_is_published_and_compared_with_the_next(
     other = judge(answers, rows, about | {"classes": [UNKNOWN, "a"]}, Served(package, None),
                   followed)  # fmt: skip
     assert "other classes" in other.notes[0]
+
+    place = tmp_path / "registry"
+    request = BatchRequest(
+        (orders.dataset,), tmp_path / "out.csv", place, "orders", ring, version=1
+    )
+    with pytest.raises(WorkloadError, match="is a language model: it continues texts"):
+        Batch(request)
+
+
+# -- asked as people do ------------------------------------------------------------------------
+
+
+def test_an_example_begins_with_a_letter_that_nobody_wrote(orders: Run, tmp_path: Path) -> None:
+    request = demo.example("orders", orders.dataset, tmp_path)
+    counts = told(orders.dataset, DESCRIPTION)["statistics"]["target"]["counts"]
+    assert request["prompt"].isalpha()
+    assert counts[request["prompt"]] == max(counts[each] for each in counts if each.isalpha())
+    assert (request["model"], request["temperature"]) == ("orders", 0)
+    assert request_of("x", {})["prompt"] == " "
+
+
+def test_the_demo_judges_what_the_endpoint_says(
+    orders: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A server that knows nothing, in the stead of a real one."""
+    size = len(told(orders.dataset, DESCRIPTION)["classes"])
+    asked: list[tuple[int, int]] = []
+
+    class Client:
+        host, port, protocol = "localhost", 1, "TLS 1.3"
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def get(self, _: str) -> dict[str, Any]:
+            return {}
+
+        def predict(self, inputs: Any, _: Any, limit: int) -> dict[str, Any]:
+            asked.append((len(inputs[TOKENS]), limit))
+            return {"probabilities": [[1 / size] * size] * len(inputs[TOKENS])}
+
+        def complete(self, prompt: str) -> str:
+            return f"after {len(prompt)}"
+
+    config = tmp_path / "service.json"
+    config.write_text(json.dumps({"model": "orders", "limits": {"max_rows": 1024}}))
+    monkeypatch.setattr(demo, "Client", Client)
+    plain = load_rows
+    monkeypatch.setattr(demo, "load_rows", lambda path, _, part: plain(path, None, part))
+    ring = KeyRing.create(tmp_path / "ring")
+    demo.run(config, orders.dataset, ring.path, draw=2, show=12)
+    said = capsys.readouterr().out
+    assert said.count("'after 128'") == 2
+    assert f", {np.log(size):.4g} nats" in said
+    ((count, limit),) = asked
+    assert f"each of {count} held-out windows" in said
+    assert limit == 64
