@@ -85,9 +85,7 @@ class _Fields:
 
     @staticmethod
     def error(name: str, given: object, allowed: str) -> RequestError:
-        shown = orjson.dumps(given).decode()
-        shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-        return RequestError(400, f"{name}: got {shown}, allowed is {allowed}", field=name)
+        return RequestError(400, f"{name}: got {_shown(given)}, allowed is {allowed}", field=name)
 
     def whole(self, name: str, low: int, high: int, usual: int | None) -> int | None:
         value = self.take(name)
@@ -134,6 +132,14 @@ class _Fields:
         if value is not None and value not in allowed:
             words = " or ".join(orjson.dumps(each).decode() for each in (*allowed, None))
             raise self.error(name, value, f"{words}: it isn't offered here")
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message; of lists and objects, which may be deep, what they are."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:

@@ -379,6 +379,20 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
     assert caught.value.status == 400
 
 
+@pytest.mark.parametrize(
+    "field", [*completions.FIELDS, "best_of", "logit_bias", "suffix", "other"]
+)
+@pytest.mark.parametrize(
+    "value", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "1e999"]
+)
+def test_a_deep_value_is_refused_as_any_other(field: str, value: str) -> None:
+    whole = {"model": '"mlp"', "prompt": '"a"', "stream": "true"} | {field: value}
+    body = ",".join(f'"{name}":{each}' for name, each in whole.items())
+    with pytest.raises(RequestError) as caught:
+        completions.read(f"{{{body}}}".encode(), NAME, 100)
+    assert (caught.value.status, caught.value.field) == (400, field)
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner),
