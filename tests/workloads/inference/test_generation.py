@@ -382,9 +382,7 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     "field", [*completions.FIELDS, "best_of", "logit_bias", "suffix", "other"]
 )
-@pytest.mark.parametrize(
-    "value", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "1e999"]
-)
+@pytest.mark.parametrize("value", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900])
 def test_a_deep_value_is_refused_as_any_other(field: str, value: str) -> None:
     whole = {"model": '"mlp"', "prompt": '"a"', "stream": "true"} | {field: value}
     body = ",".join(f'"{name}":{each}' for name, each in whole.items())
