@@ -206,12 +206,20 @@ class Runs:
     async def step(self, rows: int, work: Callable[[], Any]) -> Any:
         """Do a step's work behind what waits: none is refused that has a place."""
         expected = self._service.model.expected[rows.bit_length()]
+        entered = time.perf_counter()
         self.waiting += 1
         self._backlog += expected
+
+        def timed() -> tuple[Any, float]:
+            queued = time.perf_counter() - entered
+            return work(), queued
+
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            found, queued = await asyncio.get_running_loop().run_in_executor(self._pool, timed)
         finally:
             self._ended(expected)
+        self._service.counters.queued(queued)
+        return found
 
     # -- here, together --------------------------------------------------------------------
 

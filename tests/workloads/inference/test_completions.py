@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import psutil
 import pytest
 from hypothesis import given, settings
 
@@ -291,7 +292,7 @@ def test_tokens_are_counted(speaking: Server, token: str) -> None:
     ask(speaking, token, ["ab", "a"], n=2, max_tokens=7)
     streamed(ask(speaking, token, "a", max_tokens=3, stream=True))
     after = [counted(speaking, kind) for kind in ("prompt", "generated")]
-    assert [b - a for a, b in zip(before, after, strict=True)] == [4, 31]
+    assert [b - a for a, b in zip(before, after, strict=True)] == [3 + 1, 2 * 2 * 7 + 3]
 
 
 def test_the_served_model_is_listed(speaking: Server, token: str) -> None:
@@ -414,15 +415,25 @@ def stalled(server: Server, token: str) -> Raw:
     return connection
 
 
+def is_idle(server: Server) -> bool:
+    """Whether the worker does nothing for a while."""
+    (worker,) = map(psutil.Process, server.workers())
+    before = sum(worker.cpu_times()[:2])
+    time.sleep(0.5)
+    return sum(worker.cpu_times()[:2]) - before < 0.05
+
+
 def test_who_does_not_read_is_not_written_for(speaking: Server, token: str) -> None:
     before = counted(speaking, "generated")
     connection = stalled(speaking, token)
-    time.sleep(2)
-    # Others are answered meanwhile.
+    connection.socket.recv(1)
+    wait_for(lambda: is_idle(speaking), "nothing more to be generated", 20)
+    # Neither whole nor given up, either of which would count; and others are answered.
+    assert counted(speaking, "generated") == before
     assert texts(ask(speaking, token, temperature=0, max_tokens=5)) == [greedy("a", 5)]
     connection.close()
     wait_for(lambda: counted(speaking, "generated") - before > 100, "the text to be given up")
-    assert counted(speaking, "generated") - before < MOST * 8 / 2
+    assert counted(speaking, "generated") - before < MOST * 8
 
 
 def test_no_more_texts_than_there_is_room_for(speaking: Server, token: str) -> None:

@@ -77,6 +77,8 @@ def without(key: str) -> dict[str, Any]:
         (GOOD | {"jobs": {"most_bytes": "1"}}, 'jobs.most_bytes: got "1"'),
         (GOOD | {"jobs": {"keep_days": 1}}, "jobs.keep_days is not a known key"),
         (GOOD | {"limits": {"max_rows": 0}}, "limits.max_rows: got 0"),
+        (GOOD | {"limits": {"max_tokens": 0}}, "limits.max_tokens: got 0"),
+        (GOOD | {"limits": {"max_tokens": 100_001}}, "a whole number from 1 to 100000"),
         (GOOD | {"limits": {"drain_seconds": -1}}, "limits.drain_seconds: got -1"),
         (GOOD | {"limits": {"drain_seconds": "1"}}, 'limits.drain_seconds: got "1"'),
         (
