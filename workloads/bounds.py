@@ -217,6 +217,9 @@ network or gradient-boosted trees, whichever is better on the validation rows, a
 network, whatever the data. ``accept`` is ``better`` than guessing and not worse than what serves
 now, or ``any``. Data classes are stricter upwards."""
 
+ENDINGS = {"texts": (".txt", ".md")}
+"""Of the names of files that are texts, from which a language model learns."""
+
 IMAGE = {"user": 65532, "server_port": 8443}
 """Of Falaj's images: whom containers run as, who is nobody that a node knows, and where the server
 listens, which a server without privileges can."""
@@ -253,7 +256,7 @@ def document() -> str:
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
-    return json.dumps({**found, "image": IMAGE, "gang": GANG}, indent=1) + "\n"
+    return json.dumps({**found, "endings": ENDINGS, "image": IMAGE, "gang": GANG}, indent=1) + "\n"
 
 
 def _entry(bound: Bound) -> dict[str, object]:

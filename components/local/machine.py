@@ -20,11 +20,13 @@ from typing import Any, Final
 
 import psutil
 
+from falaj.components.specification.workload_bounds import endings
+
 # Errors of the provider that a person can read and act upon.
 
 TABLES: Final = (".csv", ".parquet")
 """Endings of the files with rows that a dataset may be."""
-TEXTS: Final = (".txt", ".md")
+TEXTS: Final = endings("texts")
 """Endings of the texts that a language model may learn from."""
 
 

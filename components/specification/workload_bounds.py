@@ -74,6 +74,18 @@ def choice(workload: str, option: str) -> WorkloadChoice:
     return WorkloadChoice(tuple(found["words"]), default=found["default"])
 
 
+def endings(of: str) -> tuple[str, ...]:
+    """How names of files end.
+
+    Args:
+        of: ``texts``.
+
+    Raises:
+        KeyError: nothing is known of them.
+    """
+    return tuple(map(str, _all()["endings"][of]))
+
+
 def fixed(of: str, name: str) -> int:
     """A number that is always the same.
 

@@ -227,7 +227,7 @@ def build(source: Source) -> snapshot.Dataset:
         rows = _digits(source)
     elif path.is_dir():
         rows = _pictures(source)
-    elif path.suffix.lower() in language.SUFFIXES:
+    elif path.suffix.lower() in bounds.ENDINGS["texts"]:
         return _text(source)
     else:
         rows = _table(source)

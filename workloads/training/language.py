@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import decode
 
-SUFFIXES: Final = (".txt", ".md")
-"""Files that are text, by the ends of their names."""
 TOKENS: Final = "tokens"
 """The model's input, and the column of the windows."""
 TARGET: Final = "next"
