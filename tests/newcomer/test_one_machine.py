@@ -101,13 +101,26 @@ def test_the_tutorial(machine: Machine) -> None:
 
 
 def learn_a_text(machine: Machine) -> None:
-    """Train a language model, as its page says, in a clone that has its environment."""
-    taken, trained, listed = documents.commands("language")
+    """Train language models, as their page says, in a clone that has its environment."""
     text = " ".join(f"{n} {['قهوة', 'شاي', 'تمر'][n * n % 3]}" for n in range(900))
     (machine.clone / "data" / "notes.txt").write_text(text, encoding="utf-8")
+    new, put, up, shown, down = documents.commands("language")
+    machine.run(new)
+    assert "dataset: data/notes.txt" in machine.run(put)
+    # Two of the sixty epochs that it has by default.
+    machine.run(".venv/bin/falaj config set training.epochs 2 --stack notes")
+    printed = machine.run(up)
+    assert "Serving notes version 1 at https://localhost:8443/v1/completions" in printed
+    assert "perplexity" in printed
+    curl = printed.partition("Call it with curl:\n")[2].partition("\n\n")[0]
+    (choice,) = json.loads(machine.run(curl))["choices"]
+    assert len(choice["text"]) == 64
+    assert re.search(r"through the endpoint: \d+/\d+ = \d+\.\d\d% right", machine.run(shown))
+    machine.run(down)
+    (machine.clone / "stacks" / "Pulumi.notes.yaml").unlink()
+    taken, trained, listed = documents.commands("language-runs")
     assert "language of 'next' from 1 inputs" in machine.run(taken)
     (made,) = (machine.clone / "data" / "datasets").iterdir()
-    # Two of the sixty epochs that it has by default.
     trained = f"{trained.replace('DIGEST', made.name)} --epochs 2"
     assert "held-out nats_per_character" in machine.run(trained)
     assert "nats per character" in machine.run(listed)

@@ -21,6 +21,7 @@ from falaj.stacks.page.form import (
     RowError,
     answer_of,
     form_of,
+    text_of,
     written,
 )
 from falaj.workloads.training.dates import date_features, fit_date
@@ -209,11 +210,24 @@ def test_what_has_no_form_is_pasted(described: dict[str, Any]) -> None:
             form.read({PASTED: wrong})
 
 
-def test_a_language_model_has_no_form() -> None:
+def test_a_language_model_is_asked_for_a_text() -> None:
     given = {"name": "tokens", "datatype": "INT64", "shape": [-1, -1], "context": 128}
-    form = form_of(manifest(given, task="language"))
-    assert (form.fields, form.pasted, form.example()) == ((), False, None)
-    assert "language model" in form.why
+    form = form_of(manifest(given, task="language", model="notes"))
+    assert form.example() is None
+    asked = form.read({"prompt": "a\r\nb", "max_tokens": "7", "temperature": "٠,٥"})
+    assert asked == {"model": "notes", "prompt": "a\nb", "max_tokens": 7, "temperature": 0.5}
+    with pytest.raises(RowError) as wrong:
+        form.read({"max_tokens": "7.5", "temperature": ""})
+    assert set(wrong.value.errors) == {"max_tokens", "temperature"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {}, {"choices": None}, {"choices": []}, {"choices": [{}]}, {"choices": [[1]]},
+     {"choices": [{"text": 1}]}],
+)  # fmt: skip
+def test_what_is_no_text_is_no_answer(document: Any) -> None:
+    assert text_of(document, {"prompt": "a"}) is None
 
 
 anything = st.recursive(
