@@ -457,6 +457,7 @@ def test_no_more_texts_than_there_is_room_for(speaking: Server, token: str) -> N
         for each in connections:
             each.close()
     wait_for(lambda: ask(speaking, token)[0] == 200, "a place to be free again")
+    wait_for(lambda: is_idle(speaking), "all of them to be given up")
 
 
 def test_inferences_and_texts_take_turns(site: Site, start: Start) -> None:
