@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 
 from falaj.workloads.inference import completions
+from falaj.workloads.inference.connection import FLUSH_SECONDS
 from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.service import TEXTS_PER_THREAD
 from falaj.workloads.inference.worker import available
@@ -434,6 +435,17 @@ def test_who_does_not_read_is_not_written_for(speaking: Server, token: str) -> N
     connection.close()
     wait_for(lambda: counted(speaking, "generated") - before > 100, "the text to be given up")
     assert counted(speaking, "generated") - before < MOST * 8
+
+
+@pytest.mark.thorough
+def test_who_does_not_read_for_long_is_left(speaking: Server, token: str) -> None:
+    before = counted(speaking, "generated")
+    connection = stalled(speaking, token)
+    began = time.monotonic()
+    wait_for(lambda: counted(speaking, "generated") > before, "the text to be given up")
+    assert FLUSH_SECONDS <= time.monotonic() - began < FLUSH_SECONDS + 15
+    assert counted(speaking, "generated") - before < MOST * 8
+    connection.close()
 
 
 def test_no_more_texts_than_there_is_room_for(speaking: Server, token: str) -> None:
