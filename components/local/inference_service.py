@@ -50,6 +50,8 @@ class InferenceServiceArgs(TypedDict):
     """Largest request body, in bytes; 255 MiB at most with ``grpc``. Default: 8 MiB."""
     max_rows: NotRequired[pulumi.Input[int]]
     """Most rows in a request. Default: 1,024."""
+    max_tokens: NotRequired[pulumi.Input[int]]
+    """Most characters that a language model adds to a text of a request. Default: 1,024."""
     drain_seconds: NotRequired[pulumi.Input[int]]
     """How long an old version may finish its requests. Default: 10."""
     grpc: NotRequired[pulumi.Input[bool]]

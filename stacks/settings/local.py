@@ -142,6 +142,8 @@ class ServiceSettings(Section):
     """Threads of each worker."""
     max_rows: Annotated[int, bound("service", "max_rows")] = 1_024
     """Most rows in a request."""
+    max_tokens: Annotated[int, bound("service", "max_tokens")] = 1_024
+    """Most characters that a language model adds to a text of a request."""
     max_body_bytes: Annotated[int, bound("service", "max_body_bytes")] = 8 << 20
     """Largest request, in bytes."""
     drain_seconds: Annotated[int, bound("service", "drain_seconds")] = 10

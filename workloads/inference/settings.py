@@ -352,7 +352,7 @@ def _limits(section: Section) -> Limits:
             "max_inflight_bytes", body, 2**40, max(body, known.max_inflight_bytes)
         ),
         max_rows=int(section.bounded("max_rows", known.max_rows)),
-        max_tokens=section.whole("max_tokens", 1, 100_000, known.max_tokens),
+        max_tokens=int(section.bounded("max_tokens", known.max_tokens)),
         drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
             "header_timeout_seconds", 0.1, 600, known.header_timeout_seconds
@@ -518,6 +518,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         f"{known.max_inflight_bytes}, or one body if that is more",
     )  # fmt: skip
     command.add_argument("--max-rows", type=int, default=known.max_rows)
+    command.add_argument("--max-tokens", type=int, default=known.max_tokens)
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
     command.add_argument(
@@ -635,6 +636,7 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
                 else {}
             ),
             "max_rows": options.max_rows,
+            "max_tokens": options.max_tokens,
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
             **(

@@ -524,6 +524,7 @@ def _operation(
         errors.whole("drain_seconds", given.get("drain_seconds", 30), 1, 600),
         _max_body_mib(given, grpc, errors),
         errors.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
+        errors.within("max_tokens", given.get("max_tokens", 1024), bound("service", "max_tokens")),
     )
 
 

@@ -227,6 +227,9 @@ class InferenceServiceArgs(InClusterArgs):
     """Largest request, in MiB, 1 to 1,024. Default: 8."""
     max_rows: NotRequired[int]
     """Most rows of a request, 1 to 65,536. Default: 1,024."""
+    max_tokens: NotRequired[int]
+    """Most characters that a language model adds to a text of a request, 1 to 100,000; for
+    ``cpu``. Default: 1,024."""
     max_batch: NotRequired[int]
     """Most rows that Triton runs together, 1 to 4,096; for ``gpu``. Default: 32."""
     grpc: NotRequired[bool]
@@ -349,6 +352,7 @@ class Operation:
     drain_seconds: int
     max_body_mib: int
     max_rows: int
+    max_tokens: int
 
 
 @dataclass(frozen=True)

@@ -232,6 +232,7 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         *("--logs", LOGS, "--state", STATE, "--cpus", format_number(spec.size.cpus)),
         *("--max-body-bytes", str(operation.max_body_mib * 1024 * 1024)),
         *("--max-rows", str(min(operation.max_rows, spec.size.max_batch or operation.max_rows))),
+        *("--max-tokens", str(operation.max_tokens)),
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
         *_grpc_options(spec),

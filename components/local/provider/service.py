@@ -297,6 +297,7 @@ def configuration(
         "revoked": service.folder / "revoked.json",
         "max-body-bytes": whole(inputs, "maxBodyBytes"),
         "max-rows": whole(inputs, "maxRows"),
+        "max-tokens": whole(inputs, "maxTokens"),
         "drain-seconds": whole(inputs, "drainSeconds"),
         "drift-window-rows": whole(inputs, "driftWindowRows"),
         "drift-window-seconds": whole(inputs, "driftWindowSeconds"),

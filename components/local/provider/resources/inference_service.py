@@ -70,6 +70,10 @@ class InferenceServiceHandler(Handler):
             "service", "max_body_bytes", "Largest request body.", default=8 << 20
         ),
         "maxRows": bounded("service", "max_rows", "Most rows in a request.", default=1_024),
+        "maxTokens": bounded(
+            "service", "max_tokens", "Most characters that a language model adds to a text.",
+            default=1_024,
+        ),
         "drainSeconds": bounded(
             "service", "drain_seconds", "How long an old version may finish its requests.",
             default=10, whole=True,
