@@ -214,7 +214,7 @@ def test_a_language_model_is_asked_for_a_text() -> None:
     given = {"name": "tokens", "datatype": "INT64", "shape": [-1, -1], "context": 128}
     form = form_of(manifest(given, task="language", model="notes"))
     assert form.example() is None
-    asked = form.read({"prompt": "a\r\nb", "max_tokens": "7", "temperature": "٠,٥"})
+    asked = form.read({"prompt": "a\r\nb", "max_tokens": "7", "temperature": "0,5"})
     assert asked == {"model": "notes", "prompt": "a\nb", "max_tokens": 7, "temperature": 0.5}
     with pytest.raises(RowError) as wrong:
         form.read({"max_tokens": "7.5", "temperature": ""})
