@@ -101,7 +101,7 @@ class OptimizationSettings(Section):
         MOST_ACCURACY_DROP
     )
     """How much quantisation may cost, in percentage points of accuracy; for regression in percent
-    of the RMSE."""
+    of the RMSE, for a text of the nats."""
 
 
 class DriftSettings(Section):
