@@ -221,6 +221,10 @@ now, or ``any``. Data classes are stricter upwards."""
 ENDINGS = {"texts": (".txt", ".md")}
 """Of the names of files that are texts, from which a language model learns."""
 
+DECODER = {"heads": 4, "width_step": 8}
+"""Of the language model: its heads, and what its width is a multiple of, as rotary positions turn
+pairs of a head's numbers."""
+
 IMAGE = {"user": 65532, "server_port": 8443}
 """Of Falaj's images: whom containers run as, who is nobody that a node knows, and where the server
 listens, which a server without privileges can."""
@@ -257,7 +261,8 @@ def document() -> str:
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
-    return json.dumps({**found, "endings": ENDINGS, "image": IMAGE, "gang": GANG}, indent=1) + "\n"
+    fixed = {"endings": ENDINGS, "decoder": DECODER, "image": IMAGE, "gang": GANG}
+    return json.dumps({**found, **fixed}, indent=1) + "\n"
 
 
 def _entry(bound: Bound) -> dict[str, object]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from falaj.components.local.machine import TABLES, TEXTS
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import DATA_CLASS, Between, TextRule
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.workload_bounds import bound, choice, fixed
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
@@ -323,8 +323,14 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
 
 
 def _check_language(settings: LocalSettings) -> list[Finding]:
-    """Keys that a language model has no use for."""
+    """Keys that a language model has no use for, and a width that it can't have."""
     found: list[Finding] = []
+    step, width = fixed("decoder", "width_step"), settings.training.width
+    if width is not None and width % step:
+        near = max(step, round(width / step) * step)
+        path = ("training", "width")
+        message = f"given {width}; allowed: of a language model, multiples of {step}"
+        found.append(Finding(path, message, (Put(path, near),)))
     for key, is_given, reason in (
         ("batches", bool(settings.batches), "there are no rows of a file to predict"),
         ("watch", settings.watch is not None, "no drift is told that could be acted on"),

@@ -121,6 +121,7 @@ def test_a_text_is_a_dataset(tmp_path: Path) -> None:
             {"falaj:batches": {"new": {"inputs": ["notes.txt"]}}},
             "falaj:batches: given, but of a text a language model is learned, and there are no r",
         ),
+        ({"falaj:training": {"width": 30}}, "falaj:training.width: given 30; allowed: of a langu"),
         ({"falaj:watch": {"steps": ["tell"]}}, "falaj:watch: given, but of a text a language m"),
         (
             {"falaj:training": {"model": "mine:Network", "code": "code"}},

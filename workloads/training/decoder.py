@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falaj.workloads.bounds import DECODER
 from falaj.workloads.errors import WorkloadError
 
 LAYERS: Final = 4
-HEADS: Final = 4
+HEADS: Final = DECODER["heads"]
 SHARED: Final = 2
 """Heads of keys and values; each serves `HEADS` / `SHARED` heads of questions."""
-WIDTH_STEP: Final = 2 * HEADS
-"""Rotary positions turn pairs of a head's numbers."""
+WIDTH_STEP: Final = DECODER["width_step"]
 
 _BASE: Final = 10_000.0
 _DEVIATION: Final = 0.02
