@@ -42,7 +42,7 @@ _TEXTS = (
     "00000000-1111-2222-3333-444444444444", "1.35", "registry.example.ae/other", "Asia/Kolkata",
     "falaj/other@sha256:" + "4" * 64, "none", "gpu", "claim", "horovod", "o-0123456789", "2", "3",
     "hyperband", "falaj-normal", "2026-12", "never", "10.9.0.9", "4" * 64,
-    "network", "any", "comma", "csv",
+    "network", "any", "comma", "csv", "language",
 )  # fmt: skip
 _NUMBERS = (3, 30, 90, 365, 100, 1000, 1, 0, 64, 7, 4, 2, 8, 0.5)
 #: Sections whose keys are names that people give.

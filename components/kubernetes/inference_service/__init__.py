@@ -374,6 +374,7 @@ def _section(
 
 
 TIERS: Final = ("cpu", "gpu")
+KINDS: Final = ("predictive", "language")
 SOURCES: Final = ("image", "claim")
 #: A service's name starts names of objects: with "-v" and the version at most 63 in all.
 _NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
@@ -405,6 +406,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     tier = given.get("tier", "cpu")
     errors.choice("tier", tier, TIERS)
     gpu = tier == "gpu"
+    is_language = _is_language(given, gpu, errors)
     package = _package(given, errors)
     size = _size(given, placed, gpu, errors)
     cold = errors.flag("allow_cold_production", given.get("allow_cold_production", False))
@@ -448,9 +450,31 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         images=images,
         grpc=grpc,
         batching=batching,
+        is_language=is_language,
         drift=drift,
         judge=judge,
     )
+
+
+def _is_language(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> bool:
+    kind = given.get("kind", KINDS[0])
+    errors.choice("kind", kind, KINDS)
+    if kind != "language":
+        return False
+    if gpu:
+        errors.say("kind", "'language' is for tier 'cpu': Falaj's own server goes on with texts")
+    elif "overflow_from" in given:
+        errors.say(
+            "kind",
+            "'language' is for a service with a route; texts are never passed on by the tier that "
+            "overflow_from names: leave one of both out",
+        )
+    elif not given.get("host_names"):
+        errors.say(
+            "host_names",
+            "missing; needed where kind is 'language', as paths below /v1 name no model",
+        )
+    return True
 
 
 def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:

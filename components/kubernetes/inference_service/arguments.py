@@ -121,6 +121,10 @@ class InferenceServiceArgs(InClusterArgs):
 
     model: str
     """Name of the model in its packages."""
+    kind: NotRequired[str]
+    """``predictive``, or ``language`` for a model that goes on with texts: what OpenAI's clients
+    ask for below ``/v1`` goes through the gateway to it as well, by ``host_names`` that are its
+    alone, as those paths don't name the model. For ``cpu``. Default: ``predictive``."""
     versions: NotRequired[list[ModelVersionArgs]]
     """The versions that are served side by side, 1 to 8. Needed; where there is a ``canary``,
     ``falaj up`` writes them."""
@@ -388,6 +392,8 @@ class InferenceServiceSpec:
     """Whether callers may speak gRPC, too."""
     batching: bool = False
     """Whether requests that wait run together, where it pays."""
+    is_language: bool = False
+    """Whether it goes on with texts."""
     drift: Mapping[str, Any]
     """What of `DriftArgs` holds."""
     judge: Judge | None = None

@@ -220,9 +220,15 @@ def _route(spec: InferenceServiceSpec) -> Manifest:
 def _rule(
     spec: InferenceServiceSpec, shares: list[tuple[Version, int]], headers: list[dict[str, str]]
 ) -> dict[str, Any]:
-    path = {"type": "PathPrefix", "value": f"/v2/models/{spec.model}"}
+    paths = [f"/v2/models/{spec.model}", *(["/v1"] if spec.is_language else [])]
     return {
-        "matches": [{"path": path, **({"headers": headers} if headers else {})}],
+        "matches": [
+            {
+                "path": {"type": "PathPrefix", "value": path},
+                **({"headers": headers} if headers else {}),
+            }
+            for path in paths
+        ],
         "backendRefs": [
             {"name": spec.of(version), "port": PORT, "weight": weight}
             for version, weight in shares

@@ -46,6 +46,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"overflow_from": "credit-risk"}, "overflow_from", "another InferenceService"),
     ({**GPU, "gateway": "team/own"}, "gateway", "is for a service with a route"),
     ({**GPU, "host_names": ["models.acme.example"]}, "host_names", "leave it out"),
+    ({"kind": "chat"}, "kind", "predictive, language"),
+    ({"kind": "language"}, "host_names", "paths below /v1 name no model"),
+    ({"kind": "language", "host_names": []}, "host_names", "paths below /v1 name no model"),
+    ({**GPU, "overflow_from": None, "kind": "language"}, "kind", "is for tier 'cpu'"),
+    ({"kind": "language", "overflow_from": "other"}, "kind", "is for a service with a route"),
+    ({"max_tokens": 0}, "max_tokens", "from 1 to 100000"),
+    ({"max_tokens": 100_001}, "max_tokens", "from 1 to 100000"),
     ({"gpus": 2}, "gpus", "is for tier 'gpu'"),
     ({"modle": "x"}, "modle", "did you mean 'model'?"),
     ({"model": "../etc"}, "model", "1 to 64 letters"),
@@ -213,6 +220,22 @@ def test_requests_go_by_header_first_then_by_weight() -> None:
     assert "headers" not in by_weight["matches"][0]
     for rule in route["spec"]["rules"]:
         assert rule["matches"][0]["path"]["value"] == "/v2/models/credit-risk"
+
+
+def test_texts_go_by_header_and_weight_as_well_under_a_host_of_their_own() -> None:
+    hosts = ["notes.acme.example.ae"]
+    made = by_key(service(kind="language", host_names=hosts, max_tokens=50))
+    route = made["HTTPRoute/credit-risk"]["spec"]
+    assert route["hostnames"] == hosts
+    for rule in route["rules"]:
+        paths = [each["path"] for each in rule["matches"]]
+        assert paths == [
+            {"type": "PathPrefix", "value": value} for value in ("/v2/models/credit-risk", "/v1")
+        ]
+    by_header, by_weight = route["rules"]
+    assert all(each["headers"] for each in by_header["matches"])
+    assert not [each for each in by_weight["matches"] if "headers" in each]
+    assert "--max-tokens, '50'" in shown([made["Deployment/credit-risk-v7"]]).replace("\n", " ")
 
 
 def test_a_new_version_leaves_the_old_one_as_it_was_and_a_rollback_is_weights_alone() -> None:
