@@ -278,7 +278,7 @@ def _rich_workloads() -> dict[str, Any]:
     }  # fmt: skip
     services["kept"] = {
         **service, "packageSource": "claim", "packageName": "models", "packagePath": "a",
-        "versions": [{"version": 7, "weight": 100}],
+        "versions": [{"version": 7, "weight": 100}], "hostNames": ["kept.acme.example.ae"],
     }  # fmt: skip
     authority = jobs["published"]["publish"]["registryAuthority"]
     public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"
