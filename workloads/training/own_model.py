@@ -305,6 +305,7 @@ def _check_alone(module: nn.Module, inputs: Tensor, given: Tensor, name: str) ->
     with guarded(f"{name} can't be run on one row alone"), torch.no_grad():
         alone: Tensor = module(inputs[-1:].clone())
         _check_outputs(alone, 1, given.shape[1], name)
+    alone, given = alone.detach(), given.detach()
     allowed = _ALIKE * max(1.0, float(given.abs().max()))
     if float((alone - given[-1:]).abs().max()) > allowed:
         raise WorkloadError(
