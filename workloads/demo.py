@@ -78,9 +78,7 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
     limit = int(config["limits"]["max_rows"])
     is_text = described["family"] == FAMILY
     if is_text:
-        count = len(rows.labels)
-        places = np.linspace(0, count - 1, min(count, _MOST_WINDOWS)).round().astype(np.int64)
-        rows, limit = rows.some(places), min(limit, _WINDOWS_AT_ONCE)
+        rows, limit = rows.spread(_MOST_WINDOWS), min(limit, _WINDOWS_AT_ONCE)
     outputs = client.predict(rows.inputs, metadata, limit)
     print(
         f"{len(rows.labels)} held-out rows sent to https://{client.host}:{client.port} over "

@@ -316,9 +316,11 @@ class Page:
         try:
             row = found["form"].read(given)
             found["sent"] = forms.written(row)
-            path = f"/v2/models/{quote(account.model, safe='')}/{INFER}"
-            if found["form"].continues:
-                path = f"/{summary.COMPLETIONS}"
+            path = (
+                f"/{summary.COMPLETIONS}"
+                if found["form"].continues
+                else f"/v2/models/{quote(account.model, safe='')}/{INFER}"
+            )
             reply = await self.server.ask(account, path, row)
         except forms.RowError as error:
             status, found["errors"] = 400, error.errors

@@ -22,9 +22,10 @@ from falaj.workloads.optimization.comparison import (
     relevant_cpu_flags,
     score,
 )
-from falaj.workloads.optimization.export import assemble, export_module, pick_rows, quantise
+from falaj.workloads.optimization.export import CALIBRATION_ROWS, assemble, export_module, quantise
 from falaj.workloads.optimization.pipeline import serving_of
 from falaj.workloads.training.checkpoint import load_rows, load_trained
+from falaj.workloads.training.snapshot import pick_rows
 
 pytestmark = pytest.mark.benchmark_suite
 
@@ -61,7 +62,7 @@ def candidates(dataset: Path, run: Path) -> dict[str, Candidate]:
     train, held_out = (load_rows(dataset, None, part) for part in ("train", "held_out"))
     serving = serving_of(trained, held_out)
     core = export_module(trained.module, serving.shape)
-    rows = train.inputs["image"][pick_rows(len(train.labels))]
+    rows = train.inputs["image"][pick_rows(len(train.labels), CALIBRATION_ROWS)]
     small = quantise(core, rows, needs_reduced_range(relevant_cpu_flags()))
     one = {"image": held_out.inputs["image"][:1]}
     made: dict[str, Candidate] = {}

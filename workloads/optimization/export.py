@@ -685,11 +685,6 @@ def measure_ranges(
     return {name: (low[name], high[name]) for name in tensors}
 
 
-def pick_rows(count: int, limit: int = CALIBRATION_ROWS) -> NDArray[np.int64]:
-    """Return which of ``count`` rows to calibrate on: ``limit`` at most, spread evenly."""
-    return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(np.int64))
-
-
 def _activations(core: onnx.ModelProto) -> list[str]:
     constants = {item.name for item in core.graph.initializer}
     touched = [

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 
 from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP, OPTIMIZATION
 from falaj.workloads.errors import WorkloadError
@@ -37,13 +39,13 @@ from falaj.workloads.optimization.comparison import (
     window_nats,
 )
 from falaj.workloads.optimization.export import (
+    CALIBRATION_ROWS,
     Serving,
     assemble,
     check_model,
     describe_inputs,
     describe_outputs,
     export_module,
-    pick_rows,
     quantise,
 )
 from falaj.workloads.optimization.reference import outputs as outputs_reference
@@ -359,7 +361,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     _check_together(trained, description, request)
     held_out = load_rows(request.dataset, request.keyring, "held_out")
     if trained.family == FAMILY:
-        held_out = held_out.some(pick_rows(len(held_out.labels), MOST_WINDOWS))
+        held_out = held_out.spread(MOST_WINDOWS)
     run = trained.record["identity"]
     key = _key(request, trained)
     existing = finished(request.output, key, run, request.keyring)
@@ -370,19 +372,24 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
         report(f"done before with the same inputs: {existing['reason']}")
         return {**existing, **paths(request.output, request.keyring)}
 
+    @cache
+    def train() -> Rows:
+        return load_rows(request.dataset, request.keyring, "train")
+
     serving = serving_of(trained, held_out)
     report("exporting to ONNX")
     core = export_module(trained.module, serving.shape)
     served = assemble(core, serving)
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)
-    outcome, chosen = _compare(
-        request, serving, _Candidate(core, original), held_out, report=report
-    )
+    candidate = _candidate(core, original, serving, held_out)
+    outcome, chosen = _compare(request, serving, candidate, held_out, train, report=report)
     outcome = replace(outcome, key=key, parity=parity)
     request.gate.check(outcome.metric, outcome.served.score)
     answers = answers_of(chosen.served, describe_outputs(served, serving), held_out.inputs)
-    followed = _followed(request, chosen, held_out) if serving.is_text else None
+    followed = None
+    if chosen.nats is not None:
+        followed = Followed(chosen.nats, _guessed(train(), held_out))
     worth = judge(answers, held_out, description, request.served, followed)
     check(worth.refusals, request.accept, description["excluded"])
     for line in (*worth.refusals, *worth.notes):
@@ -437,16 +444,23 @@ class _Candidate:
 
     core: onnx.ModelProto
     served: bytes
+    nats: NDArray[np.float64] | None
+    """Of a language model: those of each held-out window, which only the core answers whole."""
 
 
-def _followed(request: Request, chosen: _Candidate, held_out: Rows) -> Followed:
-    """What the chosen language model and a guess say of held-out windows."""
-    tokens, labels = held_out.inputs[TOKENS], held_out.labels
-    learned = load_rows(request.dataset, request.keyring, "train").inputs[TOKENS]
-    return Followed(
-        nats=window_nats(chosen.core.SerializeToString(), tokens, labels),
-        guessed=guesses(learned, following(tokens, labels)).mean(axis=1),
-    )
+def _candidate(
+    core: onnx.ModelProto, served: bytes, serving: Serving, held_out: Rows
+) -> _Candidate:
+    nats = None
+    if serving.is_text:
+        nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
+    return _Candidate(core, served, nats)
+
+
+def _guessed(train: Rows, held_out: Rows) -> NDArray[np.float64]:
+    """The nats of each held-out window by who knows how frequent each character is."""
+    wanted = following(held_out.inputs[TOKENS], held_out.labels)
+    return guesses(train.inputs[TOKENS], wanted).mean(axis=1)
 
 
 def _compare(
@@ -454,6 +468,7 @@ def _compare(
     serving: Serving,
     original: _Candidate,
     held_out: Rows,
+    train: Callable[[], Rows],
     *,
     report: Callable[[str], None],
 ) -> tuple[Outcome, _Candidate]:
@@ -465,13 +480,12 @@ def _compare(
     calibration_rows = 0
     if request.quantise == "auto":
         report("quantising to 8 bits, calibrated on training rows")
-        train = load_rows(request.dataset, request.keyring, "train")
-        chosen = pick_rows(len(train.labels))
-        rows = core_rows(serving, {name: values[chosen] for name, values in train.inputs.items()})
+        rows = core_rows(serving, train().spread(CALIBRATION_ROWS).inputs)
         calibration_rows = len(rows)
         try:
             small = quantise(original.core, rows, reduced)
-            quantised = _Candidate(small, assemble(small, serving).SerializeToString())
+            served = assemble(small, serving).SerializeToString()
+            quantised = _candidate(small, served, serving, held_out)
         except WorkloadError as error:
             refusal = f"kept float: {error}"
     candidates = {"float": original} | ({"int8": quantised} if quantised is not None else {})
@@ -520,12 +534,10 @@ def _measure(
 
 
 def _score(candidate: _Candidate, serving: Serving, held_out: Rows) -> float:
-    """By the figure of training: of a text all of its characters, which only the core answers."""
-    inputs, labels = held_out.inputs, held_out.labels
-    if serving.is_text:
-        core = candidate.core.SerializeToString()
-        return float(window_nats(core, inputs[TOKENS], labels).mean())
-    return score(candidate.served, serving, inputs, labels)
+    """By the figure of training: of a text all of its characters."""
+    if candidate.nats is not None:
+        return float(candidate.nats.mean())
+    return score(candidate.served, serving, held_out.inputs, held_out.labels)
 
 
 def _check_options(request: Request) -> None:

@@ -217,9 +217,15 @@ class Rows:
     inputs: dict[str, NDArray[Any]]
     labels: NDArray[Any]
 
-    def some(self, places: NDArray[np.int64]) -> Rows:
-        """Return those at some places."""
+    def spread(self, most: int) -> Rows:
+        """Return ``most`` of them at most, spread evenly."""
+        places = pick_rows(len(self.labels), most)
         return Rows({key: each[places] for key, each in self.inputs.items()}, self.labels[places])
+
+
+def pick_rows(count: int, limit: int) -> NDArray[np.int64]:
+    """Return which of ``count`` rows are taken: ``limit`` at most, spread evenly."""
+    return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(np.int64))
 
 
 def load_rows(dataset_dir: Path, keyring: KeyRing | None, part: Part) -> Rows:

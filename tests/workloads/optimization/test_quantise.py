@@ -15,16 +15,17 @@ from onnx import TensorProto, helper
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.comparison import Measured, decide, needs_reduced_range, score
 from falaj.workloads.optimization.export import (
+    CALIBRATION_ROWS,
     OPERATORS,
     Serving,
     assemble,
     export_module,
     measure_ranges,
-    pick_rows,
     quantise,
 )
 from falaj.workloads.optimization.pipeline import serving_of
 from falaj.workloads.training.checkpoint import Rows, load_rows, load_trained
+from falaj.workloads.training.snapshot import pick_rows
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_reduced_weights_keep_to_seven_bits(material: Any) -> None:
 
 def test_well_calibrated_digits_lose_at_most_the_bound(material: Any) -> None:
     core, serving, train, held_out = material
-    rows = train.inputs["image"][pick_rows(len(train.labels))]
+    rows = train.inputs["image"][pick_rows(len(train.labels), CALIBRATION_ROWS)]
     before = accuracy(core, serving, held_out)
     after = accuracy(quantise(core, rows, reduce_range=False), serving, held_out)
     assert before > 0.8
