@@ -28,6 +28,8 @@ _OPTIONS = (
     "--hide-scrollbars", "--disable-background-networking", "--disable-component-update",
     "--disable-extensions", "--disable-dev-shm-usage", "--disable-sync",
     "--no-default-browser-check",
+    # Keys that come before a page was first painted are for that page, too.
+    "--allow-pre-commit-input",
 )  # fmt: skip
 
 
