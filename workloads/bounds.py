@@ -123,6 +123,9 @@ TRAINING = {
     "width": Bound(1, 4_096),
     "checkpoint_every": Bound(1, 100_000),
     "threads": Bound(1, 1_024),
+    "shard": Bound(1, 1_024, default=1),
+    "tensor": Bound(1, 64, default=1),
+    "pipeline": Bound(1, 64, default=1),
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
@@ -204,6 +207,8 @@ CHOICES = {
         "precision": Choice(("auto", "float32", "bfloat16", "float16"), "auto"),
         "device": Choice(("auto", "cpu", "cuda"), "auto"),
         "class_weights": Choice(("auto", "tempered", "balanced", "none"), "auto"),
+        "recompute": Choice(("none", "layers"), "none"),
+        "compression": Choice(("none", "float16", "bfloat16", "powersgd"), "none"),
     },
     "sweep": {"pruner": Choice(("median", "hyperband", "none"), "median")},
     "optimization": {
@@ -215,15 +220,17 @@ CHOICES = {
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
-network, whatever the data. ``accept`` is ``better`` than guessing and not worse than what serves
+network, whatever the data. Its ``recompute`` says what of a forward pass is computed again instead
+of kept, and its ``compression`` what gradients travel as. ``accept`` is ``better`` than guessing and not worse than what serves
 now, or ``any``. Data classes are stricter upwards."""
 
 ENDINGS = {"texts": (".txt", ".md")}
 """Of the names of files that are texts, from which a language model learns."""
 
-DECODER = {"heads": 4, "width_step": 8}
-"""Of the language model: its heads, and what its width is a multiple of, as rotary positions turn
-pairs of a head's numbers."""
+DECODER = {"layers": 4, "heads": 4, "shared_heads": 2, "width_step": 8}
+"""Of the language model: its layers, its heads, those of keys and values, each of which serves
+several of questions, and what its width is a multiple of, as rotary positions turn pairs of a
+head's numbers."""
 
 IMAGE = {"user": 65532, "server_port": 8443}
 """Of Falaj's images: whom containers run as, who is nobody that a node knows, and where the server

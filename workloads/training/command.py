@@ -190,6 +190,26 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="default: GPUs where there are enough",
     )
     add("--threads", type=int, help="CPU threads of a process (default: its share of the cores)")
+    add(
+        "--shard", type=int, default=1,
+        help="processes that divide weights and optimiser among them (FSDP; default 1)",
+    )  # fmt: skip
+    add(
+        "--tensor", type=int, default=1,
+        help="processes that divide each layer's matrices, of a text (default 1)",
+    )  # fmt: skip
+    add(
+        "--pipeline", type=int, default=1,
+        help="processes that divide the layers, of a text (default 1)",
+    )  # fmt: skip
+    add(
+        "--recompute", **_CHOICES["recompute"].argument,
+        help="layers: compute what is in a layer again going back, to save memory (default none)",
+    )  # fmt: skip
+    add(
+        "--compression", **_CHOICES["compression"].argument,
+        help="of gradients on their way between processes (default none)",
+    )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(
         "--resume",

@@ -18,9 +18,9 @@ from torch.nn import functional
 from falaj.workloads.bounds import DECODER
 from falaj.workloads.errors import WorkloadError
 
-LAYERS: Final = 4
+LAYERS: Final = DECODER["layers"]
 HEADS: Final = DECODER["heads"]
-SHARED: Final = 2
+SHARED: Final = DECODER["shared_heads"]
 """Heads of keys and values; each serves `HEADS` / `SHARED` heads of questions."""
 WIDTH_STEP: Final = DECODER["width_step"]
 

@@ -15,7 +15,10 @@ from falaj.workloads.training.own_code import OwnModel, check_name, check_option
 from falaj.workloads.training.snapshot import digest
 
 _CHOICES = CHOICES["training"]
-_WITHOUT_EFFECT = {"processes", "threads", "device", "accumulation", "checkpoint_every"}
+_WITHOUT_EFFECT = {
+    "processes", "threads", "device", "accumulation", "checkpoint_every", "shard", "tensor",
+    "pipeline", "recompute",
+}  # fmt: skip
 
 _ONE_THREAD_ROWS = 64
 _TEXT_STEPS, _TEXT_BATCH, _MOST_TEXT_EPOCHS = 3_000, 8, 60
@@ -42,6 +45,11 @@ class Requested:
     width: int | None = None
     checkpoint_every: int = 1
     threads: int | None = None
+    shard: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    recompute: str = _CHOICES["recompute"].default
+    compression: str = _CHOICES["compression"].default
     code: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -69,6 +77,12 @@ class Parameters:
         width: the channels of the first convolution, or the units of a hidden layer.
         checkpoint_every: epochs between checkpoints.
         threads: CPU threads of each process.
+        shard: processes that each hold a part of weights, gradients and the optimiser's numbers.
+        tensor: processes that each hold a part of every layer's matrices.
+        pipeline: processes that each hold a part of the layers.
+        recompute: ``layers`` keeps of a forward pass what goes into layers alone, ``none`` all.
+        compression: what gradients travel as: ``none`` (float32), ``float16``, ``bfloat16`` or
+            ``powersgd`` (two thin matrices for each of the gradient's).
         code: digest of a team's own code; empty: the model is one of ours.
         options: what a team's own model is made with.
     """
@@ -90,6 +104,11 @@ class Parameters:
     width: int
     checkpoint_every: int
     threads: int
+    shard: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    recompute: str = _CHOICES["recompute"].default
+    compression: str = _CHOICES["compression"].default
     code: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -111,6 +130,8 @@ class Parameters:
         another machine.
         """
         values = {k: v for k, v in self.to_json().items() if k not in _WITHOUT_EFFECT}
+        if self.compression == _CHOICES["compression"].default:
+            del values["compression"]  # runs had their names before there was a choice
         return digest({"dataset": dataset_digest, "parameters": values})
 
 
