@@ -220,9 +220,9 @@ CHOICES = {
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
-network, whatever the data. Its ``recompute`` says what of a forward pass is computed again instead
-of kept, and its ``compression`` what gradients travel as. ``accept`` is ``better`` than guessing and not worse than what serves
-now, or ``any``. Data classes are stricter upwards."""
+network, whatever the data; its ``recompute`` is what of a forward pass is computed again instead
+of kept, and its ``compression`` what gradients travel as. ``accept`` is ``better`` than guessing
+and not worse than what serves now, or ``any``. Data classes are stricter upwards."""
 
 ENDINGS = {"texts": (".txt", ".md")}
 """Of the names of files that are texts, from which a language model learns."""

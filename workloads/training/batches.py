@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -129,6 +130,17 @@ class Batches:
     def steps(self) -> int:
         """Return the batches of an epoch."""
         return -(-len(self._labels) // self._batch_size)
+
+    @property
+    def parts(self) -> int:
+        """Return the parts that a batch is cut into, if it has as many rows."""
+        return self._accumulation
+
+    @property
+    def most_rows(self) -> int:
+        """Return the rows of the largest share."""
+        part = math.ceil(self._batch_size / self._accumulation)
+        return math.ceil(part / self._processes)
 
     @property
     def least_rows(self) -> int:

@@ -9,11 +9,12 @@ https://arxiv.org/abs/2305.13245 (shared heads), https://arxiv.org/abs/2002.0520
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from falaj.workloads.bounds import DECODER
 from falaj.workloads.errors import WorkloadError
@@ -51,9 +52,13 @@ class Decoder(nn.Module):
                 f"instance {near}"
             )
         self.context = context
+        self.is_first = self.is_last = True
+        """Whether it takes characters, and whether it answers: what of a pipeline might not."""
         self.embedding = nn.Embedding(characters, width)
-        self.layers = nn.ModuleList(_Layer(width) for _ in range(LAYERS))
+        # By number, so that a part of them keeps its names.
+        self.layers = nn.ModuleDict({str(each): Layer(width) for each in range(LAYERS)})
         self.norm = nn.RMSNorm(width)
+        self.head = Head()
         angles = torch.outer(torch.arange(context).float(), _frequencies(width // HEADS))
         # No part of what is learned: made again from the architecture.
         self.register_buffer("cosines", angles.cos(), persistent=False)
@@ -64,35 +69,81 @@ class Decoder(nn.Module):
                 share = math.sqrt(2 * LAYERS) if is_last else 1.0
                 nn.init.normal_(parameter, std=_DEVIATION / share)
 
+    def keep(self, part: int, parts: int) -> None:
+        """Become one part of a pipeline, which passes on (N, S, width) instead of logits.
+
+        The matrix of characters stays with the first part and with the last one.
+
+        Args:
+            part: from 0.
+            parts: at most as many as there are layers.
+        """
+        sizes = [LAYERS // parts + (each < LAYERS % parts) for each in range(parts)]
+        start = sum(sizes[:part])
+        for number in range(LAYERS):
+            if not start <= number < start + sizes[part]:
+                del self.layers[str(number)]
+        self.is_first, self.is_last = part == 0, part == parts - 1
+        if not self.is_last:
+            del self.norm
+        if not (self.is_first or self.is_last):
+            del self.embedding
+
+    def recompute(self) -> None:
+        """Keep of a forward pass what goes into the layers alone, and compute the rest again."""
+        for layer in self.layers.values():
+            cast("Layer", layer).is_recomputed = True
+
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """Return logits of what follows.
 
         Args:
-            tokens: characters (N, S), int64, at most as many in a row as are looked back on.
+            tokens: characters (N, S), int64, at most as many in a row as are looked back on; of
+                a part that isn't the first, what the one before it returned.
             positions: (P,) int64, of those in a row that are answered. Default: all.
 
         Returns:
             (N, P, characters).
         """
-        length = tokens.shape[1]
-        turn = (self.get_buffer("cosines")[:length], self.get_buffer("sines")[:length])
-        stream = self.embedding(tokens)
-        for layer in self.layers:
+        turn = (self.get_buffer("cosines"), self.get_buffer("sines"))
+        stream = self.embedding(tokens) if self.is_first else tokens
+        for layer in self.layers.values():
             stream = layer(stream, turn)
+        if not self.is_last:
+            return stream
         if positions is not None:
             stream = stream.index_select(1, positions)
-        return functional.linear(self.norm(stream), self.embedding.weight)
+        return self.head(self.norm(stream), self.embedding.weight)
 
 
-class _Layer(nn.Module):
+class Head(nn.Module):
+    """Logits by the matrix of characters, which isn't this module's own."""
+
+    def forward(self, stream: Tensor, weight: Tensor) -> Tensor:
+        """Return (N, P, characters) of (N, P, width) and (characters, width)."""
+        return functional.linear(stream, weight)
+
+
+class Layer(nn.Module):
+    """Attention and gated units, each added to the stream."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.before = nn.RMSNorm(width)
         self.between = nn.RMSNorm(width)
         self.attention = _Attention(width)
         self.units = _GatedUnits(width)
+        self.is_recomputed = False
+        """Whether what is in it is computed again, going back, instead of kept."""
 
     def forward(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+        """Return (N, S, width) of as much, and of the angles of all positions."""
+        if self.is_recomputed and torch.is_grad_enabled():
+            made: Tensor = checkpoint(self._added, stream, turn, use_reentrant=False)
+            return made
+        return self._added(stream, turn)
+
+    def _added(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
         stream = stream + self.attention(self.before(stream), turn)
         return stream + self.units(self.between(stream))
 
@@ -107,9 +158,9 @@ class _Attention(nn.Module):
         self.out = nn.Linear(HEADS * self.size, width, bias=False)
 
     def forward(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-        questions = _turned(self._heads(self.questions(stream), HEADS), turn)
-        keys = _turned(self._heads(self.keys(stream), SHARED), turn)
-        values = self._heads(self.values(stream), SHARED)
+        questions = _turned(self._heads(self.questions(stream)), turn)
+        keys = _turned(self._heads(self.keys(stream)), turn)
+        values = self._heads(self.values(stream))
         each = HEADS // SHARED
         found = functional.scaled_dot_product_attention(
             questions,
@@ -119,8 +170,9 @@ class _Attention(nn.Module):
         )
         return self.out(found.transpose(1, 2).flatten(2))
 
-    def _heads(self, numbers: Tensor, count: int) -> Tensor:
-        return numbers.unflatten(-1, (count, self.size)).transpose(1, 2)
+    def _heads(self, numbers: Tensor) -> Tensor:
+        # As many as there are: of a part of the matrices, some of them.
+        return numbers.unflatten(-1, (-1, self.size)).transpose(1, 2)
 
 
 class _GatedUnits(nn.Module):
@@ -140,7 +192,8 @@ def _frequencies(size: int) -> Tensor:
 
 
 def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each pair of (N, heads, S, size) by its position's angles (S, size / 2)."""
-    cosines, sines = turn
+    """Turn each pair of (N, heads, S, size) by its position's angles (all, size / 2)."""
+    length = heads.shape[2]
+    cosines, sines = turn[0][:length], turn[1][:length]
     first, second = heads.chunk(2, dim=-1)
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)

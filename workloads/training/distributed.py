@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed import DistError
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
@@ -366,6 +368,12 @@ def _last_resume(arguments: list[str]) -> str:
 
 _ATTEMPTS = 3
 
+_RANK = 2
+"""Columns of the two matrices that stand for a gradient's (PowerSGD)."""
+_HALVED = {
+    "float16": default_hooks.fp16_compress_hook, "bfloat16": default_hooks.bf16_compress_hook,
+}  # fmt: skip
+
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)
 
 
@@ -382,22 +390,40 @@ class Team:
         """Return whether this process reports and writes."""
         return self.rank == 0
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """Return ``module`` with gradients that are averaged over the processes."""
+    def wrap(self, module: nn.Module, compression: str = "none") -> nn.Module:
+        """Return ``module`` with gradients that are averaged over the processes.
+
+        Args:
+            module: the same in all of them.
+            compression: what gradients travel as, as `Parameters.compression`.
+        """
         if self.processes == 1:
             return module
         # About the memory layout of one-channel kernels; of no weight at this size.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         ids = [self.device.index] if self.device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=ids)
+        wrapped = DistributedDataParallel(module, device_ids=ids)
+        if compression == "powersgd":
+            # From the second step on: what is left out of one is added to the next.
+            state = powersgd.PowerSGDState(
+                process_group=None, matrix_approximation_rank=_RANK, start_powerSGD_iter=2
+            )
+            wrapped.register_comm_hook(state, powersgd.powerSGD_hook)
+        elif compression != "none":
+            wrapped.register_comm_hook(None, _HALVED[compression])
+        return wrapped
 
     def any(self, flag: bool) -> bool:
         """Return whether ``flag`` is set in any process; all must ask."""
+        return self.any_of((flag,))[0]
+
+    def any_of(self, flags: Sequence[bool]) -> list[bool]:
+        """Return of each of ``flags`` whether it is set in any process; all must ask."""
         if self.processes == 1:
-            return flag
-        value = torch.tensor([int(flag)], device=self.device)
-        distributed.all_reduce(value, op=distributed.ReduceOp.MAX)
-        return bool(value.item())
+            return list(flags)
+        values = torch.tensor([int(each) for each in flags], device=self.device)
+        distributed.all_reduce(values, op=distributed.ReduceOp.MAX)
+        return [bool(each) for each in values.tolist()]
 
     def sum(self, value: Tensor) -> Tensor:
         """Return the sum of ``value`` over the processes; all must ask."""
@@ -438,6 +464,29 @@ class Team:
         content = bytearray(data) if data is not None and self.leads else bytearray(int(size))
         values = torch.frombuffer(content, dtype=torch.uint8).to(self.device)
         distributed.broadcast(values, src=0)
+        return values.cpu().numpy().tobytes()
+
+    def collect(self, data: bytes) -> list[bytes]:
+        """Return every process's ``data``, in their order; all must ask."""
+        if self.processes == 1:
+            return [data]
+        sizes = self.gather(torch.tensor([len(data)])).flatten().tolist()
+        padded = torch.frombuffer(bytearray(data.ljust(max(*sizes, 1))), dtype=torch.uint8)
+        every = self.gather(padded)
+        return [each.numpy().tobytes()[:size] for each, size in zip(every, sizes, strict=True)]
+
+    def send(self, data: bytes, rank: int) -> None:
+        """Send ``data``, which isn't empty, to a process that calls `receive`."""
+        distributed.send(torch.tensor([len(data)], device=self.device), dst=rank)
+        values = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        distributed.send(values.to(self.device), dst=rank)
+
+    def receive(self, rank: int) -> bytes:
+        """Return what a process sends to this one."""
+        size = torch.zeros(1, dtype=torch.int64, device=self.device)
+        distributed.recv(size, src=rank)
+        values = torch.empty(int(size), dtype=torch.uint8, device=self.device)
+        distributed.recv(values, src=rank)
         return values.cpu().numpy().tobytes()
 
     def wait(self) -> None:

@@ -30,9 +30,13 @@ class Watch:
         module: what learns.
         rate: the run's peak learning rate, for the advice.
         clip: the largest norm of gradients; 0: they aren't clipped.
+        is_divided: whether no process holds the whole model, and none can tell of a layer.
     """
 
-    def __init__(self, module: nn.Module, rate: float, clip: float) -> None:
+    def __init__(
+        self, module: nn.Module, rate: float, clip: float, *, is_divided: bool = False
+    ) -> None:
+        self._is_divided = is_divided
         self._module, self._rate, self._clip = module, rate, clip
         self._norms: deque[float] = deque(maxlen=_STEPS_BEFORE)
         self._of_loss = self._of_gradient = ""
@@ -70,6 +74,9 @@ class Watch:
             loss: of all processes' rows. Where it is no number and this process's is, the gradient
                 is no number for another's reason: all have the same.
         """
+        if self._is_divided:
+            what = "the gradient" if math.isfinite(loss) else "the loss"
+            return self._diverged(what, place, "in which layer isn't told of a divided model")
         if self._of_loss:
             what, found = "the loss", self._of_loss
         elif math.isfinite(loss):
@@ -94,7 +101,8 @@ class Watch:
             place: of the run, as ``epoch 3``.
             otherwise: what it is if all weights are numbers.
         """
-        return self._diverged("the loss", place, weights(self._module) or otherwise)
+        found = "" if self._is_divided else weights(self._module)
+        return self._diverged("the loss", place, found or otherwise)
 
     def _diverged(self, what: str, place: str, found: str) -> str:
         clip = "" if self._clip else ", or clip gradients (--gradient-clip 1)"

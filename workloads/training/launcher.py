@@ -18,6 +18,7 @@ from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.training import batches, distributed, hardware, language
 from falaj.workloads.training import record as records
 from falaj.workloads.training.faults import code_of
+from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
     Parameters,
     Requested,
@@ -136,7 +137,9 @@ def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None)
             labels, len(dataset.classes or [])
         )
         values["class_weights"] = "tempered" if rare else "none"
-    return Parameters(**values)
+    parameters = Parameters(**values)
+    check_layout(parameters, dataset.family)
+    return parameters
 
 
 def _check_text(requested: Requested, dataset: Dataset) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,9 +97,9 @@ def _ratio(
 
 _WARM_UP_SHARE = 0.05
 _LAST_RATE_SHARE = 0.01
-_AVERAGE_DECAY = 0.99
+AVERAGE_DECAY = 0.99
 
-_PRECISIONS = {
+PRECISIONS = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
 }  # fmt: skip
 
@@ -147,24 +148,10 @@ class Optimisation:
         self.module = module.to(team.device)
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
         self.best = _copied(self.average.state_dict())
-        self._wrapped = team.wrap(self.module)
+        self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
-        self._total = max(1, parameters.epochs * batches.steps)
-        matrices = [p for p in self.module.parameters() if p.ndim > 1]
-        others = [p for p in self.module.parameters() if p.ndim <= 1]
-        rate, decay = parameters.learning_rate, parameters.weight_decay
-        self._optimiser = own_optimizer(self.module, rate, decay) or torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": decay},
-                {"params": others, "weight_decay": 0.0},
-            ],
-            lr=rate,
-            fused=True,
-        )
-        self._scheduler = torch.optim.lr_scheduler.LambdaLR(
-            self._optimiser, lambda step: rate_share(step, self._total)
-        )
-        self.watch = Watch(self.module, rate, parameters.gradient_clip)
+        self._optimiser, self._scheduler = optimiser_of(self.module, parameters, batches.steps)
+        self.watch = Watch(self.module, parameters.learning_rate, parameters.gradient_clip)
         self.pace = Pace(team)
         self._is_watched = team.device.type == "cpu"
         # Only float16 has so few exponent bits that small gradients vanish without a scale.
@@ -235,9 +222,29 @@ class Optimisation:
         is_searching = self._scaler.is_enabled()
         return not (math.isfinite(float(loss)) and (is_searching or math.isfinite(float(norm))))
 
+    @contextlib.contextmanager
+    def averaged(self) -> Generator[Callable[[Tensor], Tensor]]:
+        """Give what answers with the averaged weights."""
+        yield self.average
+
+    def best_module(self, build: Callable[[], nn.Module]) -> nn.Module:
+        """Return the module with the best weights so far.
+
+        Args:
+            build: makes a module with fresh weights, where none is at hand.
+        """
+        del build
+        self.average.load_state_dict(self.best)
+        return self.average
+
     def keep_best(self) -> None:
         """Remember the averaged weights as the best so far."""
         self.best = _copied(self.average.state_dict())
+
+    @property
+    def optimised(self) -> list[str]:
+        """Return the parameters' names in the order in which the optimiser counts them."""
+        return optimised_names(self.module, self._optimiser)
 
     def state(self) -> dict[str, Any]:
         """Return all of it for a checkpoint."""
@@ -246,6 +253,7 @@ class Optimisation:
             "average": _copied(self.average.state_dict()),
             "best": self.best,
             "optimiser": self._optimiser.state_dict(),
+            "optimised": self.optimised,
             "scheduler": self._scheduler.state_dict(),
             "scaler": self._scaler.state_dict(),
         }
@@ -257,7 +265,8 @@ class Optimisation:
         self.best = state["best"]
         self._optimiser.load_state_dict(state["optimiser"])
         self._scheduler.load_state_dict(state["scheduler"])
-        self._scaler.load_state_dict(state["scaler"])
+        if "scaler" in state:  # a divided model has none
+            self._scaler.load_state_dict(state["scaler"])
 
     def _synchronised(self, last: bool) -> contextlib.AbstractContextManager[None]:
         """Exchange gradients with the last part of a batch only."""
@@ -269,7 +278,7 @@ class Optimisation:
     def _follow(self) -> None:
         """Let the average follow the weights, faster in the beginning."""
         done = self._scheduler.last_epoch
-        decay = min(_AVERAGE_DECAY, (1 + done) / (10 + done))
+        decay = min(AVERAGE_DECAY, (1 + done) / (10 + done))
         for averaged, current in zip(
             self.average.parameters(), self.module.parameters(), strict=True
         ):
@@ -282,9 +291,40 @@ class Optimisation:
                 averaged.copy_(current)
 
 
+def optimiser_of(
+    module: nn.Module, parameters: Parameters, steps: int
+) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+    """Return the optimiser of a module, and what changes its rate in each step.
+
+    Args:
+        module: whose parameters are learned: of a team's own, by an optimiser of its own if it
+            has one.
+        parameters: the run's.
+        steps: of an epoch.
+    """
+    rate, decay = parameters.learning_rate, parameters.weight_decay
+    groups = [
+        {"params": [p for p in module.parameters() if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in module.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimiser = own_optimizer(module, rate, decay) or torch.optim.AdamW(
+        groups, lr=rate, fused=True
+    )
+    total = max(1, parameters.epochs * steps)
+    return optimiser, torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: rate_share(step, total)
+    )
+
+
+def optimised_names(module: nn.Module, optimiser: torch.optim.Optimizer) -> list[str]:
+    """Return the parameters' names in the order in which an optimiser's state counts them."""
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    return [names[id(each)] for group in optimiser.param_groups for each in group["params"]]
+
+
 def mixed(precision: str, device: str) -> torch.autocast:
     """Return the context in which a module computes in ``precision`` where that does no harm."""
-    kind = _PRECISIONS[precision]
+    kind = PRECISIONS[precision]
     return torch.autocast(device, kind, enabled=kind != torch.float32)
 
 
@@ -335,7 +375,9 @@ PREDICTED_ROWS = 4_096
 
 
 @torch.no_grad()
-def predict(module: nn.Module, inputs: Tensor, rows: int = PREDICTED_ROWS) -> Tensor:
+def predict(
+    module: Callable[[Tensor], Tensor], inputs: Tensor, rows: int = PREDICTED_ROWS
+) -> Tensor:
     """Return the module's float32 outputs for all of ``inputs``, ``rows`` at a time."""
     parts = [module(inputs[start : start + rows]) for start in range(0, len(inputs), rows)]
     return torch.cat(parts)
@@ -346,13 +388,10 @@ WINDOWS_AT_ONCE = 32
 
 
 @torch.no_grad()
-def follow(module: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[float, float]:
-    """Judge ``module`` on windows of characters (N, S) and those that follow each (N, S).
-
-    Returns:
-        The mean cross-entropy of a character, in nats, and the share of the characters that were
-        thought the likeliest.
-    """
+def follow_rows(
+    module: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Judge a module on windows of characters, as `follow`: each window's nats and hits (N,)."""
     nats: list[Tensor] = []
     hits: list[Tensor] = []
     for start in range(0, len(inputs), WINDOWS_AT_ONCE):
@@ -360,7 +399,20 @@ def follow(module: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[float, f
         outputs = module(inputs[start : start + WINDOWS_AT_ONCE]).float()
         nats.append(row_losses(outputs, wanted, LANGUAGE, 0.0))
         hits.append((outputs.argmax(-1) == wanted).double().mean(1))
-    return float(torch.cat(nats).double().mean()), float(torch.cat(hits).mean())
+    return torch.cat(nats).double(), torch.cat(hits)
+
+
+def follow(
+    module: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor
+) -> tuple[float, float]:
+    """Judge ``module`` on windows of characters (N, S) and those that follow each (N, S).
+
+    Returns:
+        The mean cross-entropy of a character, in nats, and the share of the characters that were
+        thought the likeliest.
+    """
+    nats, hits = follow_rows(module, inputs, targets)
+    return float(nats.mean()), float(hits.mean())
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -67,6 +67,8 @@ def begin(output: Path, identity: str, parameters: dict[str, Any], dataset: str)
         for name in (RECORD, METRICS, CHECKPOINT, MODEL, ARCHIVE):
             (output / name).unlink(missing_ok=True)
             (output / (name + SUFFIX)).unlink(missing_ok=True)
+        for path in output.glob(f"{CHECKPOINT}.*.*"):
+            path.unlink(missing_ok=True)  # its parts
     value = {"identity": identity, "dataset": dataset, "parameters": parameters}
     write_json_atomic(output / PARAMETERS, value)
 

@@ -9,7 +9,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +26,15 @@ from falaj.workloads.training import (
     loop,
     models,
     own_model,
+    parts,
 )
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
 from falaj.workloads.training.choice import choose
+from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.language import guess_nats, perplexity
+from falaj.workloads.training.layout import Grid, layout, parts_of_batch
 from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
     Optimisation,
@@ -44,6 +47,7 @@ from falaj.workloads.training.loop import (
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, unpack
 from falaj.workloads.training.own_model import own_loss
+from falaj.workloads.training.parts import Writer
 from falaj.workloads.training.progress import (
     Exporter,
     Progress,
@@ -53,6 +57,9 @@ from falaj.workloads.training.progress import (
 )
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from falaj.workloads.training.divided import DividedOptimisation
 
 
 @dataclass(frozen=True)
@@ -225,24 +232,46 @@ class Session:
         parameters = setting.parameters
         hardware.make_deterministic(parameters.seed, parameters.threads)
         self._prepared = prepare(setting.dataset, parameters)
-        module = models.build(self._prepared.architecture, self._code())
+        self._built_of = self._code()
+        module = models.build(self._prepared.architecture, self._built_of)
+        self._count = models.parameter_count(module)
+        divided = layout(parameters)
+        self._grid = Grid(divided, team) if divided.is_divided else None
         inputs, labels = (tensor.to(team.device) for tensor in self._prepared.fit)
         self._validation = tuple(tensor.to(team.device) for tensor in self._prepared.validation)
         self._batches = Batches(
             inputs, labels, self._prepared.fit_weights,
-            batch_size=parameters.batch_size, accumulation=parameters.accumulation,
+            batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
             augmentation=self._prepared.augmentation, seed=parameters.seed,
-            rank=team.rank, processes=team.processes, is_even=parameters.own is not None,
+            rank=self._grid.row_part if self._grid else team.rank, processes=divided.row_parts,
+            is_even=parameters.own is not None,
         )  # fmt: skip
-        task = setting.dataset.task
         if parameters.own is not None:
             self._try_out(module.to(team.device), parameters.own, inputs, labels)
-        self._optimisation = Optimisation(module, self._batches, parameters, team, task)
+        # What is exported as training begins: whole, where it will be divided.
+        self._begun = copy.deepcopy(module).cpu().eval() if parameters.own is not None else None
+        if isinstance(module, Decoder) and parameters.recompute == "layers":
+            module.recompute()
+        self._optimisation = self._learner(module, parameters)
+        self._writer = Writer(setting.output, setting.keyring, setting.identity, team)
         self._position = Position()
         self._telemetry = Telemetry()
         self._exporter: Exporter | None = None
         self._started = 0.0
         self._from_checkpoint = 0.0
+
+    def _learner(
+        self, module: nn.Module, parameters: Parameters
+    ) -> Optimisation | DividedOptimisation:
+        task, outputs = self._setting.dataset.task, self._prepared.architecture.outputs
+        if self._grid is None:
+            return Optimisation(module, self._batches, parameters, self._team, task)
+        # Only here: it takes a second to import.
+        from falaj.workloads.training.divided import DividedOptimisation  # noqa: PLC0415
+
+        return DividedOptimisation(
+            module, self._batches, parameters, self._grid, task=task, outputs=outputs
+        )
 
     def _code(self) -> OwnCode | None:
         """A team's own code: in every process the leader's, which goes with the run."""
@@ -291,7 +320,9 @@ class Session:
         from falaj.workloads.optimization.comparison import check_core  # noqa: PLC0415
         from falaj.workloads.optimization.export import export_module  # noqa: PLC0415
 
-        module = copy.deepcopy(self._optimisation.average).cpu()
+        module, self._begun = self._begun, None
+        if module is None:
+            raise AssertionError("it is asked for once, of a model of a team's own")
         with torch.random.fork_rng():
             core = export_module(module, self._prepared.architecture.shape)
             check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
@@ -311,10 +342,10 @@ class Session:
             utilisation = self._telemetry.stop()
             if self._exporter is not None:
                 self._exporter.close()
+        self._writer.finish()
+        module = self._optimisation.best_module(self._fresh)
         if self._team.leads:
             self._position.seconds = self._seconds()
-            module = self._optimisation.average
-            module.load_state_dict(self._optimisation.best)
             prepared, kept, chosen = choose(self._prepared, module, self._setting.parameters)
             record = finish(
                 self._setting, prepared, kept, self._position, utilisation, chosen=chosen
@@ -322,6 +353,11 @@ class Session:
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
+
+    def _fresh(self) -> nn.Module:
+        """A module with weights of no account."""
+        with torch.random.fork_rng():
+            return models.build(self._prepared.architecture, self._built_of)
 
     def _epoch(self) -> bool:
         """Go through the rest of the current epoch; return False when asked to stop."""
@@ -331,7 +367,10 @@ class Session:
         norm = torch.tensor(position.gradient_norm, dtype=torch.float64, device=self._team.device)
         self._optimisation.pace.begin_epoch()
         while position.step < self._batches.steps:
-            if self._team.any(self._stop.asked()):
+            is_asked, is_writing = self._team.any_of((self._stop.asked(), self._writer.is_writing))
+            if self._writer.is_begun and not is_writing:
+                self._writer.finish()
+            if is_asked:
                 position.loss, position.gradient_norm = float(loss), float(norm)
                 return False
             step_loss, step_norm = self._optimisation.step(order, position.epoch, position.step)
@@ -358,7 +397,8 @@ class Session:
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
         pace = self._optimisation.pace.end_epoch()
-        judged = self._validate() if self._team.leads else {"loss": 0.0}
+        judges = self._team.leads or self._grid is not None
+        judged = self._validate() if judges else {"loss": 0.0}
         validation_loss = self._team.from_leader(judged["loss"])
         if not math.isfinite(loss) or not math.isfinite(validation_loss):
             raise WorkloadError(
@@ -417,24 +457,55 @@ class Session:
         )  # fmt: skip
 
     def _validate(self) -> dict[str, float]:
-        """Return the averaged weights' loss and first figure on the validation rows."""
+        """Return the averaged weights' loss and first figure on the validation rows.
+
+        Where all processes have to take part, each judges some of them.
+        """
         inputs, labels, weights = self._validation
-        task = self._setting.dataset.task
-        parameters = self._setting.parameters
-        if task == records.LANGUAGE:
-            nats, hits = loop.follow(self._optimisation.average, inputs, labels)
-            return {"loss": nats, records.FIRST[task]: nats, "accuracy": hits}
-        outputs = predict(self._optimisation.average, inputs, _rows_at_a_time(parameters))
-        losses = module_losses(
-            self._optimisation.average, outputs, labels, task, parameters.label_smoothing
-        )
-        loss = float((losses * weights).sum() / weights.sum())
+        counts = torch.ones(len(weights), device=weights.device)
+        if self._grid is not None:
+            inputs, labels, weights, counts = self._part_of(inputs, labels, weights, counts)
+        losses, figures, named = self._judged(inputs, labels)
+        sums = torch.stack([
+            (losses * weights * counts).sum().double(),
+            (weights * counts).sum().double(),
+            *((each * counts).sum().double() for each in figures),
+            counts.sum().double(),
+        ])  # fmt: skip
+        loss, weight, *found, count = (
+            self._team.sum(sums) if self._grid is not None else sums
+        ).tolist()
+        shares = {name: each / count for name, each in zip(named, found, strict=True)}
+        if "rmse" in shares:
+            scale = (self._prepared.target_scale or {"scale": 1.0})["scale"]
+            shares["rmse"] = shares["rmse"] ** 0.5 * scale
+        return {"loss": loss / weight, **shares}
+
+    def _judged(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[Tensor], list[str]]:
+        """Each row's loss, and the figures of it that means are taken of, with their names."""
+        task, parameters = self._setting.dataset.task, self._setting.parameters
+        with self._optimisation.averaged() as answers:
+            if task == records.LANGUAGE:
+                nats, hits = loop.follow_rows(answers, inputs, labels)
+                return nats, [nats, hits], [records.FIRST[task], "accuracy"]
+            outputs = predict(answers, inputs, _rows_at_a_time(parameters)).float()
+            losses = module_losses(
+                self._optimisation.module, outputs, labels, task, parameters.label_smoothing
+            )
         if task == "classification":
-            accuracy = float((outputs.argmax(1) == labels).double().mean())
-            return {"loss": loss, "accuracy": accuracy}
-        scale = (self._prepared.target_scale or {"scale": 1.0})["scale"]
-        squared = row_losses(outputs, labels, task, 0.0)
-        return {"loss": loss, "rmse": float(squared.double().mean()) ** 0.5 * scale}
+            return losses, [outputs.argmax(1) == labels], ["accuracy"]
+        return losses, [row_losses(outputs, labels, task, 0.0)], ["rmse"]
+
+    def _part_of(self, *every: Tensor) -> list[Tensor]:
+        """This process's part of rows, as many as the others'; of the last tensor 0 for more."""
+        if self._grid is None:
+            return list(every)
+        rows = len(every[0])
+        size = -(-rows // self._grid.layout.row_parts)
+        index = torch.arange(size, device=every[0].device) + size * self._grid.row_part
+        is_one = index < rows
+        *others, counts = (each[index.clamp(max=rows - 1)] for each in every)
+        return [*others, counts * is_one]
 
     def _restore(self) -> bool:
         """Go on from the leader's checkpoint, if it has a usable one; return whether it had.
@@ -447,35 +518,79 @@ class Session:
         if self._team.processes > 1:
             shared = self._team.share(None if state is None else checkpoint.encode(state))
             state = None if shared is None else checkpoint.decode(shared, path)
-        if state is None:
+        if state is None or not self._take_over(state["optimisation"], path):
             return False
-        self._optimisation.restore(state["optimisation"])
         self._position = Position(**state["position"])
         checkpoint.restore_random_state(state["random"])
         self._from_checkpoint = self._position.seconds
         return True
 
+    def _take_over(self, state: dict[str, Any], path: Path) -> bool:
+        """Go on from the weights of a checkpoint, whole or in parts; return whether it could."""
+        if isinstance(self._optimisation, Optimisation):
+            self._optimisation.restore(state)
+            return True
+        pieces, said = None, ""
+        common = state if parts.PARTS in state else parts.common_of_whole(state)
+        try:
+            source = parts.Whole(state) if common is not state else self._parts(state)
+            pieces = self._optimisation.read(source)
+        except WorkloadError as error:
+            said = f"{error}"
+        # Each process reads files of its own.
+        if self._team.any(pieces is None) or pieces is None:
+            said = said or "another process can't read its part of the checkpoint"
+            place = f"{path.parent} has to be a folder that all machines share"
+            self._progress.emit("start", f"{said} ({place}); starting from the beginning instead")
+            return False
+        self._optimisation.restore(pieces, common)
+        return True
+
+    def _parts(self, state: dict[str, Any]) -> parts.Parts:
+        setting = self._setting
+        return parts.Parts(
+            setting.output, setting.keyring, setting.identity, state[parts.PARTS], self._team.rank
+        )
+
     def _read(self, path: Path) -> dict[str, Any] | None:
         setting = self._setting
         context = records.context_of(setting.identity, records.CHECKPOINT)
         try:
-            return checkpoint.load(path, setting.keyring, context)
+            state = checkpoint.load(path, setting.keyring, context)
+            found = state["optimisation"]
+            if parts.PARTS in found and isinstance(self._optimisation, Optimisation):
+                state["optimisation"] = parts.whole_of_parts(
+                    self._parts(found), found, self._optimisation.optimised
+                )
         except WorkloadError as error:
             self._progress.emit("start", f"{error}; starting from the beginning instead")
             return None
+        return state
 
     def _checkpoint(self) -> None:
         self._position.seconds = self._seconds()
+        if not isinstance(self._optimisation, Optimisation):
+            self._begin_parts(self._optimisation)
+            return
         if not self._team.leads:
             return
         setting = self._setting
-        state = {
-            "optimisation": self._optimisation.state(),
-            "position": vars(self._position),
-            "random": checkpoint.random_state(),
-        }
+        state = {"optimisation": self._optimisation.state(), **self._moment()}
         context = records.context_of(setting.identity, records.CHECKPOINT)
         checkpoint.save(setting.output / records.CHECKPOINT, state, setting.keyring, context)
+
+    def _moment(self) -> dict[str, Any]:
+        """What of a checkpoint is neither weights nor of the optimiser."""
+        position = {**vars(self._position), "history": list(self._position.history)}
+        return {"position": position, "random": checkpoint.random_state()}
+
+    def _begin_parts(self, optimisation: DividedOptimisation) -> None:
+        """Begin a checkpoint whose parts are written while training goes on."""
+        self._writer.finish()
+        pieces, common = optimisation.state()
+        is_first = self._grid is None or self._grid.is_first_copy
+        places = optimisation.tensors.places(pieces)
+        self._writer.begin(pieces if is_first else None, places, common, self._moment())
 
     def _announce(self, resumed: bool) -> None:
         if not self._team.leads:
@@ -484,13 +599,14 @@ class Session:
         # Lines of epochs after the checkpoint will be written again.
         lines = "".join(json.dumps(line) + "\n" for line in position.history)
         write_atomic(setting.output / records.METRICS, lines.encode())
-        count = models.parameter_count(self._optimisation.module)
         where = f"{self._team.processes} process(es) on {self._team.device.type}"
+        if self._grid is not None:
+            where += f" ({self._grid.layout})"
         if resumed:
             message = f"going on from epoch {position.epoch}, step {position.step}"
         else:
             rows = setting.dataset.description["rows"]["train"]
-            message = f"training {count:,} parameters on {rows:,} rows, {where}"
+            message = f"training {self._count:,} parameters on {rows:,} rows, {where}"
         self._progress.emit(
             "resume" if resumed else "start", message,
             epoch=position.epoch, epochs=setting.parameters.epochs,
@@ -498,6 +614,7 @@ class Session:
 
     def _stopped(self) -> int:
         self._checkpoint()
+        self._writer.finish()
         self._team.wait()
         position, reason = self._position, self._stop.reason or "another process stopped"
         self._progress.emit(

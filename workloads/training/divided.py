@@ -1,0 +1,505 @@
+"""A model in training that no process holds whole: FSDP, tensor and pipeline parallelism.
+
+Weights, gradients and the optimiser's numbers are divided by `fully_shard` (FSDP2), the matrices
+of a language model's layers by `tensor_plan`, its layers by a pipeline whose processes work on
+parts of a batch in turn (one forward, one backward: https://arxiv.org/abs/2104.04473).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+from typing import Any, Final, cast
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training import checkpoint
+from falaj.workloads.training.batches import Batches, Share
+from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.training.divergence import Watch
+from falaj.workloads.training.layout import DATA, PIPELINE, SHARD, TENSOR, Grid
+from falaj.workloads.training.loop import (
+    AVERAGE_DECAY,
+    PRECISIONS,
+    mixed,
+    module_losses,
+    optimiser_of,
+)
+from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.pace import Pace
+from falaj.workloads.training.parts import AVERAGE, BEST, MODULE, OPTIMISER, Source, named
+from falaj.workloads.training.pieces import Tensors, is_first, local, place
+from falaj.workloads.training.tensor_plan import divide
+
+_ROUNDING: Final = 1e-6
+"""Added to a norm that gradients are divided by, as `torch.nn.utils.clip_grad_norm_` does."""
+
+
+class DividedOptimisation:
+    """The part of the model in training that this process holds; the others have the rest.
+
+    All processes call each method, as most of them exchange something.
+
+    Args:
+        module: the fresh model, whole and the same in every process; it becomes a part of it.
+        outputs: numbers that it answers with.
+        batches: this process's rows.
+        parameters: the run's parameters.
+        grid: the processes of the run.
+        task: ``classification``, ``regression`` or ``language``.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        batches: Batches,
+        parameters: Parameters,
+        grid: Grid,
+        *,
+        task: str,
+        outputs: int,
+    ) -> None:
+        self._batches, self._parameters, self._grid, self._task = batches, parameters, grid, task
+        self._team = team = grid.team
+        _quieten()
+        self.module = _divided(module.to(team.device), parameters, grid)
+        self._tensors = Tensors(self.module)
+        self._average = {name: each.clone() for name, each in self._tensors.own.items()}
+        self._best = _on_cpu(self._average)
+        self._optimiser, self._scheduler = optimiser_of(self.module, parameters, batches.steps)
+        self.watch = Watch(
+            self.module, parameters.learning_rate, parameters.gradient_clip, is_divided=True
+        )
+        self.pace = Pace(team)
+        self._is_watched = team.device.type == "cpu"
+        self._pipeline = _Pipeline(
+            self.module, batches, parameters, grid, task=task, outputs=outputs
+        )
+        self._counted = [each for name, each in self._tensors.own.items()
+                         if name not in dict(self.module.named_parameters())]  # fmt: skip
+
+    @property
+    def learning_rate(self) -> float:
+        """Return the rate of the next step."""
+        return float(self._scheduler.get_last_lr()[0])
+
+    def step(self, order: Any, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Learn from one batch.
+
+        Returns:
+            This process's share of the batch's loss, and the whole gradient's norm before
+            clipping, both float32 scalars on the device.
+        """
+        self.pace.begin_step()
+        self._optimiser.zero_grad(set_to_none=True)
+        shares = list(self._batches.shares(order, epoch, step))
+        self.pace.has_rows()
+        layout = self._grid.layout
+        learn = self._pipeline.learn if layout.pipeline > 1 else self._learn
+        total = learn(shares)
+        norm = self._clipped()
+        self._optimiser.step()
+        self._scheduler.step()
+        for each in self._counted:  # what isn't learned but counted is the first process's
+            distributed.broadcast(each, src=0)
+        self._follow()
+        return total / layout.tensor, norm
+
+    def _learn(self, shares: list[Share]) -> Tensor:
+        total = torch.zeros((), device=self._team.device)
+        for index, share in enumerate(shares):
+            is_last = index == len(shares) - 1
+            if isinstance(self.module, FSDPModule):
+                self.module.set_is_last_backward(is_last)
+                self.module.set_requires_gradient_sync(is_last)
+            with mixed(self._parameters.precision, self._team.device.type):
+                outputs = self.module(share.inputs)
+            losses = module_losses(
+                self.module, outputs.float(), share.labels, self._task,
+                self._parameters.label_smoothing,
+            )  # fmt: skip
+            loss = (losses * share.weights).sum()
+            # The processes' gradients are averaged, their losses must add up.
+            (loss * self._grid.layout.row_parts).backward()
+            total += loss.detach()
+        return total
+
+    @torch.no_grad()
+    def _clipped(self) -> Tensor:
+        """Clip the gradients; return the norm of all of them before that."""
+        gradients = {
+            name: each.grad
+            for name, each in self.module.named_parameters()
+            if each.grad is not None
+        }
+        squared = torch.zeros((), dtype=torch.float64, device=self._team.device)
+        if self._grid.is_first_copy:
+            # The matrix of characters is in the first and in the last part of a pipeline.
+            twice = "embedding.weight" if self._grid.place(PIPELINE) else ""
+            for name, each in gradients.items():
+                if name != twice and is_first(each):
+                    squared += local(each).double().square().sum()
+        # One sum over all of them is the same in all, to the last bit.
+        norm = self._team.sum(squared).sqrt().float()
+        if self._parameters.gradient_clip:
+            share = (self._parameters.gradient_clip / (norm + _ROUNDING)).clamp(max=1.0)
+            for each in gradients.values():
+                local(each).mul_(share)
+        return norm
+
+    def has_diverged(self, loss: Tensor, norm: Tensor) -> bool:
+        """Whether a step's loss, of all processes, or its gradient's norm is no number.
+
+        On a GPU it isn't asked, as that would wait for it at each step.
+        """
+        return self._is_watched and not (math.isfinite(float(loss)) and math.isfinite(float(norm)))
+
+    @contextlib.contextmanager
+    def averaged(self) -> Generator[Callable[[Tensor], Tensor]]:
+        """Give what answers with the averaged weights, the same in all parts of a copy.
+
+        Every process asks it as often, of as many rows.
+        """
+        self.module.eval()
+        self._exchange(self._average)
+        try:
+            if self._grid.layout.pipeline > 1:
+                yield self._pipeline.answer
+            else:
+                yield self.module
+        finally:
+            self._exchange(self._average)
+            self.module.train()
+
+    @torch.no_grad()
+    def _exchange(self, others: dict[str, Tensor]) -> None:
+        """Exchange the weights with ``others``."""
+        for each in self.module.modules():
+            if isinstance(each, FSDPModule):
+                each.reshard()  # whole copies are of the weights before
+        for name, tensor in self._tensors.own.items():
+            kept = tensor.clone()
+            tensor.copy_(others[name])
+            others[name] = kept
+
+    def keep_best(self) -> None:
+        """Remember the averaged weights as the best so far."""
+        self._best = _on_cpu(self._average)
+
+    def best_module(self, build: Callable[[], nn.Module]) -> nn.Module:
+        """Return a whole module with the best weights so far; only the leader's is.
+
+        Args:
+            build: makes a module with fresh weights.
+        """
+        kept = {name: each.to(self._team.device) for name, each in self._best.items()}
+        self._exchange(kept)
+        found = _gathered(self._tensors, self._grid)
+        module = build()
+        if self._team.leads:
+            module.load_state_dict(found)
+        return module.to(self._team.device).requires_grad_(False).eval()
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what this process has of a checkpoint, on the CPU, and what all have.
+
+        Returns:
+            Its pieces of tensors by name, as `parts` keeps them; and plain values.
+        """
+        found = named(MODULE, self._tensors.own)
+        found |= named(AVERAGE, self._average)
+        found |= named(BEST, self._best)
+        for name, parameter in self.module.named_parameters():
+            values: dict[str, Any] = self._optimiser.state.get(parameter, {})
+            for key, value in values.items():
+                if isinstance(value, Tensor):
+                    _check_form(name, key, value, parameter)
+                    found[f"{OPTIMISER}/{name}/{key}"] = local(value)
+        groups = self._optimiser.param_groups
+        names = {id(each): name for name, each in self.module.named_parameters()}
+        every = [[names[id(each)] for each in group["params"]] for group in groups]
+        common = {
+            "groups": [{k: v for k, v in group.items() if k != "params"} for group in groups],
+            "names": self._names_of_all(every),
+            "scheduler": self._scheduler.state_dict(),
+        }
+        return _on_cpu(found), common
+
+    def _names_of_all(self, own: list[list[str]]) -> list[list[str]]:
+        """The parameters of each group, of all parts of a pipeline."""
+        collected = [json.loads(each) for each in self._team.collect(json.dumps(own).encode())]
+        return [
+            list(dict.fromkeys(name for groups in collected for name in groups[index]))
+            for index in range(len(own))
+        ]
+
+    @property
+    def tensors(self) -> Tensors:
+        """Return where this process's pieces lie in the whole tensors."""
+        return self._tensors
+
+    def read(self, source: Source) -> dict[str, Tensor]:
+        """Return this process's pieces of a checkpoint, by their names.
+
+        Raises:
+            WorkloadError: they can't be read, or it is one of another model.
+        """
+        found: dict[str, Tensor] = {}
+        for of in (MODULE, AVERAGE, BEST):
+            for name, whole in self._tensors.whole.items():
+                key = f"{of}/{name}"
+                if source.shapes.get(key) != tuple(whole.shape):
+                    raise WorkloadError(f"the checkpoint doesn't have {name} of this form")
+                found[key] = source.read(key, place(whole))
+        for key, shape in source.shapes.items():
+            of, _, rest = key.partition("/")
+            whole = self._tensors.whole.get(rest.rpartition("/")[0])
+            if of == OPTIMISER and whole is not None:
+                is_alike = shape == tuple(whole.shape)
+                found[key] = source.read(key, place(whole) if is_alike else None)
+        return found
+
+    @torch.no_grad()
+    def restore(self, pieces: dict[str, Tensor], common: dict[str, Any]) -> None:
+        """Go on from what `read` returned, and a checkpoint's plain values."""
+        for of, into in ((MODULE, self._tensors.own), (AVERAGE, self._average),
+                         (BEST, self._best)):  # fmt: skip
+            for name, tensor in into.items():
+                tensor.copy_(pieces[f"{of}/{name}"])
+        parameters = dict(self.module.named_parameters())
+        for key, piece in pieces.items():
+            of, _, rest = key.partition("/")
+            if of != OPTIMISER:
+                continue
+            name, _, what = rest.rpartition("/")
+            parameter, value = parameters[name], piece
+            if piece.shape == local(parameter).shape:
+                value = torch.zeros_like(parameter, dtype=piece.dtype, requires_grad=False)
+                local(value).copy_(piece)
+            self._optimiser.state[parameter][what] = value
+        for group, kept in zip(self._optimiser.param_groups, common["groups"], strict=True):
+            group.update(kept)
+        self._scheduler.load_state_dict(common["scheduler"])
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Let the average follow the weights, faster in the beginning."""
+        done = self._scheduler.last_epoch
+        decay = min(AVERAGE_DECAY, (1 + done) / (10 + done))
+        for name, current in self._tensors.own.items():
+            averaged = self._average[name]
+            if averaged.is_floating_point():
+                averaged.lerp_(current, 1 - decay)
+            else:
+                averaged.copy_(current)
+
+
+def _quieten() -> None:
+    """Drop what PyTorch says to its developers of what is done here on purpose."""
+    # That what a matrix of characters gives is a view: nothing changes it.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
+    # That a weight that is put together as training ends takes two exchanges.
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
+
+
+def _divided(module: nn.Module, parameters: Parameters, grid: Grid) -> nn.Module:
+    """Leave of a whole module what this process holds."""
+    with torch.no_grad():
+        for each in module.state_dict().values():
+            distributed.broadcast(each, src=0)
+    layout = grid.layout
+    if isinstance(module, Decoder):
+        if layout.pipeline > 1:
+            module.keep(grid.place(PIPELINE), layout.pipeline)
+        if parameters.recompute == "layers":
+            module.recompute()
+        if layout.tensor > 1:
+            divide(module, grid.mesh[TENSOR])
+    mesh = grid.mesh[DATA, SHARD] if layout.data > 1 else grid.mesh[SHARD]
+    kind = PRECISIONS[parameters.precision]
+    options: dict[str, Any] = {
+        "mesh": mesh,
+        # In a pipeline, gathering again for each part of a batch costs more than it saves.
+        "reshard_after_forward": layout.pipeline == 1,
+    }
+    if kind != torch.float32:
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32)
+    for each in _layers(module):
+        fully_shard(each, **options)
+    fully_shard(module, **options)
+    return module
+
+
+def _layers(module: nn.Module) -> Iterable[nn.Module]:
+    """The modules in the outermost lists of a module: each is gathered when it is its turn."""
+    for child in module.children():
+        if isinstance(child, nn.ModuleList | nn.ModuleDict | nn.Sequential):
+            yield from (each for each in child.children() if any(True for _ in each.parameters()))
+        else:
+            yield from _layers(child)
+
+
+class _Pipeline:
+    """The turns of this process's layers in a pipeline."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        batches: Batches,
+        parameters: Parameters,
+        grid: Grid,
+        *,
+        task: str,
+        outputs: int,
+    ) -> None:
+        layout = grid.layout
+        self._outputs = outputs
+        self._module, self._parameters, self._grid, self._task = module, parameters, grid, task
+        self._batches = batches
+        self._part, self._parts = grid.place(PIPELINE), layout.pipeline
+        self._ends: Any = None
+        if self._parts == 1:
+            return
+        # Only here: it imports compilers, which takes a second.
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B  # noqa: PLC0415
+
+        self._group = grid.mesh.get_group(PIPELINE)
+        stage = PipelineStage(module, self._part, self._parts, grid.team.device, group=self._group)
+        self._schedule = Schedule1F1B(stage, batches.parts, loss_fn=self._loss, scale_grads=False)
+        self._ends = self._ends_group()
+
+    @property
+    def _is_last(self) -> bool:
+        return self._part == self._parts - 1
+
+    def learn(self, shares: list[Share]) -> Tensor:
+        """Go through the parts of a batch; return this process's share of the loss."""
+        rows, kind = self._batches.most_rows, self._grid.team.device
+        padded = [_padded(each, rows) for each in shares]
+        while len(padded) < self._batches.parts:
+            padded.append(_without_weight(padded[0]))
+        losses: list[Tensor] = []
+        with mixed(self._parameters.precision, kind.type):
+            if self._part == 0:
+                self._schedule.step(torch.cat([each.inputs for each in padded]))
+            elif self._is_last:
+                self._schedule.step(
+                    target=torch.cat([_packed(each) for each in padded]), losses=losses
+                )
+            else:
+                self._schedule.step()
+        self._add_ends()
+        if not self._is_last:
+            return torch.zeros((), device=kind)
+        return torch.stack([each.detach() for each in losses]).sum() / self._grid.layout.row_parts
+
+    def _loss(self, outputs: Tensor, packed: Tensor) -> Tensor:
+        labels, weights = packed[:, :-1], packed[:, -1].contiguous().view(torch.float64)
+        losses = module_losses(
+            self._module, outputs.float(), labels, self._task, self._parameters.label_smoothing
+        )
+        return (losses * weights.float()).sum() * self._grid.layout.row_parts
+
+    def _ends_group(self) -> Any:
+        """The group of the processes that have this one's part of the matrix of characters."""
+        found = None
+        ranks = self._grid.mesh.mesh.flatten(1)
+        for first, last in zip(ranks[0].tolist(), ranks[-1].tolist(), strict=True):
+            group = distributed.new_group([first, last])  # all processes make all of them
+            if self._grid.team.rank in (first, last):
+                found = group
+        return found
+
+    @torch.no_grad()
+    def _add_ends(self) -> None:
+        """Add up the gradients of the matrix that is in the first part and in the last one."""
+        if self._ends is None:
+            return
+        weight = cast("Decoder", self._module).embedding.weight
+        if weight.grad is not None:
+            distributed.all_reduce(local(weight.grad), group=self._ends)
+
+    @torch.no_grad()
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the last part's answers in all parts, float32."""
+        tensor = self._grid.layout.tensor
+        width = self._parameters.width
+        before = distributed.get_global_rank(self._group, max(self._part - 1, 0))
+        after = distributed.get_global_rank(self._group, min(self._part + 1, self._parts - 1))
+        last = distributed.get_global_rank(self._group, self._parts - 1)
+        rows, length = inputs.shape
+        if self._part == 0:
+            given = inputs
+        else:
+            given = torch.empty((rows, length // tensor, width), device=inputs.device)
+            distributed.recv(given, src=before, group=self._group)
+        found: Tensor = self._module(given).float().contiguous()
+        if not self._is_last:
+            distributed.send(found, dst=after, group=self._group)
+            found = torch.empty((rows, length, self._outputs), device=inputs.device)
+        distributed.broadcast(found, src=last, group=self._group)
+        return found
+
+
+def _padded(share: Share, rows: int) -> Share:
+    """Add rows without weight."""
+    missing = rows - len(share.weights)
+    if not missing:
+        return share
+    return Share(
+        torch.cat((share.inputs, share.inputs[:1].expand(missing, *share.inputs.shape[1:]))),
+        torch.cat((share.labels, share.labels[:1].expand(missing, *share.labels.shape[1:]))),
+        torch.cat((share.weights, share.weights.new_zeros(missing))),
+    )
+
+
+def _without_weight(share: Share) -> Share:
+    return Share(share.inputs, share.labels, torch.zeros_like(share.weights))
+
+
+def _packed(share: Share) -> Tensor:
+    """Labels (n, S) and after them each row's weight, whose bits are taken for a number: a
+    schedule divides one tensor."""
+    bits = share.weights.double().view(torch.int64)
+    return torch.cat((share.labels, bits[:, None]), dim=1)
+
+
+def _check_form(name: str, key: str, value: Tensor, parameter: Tensor) -> None:
+    """Refuse an optimiser of a team's own whose numbers can't be put together again."""
+    if value.numel() > 1 and value.shape != parameter.shape:
+        raise WorkloadError(
+            f"the optimiser keeps {key} of {name} in another form ({list(value.shape)}) than the "
+            f"weights ({list(parameter.shape)}), which a checkpoint of a divided model can't: use "
+            "one that keeps a number for each weight, as AdamW does, or leave --shard out"
+        )
+
+
+def _gathered(tensors: Tensors, grid: Grid) -> dict[str, Tensor]:
+    """The whole tensors of all parts of a pipeline, on the leader's CPU; elsewhere nothing."""
+    team, found = grid.team, dict[str, Tensor]()
+    part = grid.place(PIPELINE)
+    speaks = team.rank == grid.leader_of(part)
+    for name, tensor in tensors.whole.items():
+        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        if speaks:
+            found[name] = whole.detach().cpu()
+    for other in range(1, grid.layout.pipeline):
+        if team.leads:
+            data = team.receive(grid.leader_of(other))
+            found |= checkpoint.decode(data, Path(f"part {other} of the model"))
+        elif speaks and part == other:
+            team.send(checkpoint.encode(found), 0)
+    return found
+
+
+def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: each.detach().cpu().clone() for name, each in tensors.items()}

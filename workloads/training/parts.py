@@ -1,0 +1,299 @@
+"""Checkpoints in parts: each process writes what it holds, and any number of them reads it.
+
+``checkpoint`` says which parts there are and where in the whole tensors their pieces lie; it is
+written when all parts are. Parts are written while training goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from falaj.workloads.files import storage_errors
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training import checkpoint
+from falaj.workloads.training import record as records
+from falaj.workloads.training.distributed import Team
+
+MODULE, AVERAGE, BEST, OPTIMISER = "module", "average", "best", "optimiser"
+"""What of a run a tensor is: the first word of its name in a checkpoint."""
+PARTS: Final = "parts"
+"""Of a checkpoint's plain values: what is said of its parts."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a piece lies in the whole tensor.
+
+    Attributes:
+        offsets: of its first number, along each side.
+        sizes: along each side.
+    """
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def overlap(self, other: Place) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+        """Return where what both have lies in this piece and in the other; None: nowhere."""
+        own: list[slice] = []
+        others: list[slice] = []
+        for start, size, start_2, size_2 in zip(
+            self.offsets, self.sizes, other.offsets, other.sizes, strict=True
+        ):
+            low, high = max(start, start_2), min(start + size, start_2 + size_2)
+            if low >= high:
+                return None
+            own.append(slice(low - start, high - start))
+            others.append(slice(low - start_2, high - start_2))
+        return tuple(own), tuple(others)
+
+
+def named(of: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return ``tensors`` under names that say what of a run they are."""
+    return {f"{of}/{name}": each for name, each in tensors.items()}
+
+
+class Writer:
+    """Writes a checkpoint's parts beside the training, and then what is said of them.
+
+    All processes of a team make one and call its methods, whether they have a part or not.
+
+    Args:
+        output: the run's folder, which all machines share.
+        keyring: seals the files; None leaves them plain.
+        identity: names the run.
+        team: its processes.
+    """
+
+    def __init__(self, output: Path, keyring: KeyRing | None, identity: str, team: Team) -> None:
+        self._output, self._keyring, self._identity, self._team = output, keyring, identity, team
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._state: dict[str, Any] = {}
+        self._token = ""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a checkpoint was begun that isn't finished; the same in all processes."""
+        return self._thread is not None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this process's part isn't written yet."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(
+        self, pieces: dict[str, Tensor] | None, places: Mapping[str, Place],
+        common: dict[str, Any], moment: dict[str, Any],
+    ) -> None:  # fmt: skip
+        """Begin a checkpoint, after the one before it is finished.
+
+        Args:
+            pieces: this process's, on the CPU and nobody else's; None: another has the same.
+            places: where they lie.
+            common: the optimiser's plain values; the leader's count.
+            moment: what else a checkpoint holds; the leader's counts.
+        """
+        self.finish()
+        token = self._team.share(secrets.token_hex(8).encode()) or b""
+        lies = {name: [each.offsets, each.sizes] for name, each in places.items()}
+        index = self._team.collect(json.dumps(lies if pieces is not None else None).encode())
+        said: dict[str, Any] = {
+            "token": token.decode(), "index": [each.decode() for each in index],
+        }  # fmt: skip
+        self._state = {"optimisation": {**common, PARTS: said}, **moment}
+        self._token = said["token"]
+        self._thread = threading.Thread(target=self._write, args=(pieces, self._token))
+        self._thread.start()
+
+    def _write(self, pieces: dict[str, Tensor] | None, token: str) -> None:
+        if pieces is None:
+            return
+        try:
+            name = part_name(token, self._team.rank)
+            checkpoint.save(
+                self._output / name, {"pieces": pieces}, self._keyring,
+                records.context_of(self._identity, name),
+            )  # fmt: skip
+        except BaseException as error:  # it is raised where the training is
+            self._error = error
+
+    def finish(self) -> None:
+        """Wait for the parts; then the checkpoint is this one.
+
+        Raises:
+            StorageFullError: no space; the checkpoint before is still there.
+        """
+        if self._thread is None:
+            return
+        self._thread.join()
+        self._thread = None
+        if self._error is not None:
+            raise self._error
+        self._team.wait()
+        if self._team.leads:
+            context = records.context_of(self._identity, records.CHECKPOINT)
+            path = self._output / records.CHECKPOINT
+            checkpoint.save(path, self._state, self._keyring, context)
+            remove_parts(self._output, but=self._token)
+
+
+def part_name(token: str, rank: int) -> str:
+    """Return the file's name of a process's part."""
+    return f"{records.CHECKPOINT}.{token}.{rank}"
+
+
+def remove_parts(output: Path, but: str = "") -> None:
+    """Remove the parts of checkpoints but of one."""
+    with storage_errors(output):
+        for path in output.glob(f"{records.CHECKPOINT}.*.*"):
+            if path.name.split(".")[1] != but:
+                path.unlink(missing_ok=True)
+
+
+class Source:
+    """Whole tensors of a checkpoint, read in pieces."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.shapes = shapes
+        """Of the tensors by name."""
+
+    def read(self, name: str, wanted: Place | None = None) -> Tensor:
+        """Return a tensor's piece; without a place all of it.
+
+        Raises:
+            WorkloadError: a file that it is in is missing, damaged or sealed with other keys.
+        """
+        raise NotImplementedError
+
+
+class Parts(Source):
+    """A checkpoint in parts.
+
+    Args:
+        output: the run's folder.
+        keyring: as `Writer`.
+        identity: as `Writer`.
+        said: what the checkpoint says of its parts.
+        rank: whose part is looked into first.
+    """
+
+    def __init__(
+        self, output: Path, keyring: KeyRing | None, identity: str, said: Mapping[str, Any],
+        rank: int,
+    ) -> None:  # fmt: skip
+        self._output, self._keyring, self._identity = output, keyring, identity
+        self._token, self._opened = str(said["token"]), dict[int, dict[str, Tensor]]()
+        self._places: dict[str, dict[int, Place]] = {}
+        parts = [json.loads(each) for each in said["index"]]
+        count = len(parts)
+        for part in sorted(range(count), key=lambda each: (each - rank) % count):
+            for name, (offsets, sizes) in (parts[part] or {}).items():
+                self._places.setdefault(name, {})[part] = Place(tuple(offsets), tuple(sizes))
+        super().__init__({
+            name: tuple(
+                max(start + size for start, size in zip(starts, sizes, strict=True))
+                for starts, sizes in zip(
+                    zip(*(each.offsets for each in found.values()), strict=True),
+                    zip(*(each.sizes for each in found.values()), strict=True), strict=True,
+                )
+            )
+            for name, found in self._places.items()
+        })  # fmt: skip
+
+    def read(self, name: str, wanted: Place | None = None) -> Tensor:
+        """Return a piece, as `Source.read`, put together of those that processes wrote."""
+        shape = self.shapes[name]
+        wanted = wanted or Place((0,) * len(shape), shape)
+        pieces = self._places[name]
+        whole = {part: each for part, each in pieces.items() if wanted == each}
+        found: Tensor | None = None
+        for part, each in ({next(iter(whole)): wanted} if whole else pieces).items():
+            common = wanted.overlap(each)
+            if common is None and shape:
+                continue
+            piece = self._part(part)[name]
+            if found is None:
+                found = piece.new_zeros(wanted.sizes)
+            into, out = common or ((), ())
+            found[into] = piece[out]
+        return torch.zeros(wanted.sizes) if found is None else found
+
+    def _part(self, part: int) -> dict[str, Tensor]:
+        if part not in self._opened:
+            name = part_name(self._token, part)
+            context = records.context_of(self._identity, name)
+            found = checkpoint.load(self._output / name, self._keyring, context)
+            self._opened[part] = found["pieces"]
+        return self._opened[part]
+
+
+class Whole(Source):
+    """A checkpoint of processes that each have the whole model."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self._tensors: dict[str, Tensor] = {}
+        for of in (MODULE, AVERAGE, BEST):
+            self._tensors |= named(of, state[of])
+        names = state.get("optimised", ())
+        for index, values in state[OPTIMISER]["state"].items() if names else ():
+            self._tensors |= {
+                f"{OPTIMISER}/{names[index]}/{key}": each
+                for key, each in values.items()
+                if isinstance(each, Tensor)
+            }
+        super().__init__({name: tuple(each.shape) for name, each in self._tensors.items()})
+
+    def read(self, name: str, wanted: Place | None = None) -> Tensor:
+        """Return a piece, as `Source.read`."""
+        tensor = self._tensors[name]
+        if wanted is None:
+            return tensor
+        overlap = wanted.overlap(Place((0,) * tensor.ndim, tuple(tensor.shape)))
+        return tensor.new_zeros(wanted.sizes) if overlap is None else tensor[overlap[1]]
+
+
+def common_of_whole(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain values that `DividedOptimisation` goes on with, of a whole checkpoint."""
+    return {"groups": _without_names(state[OPTIMISER]["param_groups"]),
+            "scheduler": state["scheduler"]}  # fmt: skip
+
+
+def whole_of_parts(
+    source: Source, common: Mapping[str, Any], optimised: list[str]
+) -> dict[str, Any]:
+    """Return the state that `Optimisation` goes on with, of a checkpoint in parts.
+
+    Args:
+        source: the parts.
+        common: the checkpoint's plain values.
+        optimised: parameters in the order in which the optimiser counts them.
+    """
+    found: dict[str, Any] = {MODULE: {}, AVERAGE: {}, BEST: {}}
+    states: dict[int, dict[str, Tensor]] = {}
+    for name in source.shapes:
+        of, _, rest = name.partition("/")
+        tensor = source.read(name)
+        if of == OPTIMISER:
+            parameter, _, key = rest.rpartition("/")
+            states.setdefault(optimised.index(parameter), {})[key] = tensor
+        else:
+            found[of][rest] = tensor
+    groups: list[dict[str, Any]] = []
+    for group, names in zip(common["groups"], common["names"], strict=True):
+        groups.append({**group, "params": [optimised.index(each) for each in names]})
+    return found | {
+        OPTIMISER: {"state": states, "param_groups": groups}, "scheduler": common["scheduler"],
+    }  # fmt: skip
+
+
+def _without_names(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in group.items() if k != "params"} for group in groups]
