@@ -39,7 +39,22 @@ class TrainingRunArgs(TypedDict):
     seed: NotRequired[pulumi.Input[int] | None]
     """Seed of everything random. Default: 0."""
     processes: NotRequired[pulumi.Input[int] | None]
-    """Data-parallel processes. Default: 1."""
+    """All processes that train. Default: 1."""
+    shard: NotRequired[pulumi.Input[int] | None]
+    """Processes that divide weights, gradients and the optimiser's numbers among them (FSDP); with
+    ``tensor`` and ``pipeline`` multiplied it divides ``processes``. Default: 1. A change of it
+    trains nothing again, as results differ by rounding alone; so with the next three."""
+    tensor: NotRequired[pulumi.Input[int] | None]
+    """Processes that divide each layer of a language model. Default: 1."""
+    pipeline: NotRequired[pulumi.Input[int] | None]
+    """Processes that divide the layers of a language model. Default: 1."""
+    recompute: NotRequired[pulumi.Input[str] | None]
+    """``layers`` computes what is in a layer of a language model again going back, which saves
+    memory and costs time; ``none`` keeps all. Default: ``none``."""
+    compression: NotRequired[pulumi.Input[str] | None]
+    """What gradients travel as between processes that each have the whole model: ``none``
+    (float32), ``float16``, ``bfloat16`` or ``powersgd``. Default: ``none``. Another one is another
+    training."""
     precision: NotRequired[pulumi.Input[str] | None]
     """``auto``, ``float32``, ``bfloat16`` or ``float16``. Default: ``auto``, by the hardware."""
     threads: NotRequired[pulumi.Input[int] | None]

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 _PRUNER: Final = choice("sweep", "pruner")
 #: Before the name of an option of a model of one's own, as `falaj.workloads.training` takes it.
 _OWN: Final = "option."
-#: Settings of a training that a sweep doesn't pass on as they are called: its own option, and a
-#: section.
-_OTHERWISE: Final = frozenset({"seed", "options"})
+#: Settings of a training that a sweep doesn't pass on as they are called: its own option, and
+#: sections.
+_OTHERWISE: Final = frozenset({"seed", "options", "parallel"})
+#: Those that are passed on where they say something: sweeps had their folders before them.
+_ADDED: Final = {each: choice("training", each).default for each in ("recompute", "compression")}
 _SHORT: Final = 16
 
 
@@ -183,10 +185,15 @@ def _run_options(
     """The options of every trial: what the stack's file says and isn't searched."""
     training = settings.training
     words = ["--keyring", str(stack.site / "keyring")]
+    instead = {"code": code, "processes": training.all_processes}
     for name in type(training).model_fields:
-        value = code if name == "code" else getattr(training, name)
-        if name not in _OTHERWISE and name not in spaces and value is not None:
+        value = instead.get(name, getattr(training, name))
+        if name in _OTHERWISE or value == _ADDED.get(name):
+            continue
+        if name not in spaces and value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
+    for part, number in training.division.options.items():
+        words += [f"--{part}", str(number)]
     for name, value in training.options.items():
         if f"{_OWN}{name}" not in spaces:
             words += ["--option", f"{name}={json.dumps(value, ensure_ascii=False)}"]

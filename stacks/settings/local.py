@@ -10,6 +10,17 @@ from pydantic import Field
 from falaj.components.local.machine import TABLES, TEXTS
 from falaj.components.nearest import nearest
 from falaj.components.specification.limits import DATA_CLASS, Between, TextRule
+from falaj.components.specification.parallel import (
+    COMPRESSION,
+    MODELS,
+    OF_LAYERS,
+    PIPELINE,
+    PROCESSES,
+    RECOMPUTE,
+    SHARD,
+    TENSOR,
+    Division,
+)
 from falaj.components.specification.workload_bounds import bound, choice, fixed
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
@@ -67,6 +78,16 @@ class SplitSettings(Section):
     holdout: Annotated[float, bound("dataset", "holdout")] = 0.2
 
 
+class ParallelSettings(Section):
+    """How processes divide a model among them; multiplied, the numbers are all processes."""
+
+    described_by: ClassVar = "falaj.components.specification.parallel.ParallelArgs"
+    data: Annotated[int, MODELS] | None = None
+    shard: Annotated[int, SHARD] = 1
+    tensor: Annotated[int, TENSOR] = 1
+    pipeline: Annotated[int, PIPELINE] = 1
+
+
 class TrainingSettings(Section):
     """Hyperparameters; one that is left out takes the default of the data's model family."""
 
@@ -79,7 +100,11 @@ class TrainingSettings(Section):
     gradient_clip: Annotated[float, bound("training", "gradient_clip")] | None = None
     width: Annotated[int, bound("training", "width")] | None = None
     seed: Annotated[int, bound("training", "seed")] | None = None
-    processes: Annotated[int, bound("training", "processes")] = 1
+    processes: Annotated[int, PROCESSES] | None = None
+    """All processes that train. Default: the product of ``parallel``."""
+    parallel: ParallelSettings = ParallelSettings()
+    recompute: Annotated[str, RECOMPUTE] = RECOMPUTE.default
+    compression: Annotated[str, COMPRESSION] = COMPRESSION.default
     precision: Annotated[str, _PRECISION] = _PRECISION.default
     model: Annotated[str, CLASS] | None = None
     code: Named | None = None
@@ -88,6 +113,19 @@ class TrainingSettings(Section):
     options: dict[Annotated[str, OPTION], Any] = Field(default_factory=dict)
     """What that class is made with beside the data's shape: numbers, texts, true or false, and
     lists of these, by name."""
+
+    @property
+    def division(self) -> Division:
+        """Among how many processes one model is divided."""
+        parallel = self.parallel
+        return Division(parallel.shard, parallel.tensor, parallel.pipeline)
+
+    @property
+    def all_processes(self) -> int:
+        """How many train; where it isn't said, as many as ``parallel`` takes."""
+        if self.processes is not None:
+            return self.processes
+        return self.division.processes * (self.parallel.data or 1)
 
 
 class OptimizationSettings(Section):
@@ -278,6 +316,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     found = [
         *_check_dataset(settings, root),
         *_check_model(settings.training, root),
+        *_check_division(settings.training, is_text=settings.is_text(root)),
         *_check_bodies(settings.service),
     ]
     if settings.is_text(root):
@@ -398,6 +437,42 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
         find(code, training.model)
     except WorkloadError as error:
         found.append(Finding((*above, "model"), str(error)))
+    return found
+
+
+def _check_division(training: TrainingSettings, *, is_text: bool) -> list[Finding]:
+    """Numbers of processes that don't go together, and a division that the model can't have."""
+    found: list[Finding] = []
+    division, processes, data = training.division, training.all_processes, training.parallel.data
+    above = ("training", "parallel")
+    if not PROCESSES.allows(processes):
+        message = (
+            f"given data {data or 1} x {division}, for {processes} processes in all; allowed: "
+            f"{PROCESSES.description}"
+        )
+        found.append(Finding(above, message, (Drop(above),)))
+    elif (reason := division.refuse_processes(processes, data)) is not None:
+        found.append(Finding(above, reason, (Drop(("training", "processes")),)))
+    if (reason := division.refuse_compression(training.compression, processes)) is not None:
+        path = ("training", "compression")
+        found.append(Finding(path, reason, (Drop(path),)))
+    return found if is_text else [*found, *_without_layers(training)]
+
+
+def _without_layers(training: TrainingSettings) -> list[Finding]:
+    """What only the layers of a language model can have."""
+    found: list[Finding] = []
+    why = "which is of a language model's layers, and the dataset is no text"
+    for part in OF_LAYERS:
+        number = getattr(training.division, part)
+        if number > 1:
+            path = ("training", "parallel", part)
+            message = f"given {number}, {why}; allowed: 1; parallel.shard divides any network"
+            found.append(Finding(path, message, (Drop(path),)))
+    if training.recompute != RECOMPUTE.default:
+        path = ("training", "recompute")
+        message = f"given {training.recompute!r}, {why}; allowed: {RECOMPUTE.default}"
+        found.append(Finding(path, message, (Drop(path),)))
     return found
 
 

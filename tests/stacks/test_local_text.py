@@ -5,13 +5,55 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
+from falaj.components.local.provider.resources.training_run import TrainingRunHandler
+from falaj.stacks.blueprints.local import declare_local
+from falaj.stacks.settings import LocalSettings, validate
+from tests.components.local.test_local_components import Mocks
 from tests.stacks.conftest import Project
 
 WORDS = ("قهوة", "شاي", "تمر", "coffee", "tea", "dates")
+
+
+@pytest.mark.parametrize(
+    ("training", "told"),
+    [
+        ({}, {"processes": 1}),
+        ({"parallel": {"data": 2}}, {"processes": 2}),
+        (
+            {"parallel": {"shard": 2, "tensor": 2, "pipeline": 4}, "recompute": "layers"},
+            {"processes": 16, "shard": 2, "tensor": 2, "pipeline": 4, "recompute": "layers"},
+        ),
+        ({"processes": 2, "compression": "powersgd"}, {"processes": 2, "compression": "powersgd"}),
+    ],
+)
+def test_what_a_stack_says_of_a_division_reaches_its_training(
+    training: dict[str, Any], told: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    values = {"falaj:platform": "local", "falaj:dataset": "notes.txt", "falaj:training": training}
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    mocks = Mocks()
+    pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
+
+    @pulumi.runtime.test
+    def program() -> None:
+        declare_local(settings, tmp_path)
+
+    program()
+    [run] = [each for each in mocks.made if each.typ == "falaj-local:index:TrainingRun"]
+    # The mocks know no whole numbers, nor the folders that the provider would make.
+    whole = {key: int(each) for key, each in run.inputs.items() if isinstance(each, float)}
+    folders = {"dataset": "/d", "keyring": "/k"}
+    checked = TrainingRunHandler().check({**run.inputs, **whole, **folders}, {})
+    keys = ("processes", "shard", "tensor", "pipeline", "recompute", "compression")
+    assert {key: checked[key] for key in keys if key in checked} == told
 
 
 @pytest.mark.engine

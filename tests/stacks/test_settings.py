@@ -138,6 +138,108 @@ def test_what_a_text_can_t_have_is_refused(
     assert said in refused({**LOCAL, "falaj:dataset": "notes.txt", **values}, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        ({"parallel": 4}, "falaj:training.parallel: given 4; allowed: a section"),
+        (
+            {"parallel": {"shards": 4}},
+            "falaj:training.parallel.shards: unknown key; did you mean s",
+        ),
+        (
+            {"parallel": {"shard": 0}},
+            "falaj:training.parallel.shard: given 0; allowed: a whole num",
+        ),
+        ({"parallel": {"tensor": 4}}, "falaj:training.parallel.tensor: given 4; allowed: 1, 2"),
+        ({"parallel": {"pipeline": 5}}, "falaj:training.parallel.pipeline: given 5; allowed: a w"),
+        ({"recompute": "all"}, "falaj:training.recompute: given 'all'; allowed: none, layers"),
+        (
+            {"compression": "zip"},
+            "falaj:training.compression: given 'zip'; allowed: none, float16",
+        ),
+        (
+            {"processes": 6, "parallel": {"shard": 2, "tensor": 2}},
+            "falaj:training.parallel: given shard 2 x tensor 2 x pipeline 1 = 4, but the training "
+            "has 6 process(es); allowed: numbers whose product divides that",
+        ),
+        (
+            {"processes": 8, "parallel": {"data": 1, "shard": 2, "tensor": 2}},
+            "falaj:training.parallel: given data 1 x shard 2 x tensor 2 x pipeline 1 = 4, which "
+            "is 4 in all, but the training has 8 process(es); allowed: numbers whose product",
+        ),
+        (
+            {"parallel": {"data": 512, "shard": 4}},
+            "falaj:training.parallel: given data 512 x shard 4 x tensor 1 x pipeline 1 = 4, for "
+            "2048 processes in all; allowed: from 1 to 1024",
+        ),
+        (
+            {"parallel": {"shard": 2}, "compression": "float16"},
+            "falaj:training.compression: given 'float16' beside shard 2; allowed: none there",
+        ),
+        (
+            {"compression": "powersgd"},
+            "falaj:training.compression: given 'powersgd', but the training has 1 process, which",
+        ),
+    ],
+)
+@pytest.mark.parametrize("dataset", ["notes.txt", "digits"])
+def test_a_division_that_cannot_be_is_refused(
+    training: dict[str, Any], said: str, dataset: str, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    values = {**LOCAL, "falaj:dataset": dataset, "falaj:training": training}
+    assert said in refused(values, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        (
+            {"parallel": {"tensor": 2}},
+            "falaj:training.parallel.tensor: given 2, which is of a language model's layers, and "
+            "the dataset is no text; allowed: 1; parallel.shard divides any network",
+        ),
+        (
+            {"parallel": {"pipeline": 4}},
+            "falaj:training.parallel.pipeline: given 4, which is of a ",
+        ),
+        (
+            {"recompute": "layers"},
+            "falaj:training.recompute: given 'layers', which is of a langua",
+        ),
+    ],
+)
+def test_only_a_text_s_model_is_divided_by_layers(
+    training: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    assert said in refused({**LOCAL, "falaj:training": training})
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    text = {**LOCAL, "falaj:dataset": "notes.txt", "falaj:training": training}
+    validate(text, tmp_path, stack="local")
+
+
+@pytest.mark.parametrize(
+    ("training", "processes"),
+    [
+        ({}, 1),
+        ({"processes": 3}, 3),
+        ({"processes": 4, "compression": "float16"}, 4),
+        ({"parallel": {}}, 1),
+        ({"parallel": {"data": 2}, "compression": "bfloat16"}, 2),
+        ({"parallel": {"shard": 4}}, 4),
+        ({"parallel": {"data": 2, "shard": 3}}, 6),
+        ({"processes": 6, "parallel": {"shard": 3}}, 6),
+        ({"processes": 6, "parallel": {"data": 2, "shard": 3}}, 6),
+    ],
+)
+def test_processes_follow_from_how_a_model_is_divided(
+    training: dict[str, Any], processes: int
+) -> None:
+    settings = validate({**LOCAL, "falaj:training": training}, Path(), stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert settings.training.all_processes == processes
+
+
 def _batch(**section: Any) -> dict[str, Any]:
     return {**LOCAL, "falaj:batches": {"new": section}}
 

@@ -126,6 +126,19 @@ def test_trials_train_as_the_file_says_but_for_what_is_searched(shop: Shop) -> N
     assert "--seed" not in every
 
 
+def test_trials_divide_the_model_as_the_file_says(shop: Shop) -> None:
+    usual = shop.called("--search", RATE)[1]
+    assert value(usual, "--processes") == "1"
+    assert not {"--parallel", "--shard", "--recompute", "--compression"} & {*usual}
+    shop.set("falaj:training.parallel.data", "2", "falaj:training.compression", "float16")
+    every = shop.called("--search", RATE)[1]
+    assert (value(every, "--processes"), value(every, "--compression")) == ("2", "float16")
+    shop.set("falaj:training.compression", "none", "falaj:training.parallel.shard", "3")
+    every = shop.called("--search", RATE)[1]
+    assert (value(every, "--processes"), value(every, "--shard")) == ("6", "3")
+    assert not {"--tensor", "--pipeline", "--compression"} & {*every}
+
+
 @pytest.mark.usefixtures("unread")
 def test_another_sweep_has_another_folder_and_the_same_goes_on(shop: Shop, tmp_path: Path) -> None:
     def folder(*arguments: str) -> str:

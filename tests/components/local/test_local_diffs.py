@@ -27,7 +27,7 @@ REPLACES: dict[str, set[str]] = {
     "TrainingRun": {
         "site", "datasetDigest", "epochs", "batchSize", "learningRate", "weightDecay", "patience",
         "gradientClip", "width", "seed", "processes", "precision", "threads",
-        "model", "codeSha256", "options",
+        "model", "codeSha256", "options", "compression",
     },
     "ModelPackage": {"site", "model"},
     "InferenceService": {"site", "name"},

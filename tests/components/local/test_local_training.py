@@ -14,7 +14,7 @@ from pulumi.runtime import proto
 
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInputsError
-from falaj.components.local.provider.handler import Site
+from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.model_package import served_version
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
@@ -163,12 +163,89 @@ def claim_of(site: Path) -> str:
     return place.read_text()
 
 
-INPUTS: dict[str, Any] = {"site": "/s", "dataset": "/d", "datasetDigest": "abc", "epochs": 3}
+INPUTS: dict[str, Any] = {
+    "site": "/s", "dataset": "/d", "datasetDigest": "abc", "epochs": 3, "processes": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        ({"shard": 0}, "shard", "given 0; allowed: a whole number from 1 to 1024"),
+        ({"tensor": 3}, "tensor", "given 3; allowed: a whole number from 1 to 2"),
+        ({"pipeline": 5}, "pipeline", "given 5; allowed: a whole number from 1 to 4"),
+        ({"recompute": "all"}, "recompute", "given 'all'; allowed: none, layers"),
+        ({"compression": "zip"}, "compression", "given 'zip'; allowed: none, float16, bfloat16"),
+        (
+            {"shard": 4, "tensor": 2},
+            "processes",
+            "given shard 4 x tensor 2 x pipeline 1 = 8, but the training has 4 process(es); allow",
+        ),
+        ({"shard": 2, "processes": None}, "processes", "but the training has 1 process(es)"),
+        (
+            {"shard": 2, "compression": "float16"},
+            "compression",
+            "given 'float16' beside shard 2; allowed: none there",
+        ),
+        (
+            {"processes": None, "compression": "bfloat16"},
+            "compression",
+            "but the training has 1 process, which exchanges nothing",
+        ),
+    ],
+)
+def test_a_division_that_cannot_be_is_refused(
+    change: dict[str, Any], key: str, words: str
+) -> None:
+    with pytest.raises(InvalidInputsError) as caught:
+        TrainingRunHandler().check({**INPUTS, **change}, {})
+    assert words in {each.property: each.reason for each in caught.value.errors}[key]
+
+
+def test_a_division_that_is_not_known_yet_is_not_refused() -> None:
+    checked = TrainingRunHandler().check({**INPUTS, "processes": UNKNOWN, "shard": 3}, {})
+    assert checked["shard"] == 3
+
+
+def test_what_divides_nothing_is_no_change_of_an_earlier_run(tmp_path: Path) -> None:
+    handler = TrainingRunHandler()
+    (tmp_path / "record.json").write_text("{}")
+    usual = {"shard": 1, "tensor": 1, "pipeline": 1, "recompute": "none", "compression": "none"}
+    before = {**INPUTS, "retain": False, "path": str(tmp_path)}  # as made before there was any
+    assert handler.diff(before, handler.check({**INPUTS, **usual}, {})) == {}
+    assert run_digest(handler.check({**INPUTS, **usual}, {})) == run_digest(INPUTS)
+
+
+def test_the_trainer_is_told_of_a_division(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[list[str]] = []
+
+    def run(_context: Any, _module: str, arguments: list[str], **_options: Any) -> None:
+        told.append(arguments)
+
+    monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
+    asked = {"shard": 2, "tensor": 2, "recompute": "layers"}
+    handler = TrainingRunHandler()
+    for given in ({**INPUTS, **asked}, {**INPUTS, "compression": "float16"}):
+        with pytest.raises(machine.LocalError, match="ended without a record"):
+            handler.create(Context("run"), handler.check({**given, "site": str(site)}, {}))
+    divided, compressed = (" ".join(words) for words in told)
+    assert "--shard 2 --tensor 2 --recompute layers" in divided
+    assert "--pipeline" not in divided
+    assert "--compression" not in divided
+    assert "--compression float16" in compressed
+    assert "--shard" not in compressed
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"epochs": 4}, {"learningRate": 0.01}, {"seed": 1}, {"datasetDigest": "def"}, {"width": 8}],
+    [
+        {"epochs": 4},
+        {"learningRate": 0.01},
+        {"seed": 1},
+        {"datasetDigest": "def"},
+        {"width": 8},
+        {"compression": "powersgd"},
+    ],
 )
 def test_another_hyperparameter_is_another_run(change: dict[str, Any], tmp_path: Path) -> None:
     handler = TrainingRunHandler()
@@ -179,7 +256,18 @@ def test_another_hyperparameter_is_another_run(change: dict[str, Any], tmp_path:
     assert run_digest(before) != run_digest(after)
 
 
-@pytest.mark.parametrize("change", [{"checkpointEvery": 5}, {"keyring": "/k"}, {"dataset": "/e"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"checkpointEvery": 5},
+        {"keyring": "/k"},
+        {"dataset": "/e"},
+        {"shard": 2},
+        {"tensor": 2},
+        {"pipeline": 4},
+        {"recompute": "layers"},
+    ],
+)
 def test_what_decides_nothing_trains_nothing(change: dict[str, Any], tmp_path: Path) -> None:
     handler = TrainingRunHandler()
     (tmp_path / "record.json").write_text("{}")

@@ -20,11 +20,14 @@ from falaj.components.local.provider.fields import (
     Field,
     Table,
     bounded,
+    chosen,
     flag,
     optional,
     text,
+    whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.specification.parallel import HEADS, PARTS, PIPELINE, division_of
 from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
@@ -41,7 +44,12 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "processes": "processes",
     "precision": "precision",
     "threads": "threads",
+    "compression": "compression",
 }
+
+_IN_PLACE: Final = (*PARTS, "recompute")
+"""Options of a run that change nothing but rounding: an interrupted run goes on divided otherwise,
+and a finished one stays."""
 
 
 def _option(option: str, summary: str) -> Field:
@@ -69,7 +77,7 @@ class TrainingRunHandler(Handler):
         "gradientClip": _option("gradient_clip", "Largest norm of the gradients; 0 doesn't clip."),
         "width": _option("width", "Channels or hidden units."),
         "seed": _option("seed", "Seed of everything random."),
-        "processes": _option("processes", "Data-parallel processes."),
+        "processes": _option("processes", "All processes that train."),
         "precision": Field(
             "text", "Precision of the arithmetic; auto decides by the hardware.",
             choices=choice("training", "precision").words, replaces=True,
@@ -88,6 +96,24 @@ class TrainingRunHandler(Handler):
             "training", "checkpoint_every",
             "Epochs between checkpoints; a change of it trains nothing again.",
         ),
+        "shard": bounded(
+            "training", "shard", "Processes that divide weights and optimiser among them (FSDP)."
+        ),
+        "tensor": Field(
+            "whole", "Processes that divide each layer of a language model.",
+            default=1, minimum=1, maximum=HEADS,
+        ),
+        "pipeline": Field(
+            "whole", "Processes that divide the layers of a language model.",
+            default=1, minimum=PIPELINE.low, maximum=PIPELINE.high,
+        ),
+        "recompute": chosen(
+            "training", "recompute", "What of a forward pass is computed again instead of kept."
+        ),
+        "compression": chosen(
+            "training", "compression", "What gradients travel as between processes.",
+            replaces=True,
+        ),
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the run.",
@@ -101,6 +127,11 @@ class TrainingRunHandler(Handler):
     def check(self, given: Values, old: Values) -> Values:
         """A model of one's own and its code must be there; the code's digest becomes an input."""
         checked = super().check({k: v for k, v in given.items() if k != "codeSha256"}, old)
+        _check_division(checked)
+        for key in (*_IN_PLACE, "compression"):
+            # Said or not, it is the same: a run that was made before there was a choice stays.
+            if checked[key] == self.table[key].default:
+                del checked[key]
         model, code = checked.get("model"), checked.get("code")
         if not checked.keys() & OWN_MODEL:
             return checked
@@ -152,6 +183,7 @@ class TrainingRunHandler(Handler):
         values["model"], values["code"] = optional(inputs, "model"), optional(inputs, "code")
         values["code-digest"] = optional(inputs, "codeSha256")
         values["checkpoint-every"] = optional(inputs, "checkpointEvery")
+        values |= {option: optional(inputs, option) for option in _IN_PLACE}
         values["keyring"] = optional(inputs, "keyring")
         arguments = [
             "run", "--dataset", text(inputs, "dataset"), "--output", str(folder),
@@ -192,6 +224,24 @@ class TrainingRunHandler(Handler):
         _end_earlier(context, folder, pid_file)
         if not flag(state, "retain"):
             machine.remove_tree(folder)
+
+
+def _check_division(checked: Values) -> None:
+    """Refuse numbers of processes that don't go together, as far as they are known.
+
+    Raises:
+        InvalidInputsError: they don't.
+    """
+    if has_unknown({key: checked.get(key) for key in (*PARTS, "processes", "compression")}):
+        return
+    division, processes = division_of(checked), whole({"processes": 1, **checked}, "processes")
+    found = {
+        "processes": division.refuse_processes(processes),
+        "compression": division.refuse_compression(text(checked, "compression"), processes),
+    }
+    errors = [InvalidInput(key, reason) for key, reason in found.items() if reason is not None]
+    if errors:
+        raise InvalidInputsError(errors)
 
 
 def _own_options(inputs: Values) -> list[str]:
