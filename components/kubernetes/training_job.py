@@ -54,10 +54,17 @@ from falaj.components.kubernetes.training.placement import (
 )
 from falaj.components.kubernetes.training.pods import RESERVED
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.parallel import (
+    COMPRESSION,
+    PARTS,
+    RECOMPUTE,
+    ParallelArgs,
+    division_of,
+)
 
 __all__ = [
-    "ElasticArgs", "PublishArgs", "TopologyArgs", "TrainingJob", "TrainingJobArgs", "check",
-    "manifests",
+    "ElasticArgs", "ParallelArgs", "PublishArgs", "TopologyArgs", "TrainingJob",
+    "TrainingJobArgs", "check", "manifests",
 ]  # fmt: skip
 
 
@@ -276,6 +283,10 @@ _OURS: Final = (
     "--output", "--dataset", "--processes", "--device", "--progress", "--metrics", "--resume",
     "--json",
 )  # fmt: skip
+_DIVIDING: Final = ("parallel", "recompute", "compression")
+"""Arguments that say how a model is divided."""
+_DIVIDES: Final = tuple(f"--{each}" for each in (*PARTS, *_DIVIDING[1:]))
+"""The options of a training that they become."""
 
 
 def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
@@ -314,8 +325,10 @@ def checked_job(
         processes = errors.whole("processes_per_node", given["processes_per_node"], 1, 256)
     run = checked_run(name, given, errors, needs_dataset=not program, processes=processes)
     if not program:
-        check_arguments(given, errors)
+        check_arguments(given, errors, (*_OURS, *_DIVIDES))
     elastic = _elastic(given, framework, nodes, errors)
+    is_own = bool(program) or framework != "pytorch"
+    division = _division(given, nodes, run, elastic, errors, is_own=is_own)
     servers = _servers(given, framework, errors)
     launcher = ""
     if framework == "horovod":
@@ -347,6 +360,7 @@ def checked_job(
         launcher_image=launcher,
         key_ring=ring,
         publication=published,
+        division=division,
     )
 
 
@@ -483,6 +497,79 @@ def _elastic(
     if most == 1:
         errors.add("elastic.max_nodes", most, "at least 2", "else leave 'elastic' out")
     return Elastic(least, most)
+
+
+def _division(
+    given: Mapping[str, Any],
+    nodes: int,
+    run: Run | None,
+    elastic: Elastic | None,
+    errors: ArgumentErrors,
+    *,
+    is_own: bool,
+) -> tuple[str, ...]:
+    """The options of Falaj's training for the arguments that divide a model.
+
+    Args:
+        given: the component's arguments.
+        nodes: how many pods there are.
+        run: what they are for; None where it was refused.
+        elastic: how many pods there may be.
+        errors: gets what is wrong.
+        is_own: whether a program of the team's own trains.
+    """
+    asked = [argument for argument in _DIVIDING if given.get(argument) is not None]
+    if is_own:
+        for argument in asked:
+            errors.say(
+                argument,
+                "is of Falaj's own training: a program of a team's own divides its model itself, "
+                "and has its own arguments; leave it out",
+            )
+    if is_own or not asked:
+        return ()
+    before = errors.count
+    words = {"recompute": RECOMPUTE, "compression": COMPRESSION}
+    chosen = {name: str(given.get(name, rule.default)) for name, rule in words.items()}
+    for name, rule in words.items():
+        errors.choice(name, chosen[name], rule)
+    parallel = options("parallel", given.get("parallel", {}), ParallelArgs, errors)
+    found = errors.checked_only(parallel, ParallelArgs, at="parallel.")
+    if errors.count > before or run is None:
+        return ()
+    division, each = division_of(found), run.size.processes
+    if each % division.tensor:
+        errors.add(
+            "parallel.tensor", division.tensor,
+            f"a divisor of {each}, the processes of a pod",
+            "what a layer exchanges stays in one machine",
+        )  # fmt: skip
+    if elastic is not None:
+        most = each * elastic.most
+        if found["data"] is not None:
+            errors.say(
+                "parallel.data",
+                f"given {found['data']}, but an elastic job has as many processes as it has pods "
+                "for at a time; leave it out",
+            )
+        if each % division.processes:
+            errors.say(
+                "parallel",
+                f"given {division}; allowed: numbers whose product divides {each}, the processes "
+                "of a pod, so that an elastic job can go on with any number of pods",
+            )
+    else:
+        most = each * nodes
+        if (reason := division.refuse_processes(most, found["data"])) is not None:
+            errors.say("parallel", reason)
+    if (reason := division.refuse_compression(chosen["compression"], most)) is not None:
+        errors.say("compression", reason)
+    said = {name: word for name, word in chosen.items() if word != words[name].default}
+    return tuple(
+        word
+        for name, value in {**division.options, **said}.items()
+        for word in (f"--{name}", str(value))
+    )
 
 
 def _launcher(given: Mapping[str, Any], nodes: int, processes: int, errors: ArgumentErrors) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NotRequired, TypedDict
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
 from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
 from falaj.components.kubernetes.training.traffic import Traffic
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.parallel import COMPRESSION, RECOMPUTE, ParallelArgs
 
 
 class ElasticArgs(TypedDict):
@@ -174,6 +176,17 @@ class GangArgs(KeyedRunArgs):
     Default: 1."""
     processes_per_node: NotRequired[int]
     """Processes of each pod. Default: one for each GPU, and 1 without."""
+    parallel: NotRequired[ParallelArgs]
+    """How the processes of all pods divide a model, for Falaj's own training. ``tensor`` divides
+    the processes of a pod, so that what a layer exchanges stays in one machine; ``shard`` x
+    ``tensor`` x ``pipeline`` divides those of all pods, and of an elastic job, which takes no
+    ``data``, those of each pod. Default: each process has the whole model."""
+    recompute: NotRequired[Annotated[str, RECOMPUTE, Default(RECOMPUTE.default)]]
+    """``layers`` computes what is in a layer of the language model again going back, which saves
+    memory and costs time; ``none`` keeps it."""
+    compression: NotRequired[Annotated[str, COMPRESSION, Default(COMPRESSION.default)]]
+    """What gradients travel as between processes that each have the whole model: float32
+    (``none``), half as many bytes, or with ``powersgd`` two thin matrices for each of theirs."""
     parameter_servers: NotRequired[int]
     """Pods that hold parameters (``parameter-server``). Default: 1."""
     topology: NotRequired[TopologyArgs]
@@ -335,3 +348,5 @@ class TrainingJobSpec:
     """Falaj's, which brings Horovod's launcher; empty for other frameworks."""
     key_ring: KeyRing | None = None
     publication: Publication | None = None
+    division: tuple[str, ...] = ()
+    """Options of Falaj's training that say how its processes divide the model."""

@@ -375,7 +375,7 @@ def command(spec: TrainingJobSpec) -> list[str]:
         return horovod_command(spec, host(spec), spec.program)
     if spec.program:
         return list(spec.program)
-    return training_command(spec.run, *ring_arguments(spec.key_ring))
+    return training_command(spec.run, *ring_arguments(spec.key_ring), *spec.division)
 
 
 def _environment(spec: TrainingJobSpec, role: str) -> list[dict[str, Any]]:

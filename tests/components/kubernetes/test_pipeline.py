@@ -86,6 +86,8 @@ def pods(job_set: Manifest) -> list[dict[str, Any]]:
         ({"ttl_hours": 3}, "is not an argument of PipelineArgs"),
         ({"env": {"FALAJ_RUN": "x"}}, "is set by the component"),
         ({"arguments": ["--output", "x"]}, "set by the component"),
+        ({"parallel": {"shard": 2}}, "but the training has 1 process(es)"),
+        ({**PROGRAM, "parallel": {"shard": 2}}, "parallel: is of Falaj's own training"),
         ({"key_secret": "bank/training-keys"}, "entries of the tenant: acme/"),
     ],
 )

@@ -42,6 +42,8 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({"pruner": "random"}, "median, hyperband, none"),
         ({"trails": 3}, "did you mean 'trials'?"),
         ({"nodes": 2}, "is not an argument of SweepArgs"),
+        ({"recompute": "layers"}, "is not an argument of SweepArgs"),
+        ({"parallel": {"shard": 2}}, "parallel: given {'shard': 2}; allowed: a whole number"),
         ({"arguments": ["--output", "x"]}, "set by the component"),
         ({"arguments": ["--outp=x"]}, "set by the component"),
         ({"arguments": ["--keyring", "/keys"]}, "pods have no key ring"),

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from falaj.components.kubernetes._pods import USER
 from falaj.components.kubernetes.training_job import check
+from falaj.workloads.training.command import build_parser
+from tests.components.kubernetes.cluster_parts import difference, same_as_golden
 from tests.components.kubernetes.training_jobs import (
     CPU,
     DIGEST,
@@ -33,6 +35,10 @@ from tests.components.kubernetes.training_jobs import (
 )
 from tests.examples import examples
 
+PAIR: dict[str, Any] = {"nodes": 2, "gpus_per_node": 8}
+GROWING: dict[str, Any] = {
+    "nodes": 2, "gpus_per_node": 2, "elastic": {"min_nodes": 1, "max_nodes": 4},
+}  # fmt: skip
 AWAY: dict[str, Any] = {"queue": "burst", "further_regions": ["uaenorth"]}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"nodes": 0}, "nodes: given 0; allowed: a whole number from 1 to 512"),
@@ -103,6 +109,51 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**AWAY, "topology": {"level": "rack"}}, "levels are of one cluster's nodes"),
     ({**AWAY, "elastic": {"min_nodes": 1, "max_nodes": 4}}, "the Service by whose name its pods"),
     ({**AWAY, "zones": ["dxb-1a"]}, "are of one region; leave them out"),
+    ({"parallel": 2}, "parallel: given 2; allowed: an object with data, pipeline, shard, tensor"),
+    ({**PAIR, "parallel": {"shards": 8}}, "parallel.shards: is not an option of ParallelArgs"),
+    ({**PAIR, "parallel": {"shard": 0}}, "parallel.shard: given 0; allowed: a whole number"),
+    ({**PAIR, "parallel": {"shard": 2.5}}, "parallel.shard: given 2.5; allowed: a whole number"),
+    ({**PAIR, "parallel": {"tensor": 4}}, "parallel.tensor: given 4; allowed: 1, 2"),
+    ({**PAIR, "parallel": {"pipeline": 5}}, "parallel.pipeline: given 5; allowed: a whole number"),
+    (
+        {**PAIR, "parallel": {"shard": 3}},
+        "parallel: given shard 3 x tensor 1 x pipeline 1 = 3, but the training has 16 process(es)",
+    ),
+    ({"parallel": {"shard": 2}}, "but the training has 1 process(es); allowed: numbers whose"),
+    (
+        {**PAIR, "parallel": {"data": 4, "shard": 8}},
+        "parallel: given data 4 x shard 8 x tensor 1 x pipeline 1 = 8, which is 32 in all, but",
+    ),
+    (
+        {**CPU, "nodes": 2, "parallel": {"tensor": 2}},
+        "parallel.tensor: given 2; allowed: a divisor of 1, the processes of a pod; what a layer",
+    ),
+    (
+        {**GROWING, "parallel": {"shard": 4}},
+        "allowed: numbers whose product divides 2, the processes of a pod, so that an elastic job",
+    ),
+    (
+        {**GROWING, "parallel": {"data": 2, "shard": 2}},
+        "parallel.data: given 2, but an elastic job has as many processes as it has pods",
+    ),
+    ({"recompute": "all"}, "recompute: given 'all'; allowed: none, layers"),
+    ({**PAIR, "compression": "zip"}, "compression: given 'zip'; allowed: none, float16, bfloat16"),
+    ({"compression": "powersgd"}, "compression: given 'powersgd', but the training has 1 process"),
+    (
+        {**PAIR, "compression": "float16", "parallel": {"shard": 8, "tensor": 2}},
+        "compression: given 'float16' beside shard 8, tensor 2; allowed: none there",
+    ),
+    ({**HOROVOD, "parallel": {"shard": 1}}, "parallel: is of Falaj's own training: a program of"),
+    ({**HOROVOD, "recompute": "layers"}, "recompute: is of Falaj's own training"),
+    (
+        {"program": ["x"], "dataset": None, "compression": "float16"},
+        "compression: is of Falaj's own training",
+    ),
+    ({"arguments": ["--shard", "8"]}, "set by the component"),
+    ({"arguments": ["--tensor=2"]}, "set by the component"),
+    ({"arguments": ["--pipe", "2"]}, "set by the component"),
+    ({"arguments": ["--recompute=layers"]}, "set by the component"),
+    ({"arguments": ["--compr", "float16"]}, "set by the component"),
 ]  # fmt: skip
 
 
@@ -137,6 +188,50 @@ def test_one_gpu_is_one_process_without_a_rendezvous() -> None:
     assert not [name for name in env_of(manifests) if name.startswith("PET_")]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert container["image"] == f"{REGISTRY}/falaj/training:0.1.0@{DIGEST}"
+
+
+def _options(**changes: Any) -> list[str]:
+    """What the program is told after what it is told of a model that isn't divided."""
+    plain = {each: changes[each] for each in ("nodes", "gpus_per_node", "elastic", "flavor")
+             if each in changes}  # fmt: skip
+    before, told = (container_of(job(**each))["command"] for each in (plain, changes))
+    assert told[: len(before)] == before
+    return told[len(before) :]
+
+
+def test_a_model_is_divided_by_options_of_the_program() -> None:
+    assert _options(**PAIR, parallel={"shard": 8, "tensor": 2}) == [
+        "--shard", "8", "--tensor", "2",
+    ]  # fmt: skip
+    assert _options(
+        **PAIR, parallel={"data": 2, "shard": 2, "pipeline": 4}, recompute="layers"
+    ) == ["--shard", "2", "--pipeline", "4", "--recompute", "layers"]
+    assert _options(**PAIR, compression="bfloat16") == ["--compression", "bfloat16"]
+    assert _options(**GROWING, parallel={"shard": 2}) == ["--shard", "2"]
+    assert _options(**GROWING, compression="float16") == ["--compression", "float16"]
+
+
+def test_what_divides_nothing_leaves_a_job_as_it_is() -> None:
+    usual = {"parallel": {"data": 16, "shard": 1, "tensor": 1}, "recompute": "none"}
+    assert job(**PAIR, **usual, compression="none") == job(**PAIR)
+    assert job(**PAIR, parallel=None) == job(**PAIR, parallel={}) == job(**PAIR)
+
+
+def test_the_program_takes_the_options_of_a_divided_model() -> None:
+    asked: dict[str, Any] = {"parallel": {"shard": 4, "tensor": 2}, "recompute": "layers"}
+    command = container_of(job(**PAIR, **asked))["command"]
+    found = build_parser().parse_args(command[3:])
+    assert (found.shard, found.tensor, found.pipeline) == (4, 2, 1)
+    assert (found.recompute, found.compression) == ("layers", "none")
+    assert findings(job(**PAIR, **asked)) == []
+
+
+def test_the_objects_of_a_divided_model_differ_as_reviewed() -> None:
+    plain, divided = (
+        shown([the("JobSet", job(**PAIR, telemetry=False, **more))])
+        for more in ({}, {"parallel": {"shard": 8, "tensor": 2}, "recompute": "layers"})
+    )
+    same_as_golden("training-parallel.diff", difference(plain, divided))
 
 
 def test_without_gpus_the_image_has_no_cuda() -> None:
