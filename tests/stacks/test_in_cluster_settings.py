@@ -8,6 +8,7 @@ from typing import Any
 
 import pulumi
 import pytest
+import yaml
 
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.image_digests import digests
@@ -221,6 +222,21 @@ def test_what_components_refuse_is_refused_before_the_engine(
     with pytest.raises(SettingsError) as caught:
         check(config)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("page", ["parallel-training.md", "training.md"])
+def test_the_divided_job_of_the_documents_is_taken(page: str) -> None:
+    text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
+    blocks = [part.partition("```")[0] for part in text.split("```yaml\n")[1:]]
+    [jobs] = [yaml.safe_load(each) for each in blocks if "tensor: 2}" in each and "nodes" in each]
+    config = {**shipped("onprem-workloads"), **jobs}
+    check(config)
+    made = declare(config)
+    [job] = [each.inputs for each in made.resources if each.type.endswith(":JobSet")]
+    [node] = job["spec"]["replicatedJobs"]
+    [container] = node["template"]["spec"]["template"]["spec"]["containers"]
+    words = container["command"]
+    assert words[words.index("--shard") :][:4] == ["--shard", "8", "--tensor", "2"]
 
 
 def test_a_sweep_is_declared() -> None:

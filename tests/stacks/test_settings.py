@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -238,6 +239,17 @@ def test_processes_follow_from_how_a_model_is_divided(
     settings = validate({**LOCAL, "falaj:training": training}, Path(), stack="local")
     assert isinstance(settings, LocalSettings)
     assert settings.training.all_processes == processes
+
+
+def test_the_divided_training_of_the_documents_is_taken(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs/how-to/parallel-training.md"
+    block = page.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    settings = validate(yaml.safe_load(block)["config"], tmp_path, stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert settings.training.all_processes == 4
+    assert settings.training.division.options == {"shard": 2, "tensor": 2}
 
 
 def _batch(**section: Any) -> dict[str, Any]:
