@@ -200,10 +200,14 @@ ROLLOUT = {
 a time, per cent of the answers."""
 
 
+IMAGE_NETWORKS = {"mobilenet": 16, "efficientnet": 32}
+"""Light networks that a training of images may take, and how many channels the first convolution
+of each has where nothing else is said, which are the papers' own."""
+
 CHOICES = {
     "dataset": {"task": Choice(("auto", "classification", "regression"), "auto")},
     "training": {
-        "model": Choice(("auto", "network"), "auto"),
+        "model": Choice(("auto", "network", *IMAGE_NETWORKS), "auto"),
         "precision": Choice(("auto", "float32", "bfloat16", "float16"), "auto"),
         "device": Choice(("auto", "cpu", "cuda"), "auto"),
         "class_weights": Choice(("auto", "tempered", "balanced", "none"), "auto"),
@@ -220,9 +224,10 @@ CHOICES = {
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
-network, whatever the data; its ``recompute`` is what of a forward pass is computed again instead
-of kept, and its ``compression`` what gradients travel as. ``accept`` is ``better`` than guessing
-and not worse than what serves now, or ``any``. Data classes are stricter upwards."""
+network, whatever the data; the others are of images. Its ``recompute`` says what of a forward pass
+is computed again instead of kept, and its ``compression`` what gradients travel as. ``accept`` is
+``better`` than guessing and not worse than what serves now, or ``any``. Data classes are stricter
+upwards."""
 
 ENDINGS = {"texts": (".txt", ".md")}
 """Of the names of files that are texts, from which a language model learns."""

@@ -18,6 +18,8 @@ _FEW: Final = 3
 _MODELS: Final = {
     "network": "neural network",
     "trees": "gradient-boosted trees",
+    "mobilenet": "neural network in the form of MobileNetV3-Small",
+    "efficientnet": "neural network in the form of EfficientNet-B0",
     "own": "{class}, a team's own, of the code with the digest {code:.16}",
 }
 _STYLE: Final = (

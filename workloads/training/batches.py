@@ -277,6 +277,7 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
             width=parameters.width,
             largest=largest,
             own=parameters.own,
+            network=parameters.light_network,
         ),
         preprocessing=recipe,
         target_scale=scale,

@@ -38,14 +38,15 @@ def choose(
 
     Returns:
         ``prepared`` with the architecture of what is kept; the module, on the CPU; and
-        ``kept`` (``network``, ``trees``, or ``own`` of a team's own); of a table's each one's
+        ``kept`` (``network``, ``trees``, the name of a light network of images, or ``own`` of a
+        team's own); of a table's each one's
         ``loss`` on the validation rows before the calibration, ``factor`` and ``shift`` of the
         calibration.
     """
     if parameters.own is not None:
         return prepared, network, {"kept": "own"}
     if not isinstance(network, TableNetwork):
-        return prepared, network, {"kept": "network"}
+        return prepared, network, {"kept": prepared.architecture.network or "network"}
     kept: TableNetwork | TableTrees = network.cpu().eval()
     is_classified = prepared.target_scale is None
     features, labels, _ = (tensor.cpu() for tensor in prepared.validation)

@@ -12,6 +12,7 @@ from pathlib import Path
 import filelock
 import numpy as np
 
+from falaj.workloads.bounds import IMAGE_NETWORKS
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
@@ -120,7 +121,9 @@ def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None)
     values["code"] = code.digest if code is not None else ""
     own = code is not None
     _check_text(requested, dataset)
-    for name, default in family_defaults(dataset.family, rows, own=own).items():
+    _check_pictures(requested, dataset)
+    defaults = family_defaults(dataset.family, rows, own=own, model=requested.model)
+    for name, default in defaults.items():
         if values[name] is None:
             values[name] = default
     values["processes"] = distributed.world_size(requested.processes)
@@ -155,6 +158,15 @@ def _check_text(requested: Requested, dataset: Dataset) -> None:
         raise WorkloadError(
             f"--class-weights {requested.class_weights} is of classifications, and this dataset "
             "is a text: use auto or none"
+        )
+
+
+def _check_pictures(requested: Requested, dataset: Dataset) -> None:
+    """Refuse a network of images where there are none."""
+    if requested.model in IMAGE_NETWORKS and dataset.family != "images":
+        raise WorkloadError(
+            f"--model {requested.model} learns from images, and this dataset is a "
+            f"{dataset.family}: leave --model out, or use auto or network"
         )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import own_model
+from falaj.workloads.training import image_networks, own_model
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.frequencies import frequencies
@@ -41,6 +41,8 @@ class Architecture:
         trees: of a table's `TableTrees`; 0 for a network.
         nodes: the most of one of them.
         own: the class of a team's own, which takes the place of all that; None: one of ours.
+        network: of images, the name of a light one (`image_networks.NETWORKS`); empty:
+            `ConvolutionalNetwork`.
     """
 
     family: str
@@ -51,10 +53,14 @@ class Architecture:
     trees: int = 0
     nodes: int = 0
     own: OwnModel | None = None
+    network: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
-        return asdict(self)
+        values = asdict(self)
+        if not self.network:
+            del values["network"]  # federations had their names before there was a choice
+        return values
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Architecture:
@@ -69,6 +75,7 @@ class Architecture:
             nodes=value["nodes"],
             # Not in what earlier versions wrote.
             own=OwnModel(**value["own"]) if value.get("own") else None,
+            network=value.get("network", ""),
         )
 
 
@@ -154,8 +161,8 @@ def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
         code: that a model of a team's own is in. Default: it is one of ours.
 
     Raises:
-        WorkloadError: the family is unknown, the images are too small, or a team's own model
-            can't be made.
+        WorkloadError: the family or the network is unknown, the images are too small, or a team's
+            own model can't be made.
     """
     if architecture.own is not None:
         if code is None:
@@ -163,6 +170,14 @@ def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
                 f"{architecture.own.name} is a team's own model: its code is missing"
             )
         return own_model.build(code, architecture.own, architecture.shape, architecture.outputs)
+    if architecture.network:
+        make = image_networks.NETWORKS.get(architecture.network)
+        if make is None:
+            known = ", ".join(image_networks.NETWORKS)
+            raise WorkloadError(f"unknown network {architecture.network!r}: {known}")
+        return make(
+            architecture.shape, architecture.outputs, architecture.width, architecture.largest
+        )
     if architecture.family == "images":
         return ConvolutionalNetwork(architecture)
     if architecture.trees:

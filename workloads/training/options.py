@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.bounds import CHOICES, TRAINING
+from falaj.workloads.bounds import CHOICES, IMAGE_NETWORKS, TRAINING
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import language
 from falaj.workloads.training.own_code import OwnModel, check_name, check_options
@@ -73,7 +73,8 @@ class Parameters:
         device: ``cpu`` or ``cuda``.
         class_weights: ``balanced`` makes every class count the same, ``tempered`` goes half way
             (square roots), ``none`` counts rows.
-        model: ``auto``, ``network``, or ``package.module:Class`` of a team's own code.
+        model: ``auto``, ``network``, a light network of images, or ``package.module:Class`` of a
+            team's own code.
         width: the channels of the first convolution, or the units of a hidden layer.
         checkpoint_every: epochs between checkpoints.
         threads: CPU threads of each process.
@@ -116,6 +117,19 @@ class Parameters:
     def own(self) -> OwnModel | None:
         """The team's own model; None: it is one of ours."""
         return OwnModel(self.model, self.options, self.code) if self.code else None
+
+    @property
+    def light_network(self) -> str:
+        """The name of a light network of images; empty: it is another model."""
+        return self.model if self.model in IMAGE_NETWORKS else ""
+
+    @property
+    def may_normalise(self) -> bool:
+        """Whether what a batch is like may be learned: then no batch is to be of a single row.
+
+        Such models are also asked about no more rows at once than they learn from.
+        """
+        return bool(self.code or self.light_network)
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters by name, without those that this model doesn't have."""
@@ -190,10 +204,13 @@ def default_threads(processes: int, batch_size: int) -> int:
     return max(1, min(4, (available or 1) // processes))
 
 
-def family_defaults(family: str, rows: int, *, own: bool = False) -> dict[str, int | float]:
+def family_defaults(
+    family: str, rows: int, *, own: bool = False, model: str = "auto"
+) -> dict[str, int | float]:
     """Return the defaults for ``family`` and ``rows`` training rows.
 
-    The labels of a team's ``own`` model aren't smoothed, as it isn't known to want that.
+    The labels of a team's ``own`` model aren't smoothed, as it isn't known to want that. A light
+    ``model`` of images gets fewer epochs, each of which takes longer.
 
     Small tables are held back by a strong weight decay. Large ones take larger batches and fewer
     passes: the number of steps is what counts. Their labels aren't smoothed: that would draw the
@@ -212,6 +229,8 @@ def family_defaults(family: str, rows: int, *, own: bool = False) -> dict[str, i
     if family == "images":
         values["label_smoothing"] = 0.0 if own else 0.1
         values |= {"epochs": 80, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02}
+        if model in IMAGE_NETWORKS:
+            return values | {"epochs": 30, "width": IMAGE_NETWORKS[model]}
         return values | {"patience": 30, "width": 16}
     values |= {"width": 64, "learning_rate": 2e-3, "weight_decay": 0.1}
     if rows >= 100_000:

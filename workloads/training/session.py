@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from falaj.workloads.bounds import IMAGE_NETWORKS
 from falaj.workloads.errors import STOPPED, CodeError, WorkloadError
 from falaj.workloads.files import storage_errors, write_atomic, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
@@ -190,14 +191,15 @@ def evaluate(
 
 
 def _rows_at_a_time(parameters: Parameters) -> int:
-    """Rows that a model is asked at once: of a team's own, as many as it learns from at once."""
-    return parameters.batch_size if parameters.own is not None else PREDICTED_ROWS
+    """Rows that a model is asked at once: of large ones, as many as it learns from at once."""
+    return parameters.batch_size if parameters.may_normalise else PREDICTED_ROWS
 
 
 _KEPT = {
     "network": "the network",
     "trees": "trees, which did better than the network",
     "own": "your own model",
+    **{name: name for name in IMAGE_NETWORKS},
 }
 
 
@@ -243,8 +245,12 @@ class Session:
             inputs, labels, self._prepared.fit_weights,
             batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
             augmentation=self._prepared.augmentation, seed=parameters.seed,
+<<<<<<< HEAD
             rank=self._grid.row_part if self._grid else team.rank, processes=divided.row_parts,
             is_even=parameters.own is not None,
+=======
+            rank=team.rank, processes=team.processes, is_even=parameters.may_normalise,
+>>>>>>> ae8e10af (Light networks of images: MobileNetV3-Small and EfficientNet-B0 are trained, exported and packaged by --model)
         )  # fmt: skip
         if parameters.own is not None:
             self._try_out(module.to(team.device), parameters.own, inputs, labels)
