@@ -60,11 +60,13 @@ class TrainingRunArgs(TypedDict):
     threads: NotRequired[pulumi.Input[int] | None]
     """CPU threads of each process. Default: its share of the cores."""
     model: NotRequired[pulumi.Input[str] | None]
-    """A class of your own that is trained instead, a ``torch.nn.Module`` in ``code``, as
-    ``mine.network:Network``. Default: Falaj's own models."""
+    """``auto`` (of a table, a network or gradient-boosted trees, whichever is better),
+    ``network`` (that alone), ``mobilenet`` or ``efficientnet`` (light networks of images), or a
+    class of your own, a ``torch.nn.Module`` in ``code``, as ``mine.network:Network``. Default:
+    ``auto``."""
     code: NotRequired[pulumi.Input[str] | None]
     """Folder of that class's code, of which the Python files travel with the run; other code is
-    another run. Needed with ``model``."""
+    another run. Needed with a class."""
     options: NotRequired[pulumi.Input[Mapping[str, Any]] | None]
     """What that class is made with beside the data's shape: numbers, texts, true or false, and
     lists of these, by name. Default: none."""

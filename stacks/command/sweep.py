@@ -142,7 +142,7 @@ def _space(text: str, settings: LocalSettings) -> tuple[str, str]:
     allowed = {sections[each].alias or each: each for each in TUNABLE if each in sections}
     option = name.strip().removeprefix("options.")
     if equals and option != name.strip():
-        if settings.training.model is None:
+        if settings.training.code is None:
             raise StackError(
                 f"--search: given {text!r}, but the stack trains no model of its own, which alone "
                 "has options"

@@ -26,7 +26,7 @@ from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_va
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import WatchSettings, check_watch
-from falaj.workloads.bounds import IMAGE, MOST_ACCURACY_DROP
+from falaj.workloads.bounds import IMAGE, IMAGE_NETWORKS, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import picture_folder
 from falaj.workloads.training.header import read_header
@@ -62,8 +62,11 @@ MODEL: Final = TextRule(
     "1 to 63 lower-case letters, digits and '-', not at either end",
     "churn",
 )
-CLASS: Final = TextRule(
-    f"^{CLASS_NAME.pattern}$", "a module, ':' and a class in it", "mine.network:Network"
+_MODELS: Final = choice("training", "model").words
+MODEL_OF_TRAINING: Final = TextRule(
+    f"^(?:{'|'.join(_MODELS)}|{CLASS_NAME.pattern})$",
+    f"{', '.join(_MODELS)}, or a module, ':' and a class in it",
+    "mine.network:Network",
 )
 OPTION: Final = TextRule(f"^{OPTION_NAME.pattern}$", OPTION_FORM, "width")
 #: Paths and columns: any text that isn't blank.
@@ -106,10 +109,10 @@ class TrainingSettings(Section):
     recompute: Annotated[str, RECOMPUTE] = RECOMPUTE.default
     compression: Annotated[str, COMPRESSION] = COMPRESSION.default
     precision: Annotated[str, _PRECISION] = _PRECISION.default
-    model: Annotated[str, CLASS] | None = None
+    model: Annotated[str, MODEL_OF_TRAINING] | None = None
     code: Named | None = None
-    """Folder of that class's code, from the project's folder; its Python files travel with the
-    model, and other code is another training. Needed with ``model``."""
+    """Folder of the code of a class of your own, from the project's folder; its Python files
+    travel with the model, and other code is another training. Needed with a class."""
     options: dict[Annotated[str, OPTION], Any] = Field(default_factory=dict)
     """What that class is made with beside the data's shape: numbers, texts, true or false, and
     lists of these, by name."""
@@ -317,6 +320,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_dataset(settings, root),
         *_check_model(settings.training, root),
         *_check_division(settings.training, is_text=settings.is_text(root)),
+        *_check_word(settings, root),
         *_check_bodies(settings.service),
     ]
     if settings.is_text(root):
@@ -377,7 +381,7 @@ def _check_language(settings: LocalSettings) -> list[Finding]:
         if is_given:
             message = f"given, but of a text a language model is learned, and {reason}"
             found.append(Finding((key,), message, (Drop((key,)),)))
-    if settings.training.model is not None:
+    if settings.training.model is not None and settings.training.model not in _MODELS:
         path = ("training", "model")
         message = (
             f"given {format_value(settings.training.model)}, but models of one's own learn from "
@@ -401,7 +405,8 @@ def _check_table(settings: LocalSettings, source: Path) -> list[Finding]:
 def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
     """A model of one's own whose folder, module or class isn't there, or that can't be one."""
     above = ("training",)
-    if training.model is None and training.code is None and not training.options:
+    is_left_out = training.model is None and training.code is None and not training.options
+    if is_left_out or training.model in _MODELS:
         return []
     if training.code is None or training.model is None:
         missing = "code" if training.code is None else "model"
@@ -473,6 +478,31 @@ def _without_layers(training: TrainingSettings) -> list[Finding]:
         path = ("training", "recompute")
         message = f"given {training.recompute!r}, {why}; allowed: {RECOMPUTE.default}"
         found.append(Finding(path, message, (Drop(path),)))
+    return found
+
+
+def _check_word(settings: LocalSettings, root: Path) -> list[Finding]:
+    """What a model of Falaj's own has no use for, and networks of images where there are none."""
+    training, above = settings.training, ("training",)
+    if training.model not in _MODELS:
+        return []
+    found = [
+        Finding(
+            (*above, key),
+            f"given, but it is of a model of your own, and {training.model} is Falaj's; leave it "
+            "out, or name your class (training.model)",
+            (Drop((*above, key)),),
+        )
+        for key, value in (("code", training.code), ("options", training.options))
+        if value
+    ]
+    kind = "text" if settings.is_text(root) else "table" if settings.is_table(root) else ""
+    if kind and training.model in IMAGE_NETWORKS:
+        message = (
+            f"given {format_value(training.model)}, which learns from images, and the dataset is "
+            f"a {kind}"
+        )
+        found.append(Finding((*above, "model"), message, (Drop((*above, "model")),)))
     return found
 
 

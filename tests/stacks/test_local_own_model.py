@@ -48,7 +48,13 @@ def models(tmp_path: Path) -> Path:
         ({"code": None}, "training.code: missing; a model of your own needs its class"),
         ({"model": None}, "training.model: missing; a model of your own needs its class"),
         ({"model": None, "code": None}, "training.code: missing"),
-        ({"model": "mine.network"}, "given 'mine.network'; allowed: a module, ':' and a class"),
+        ({"model": "mine.network"}, "given 'mine.network'; allowed: auto, network, mobilenet"),
+        ({"model": "mobile", "code": None, "options": None}, "or a module, ':' and a class in it"),
+        (
+            {"model": "mobilenet"},
+            "training.code: given, but it is of a model of your own, and m",
+        ),
+        ({"model": "network", "code": None}, "training.options: given, but it is of a model of y"),
         ({"model": "mine.network:Net"}, "mine/network.py has no class 'Net'; it has Network"),
         ({"model": "mine.net:Network"}, "did you mean mine.network; it has mine.network"),
         ({"code": "absent"}, "absent; a relative path starts at the project's folder"),
@@ -71,6 +77,30 @@ def test_what_cannot_be_trained_is_refused_with_the_settings(
     with pytest.raises(SettingsError) as caught:
         validate(values, models.parent, stack="local")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["mobilenet", "efficientnet"])
+@pytest.mark.parametrize(("dataset", "kind"), [("rows.csv", "table"), ("orders.txt", "text")])
+def test_networks_of_images_are_refused_for_other_data(
+    models: Path, model: str, dataset: str, kind: str
+) -> None:
+    (models.parent / dataset).write_text("a,b\n1,2\n")
+    values = {
+        "falaj:platform": "local", "falaj:training": {"model": model}, "falaj:dataset": dataset,
+        **({"falaj:target": "b"} if kind == "table" else {}),
+    }  # fmt: skip
+    with pytest.raises(SettingsError) as caught:
+        validate(values, models.parent, stack="local")
+    said = f"given '{model}', which learns from images, and the dataset is a {kind}"
+    assert f"training.model: {said}" in str(caught.value)
+    assert str(caught.value).count("training.model") == 1
+
+
+@pytest.mark.parametrize("word", ["auto", "network", "mobilenet", "efficientnet"])
+def test_falaj_s_own_models_are_named_by_a_word(models: Path, word: str) -> None:
+    values = {"falaj:platform": "local", "falaj:training": {"model": word, "width": 8}}
+    settings: Any = validate(values, models.parent, stack="local")
+    assert (settings.training.model, settings.training.width) == (word, 8)
 
 
 @pytest.mark.parametrize("key", ["model", "code", "options"])

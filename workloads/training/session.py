@@ -245,12 +245,8 @@ class Session:
             inputs, labels, self._prepared.fit_weights,
             batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
             augmentation=self._prepared.augmentation, seed=parameters.seed,
-<<<<<<< HEAD
             rank=self._grid.row_part if self._grid else team.rank, processes=divided.row_parts,
-            is_even=parameters.own is not None,
-=======
-            rank=team.rank, processes=team.processes, is_even=parameters.may_normalise,
->>>>>>> ae8e10af (Light networks of images: MobileNetV3-Small and EfficientNet-B0 are trained, exported and packaged by --model)
+            is_even=parameters.may_normalise,
         )  # fmt: skip
         if parameters.own is not None:
             self._try_out(module.to(team.device), parameters.own, inputs, labels)

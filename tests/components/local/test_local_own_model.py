@@ -37,6 +37,8 @@ def given(tmp_path: Path) -> dict[str, Any]:
         ({"code": "models"}, "code", "allowed: an absolute path"),
         ({"code": "/absent"}, "code", "no folder /absent: there is none"),
         ({"model": "mine.network:Other"}, "code", "mine/network.py has no class 'Other'"),
+        ({"model": "mobilenet"}, "code", "is of a model of one's own, and mobilenet is Falaj's"),
+        ({"model": "auto", "code": None}, "options", "is of a model of one's own, and auto is"),
         ({"options": {"width": {"a": 1}}}, "options", "a map from names to numbers, texts"),
         ({"options": {"width": [[1]]}}, "options", "a map from names to numbers, texts"),
         ({"options": {"my-width": 1}}, "code", "option 'my-width': allowed are letters"),
@@ -48,6 +50,14 @@ def test_what_cannot_be_trained_is_refused_at_preview(
     with pytest.raises(InvalidInputsError) as caught:
         TrainingRunHandler().check({**given, **change}, {})
     assert words in {each.property: each.reason for each in caught.value.errors}[key]
+
+
+@pytest.mark.parametrize("word", ["network", "mobilenet"])
+def test_a_word_is_a_model_of_falaj_s_and_no_class(given: dict[str, Any], word: str) -> None:
+    plain = {key: value for key, value in given.items() if key not in ("code", "options")}
+    checked = TrainingRunHandler().check({**plain, "model": word}, {})
+    assert (checked["model"], "codeSha256" in checked) == (word, False)
+    assert run_digest(checked) != run_digest({**checked, "model": "efficientnet"})
 
 
 def test_changed_code_is_another_run_and_unchanged_code_is_none(

@@ -46,6 +46,9 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "threads": "threads",
     "compression": "compression",
 }
+#: Models of Falaj's own, by their words; any other one is a class.
+_MODELS: Final = choice("training", "model").words
+_CLASS_ALONE: Final = sorted(OWN_MODEL - {"model"})
 
 _IN_PLACE: Final = (*PARTS, "recompute")
 """Options of a run that change nothing but rounding: an interrupted run goes on divided otherwise,
@@ -84,7 +87,9 @@ class TrainingRunHandler(Handler):
         ),
         "threads": _option("threads", "CPU threads of each process."),
         "model": Field(
-            "text", "A class of one's own in code, as mine.network:Network.", replaces=True
+            "text",
+            f"{', '.join(_MODELS)}, or a class of one's own in code, as mine.network:Network.",
+            replaces=True,
         ),
         "code": Field("path", "Folder of the code of a model of one's own."),
         "codeSha256": Field(
@@ -134,6 +139,11 @@ class TrainingRunHandler(Handler):
                 del checked[key]
         model, code = checked.get("model"), checked.get("code")
         if not checked.keys() & OWN_MODEL:
+            return checked
+        if model in _MODELS:
+            reason = f"is of a model of one's own, and {model} is Falaj's; leave it out"
+            if problems := [InvalidInput(key, reason) for key in _CLASS_ALONE if key in checked]:
+                raise InvalidInputsError(problems)
             return checked
         for key in ("model", "code"):
             if key not in checked:
