@@ -93,7 +93,7 @@ def test_networks_of_images_are_refused_for_other_data(
         validate(values, models.parent, stack="local")
     said = f"given '{model}', which learns from images, and the dataset is a {kind}"
     assert f"training.model: {said}" in str(caught.value)
-    assert str(caught.value).count("training.model") == 1
+    assert "models of one's own" not in str(caught.value)
 
 
 @pytest.mark.parametrize("word", ["auto", "network", "mobilenet", "efficientnet"])
