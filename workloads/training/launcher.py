@@ -67,6 +67,11 @@ def run(
     code = _read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
     parameters = resolve(requested, dataset, code)
+    meeting = None
+    if not distributed.is_member():
+        meeting = distributed.from_environment(os.environ, parameters.processes)
+    if meeting is None:  # of several machines, the processes know how many they are
+        check_layout(parameters, dataset.family)
     identity = parameters.identity(dataset.digest)
     leads = distributed.is_leader()
     progress = Progress(style, leads, lambda: stop.ask("nobody reads the progress any more"))
@@ -78,7 +83,6 @@ def run(
             return 0
     make_folder(output)
     if not distributed.is_member():
-        meeting = distributed.from_environment(os.environ, parameters.processes)
         if meeting is not None:
             return distributed.take_part(arguments, meeting, stop)
         if options.adopt is not None and options.resume == "auto":
@@ -140,9 +144,7 @@ def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None)
             labels, len(dataset.classes or [])
         )
         values["class_weights"] = "tempered" if rare else "none"
-    parameters = Parameters(**values)
-    check_layout(parameters, dataset.family)
-    return parameters
+    return Parameters(**values)
 
 
 def _check_text(requested: Requested, dataset: Dataset) -> None:

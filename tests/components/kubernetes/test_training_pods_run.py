@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -59,6 +60,40 @@ def test_two_pods_of_a_gang_train_one_model(machine: Machine) -> None:
     finished = [each for each in _events(machine) if each["event"] == "finished"]
     assert len(finished) == 1  # one of the pods reports: that of index 0
     assert '"finished"' in machine.log(0).read_text(encoding="utf-8")
+
+
+@pytest.mark.thorough
+def test_two_pods_of_two_processes_divide_a_language_model(machine: Machine) -> None:
+    """As on two machines of eight GPUs: the matrices of a layer within each, the rest between."""
+    (machine.folder / "text.txt").write_text(
+        "\n".join(
+            f"{number} times {number % 7} is {number * (number % 7)}" for number in range(400)
+        )
+    )
+    source = datasets.Source(str(machine.folder / "text.txt"))
+    snapshot = datasets.write(datasets.build(source), machine.folder / "snapshots", None)
+    (machine.folder / "data" / "text").symlink_to(snapshot, target_is_directory=True)
+    arguments = ["--epochs", "2", "--threads", "1", "--width", "32", "--precision", "float32"]
+    template = pod_of(
+        two_pods(
+            dataset="text", processes_per_node=2, arguments=arguments,
+            parallel={"shard": 2, "tensor": 2}, recompute="layers",
+        )
+    )  # fmt: skip
+    machine.addresses = LATER_FIRST
+    machine.names["fraud-node-0-0.fraud"] = LATER_FIRST[0]
+    processes = [machine.start(template, index, ATTEMPT) for index in (1, 0)]
+    assert finish(processes) == [0, 0], _said(machine)
+    assert "4 process(es) on cpu (shard 2 x tensor 2)" in machine.log(0).read_text("utf-8")
+    alone = machine.folder / "alone"
+    program = [sys.executable, "-m", "falaj.workloads.training", "run", "--dataset", str(snapshot)]
+    done = subprocess.run([*program, "--output", str(alone), *arguments], timeout=300, check=False)
+    assert done.returncode == 0
+    lines = [
+        [json.loads(each)["validation_loss"] for each in path.read_text("utf-8").splitlines()]
+        for path in (machine.folder / "runs/fraud/metrics.jsonl", alone / "metrics.jsonl")
+    ]
+    assert lines[0] == pytest.approx(lines[1], abs=1e-5)
 
 
 def test_torchrun_ranks_the_pods_of_a_teams_program_by_their_index(machine: Machine) -> None:
