@@ -21,6 +21,7 @@ _WITHOUT_EFFECT = {
 }  # fmt: skip
 
 _ONE_THREAD_ROWS = 64
+_MANY_PICTURES, _FEW_LIGHT_EPOCHS = 1_000, 30
 _TEXT_STEPS, _TEXT_BATCH, _MOST_TEXT_EPOCHS = 3_000, 8, 60
 
 
@@ -210,7 +211,9 @@ def family_defaults(
     """Return the defaults for ``family`` and ``rows`` training rows.
 
     The labels of a team's ``own`` model aren't smoothed, as it isn't known to want that. A light
-    ``model`` of images gets fewer epochs, each of which takes longer.
+    ``model`` of images gets fewer epochs of many pictures, each of which takes longer, and isn't
+    stopped early: until some forty steps are done, the average of its weights is no better than
+    guessing, which of few pictures is as many epochs.
 
     Small tables are held back by a strong weight decay. Large ones take larger batches and fewer
     passes: the number of steps is what counts. Their labels aren't smoothed: that would draw the
@@ -230,7 +233,10 @@ def family_defaults(
         values["label_smoothing"] = 0.0 if own else 0.1
         values |= {"epochs": 80, "batch_size": 64, "learning_rate": 4e-3, "weight_decay": 0.02}
         if model in IMAGE_NETWORKS:
-            return values | {"epochs": 30, "width": IMAGE_NETWORKS[model]}
+            epochs = _FEW_LIGHT_EPOCHS if rows >= _MANY_PICTURES else values["epochs"]
+            return values | {
+                "epochs": epochs, "patience": epochs, "width": IMAGE_NETWORKS[model],
+            }  # fmt: skip
         return values | {"patience": 30, "width": 16}
     values |= {"width": 64, "learning_rate": 2e-3, "weight_decay": 0.1}
     if rows >= 100_000:
