@@ -366,11 +366,9 @@ def test_two_processes_train_alike_and_go_on_with_the_same_bits(
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.timeout(900)
 @BOTH
 def test_digits_are_learned(name: str, train: Any, digits: Dataset, tmp_path: Path) -> None:
-    epochs = 30 if name == "mobilenet" else 12
-    assert train(digits, tmp_path / "run", model=name, epochs=epochs) == 0
+    assert train(digits, tmp_path / "run", model=name, width=8, epochs=12) == 0
     held_out = load_trained(tmp_path / "run", None).record["metrics"]["held_out"]
     assert held_out["rows"] == 359
     assert held_out["accuracy"] >= 0.97
