@@ -36,7 +36,15 @@ from falaj.workloads.training.loop import (
 )
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.pace import Pace
-from falaj.workloads.training.parts import AVERAGE, BEST, MODULE, OPTIMISER, Source, named
+from falaj.workloads.training.parts import (
+    AVERAGE,
+    BEST,
+    MODULE,
+    OPTIMISER,
+    Place,
+    Source,
+    named,
+)
 from falaj.workloads.training.pieces import Tensors, is_first, local, place
 from falaj.workloads.training.tensor_plan import divide
 
@@ -196,17 +204,23 @@ class DividedOptimisation:
         self._best = _on_cpu(self._average)
 
     def best_module(self, build: Callable[[], nn.Module]) -> nn.Module:
-        """Return a whole module with the best weights so far; only the leader's is.
+        """Return a whole module with the best weights so far, which ends the training.
 
         Args:
             build: makes a module with fresh weights.
+
+        Returns:
+            It, in the leader's process; in the others their own part.
         """
-        kept = {name: each.to(self._team.device) for name, each in self._best.items()}
-        self._exchange(kept)
+        self._exchange({name: each.to(self._team.device) for name, each in self._best.items()})
         found = _gathered(self._tensors, self._grid)
+        if not self._team.leads:
+            return self.module
+        # On the device that has room for a part of the training there is now some for the whole.
+        self._optimiser.state.clear()
+        self._average.clear()
         module = build()
-        if self._team.leads:
-            module.load_state_dict(found)
+        module.load_state_dict(found)
         return module.to(self._team.device).requires_grad_(False).eval()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -253,20 +267,19 @@ class DividedOptimisation:
         Raises:
             WorkloadError: they can't be read, or it is one of another model.
         """
-        found: dict[str, Tensor] = {}
+        wanted: dict[str, Place | None] = {}
         for of in (MODULE, AVERAGE, BEST):
             for name, whole in self._tensors.whole.items():
                 key = f"{of}/{name}"
                 if source.shapes.get(key) != tuple(whole.shape):
                     raise WorkloadError(f"the checkpoint doesn't have {name} of this form")
-                found[key] = source.read(key, place(whole))
+                wanted[key] = place(whole)
         for key, shape in source.shapes.items():
             of, _, rest = key.partition("/")
             whole = self._tensors.whole.get(rest.rpartition("/")[0])
             if of == OPTIMISER and whole is not None:
-                is_alike = shape == tuple(whole.shape)
-                found[key] = source.read(key, place(whole) if is_alike else None)
-        return found
+                wanted[key] = place(whole) if shape == tuple(whole.shape) else None
+        return source.read(wanted)
 
     @torch.no_grad()
     def restore(self, pieces: dict[str, Tensor], common: dict[str, Any]) -> None:

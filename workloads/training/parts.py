@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import storage_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import checkpoint
@@ -166,11 +167,11 @@ class Source:
         self.shapes = shapes
         """Of the tensors by name."""
 
-    def read(self, name: str, wanted: Place | None = None) -> Tensor:
-        """Return a tensor's piece; without a place all of it.
+    def read(self, wanted: Mapping[str, Place | None]) -> dict[str, Tensor]:
+        """Return pieces of tensors by name; for None all of one.
 
         Raises:
-            WorkloadError: a file that it is in is missing, damaged or sealed with other keys.
+            WorkloadError: a file that one is in is missing, damaged or sealed with other keys.
         """
         raise NotImplementedError
 
@@ -191,7 +192,7 @@ class Parts(Source):
         rank: int,
     ) -> None:  # fmt: skip
         self._output, self._keyring, self._identity = output, keyring, identity
-        self._token, self._opened = str(said["token"]), dict[int, dict[str, Tensor]]()
+        self._token = str(said["token"])
         self._places: dict[str, dict[int, Place]] = {}
         parts = [json.loads(each) for each in said["index"]]
         count = len(parts)
@@ -209,31 +210,39 @@ class Parts(Source):
             for name, found in self._places.items()
         })  # fmt: skip
 
-    def read(self, name: str, wanted: Place | None = None) -> Tensor:
-        """Return a piece, as `Source.read`, put together of those that processes wrote."""
-        shape = self.shapes[name]
-        wanted = wanted or Place((0,) * len(shape), shape)
+    def read(self, wanted: Mapping[str, Place | None]) -> dict[str, Tensor]:
+        """Return pieces, as `Source.read`, put together of those that processes wrote."""
+        places = {name: each or _all_of(self.shapes[name]) for name, each in wanted.items()}
+        sources: dict[int, list[str]] = {}
+        for name, place in places.items():
+            for part in self._parts_with(name, place):
+                sources.setdefault(part, []).append(name)
+        found: dict[str, Tensor] = {}
+        # One part after another: all of them may be more than a machine's memory.
+        for part, names in sources.items():
+            pieces = self._part(part)
+            for name in names:
+                place, piece = places[name], pieces[name]
+                if name not in found:
+                    found[name] = piece.new_zeros(place.sizes)
+                into, out = place.overlap(self._places[name][part]) or ((), ())
+                found[name][into] = piece[out]
+        for name in places.keys() - found.keys():
+            found[name] = torch.zeros(places[name].sizes)  # of no size
+        return found
+
+    def _parts_with(self, name: str, place: Place) -> list[int]:
+        """The parts that a piece is put together of: the first that has all of it, else more."""
         pieces = self._places[name]
-        whole = {part: each for part, each in pieces.items() if wanted == each}
-        found: Tensor | None = None
-        for part, each in ({next(iter(whole)): wanted} if whole else pieces).items():
-            common = wanted.overlap(each)
-            if common is None and shape:
-                continue
-            piece = self._part(part)[name]
-            if found is None:
-                found = piece.new_zeros(wanted.sizes)
-            into, out = common or ((), ())
-            found[into] = piece[out]
-        return torch.zeros(wanted.sizes) if found is None else found
+        for part, each in pieces.items():
+            if place == each:
+                return [part]
+        return [part for part, each in pieces.items() if place.overlap(each) is not None]
 
     def _part(self, part: int) -> dict[str, Tensor]:
-        if part not in self._opened:
-            name = part_name(self._token, part)
-            context = records.context_of(self._identity, name)
-            found = checkpoint.load(self._output / name, self._keyring, context)
-            self._opened[part] = found["pieces"]
-        return self._opened[part]
+        name = part_name(self._token, part)
+        context = records.context_of(self._identity, name)
+        return checkpoint.load(self._output / name, self._keyring, context)["pieces"]
 
 
 class Whole(Source):
@@ -243,8 +252,12 @@ class Whole(Source):
         self._tensors: dict[str, Tensor] = {}
         for of in (MODULE, AVERAGE, BEST):
             self._tensors |= named(of, state[of])
-        names = state.get("optimised", ())
-        for index, values in state[OPTIMISER]["state"].items() if names else ():
+        names = state.get("optimised")
+        if names is None:
+            raise WorkloadError(
+                "the checkpoint was written by an earlier version, and can't be divided"
+            )
+        for index, values in state[OPTIMISER]["state"].items():
             self._tensors |= {
                 f"{OPTIMISER}/{names[index]}/{key}": each
                 for key, each in values.items()
@@ -252,13 +265,22 @@ class Whole(Source):
             }
         super().__init__({name: tuple(each.shape) for name, each in self._tensors.items()})
 
-    def read(self, name: str, wanted: Place | None = None) -> Tensor:
-        """Return a piece, as `Source.read`."""
-        tensor = self._tensors[name]
-        if wanted is None:
-            return tensor
-        overlap = wanted.overlap(Place((0,) * tensor.ndim, tuple(tensor.shape)))
-        return tensor.new_zeros(wanted.sizes) if overlap is None else tensor[overlap[1]]
+    def read(self, wanted: Mapping[str, Place | None]) -> dict[str, Tensor]:
+        """Return pieces, as `Source.read`."""
+        found: dict[str, Tensor] = {}
+        for name, place in wanted.items():
+            tensor = self._tensors[name]
+            whole = _all_of(tuple(tensor.shape))
+            overlap = (place or whole).overlap(whole)
+            if overlap is None:
+                found[name] = tensor.new_zeros((place or whole).sizes)
+            else:
+                found[name] = tensor[overlap[1]]
+        return found
+
+
+def _all_of(shape: tuple[int, ...]) -> Place:
+    return Place((0,) * len(shape), shape)
 
 
 def common_of_whole(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,9 +301,8 @@ def whole_of_parts(
     """
     found: dict[str, Any] = {MODULE: {}, AVERAGE: {}, BEST: {}}
     states: dict[int, dict[str, Tensor]] = {}
-    for name in source.shapes:
+    for name, tensor in source.read(dict.fromkeys(source.shapes)).items():
         of, _, rest = name.partition("/")
-        tensor = source.read(name)
         if of == OPTIMISER:
             parameter, _, key = rest.rpartition("/")
             states.setdefault(optimised.index(parameter), {})[key] = tensor

@@ -21,6 +21,7 @@ from falaj.workloads.training.parts import Parts, Place, Whole, Writer
 from falaj.workloads.training.pieces import Tensors
 
 IDENTITY = "a" * 64
+WEIGHT = {"module/weight": None}
 ALONE = Team(0, 1, torch.device("cpu"))
 
 
@@ -62,8 +63,8 @@ def test_any_piece_is_put_together_of_any_others(
     index = [json.dumps({"module/w": [each.offsets, each.sizes]}) for each in places]
     source = Parts(folder, None, IDENTITY, {"token": "t", "index": index}, rank)
     assert source.shapes == {"module/w": tuple(tensor.shape)}
-    assert torch.equal(source.read("module/w", wanted), piece(tensor, wanted))
-    assert torch.equal(source.read("module/w"), tensor)
+    assert torch.equal(source.read({"module/w": wanted})["module/w"], piece(tensor, wanted))
+    assert torch.equal(source.read({"module/w": None})["module/w"], tensor)
 
 
 def write(folder: Path, keyring: KeyRing | None, value: float) -> dict[str, object]:
@@ -95,8 +96,9 @@ def test_a_checkpoint_replaces_the_one_before_when_all_is_written(
     said = write(folder, keyring, 2.0)
     assert len(list(folder.glob("checkpoint.*.*"))) == 1
     source = Parts(folder, keyring, IDENTITY, said, 0)
-    assert torch.equal(source.read("module/weight"), torch.full((2, 2), 2.0))
-    assert source.read("optimiser/weight/step") == 3.0
+    found = source.read({"module/weight": None, "optimiser/weight/step": None})
+    assert torch.equal(found["module/weight"], torch.full((2, 2), 2.0))
+    assert found["optimiser/weight/step"] == 3.0
 
 
 def test_a_damaged_foreign_or_missing_part_is_refused(tmp_path: Path) -> None:
@@ -105,10 +107,10 @@ def test_a_damaged_foreign_or_missing_part_is_refused(tmp_path: Path) -> None:
     data = part.read_bytes()
     part.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(WorkloadError, match="is damaged"):
-        Parts(tmp_path, None, IDENTITY, said, 0).read("module/weight")
+        Parts(tmp_path, None, IDENTITY, said, 0).read(WEIGHT)
     part.unlink()
     with pytest.raises(WorkloadError, match=part.name):
-        Parts(tmp_path, None, IDENTITY, said, 0).read("module/weight")
+        Parts(tmp_path, None, IDENTITY, said, 0).read(WEIGHT)
 
 
 def test_a_sealed_part_is_of_one_run_and_one_checkpoint(tmp_path: Path) -> None:
@@ -116,12 +118,12 @@ def test_a_sealed_part_is_of_one_run_and_one_checkpoint(tmp_path: Path) -> None:
     said = write(tmp_path, keyring, 1.0)
     (part,) = tmp_path.glob("checkpoint.*.*")
     with pytest.raises(WorkloadError):
-        Parts(tmp_path, keyring, "b" * 64, said, 0).read("module/weight")
+        Parts(tmp_path, keyring, "b" * 64, said, 0).read(WEIGHT)
     token = str(said["token"])
     other = token[:-1] + ("0" if token[-1] != "0" else "1")
     part.rename(tmp_path / part.name.replace(token, other))
     with pytest.raises(WorkloadError):
-        Parts(tmp_path, keyring, IDENTITY, {**said, "token": other}, 0).read("module/weight")
+        Parts(tmp_path, keyring, IDENTITY, {**said, "token": other}, 0).read(WEIGHT)
 
 
 def test_parts_that_cant_be_written_leave_the_checkpoint_before(
@@ -138,7 +140,7 @@ def test_parts_that_cant_be_written_leave_the_checkpoint_before(
         write(tmp_path, None, 2.0)
     monkeypatch.setattr(checkpoint, "save", whole)
     source = Parts(tmp_path, None, IDENTITY, said, 0)
-    assert torch.equal(source.read("module/weight"), torch.full((2, 2), 1.0))
+    assert torch.equal(source.read(WEIGHT)["module/weight"], torch.full((2, 2), 1.0))
 
 
 def test_a_whole_checkpoint_is_read_in_pieces() -> None:
@@ -152,9 +154,10 @@ def test_a_whole_checkpoint_is_read_in_pieces() -> None:
         "optimised": ["weight", "bias"],
     }  # fmt: skip
     source = Whole(state)
-    found = source.read("module/weight", Place((1, 0), (2, 3)))
-    assert torch.equal(found, module.weight[1:3])
-    assert source.read("optimiser/bias/step") == 1
+    wanted = {"module/weight": Place((1, 0), (2, 3)), "optimiser/bias/step": None}
+    found = source.read(wanted)
+    assert torch.equal(found["module/weight"], module.weight[1:3])
+    assert found["optimiser/bias/step"] == 1
     assert source.shapes["optimiser/weight/exp_avg"] == (4, 3)
     whole = parts.whole_of_parts(
         source, {"groups": [{"lr": 0.1}], "names": [["weight", "bias"]], "scheduler": {}},
@@ -163,3 +166,9 @@ def test_a_whole_checkpoint_is_read_in_pieces() -> None:
     again = torch.optim.AdamW(nn.Linear(3, 4).parameters())
     again.load_state_dict(whole["optimiser"])
     assert again.param_groups[0]["lr"] == 0.1
+
+
+def test_a_checkpoint_of_an_earlier_version_isnt_gone_on_from_in_part() -> None:
+    state = {"module": {}, "average": {}, "best": {}, "optimiser": {"state": {0: {}}}}
+    with pytest.raises(WorkloadError, match="an earlier version"):
+        Whole(state)
