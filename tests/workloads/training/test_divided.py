@@ -93,7 +93,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="module")
 def divided(made: Made) -> Made:
-    runs = [made.run(name, count, *words) for name, (count, words) in DIVISIONS.items()]
+    runs = [
+        made.run(name, count, *words, "--epochs", "2")
+        for name, (count, words) in DIVISIONS.items()
+    ]
     statuses = made.together(*runs)
     assert statuses == [[0] * count for count, _ in DIVISIONS.values()], made.said("one")
     return made
