@@ -239,13 +239,17 @@ class Session:
         self._count = models.parameter_count(module)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
+        self._row_part = self._grid.row_part if self._grid else team.rank
+        # What a normalisation counts is the leader's, unless all have to take part.
+        counts = module.state_dict().keys() - {name for name, _ in module.named_parameters()}
+        self._judges_with_others = team.processes > 1 and (self._grid is not None or not counts)
         inputs, labels = (tensor.to(team.device) for tensor in self._prepared.fit)
         self._validation = tuple(tensor.to(team.device) for tensor in self._prepared.validation)
         self._batches = Batches(
             inputs, labels, self._prepared.fit_weights,
             batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
             augmentation=self._prepared.augmentation, seed=parameters.seed,
-            rank=self._grid.row_part if self._grid else team.rank, processes=divided.row_parts,
+            rank=self._row_part, processes=divided.row_parts,
             is_even=parameters.may_normalise,
         )  # fmt: skip
         if parameters.own is not None:
@@ -399,7 +403,7 @@ class Session:
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
         pace = self._optimisation.pace.end_epoch()
-        judges = self._team.leads or self._grid is not None
+        judges = self._team.leads or self._judges_with_others
         judged = self._validate() if judges else {"loss": 0.0}
         validation_loss = self._team.from_leader(judged["loss"])
         if not math.isfinite(loss) or not math.isfinite(validation_loss):
@@ -461,11 +465,11 @@ class Session:
     def _validate(self) -> dict[str, float]:
         """Return the averaged weights' loss and first figure on the validation rows.
 
-        Where all processes have to take part, each judges some of them.
+        Where others take part, each judges some of them.
         """
         inputs, labels, weights = self._validation
         counts = torch.ones(len(weights), device=weights.device)
-        if self._grid is not None:
+        if self._judges_with_others:
             inputs, labels, weights, counts = self._part_of(inputs, labels, weights, counts)
         losses, figures, named = self._judged(inputs, labels)
         sums = torch.stack([
@@ -475,7 +479,7 @@ class Session:
             counts.sum().double(),
         ])  # fmt: skip
         loss, weight, *found, count = (
-            self._team.sum(sums) if self._grid is not None else sums
+            self._team.sum(sums) if self._judges_with_others else sums
         ).tolist()
         shares = {name: each / count for name, each in zip(named, found, strict=True)}
         if "rmse" in shares:
@@ -500,11 +504,9 @@ class Session:
 
     def _part_of(self, *every: Tensor) -> list[Tensor]:
         """This process's part of rows, as many as the others'; of the last tensor 0 for more."""
-        if self._grid is None:
-            return list(every)
         rows = len(every[0])
-        size = -(-rows // self._grid.layout.row_parts)
-        index = torch.arange(size, device=every[0].device) + size * self._grid.row_part
+        size = math.ceil(rows / layout(self._setting.parameters).row_parts)
+        index = torch.arange(size, device=every[0].device) + size * self._row_part
         is_one = index < rows
         *others, counts = (each[index.clamp(max=rows - 1)] for each in every)
         return [*others, counts * is_one]
