@@ -109,6 +109,11 @@ _SEED = Bound(0, 2**31 - 1)
 DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False)}
 """Of ``python -m falaj.workloads.training dataset``."""
 
+DECODER = {"layers": 4, "heads": 4, "shared_heads": 2, "width_step": 8}
+"""Of the language model: its layers, its heads, those of keys and values, each of which serves
+several of questions, and what its width is a multiple of, as rotary positions turn pairs of a
+head's numbers."""
+
 TRAINING = {
     "epochs": Bound(1, 100_000),
     "batch_size": Bound(1, 1_000_000),
@@ -124,8 +129,8 @@ TRAINING = {
     "checkpoint_every": Bound(1, 100_000),
     "threads": Bound(1, 1_024),
     "shard": Bound(1, 1_024, default=1),
-    "tensor": Bound(1, 64, default=1),
-    "pipeline": Bound(1, 64, default=1),
+    "tensor": Bound(1, DECODER["shared_heads"], default=1),
+    "pipeline": Bound(1, DECODER["layers"], default=1),
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
@@ -231,11 +236,6 @@ upwards."""
 
 ENDINGS = {"texts": (".txt", ".md")}
 """Of the names of files that are texts, from which a language model learns."""
-
-DECODER = {"layers": 4, "heads": 4, "shared_heads": 2, "width_step": 8}
-"""Of the language model: its layers, its heads, those of keys and values, each of which serves
-several of questions, and what its width is a multiple of, as rotary positions turn pairs of a
-head's numbers."""
 
 IMAGE = {"user": 65532, "server_port": 8443}
 """Of Falaj's images: whom containers run as, who is nobody that a node knows, and where the server

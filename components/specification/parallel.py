@@ -20,7 +20,7 @@ HEADS: Final = fixed("decoder", "shared_heads")
 """Of keys and values, in each layer."""
 TENSOR: Final = OneOf(tuple(each for each in range(1, HEADS + 1) if HEADS % each == 0))
 """Each process has as many of the heads as the others."""
-PIPELINE: Final = Between(1, fixed("decoder", "layers"))
+PIPELINE: Final = bound("training", "pipeline")
 """Each process has a layer at least."""
 RECOMPUTE: Final = choice("training", "recompute")
 COMPRESSION: Final = choice("training", "compression")

@@ -110,16 +110,11 @@ def check_layout(parameters: Parameters, family: str) -> None:
                     f"{name} is of Falaj's language model, and this dataset is no text: leave it "
                     f"out, or divide weights and optimiser alone (--{SHARD})"
                 )
-    heads, layers = DECODER["shared_heads"], DECODER["layers"]
+    heads = DECODER["shared_heads"]
     if heads % parameters.tensor:
         raise WorkloadError(
             f"--{TENSOR} is {parameters.tensor}: the model's {heads} heads of keys and values are "
             f"divided by it, so allowed is a number that divides {heads}"
-        )
-    if parameters.pipeline > layers:
-        raise WorkloadError(
-            f"--{PIPELINE} is {parameters.pipeline}: the model has {layers} layers, so allowed is "
-            f"1 to {layers}"
         )
     if divided and parameters.precision == "float16":
         raise WorkloadError(

@@ -303,6 +303,7 @@ def test_no_batch_is_a_single_row(
     assert seen == [count - count // 2, count // 2]
 
 
+@pytest.mark.thorough
 @BOTH
 def test_it_is_exported_compared_and_packaged(
     name: str, train: Any, digits: Dataset, tmp_path: Path

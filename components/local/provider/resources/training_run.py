@@ -27,7 +27,7 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.specification.parallel import HEADS, PARTS, PIPELINE, division_of
+from falaj.components.specification.parallel import PARTS, division_of
 from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
@@ -104,13 +104,11 @@ class TrainingRunHandler(Handler):
         "shard": bounded(
             "training", "shard", "Processes that divide weights and optimiser among them (FSDP)."
         ),
-        "tensor": Field(
-            "whole", "Processes that divide each layer of a language model.",
-            default=1, minimum=1, maximum=HEADS,
+        "tensor": bounded(
+            "training", "tensor", "Processes that divide each layer of a language model."
         ),
-        "pipeline": Field(
-            "whole", "Processes that divide the layers of a language model.",
-            default=1, minimum=PIPELINE.low, maximum=PIPELINE.high,
+        "pipeline": bounded(
+            "training", "pipeline", "Processes that divide the layers of a language model."
         ),
         "recompute": chosen(
             "training", "recompute", "What of a forward pass is computed again instead of kept."
