@@ -495,9 +495,9 @@ class Session:
                 nats, hits = loop.follow_rows(answers, inputs, labels)
                 return nats, [nats, hits], [records.FIRST[task], "accuracy"]
             outputs = predict(answers, inputs, _rows_at_a_time(parameters)).float()
-            losses = module_losses(
-                self._optimisation.module, outputs, labels, task, parameters.label_smoothing
-            )
+            # A loss of a model's own may be of its weights as well: of the averaged ones.
+            judge = answers if isinstance(answers, nn.Module) else self._optimisation.module
+            losses = module_losses(judge, outputs, labels, task, parameters.label_smoothing)
         if task == "classification":
             return losses, [outputs.argmax(1) == labels], ["accuracy"]
         return losses, [row_losses(outputs, labels, task, 0.0)], ["rmse"]

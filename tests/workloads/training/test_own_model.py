@@ -315,6 +315,18 @@ def test_a_stopped_run_ends_with_the_same_bits(own: Own, tmp_path: Path) -> None
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
 
 
+def test_the_averaged_model_is_judged_by_its_own_loss(
+    own: Own, folder: Path, tmp_path: Path
+) -> None:
+    """Which may be of weights, or of whether it learns: those of the one that learns differ."""
+    each = "nn.functional.cross_entropy(outputs, labels, reduction='none')"
+    write(folder, BEGIN + FORWARD + LOSS + f"{each} * self.training + 7.0 * (not self.training)\n")
+    assert own(epochs=1) == 0
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
+    assert line["validation_loss"] == pytest.approx(7.0)
+    assert line["loss"] < 7.0
+
+
 def test_the_record_names_class_and_code_and_the_code_goes_along(
     own: Own, folder: Path, tmp_path: Path, mixed_dataset: Dataset
 ) -> None:
