@@ -27,10 +27,12 @@ from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.layout import DATA, PIPELINE, SHARD, TENSOR, Grid
 from falaj.workloads.training.loop import (
-    AVERAGE_DECAY,
     PRECISIONS,
+    copied,
+    follow_weights,
     mixed,
     module_losses,
+    optimised_names,
     optimiser_of,
 )
 from falaj.workloads.training.options import Parameters
@@ -42,7 +44,9 @@ from falaj.workloads.training.parts import (
     OPTIMISER,
     Place,
     Source,
+    Writer,
     named,
+    without_parameters,
 )
 from falaj.workloads.training.pieces import Tensors, is_first, local, place
 from falaj.workloads.training.stages import Pipeline
@@ -59,11 +63,11 @@ class DividedOptimisation:
 
     Args:
         module: the fresh model, whole and the same in every process; it becomes a part of it.
-        outputs: numbers that it answers with.
         batches: this process's rows.
         parameters: the run's parameters.
         grid: the processes of the run.
         task: ``classification``, ``regression`` or ``language``.
+        outputs: numbers that it answers with.
     """
 
     def __init__(
@@ -82,18 +86,21 @@ class DividedOptimisation:
         self.module = _divided(module.to(team.device), parameters, grid)
         self._tensors = Tensors(self.module)
         self._average = {name: each.clone() for name, each in self._tensors.own.items()}
-        self._best = _on_cpu(self._average)
+        self._best = copied(self._average)
         self._optimiser, self._scheduler = optimiser_of(self.module, parameters, batches.steps)
         self.watch = Watch(
             self.module, parameters.learning_rate, parameters.gradient_clip, is_divided=True
         )
         self.pace = Pace(team)
         self._is_watched = team.device.type == "cpu"
-        self._pipeline = Pipeline(
-            self.module, batches, parameters, grid, task=task, outputs=outputs
+        self._groups = self._groups_of_all()
+        self._pipeline = (
+            Pipeline(self.module, batches, parameters, grid, outputs)
+            if grid.layout.pipeline > 1
+            else None
         )
-        self._counted = [each for name, each in self._tensors.own.items()
-                         if name not in dict(self.module.named_parameters())]  # fmt: skip
+        learned = dict(self.module.named_parameters())
+        self._counted = [t for name, t in self._tensors.own.items() if name not in learned]
 
     @property
     def learning_rate(self) -> float:
@@ -111,8 +118,7 @@ class DividedOptimisation:
         self._optimiser.zero_grad(set_to_none=True)
         shares = list(self._batches.shares(order, epoch, step))
         self.pace.has_rows()
-        layout = self._grid.layout
-        learn = self._pipeline.learn if layout.pipeline > 1 else self._learn
+        learn = self._learn if self._pipeline is None else self._pipeline.learn
         total = learn(shares)
         norm = self._clipped()
         self._optimiser.step()
@@ -120,7 +126,7 @@ class DividedOptimisation:
         for each in self._counted:  # what isn't learned but counted is the first process's
             distributed.broadcast(each, src=0)
         self._follow()
-        return total / layout.tensor, norm
+        return total / self._grid.layout.tensor, norm
 
     def _learn(self, shares: list[Share]) -> Tensor:
         total = torch.zeros((), device=self._team.device)
@@ -180,10 +186,7 @@ class DividedOptimisation:
         self.module.eval()
         self._exchange(self._average)
         try:
-            if self._grid.layout.pipeline > 1:
-                yield self._pipeline.answer
-            else:
-                yield self.module
+            yield self.module if self._pipeline is None else self._pipeline.answer
         finally:
             self._exchange(self._average)
             self.module.train()
@@ -201,7 +204,7 @@ class DividedOptimisation:
 
     def keep_best(self) -> None:
         """Remember the averaged weights as the best so far."""
-        self._best = _on_cpu(self._average)
+        self._best = copied(self._average)
 
     def best_module(self, build: Callable[[], nn.Module]) -> nn.Module:
         """Return a whole module with the best weights so far, which ends the training.
@@ -223,43 +226,36 @@ class DividedOptimisation:
         module.load_state_dict(found)
         return module.to(self._team.device).requires_grad_(False).eval()
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what this process has of a checkpoint, on the CPU, and what all have.
+    def begin_checkpoint(self, writer: Writer, moment: dict[str, Any]) -> None:
+        """Have a checkpoint written; ``moment`` is what of one isn't of the optimisation."""
+        common = {
+            "groups": without_parameters(self._optimiser.param_groups),
+            "names": self._groups,
+            "scheduler": self._scheduler.state_dict(),
+        }
+        pieces = self._pieces() if self._grid.is_first_copy else None
+        writer.begin(pieces, self._tensors.places(pieces or {}), common, moment)
 
-        Returns:
-            Its pieces of tensors by name, as `parts` keeps them; and plain values.
-        """
-        found = named(MODULE, self._tensors.own)
-        found |= named(AVERAGE, self._average)
-        found |= named(BEST, self._best)
+    def _pieces(self) -> dict[str, Tensor]:
+        """This process's pieces of tensors by name, as `parts` keeps them, on the CPU."""
+        found = named(MODULE, self._tensors.own) | named(AVERAGE, self._average)
         for name, parameter in self.module.named_parameters():
             values: dict[str, Any] = self._optimiser.state.get(parameter, {})
             for key, value in values.items():
                 if isinstance(value, Tensor):
                     _check_form(name, key, value, parameter)
                     found[f"{OPTIMISER}/{name}/{key}"] = local(value)
-        groups = self._optimiser.param_groups
-        names = {id(each): name for name, each in self.module.named_parameters()}
-        every = [[names[id(each)] for each in group["params"]] for group in groups]
-        common = {
-            "groups": [{k: v for k, v in group.items() if k != "params"} for group in groups],
-            "names": self._names_of_all(every),
-            "scheduler": self._scheduler.state_dict(),
-        }
-        return _on_cpu(found), common
+        # The best ones are on the CPU, and replaced rather than changed.
+        return copied(found) | named(BEST, self._best)
 
-    def _names_of_all(self, own: list[list[str]]) -> list[list[str]]:
-        """The parameters of each group, of all parts of a pipeline."""
+    def _groups_of_all(self) -> list[list[str]]:
+        """The names in each of the optimiser's groups, of all parts of a pipeline."""
+        own = optimised_names(self.module, self._optimiser)
         collected = [json.loads(each) for each in self._team.collect(json.dumps(own).encode())]
         return [
             list(dict.fromkeys(name for groups in collected for name in groups[index]))
             for index in range(len(own))
         ]
-
-    @property
-    def tensors(self) -> Tensors:
-        """Return where this process's pieces lie in the whole tensors."""
-        return self._tensors
 
     def read(self, source: Source) -> dict[str, Tensor]:
         """Return this process's pieces of a checkpoint, by their names.
@@ -305,15 +301,9 @@ class DividedOptimisation:
 
     @torch.no_grad()
     def _follow(self) -> None:
-        """Let the average follow the weights, faster in the beginning."""
-        done = self._scheduler.last_epoch
-        decay = min(AVERAGE_DECAY, (1 + done) / (10 + done))
-        for name, current in self._tensors.own.items():
-            averaged = self._average[name]
-            if averaged.is_floating_point():
-                averaged.lerp_(current, 1 - decay)
-            else:
-                averaged.copy_(current)
+        """Let the average follow the weights, and what isn't learned but counted."""
+        pairs = ((self._average[name], each) for name, each in self._tensors.own.items())
+        follow_weights(pairs, self._scheduler.last_epoch)
 
 
 def _quieten() -> None:
@@ -333,8 +323,6 @@ def _divided(module: nn.Module, parameters: Parameters, grid: Grid) -> nn.Module
     if isinstance(module, Decoder):
         if layout.pipeline > 1:
             module.keep(grid.place(PIPELINE), layout.pipeline)
-        if parameters.recompute == "layers":
-            module.recompute()
         if layout.tensor > 1:
             divide(module, grid.mesh[TENSOR])
     mesh = grid.mesh[DATA, SHARD] if layout.data > 1 else grid.mesh[SHARD]
@@ -387,7 +375,3 @@ def _gathered(tensors: Tensors, grid: Grid) -> dict[str, Tensor]:
         elif speaks and part == other:
             team.send(checkpoint.encode(found), 0)
     return found
-
-
-def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: each.detach().cpu().clone() for name, each in tensors.items()}

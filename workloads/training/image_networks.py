@@ -296,7 +296,7 @@ def mobilenet(shape: tuple[int, ...], outputs: int, width: int, largest: float) 
     """
     strides = _Strides(min(shape[1:]), _HALVED)
     scaled = _scaled(width, "mobilenet")
-    channels = scaled(IMAGE_NETWORKS["mobilenet"])
+    channels = make_divisible(width)
     layers: list[nn.Module] = [
         Convolution(shape[0], channels, 3, stride=strides.next(2), activation=nn.Hardswish)
     ]
@@ -348,7 +348,7 @@ def efficientnet(shape: tuple[int, ...], outputs: int, width: int, largest: floa
     """
     strides = _Strides(min(shape[1:]), _HALVED)
     scaled = _scaled(width, "efficientnet")
-    channels = scaled(IMAGE_NETWORKS["efficientnet"])
+    channels = make_divisible(width)
     layers: list[nn.Module] = [
         Convolution(shape[0], channels, 3, stride=strides.next(2), activation=nn.SiLU)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +97,7 @@ def _ratio(
 
 _WARM_UP_SHARE = 0.05
 _LAST_RATE_SHARE = 0.01
-AVERAGE_DECAY = 0.99
+_AVERAGE_DECAY = 0.99
 
 PRECISIONS = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
@@ -147,7 +147,7 @@ class Optimisation:
     ) -> None:
         self.module = module.to(team.device)
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
-        self.best = _copied(self.average.state_dict())
+        self.best = copied(self.average.state_dict())
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
         self._optimiser, self._scheduler = optimiser_of(self.module, parameters, batches.steps)
@@ -239,18 +239,19 @@ class Optimisation:
 
     def keep_best(self) -> None:
         """Remember the averaged weights as the best so far."""
-        self.best = _copied(self.average.state_dict())
+        self.best = copied(self.average.state_dict())
 
     @property
     def optimised(self) -> list[str]:
         """Return the parameters' names in the order in which the optimiser counts them."""
-        return optimised_names(self.module, self._optimiser)
+        groups = optimised_names(self.module, self._optimiser)
+        return [name for names in groups for name in names]
 
     def state(self) -> dict[str, Any]:
         """Return all of it for a checkpoint."""
         return {
-            "module": _copied(self.module.state_dict()),
-            "average": _copied(self.average.state_dict()),
+            "module": copied(self.module.state_dict()),
+            "average": copied(self.average.state_dict()),
             "best": self.best,
             "optimiser": self._optimiser.state_dict(),
             "optimised": self.optimised,
@@ -276,19 +277,26 @@ class Optimisation:
 
     @torch.no_grad()
     def _follow(self) -> None:
-        """Let the average follow the weights, faster in the beginning."""
-        done = self._scheduler.last_epoch
-        decay = min(AVERAGE_DECAY, (1 + done) / (10 + done))
-        for averaged, current in zip(
-            self.average.parameters(), self.module.parameters(), strict=True
-        ):
+        """Let the average follow the weights, and what isn't learned but counted."""
+        averaged = [*self.average.parameters(), *self.average.buffers()]
+        current = [*self.module.parameters(), *self.module.buffers()]
+        follow_weights(zip(averaged, current, strict=True), self._scheduler.last_epoch)
+
+
+def follow_weights(pairs: Iterable[tuple[Tensor, Tensor]], done: int) -> None:
+    """Let averages follow what they are of, faster in the beginning.
+
+    Args:
+        pairs: of an average and what it is of: a weight, or what isn't learned but counted, as by
+            a batch normalisation.
+        done: steps until now.
+    """
+    decay = min(_AVERAGE_DECAY, (1 + done) / (10 + done))
+    for averaged, current in pairs:
+        if averaged.is_floating_point():
             averaged.lerp_(current, 1 - decay)
-        # What isn't learned but counted, as by a batch normalisation, belongs to the weights.
-        for averaged, current in zip(self.average.buffers(), self.module.buffers(), strict=True):
-            if averaged.is_floating_point():
-                averaged.lerp_(current, 1 - decay)
-            else:
-                averaged.copy_(current)
+        else:
+            averaged.copy_(current)
 
 
 def optimiser_of(
@@ -316,10 +324,10 @@ def optimiser_of(
     )
 
 
-def optimised_names(module: nn.Module, optimiser: torch.optim.Optimizer) -> list[str]:
-    """Return the parameters' names in the order in which an optimiser's state counts them."""
+def optimised_names(module: nn.Module, optimiser: torch.optim.Optimizer) -> list[list[str]]:
+    """Return the parameters' names in each of an optimiser's groups, in its order."""
     names = {id(parameter): name for name, parameter in module.named_parameters()}
-    return [names[id(each)] for group in optimiser.param_groups for each in group["params"]]
+    return [[names[id(each)] for each in group["params"]] for group in optimiser.param_groups]
 
 
 def mixed(precision: str, device: str) -> torch.autocast:
@@ -415,5 +423,6 @@ def follow(
     return float(nats.mean()), float(hits.mean())
 
 
-def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors by name on the CPU, which nobody else changes."""
     return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}

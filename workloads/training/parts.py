@@ -7,6 +7,7 @@ written when all parts are. Parts are written while training goes on.
 from __future__ import annotations
 
 import json
+import operator
 import secrets
 import threading
 from collections.abc import Mapping
@@ -18,7 +19,6 @@ import torch
 from torch import Tensor
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import storage_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import checkpoint
 from falaj.workloads.training import record as records
@@ -41,6 +41,21 @@ class Place:
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
+
+    @classmethod
+    def of_all(cls, shape: tuple[int, ...]) -> Place:
+        """Return that of a whole tensor."""
+        return cls((0,) * len(shape), shape)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Return where it ends, along each side."""
+        return tuple(map(operator.add, self.offsets, self.sizes))
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Return what takes it out of the whole tensor."""
+        return tuple(map(slice, self.offsets, self.ends))
 
     def overlap(self, other: Place) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
         """Return where what both have lies in this piece and in the other; None: nowhere."""
@@ -95,7 +110,7 @@ class Writer:
         self, pieces: dict[str, Tensor] | None, places: Mapping[str, Place],
         common: dict[str, Any], moment: dict[str, Any],
     ) -> None:  # fmt: skip
-        """Begin a checkpoint, after the one before it is finished.
+        """Begin a checkpoint; the one before is finished.
 
         Args:
             pieces: this process's, on the CPU and nobody else's; None: another has the same.
@@ -103,7 +118,6 @@ class Writer:
             common: the optimiser's plain values; the leader's count.
             moment: what else a checkpoint holds; the leader's counts.
         """
-        self.finish()
         token = self._team.share(secrets.token_hex(8).encode()) or b""
         lies = {name: [each.offsets, each.sizes] for name, each in places.items()}
         index = self._team.collect(json.dumps(lies if pieces is not None else None).encode())
@@ -119,7 +133,7 @@ class Writer:
         if pieces is None:
             return
         try:
-            name = part_name(token, self._team.rank)
+            name = records.part_name(token, self._team.rank)
             checkpoint.save(
                 self._output / name, {"pieces": pieces}, self._keyring,
                 records.context_of(self._identity, name),
@@ -144,20 +158,7 @@ class Writer:
             context = records.context_of(self._identity, records.CHECKPOINT)
             path = self._output / records.CHECKPOINT
             checkpoint.save(path, self._state, self._keyring, context)
-            remove_parts(self._output, but=self._token)
-
-
-def part_name(token: str, rank: int) -> str:
-    """Return the file's name of a process's part."""
-    return f"{records.CHECKPOINT}.{token}.{rank}"
-
-
-def remove_parts(output: Path, but: str = "") -> None:
-    """Remove the parts of checkpoints but of one."""
-    with storage_errors(output):
-        for path in output.glob(f"{records.CHECKPOINT}.*.*"):
-            if path.name.split(".")[1] != but:
-                path.unlink(missing_ok=True)
+            records.remove_parts(self._output, but=self._token)
 
 
 class Source:
@@ -200,19 +201,13 @@ class Parts(Source):
             for name, (offsets, sizes) in (parts[part] or {}).items():
                 self._places.setdefault(name, {})[part] = Place(tuple(offsets), tuple(sizes))
         super().__init__({
-            name: tuple(
-                max(start + size for start, size in zip(starts, sizes, strict=True))
-                for starts, sizes in zip(
-                    zip(*(each.offsets for each in found.values()), strict=True),
-                    zip(*(each.sizes for each in found.values()), strict=True), strict=True,
-                )
-            )
+            name: tuple(map(max, zip(*(each.ends for each in found.values()), strict=True)))
             for name, found in self._places.items()
         })  # fmt: skip
 
     def read(self, wanted: Mapping[str, Place | None]) -> dict[str, Tensor]:
         """Return pieces, as `Source.read`, put together of those that processes wrote."""
-        places = {name: each or _all_of(self.shapes[name]) for name, each in wanted.items()}
+        places = {name: each or Place.of_all(self.shapes[name]) for name, each in wanted.items()}
         sources: dict[int, list[str]] = {}
         for name, place in places.items():
             for part in self._parts_with(name, place):
@@ -240,7 +235,7 @@ class Parts(Source):
         return [part for part, each in pieces.items() if place.overlap(each) is not None]
 
     def _part(self, part: int) -> dict[str, Tensor]:
-        name = part_name(self._token, part)
+        name = records.part_name(self._token, part)
         context = records.context_of(self._identity, name)
         return checkpoint.load(self._output / name, self._keyring, context)["pieces"]
 
@@ -267,25 +262,15 @@ class Whole(Source):
 
     def read(self, wanted: Mapping[str, Place | None]) -> dict[str, Tensor]:
         """Return pieces, as `Source.read`."""
-        found: dict[str, Tensor] = {}
-        for name, place in wanted.items():
-            tensor = self._tensors[name]
-            whole = _all_of(tuple(tensor.shape))
-            overlap = (place or whole).overlap(whole)
-            if overlap is None:
-                found[name] = tensor.new_zeros((place or whole).sizes)
-            else:
-                found[name] = tensor[overlap[1]]
-        return found
-
-
-def _all_of(shape: tuple[int, ...]) -> Place:
-    return Place((0,) * len(shape), shape)
+        return {
+            name: self._tensors[name] if place is None else self._tensors[name][place.slices]
+            for name, place in wanted.items()
+        }
 
 
 def common_of_whole(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain values that `DividedOptimisation` goes on with, of a whole checkpoint."""
-    return {"groups": _without_names(state[OPTIMISER]["param_groups"]),
+    return {"groups": without_parameters(state[OPTIMISER]["param_groups"]),
             "scheduler": state["scheduler"]}  # fmt: skip
 
 
@@ -316,5 +301,6 @@ def whole_of_parts(
     }  # fmt: skip
 
 
-def _without_names(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_parameters(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return an optimiser's groups without what they are of."""
     return [{k: v for k, v in group.items() if k != "params"} for group in groups]

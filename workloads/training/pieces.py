@@ -21,11 +21,11 @@ def local(tensor: Tensor) -> Tensor:
 def place(tensor: Tensor) -> Place:
     """Return where this process's piece of a tensor lies in it."""
     if not isinstance(tensor, DTensor):
-        return Place((0,) * tensor.ndim, tuple(tensor.shape))
+        return Place.of_all(tuple(tensor.shape))
     # What `torch.distributed.checkpoint` asks a tensor for its pieces.
     chunks: Any = getattr(tensor, "__create_chunk_list__")()  # noqa: B009 - else it is mangled
     if not chunks:
-        return Place((0,) * tensor.ndim, (0,) * tensor.ndim)
+        return Place.of_all((0,) * tensor.ndim)
     return Place(tuple(chunks[0].offsets), tuple(chunks[0].sizes))
 
 
@@ -65,7 +65,7 @@ class Tensors:
         for name, piece in pieces.items():
             whole = self._of(name)
             if whole is None or piece.shape != local(whole).shape:  # a count of steps, say
-                found[name] = Place((0,) * piece.ndim, tuple(piece.shape))
+                found[name] = Place.of_all(tuple(piece.shape))
             else:
                 found[name] = place(whole)
         return found

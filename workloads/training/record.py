@@ -67,10 +67,22 @@ def begin(output: Path, identity: str, parameters: dict[str, Any], dataset: str)
         for name in (RECORD, METRICS, CHECKPOINT, MODEL, ARCHIVE):
             (output / name).unlink(missing_ok=True)
             (output / (name + SUFFIX)).unlink(missing_ok=True)
-        for path in output.glob(f"{CHECKPOINT}.*.*"):
-            path.unlink(missing_ok=True)  # its parts
+    remove_parts(output)
     value = {"identity": identity, "dataset": dataset, "parameters": parameters}
     write_json_atomic(output / PARAMETERS, value)
+
+
+def part_name(token: str, rank: int) -> str:
+    """Return the file's name of a process's part of the checkpoint of this token."""
+    return f"{CHECKPOINT}.{token}.{rank}"
+
+
+def remove_parts(output: Path, but: str = "") -> None:
+    """Remove the parts of checkpoints, but of the one of this token."""
+    with storage_errors(output):
+        for path in output.glob(f"{CHECKPOINT}.*.*"):
+            if path.name.split(".")[1] != but:
+                path.unlink(missing_ok=True)
 
 
 def finished(output: Path) -> dict[str, Any] | None:

@@ -255,7 +255,8 @@ class Session:
         if parameters.own is not None:
             self._try_out(module.to(team.device), parameters.own, inputs, labels)
         # What is exported as training begins: whole, where it will be divided.
-        self._begun = copy.deepcopy(module).cpu().eval() if parameters.own is not None else None
+        is_exported = parameters.own is not None and team.leads and not setting.resume
+        self._begun = copy.deepcopy(module).cpu().eval() if is_exported else None
         if isinstance(module, Decoder) and parameters.recompute == "layers":
             module.recompute()
         self._optimisation = self._learner(module, parameters)
@@ -328,7 +329,7 @@ class Session:
 
         module, self._begun = self._begun, None
         if module is None:
-            raise AssertionError("it is asked for once, of a model of a team's own")
+            raise AssertionError("it is asked for once, where a model of a team's own begins")
         with torch.random.fork_rng():
             core = export_module(module, self._prepared.architecture.shape)
             check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
@@ -591,10 +592,7 @@ class Session:
     def _begin_parts(self, optimisation: DividedOptimisation) -> None:
         """Begin a checkpoint whose parts are written while training goes on."""
         self._writer.finish()
-        pieces, common = optimisation.state()
-        is_first = self._grid is None or self._grid.is_first_copy
-        places = optimisation.tensors.places(pieces)
-        self._writer.begin(pieces if is_first else None, places, common, self._moment())
+        optimisation.begin_checkpoint(self._writer, self._moment())
 
     def _announce(self, resumed: bool) -> None:
         if not self._team.leads:

@@ -17,17 +17,17 @@ from falaj.workloads.training.layout import PIPELINE, Grid
 from falaj.workloads.training.loop import mixed, module_losses
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.pieces import local
+from falaj.workloads.training.record import LANGUAGE
 
 
 class Pipeline:
-    """The turns of this process's layers in a pipeline; of a pipeline of one, nothing.
+    """The turns of this process's layers in a pipeline of several.
 
     Args:
         module: the layers of this process.
         batches: its rows, in as many parts as there are turns.
         parameters: the run's parameters.
         grid: the processes of the run.
-        task: ``language``.
         outputs: characters of the vocabulary.
     """
 
@@ -37,18 +37,11 @@ class Pipeline:
         batches: Batches,
         parameters: Parameters,
         grid: Grid,
-        *,
-        task: str,
         outputs: int,
     ) -> None:
-        layout = grid.layout
-        self._outputs = outputs
-        self._module, self._parameters, self._grid, self._task = module, parameters, grid, task
-        self._batches = batches
-        self._part, self._parts = grid.place(PIPELINE), layout.pipeline
-        self._ends: Any = None
-        if self._parts == 1:
-            return
+        self._module, self._parameters, self._grid = module, parameters, grid
+        self._batches, self._outputs = batches, outputs
+        self._part, self._parts = grid.place(PIPELINE), grid.layout.pipeline
         # Only here: it imports compilers, which takes a second.
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B  # noqa: PLC0415
 
@@ -63,12 +56,12 @@ class Pipeline:
 
     def learn(self, shares: list[Share]) -> Tensor:
         """Go through the parts of a batch; return this process's share of the loss."""
-        rows, kind = self._batches.most_rows, self._grid.team.device
+        rows, device = self._batches.most_rows, self._grid.team.device
         padded = [_padded(each, rows) for each in shares]
         while len(padded) < self._batches.parts:
             padded.append(_without_weight(padded[0]))
         losses: list[Tensor] = []
-        with mixed(self._parameters.precision, kind.type):
+        with mixed(self._parameters.precision, device.type):
             if self._part == 0:
                 self._schedule.step(torch.cat([each.inputs for each in padded]))
             elif self._is_last:
@@ -79,13 +72,13 @@ class Pipeline:
                 self._schedule.step()
         self._add_ends()
         if not self._is_last:
-            return torch.zeros((), device=kind)
+            return torch.zeros((), device=device)
         return torch.stack([each.detach() for each in losses]).sum() / self._grid.layout.row_parts
 
     def _loss(self, outputs: Tensor, packed: Tensor) -> Tensor:
         labels, weights = packed[:, :-1], packed[:, -1].contiguous().view(torch.float64)
         losses = module_losses(
-            self._module, outputs.float(), labels, self._task, self._parameters.label_smoothing
+            self._module, outputs.float(), labels, LANGUAGE, self._parameters.label_smoothing
         )
         return (losses * weights.float()).sum() * self._grid.layout.row_parts
 

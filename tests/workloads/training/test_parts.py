@@ -57,7 +57,7 @@ def test_any_piece_is_put_together_of_any_others(
     tensor, places, wanted = found
     folder = tmp_path_factory.mktemp("parts")
     for number, each in enumerate(places):
-        name = parts.part_name("t", number)
+        name = records.part_name("t", number)
         state = {"pieces": {"module/w": piece(tensor, each)}}
         checkpoint.save(folder / name, state, None, records.context_of(IDENTITY, name))
     index = [json.dumps({"module/w": [each.offsets, each.sizes]}) for each in places]

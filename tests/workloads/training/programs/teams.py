@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 from falaj.workloads.training import command
@@ -53,8 +54,6 @@ def together(run: dict[str, object]) -> list[int]:
         children.append(child)
     stop = run.get("stop_after")
     if stop:
-        import time
-
         path = Path(str(run["said"])) / "0.txt"
         while not path.exists() or str(stop) not in path.read_text():
             time.sleep(0.05)
