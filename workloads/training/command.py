@@ -140,6 +140,7 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add("--encoding", help="of a CSV; default: UTF-8, or what its byte order mark says")
     add("--seed", type=int, default=0, help="fixes the split (default 0)")
     add("--holdout", type=float, default=0.2, help="share that training never sees (default 0.2)")
+    add("--context", type=int, help="characters that a text's model looks back on (default 128)")
     add("--dry-run", action="store_true", help="check and describe only, write nothing")
     add("--json", action="store_true", help="print the description as one JSON object")
 
@@ -164,6 +165,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
     )
     add("--width", type=int, help="channels or hidden units (default: by family)")
+    add("--layers", type=int, help="of a language model (default 4)")
+    add("--heads", type=int, help="of each layer of a language model (default 4)")
+    add(
+        "--key-value-heads", type=int,
+        help="heads of keys and values; each serves as many of the others (default 2)",
+    )  # fmt: skip
     add(
         "--class-weights",
         **_CHOICES["class_weights"].argument,
@@ -244,7 +251,7 @@ def _dataset(options: argparse.Namespace) -> int:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
-        options.holdout,
+        options.holdout, options.context,
     )  # fmt: skip
     dataset = datasets.build(source)
     path = None
