@@ -93,6 +93,8 @@ def main(arguments: list[str]) -> int:
             return _dataset(options)
         if options.command == "code":
             return _code(options)
+        if options.command == "export":
+            return _export(options)
         return _run(options, arguments) if options.command == "run" else _run_sweep(options)
 
     return status_of(chosen)
@@ -110,11 +112,18 @@ def build_parser() -> argparse.ArgumentParser:
         "them.",
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code"
+        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code|export"
     )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
     _add_run(commands.add_parser("run", help="train a model on a snapshot"))
     _add_sweep(commands)
+    export = commands.add_parser(
+        "export", help="write a language model unencrypted, as Llama's weights in safetensors"
+    )
+    export.add_argument("--run", type=Path, required=True, help="folder of the finished run")
+    export.add_argument("--keyring", type=Path, help="key ring folder, of a sealed run")
+    export.add_argument("--output", type=Path, required=True, help="a new folder")
+    export.add_argument("--json", action="store_true", help="print one JSON object")
     code = commands.add_parser("code", help="check the code of a model of your own, and name it")
     code.add_argument("--code", type=Path, required=True, metavar="DIR", help="its folder")
     code.add_argument("--model", required=True, metavar="MODULE:CLASS", help="the class")
@@ -280,6 +289,19 @@ def _code(options: argparse.Namespace) -> int:
     code = read_folder(options.code)
     find(code, options.model)
     print(json.dumps({"digest": code.digest, "files": list(code.files)}, ensure_ascii=False))
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from falaj.workloads.training import llama  # noqa: PLC0415 - imports torch
+    from falaj.workloads.training.checkpoint import load_trained  # noqa: PLC0415
+    from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415
+
+    files = llama.write(load_trained(options.run, open_keyring(options.keyring)), options.output)
+    if options.json:
+        print(json.dumps({"folder": str(options.output), "files": files}))
+    else:
+        print(f"{options.output}: {', '.join(files)}; none of it is encrypted or signed")
     return 0
 
 

@@ -18,7 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from falaj.workloads.training.decoder_size import DEFAULT_SIZE, DecoderSize
 
-_BASE: Final = 10_000.0
+ROTARY_BASE: Final = 10_000.0
+"""Of the positions' frequencies."""
 _DEVIATION: Final = 0.02
 _GATED: Final = 8
 """The gated units' number is a multiple of this, about 8/3 of the width."""
@@ -38,7 +39,7 @@ class Decoder(nn.Module):
         self, context: int, characters: int, width: int, size: DecoderSize = DEFAULT_SIZE
     ) -> None:
         super().__init__()
-        self.context = context
+        self.context, self.size = context, size
         self.is_first = self.is_last = True
         """Whether it takes characters, and whether it answers: what of a pipeline might not."""
         self.embedding = nn.Embedding(characters, width)
@@ -166,7 +167,7 @@ class _Attention(nn.Module):
 class _GatedUnits(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        units = _GATED * max(1, round(8 * width / 3 / _GATED))
+        units = gated_units(width)
         self.gate = nn.Linear(width, units, bias=False)
         self.up = nn.Linear(width, units, bias=False)
         self.down = nn.Linear(units, width, bias=False)
@@ -175,8 +176,13 @@ class _GatedUnits(nn.Module):
         return self.down(functional.silu(self.gate(stream)) * self.up(stream))
 
 
+def gated_units(width: int) -> int:
+    """Return how many there are in each layer of a width."""
+    return _GATED * max(1, round(8 * width / 3 / _GATED))
+
+
 def _frequencies(size: int) -> Tensor:
-    return _BASE ** (-torch.arange(0, size, 2).float() / size)
+    return ROTARY_BASE ** (-torch.arange(0, size, 2).float() / size)
 
 
 def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
