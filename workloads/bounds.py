@@ -157,6 +157,7 @@ SERVICE = {
     "max_body_bytes": Bound(1_024, 2**30),
     "max_rows": Bound(1, 2**20),
     "max_tokens": Bound(1, 100_000),
+    "tokens_per_minute": Bound(1, 1_000_000_000),
     "drain_seconds": Bound(0, 600, whole=False),
     "grpc_memory_bytes": Bound(128 * 2**20, 2**36),
 }

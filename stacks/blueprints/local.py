@@ -170,6 +170,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         "threads": settings.service.threads,
         "max_rows": settings.service.max_rows,
         "max_tokens": settings.service.max_tokens,
+        "tokens_per_minute": settings.service.tokens_per_minute,
         "max_body_bytes": settings.service.max_body_bytes,
         "drain_seconds": settings.service.drain_seconds,
         "grpc": settings.service.grpc,

@@ -199,6 +199,7 @@ class ServiceSettings(Section):
     """Most rows in a request."""
     max_tokens: Annotated[int, bound("service", "max_tokens")] = 1_024
     """Most characters that a language model adds to a text of a request."""
+    tokens_per_minute: Annotated[int, bound("service", "tokens_per_minute")] | None = None
     max_body_bytes: Annotated[int, bound("service", "max_body_bytes")] = 8 << 20
     """Largest request, in bytes."""
     drain_seconds: Annotated[int, bound("service", "drain_seconds")] = 10
@@ -337,6 +338,12 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_word(settings, root),
         *_check_bodies(settings.service),
     ]
+    tokens, key = settings.service.tokens_per_minute, ("service", "tokensPerMinute")
+    if tokens is not None and not settings.is_text(root):
+        message = (
+            f"given {tokens}, but only language models have tokens, and the dataset is no text"
+        )
+        found.append(Finding(key, message, (Drop(key),)))
     if settings.is_text(root):
         found += _check_language(settings)
     elif settings.watch is not None:

@@ -194,6 +194,8 @@ MISTAKES = [
     Mistake("local", "{epochs: 3, width: 16}", "{parallel: {tensor: 2, shard: 2}}", 9,
             "falaj:training.parallel.tensor: given 2, which is of a language model's layers",
             "  falaj:training: {parallel: {shard: 2}}"),
+    Mistake("local", "workers: 2", "tokensPerMinute: 900", 8,
+            "falaj:service.tokensPerMinute: given 900, but only language models have tokens", "-"),
     Mistake("local", "{epochs: 3, width: 16}", "{layers: 6, epochs: 3}", 9,
             "falaj:training.layers: given 6, which is of a language model's layers",
             "  falaj:training: {epochs: 3}"),

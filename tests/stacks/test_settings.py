@@ -139,6 +139,10 @@ def test_a_text_is_a_dataset(tmp_path: Path) -> None:
             "falaj:training.parallel.pipeline: given 6; allowed: 1 to 4, as many as there are lay",
         ),
         (
+            {"falaj:service": {"tokensPerMinute": 0}},
+            "falaj:service.tokensPerMinute: given 0; allowed: a whole number from 1 to 1000000000",
+        ),
+        (
             {"falaj:training": {"context": 4}},
             "falaj:training.context: given 4; allowed: a whole number from 8 to 32768",
         ),

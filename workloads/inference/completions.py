@@ -70,6 +70,11 @@ class Asked:
         """Characters of all prompts."""
         return sum(map(len, self.prompts))
 
+    @property
+    def most_tokens(self) -> int:
+        """What it may come to: those, and all that may be generated."""
+        return self.prompt_tokens + self.most * self.choices * len(self.prompts)
+
 
 class _Fields:
     """The members of a request, taken out one by one; null is as if one weren't there."""
@@ -280,6 +285,7 @@ class Completion(Awaitable[Answer]):
         steps: where.
         counters: of the worker.
         log: what an access line says of the request's head.
+        settle: told how many tokens there were in the end.
     """
 
     def __init__(
@@ -294,6 +300,7 @@ class Completion(Awaitable[Answer]):
         steps: Steps,
         counters: Counters,
         log: bytes,
+        settle: Callable[[int], None],
     ) -> None:
         self.hung_up: Callable[[], bool] = lambda: False
         """Tells whether nobody hears the answer."""
@@ -303,6 +310,7 @@ class Completion(Awaitable[Answer]):
         self._steps = steps
         self._counters = counters
         self._log = log
+        self._settle = settle
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
             "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
@@ -359,6 +367,7 @@ class Completion(Awaitable[Answer]):
         """Give the place back, and count."""
         self._steps.end_text()
         tokens = {PROMPT: self._asked.prompt_tokens, GENERATED: self._generation.generated}
+        self._settle(sum(tokens.values()))
         self._counters.generated(time.perf_counter() - self._exchange.started, tokens)
         self._exchange.log = self._log + b"".join(
             b',"%b_tokens":%d' % (kind.encode(), count) for kind, count in tokens.items()

@@ -63,7 +63,7 @@ class RequestError(Exception):
 
 OPENAI = b"/v1/"
 """What the paths of OpenAI's API begin with."""
-_KINDS = {401: "authentication_error", 403: "permission_error"}
+_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 FAULT = "the server failed on this request"
 _RETRY_AFTER = b"Retry-After: "
 

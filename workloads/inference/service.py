@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -39,6 +39,7 @@ from falaj.workloads.inference.language import Language
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.model import Model
 from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.quota import TokenQuota
 from falaj.workloads.inference.reference import Reference
 from falaj.workloads.inference.remote import Overflow, RelayedModel, Remote, RemoteError
 from falaj.workloads.inference.settings import Settings
@@ -429,6 +430,7 @@ class Service:
         self._counted = answers.counted(list(self.schema.outputs.values()))
         self.answers = http.Answers()
         self.bodies = http.Bodies(settings.limits.max_inflight_bytes)
+        self.quota = TokenQuota(settings.limits.tokens_per_minute)
         self.connections: set[Client] = set()
         #: When those came whose TLS handshake is under way; of failed ones until they are freed.
         self.arriving: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
@@ -655,10 +657,18 @@ class Service:
                 400, "stream: HTTP/1.0 knows none; leave it out, or ask by HTTP/1.1",
                 field="stream",
             )  # fmt: skip
-        completion = Completion(
-            asked, exchange, language=language, name=model.name, version=model.version,
-            run=self.run, steps=self.runs, counters=self.counters, log=log_part(exchange),
-        )  # fmt: skip
+        caller = exchange.identity.subject if exchange.identity is not None else ""
+        self.quota.take(caller, asked.most_tokens)
+        settle = partial(self.quota.settle, caller, asked.most_tokens)
+        try:
+            completion = Completion(
+                asked, exchange, language=language, name=model.name, version=model.version,
+                run=self.run, steps=self.runs, counters=self.counters, log=log_part(exchange),
+                settle=settle,
+            )  # fmt: skip
+        except RequestError:
+            settle(0)
+            raise
         # What is needed of it is read.
         self.bodies.release(exchange)
         return completion

@@ -219,6 +219,8 @@ class Limits:
     max_rows: int = 1024
     max_tokens: int = 1024
     """That a request may have a language model generate, for each of its texts."""
+    tokens_per_minute: int | None = None
+    """Of prompts and of what is generated, for each caller of a worker; None: without a limit."""
     drain_seconds: float = 10
     header_timeout_seconds: float = 10
     idle_timeout_seconds: float = 75
@@ -353,6 +355,11 @@ def _limits(section: Section) -> Limits:
         ),
         max_rows=int(section.bounded("max_rows", known.max_rows)),
         max_tokens=int(section.bounded("max_tokens", known.max_tokens)),
+        tokens_per_minute=(
+            int(section.bounded("tokens_per_minute", 0))
+            if "tokens_per_minute" in section.values
+            else None
+        ),
         drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
             "header_timeout_seconds", 0.1, 600, known.header_timeout_seconds
@@ -519,6 +526,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument("--max-rows", type=int, default=known.max_rows)
     command.add_argument("--max-tokens", type=int, default=known.max_tokens)
+    command.add_argument(
+        "--tokens-per-minute", type=int,
+        help="of prompts and of what a language model generates, for each caller of a worker "
+        "(default: no limit)",
+    )  # fmt: skip
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
     command.add_argument(
@@ -637,6 +649,11 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             ),
             "max_rows": options.max_rows,
             "max_tokens": options.max_tokens,
+            **(
+                {"tokens_per_minute": options.tokens_per_minute}
+                if options.tokens_per_minute is not None
+                else {}
+            ),
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
             **(

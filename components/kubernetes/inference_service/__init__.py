@@ -549,7 +549,18 @@ def _operation(
         _max_body_mib(given, grpc, errors),
         errors.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
         errors.within("max_tokens", given.get("max_tokens", 1024), bound("service", "max_tokens")),
+        _tokens_per_minute(given, errors),
     )
+
+
+def _tokens_per_minute(given: Mapping[str, Any], errors: ArgumentErrors) -> int | None:
+    """How many each caller may have; none is said of a model that has no tokens."""
+    asked = given.get("tokens_per_minute")
+    if asked is None:
+        return None
+    if given.get("kind") != "language":
+        errors.say("tokens_per_minute", "is for kind: language; leave it out")
+    return errors.within("tokens_per_minute", asked, bound("service", "tokens_per_minute"))
 
 
 def _max_body_mib(given: Mapping[str, Any], grpc: bool, errors: ArgumentErrors) -> int:

@@ -233,6 +233,11 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         *("--max-body-bytes", str(operation.max_body_mib * 1024 * 1024)),
         *("--max-rows", str(min(operation.max_rows, spec.size.max_batch or operation.max_rows))),
         *("--max-tokens", str(operation.max_tokens)),
+        *(
+            ("--tokens-per-minute", str(operation.tokens_per_minute))
+            if operation.tokens_per_minute is not None
+            else ()
+        ),
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
         *_grpc_options(spec),

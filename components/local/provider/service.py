@@ -14,7 +14,7 @@ from falaj.components.local import machine
 from falaj.components.local.machine import LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.daemons import daemons
-from falaj.components.local.provider.fields import flag, number, text, texts, whole
+from falaj.components.local.provider.fields import flag, number, optional, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
 from falaj.wire.values import Values
@@ -305,6 +305,8 @@ def configuration(
         "logs": service.logs,
         "state": service.state,
     }
+    if (tokens := optional(inputs, "tokensPerMinute")) is not None:
+        options["tokens-per-minute"] = tokens
     if flag(inputs, "jobs"):
         options |= {
             "jobs-keep-hours": whole(inputs, "jobsKeepHours"),

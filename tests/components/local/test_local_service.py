@@ -272,11 +272,12 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
     back = provider.read("InferenceService", made, rolled)[1]
     same = provider.diff("InferenceService", made, back, inputs)
     assert same.changes == proto.DiffResponse.DIFF_NONE
-    inputs |= {"maxRows": 7, "maxTokens": 9, "batching": True}
+    inputs |= {"maxRows": 7, "maxTokens": 9, "tokensPerMinute": 90, "batching": True}
     limited = provider.update("InferenceService", made, back, inputs)
     assert limited["servedVersion"] == first
     configured = json.loads(Path(limited["configPath"]).read_text())
     limits = configured["limits"]
+    assert limits["tokens_per_minute"] == 90
     assert (limits["max_rows"], limits["max_tokens"], configured["batching"]) == (7, 9, True)
 
     # A version that can't be loaded: the reason is told, the old one goes on.

@@ -95,13 +95,18 @@ class Site:
         return published.version
 
     def token(
-        self, *scopes: str, minutes: float = 60, audience: str = AUDIENCE, issuer: str = ISSUER
+        self,
+        *scopes: str,
+        minutes: float = 60,
+        audience: str = AUDIENCE,
+        issuer: str = ISSUER,
+        subject: str = "tester",
     ) -> str:
         return auth.mint(
             self.root / "keyring" / "tokens.pem",
             issuer=issuer,
             audience=audience,
-            subject="tester",
+            subject=subject,
             scopes=scopes or ("predict",),
             minutes=minutes,
         )

@@ -74,6 +74,9 @@ class InferenceServiceHandler(Handler):
             "service", "max_tokens", "Most characters that a language model adds to a text.",
             default=1_024,
         ),
+        "tokensPerMinute": bounded(
+            "service", "tokens_per_minute", "Most characters of a language model for each caller.",
+        ),
         "drainSeconds": bounded(
             "service", "drain_seconds", "How long an old version may finish its requests.",
             default=10, whole=True,
