@@ -281,6 +281,9 @@ def _rich_workloads() -> dict[str, Any]:
         **service, "packageSource": "claim", "packageName": "models", "packagePath": "a",
         "versions": [{"version": 7, "weight": 100}], "hostNames": ["kept.acme.example.ae"],
     }  # fmt: skip
+    services["told"] = {
+        **services["kept"], "kind": "language", "hostNames": ["told.acme.example.ae"],
+    }  # fmt: skip
     authority = jobs["published"]["publish"]["registryAuthority"]
     public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"
     services["tried"] = {
@@ -295,7 +298,7 @@ def _rich_workloads() -> dict[str, Any]:
     }  # fmt: skip
     config["falaj:trainingJobs"] = {name: jobs[name] for name in _JOBS}
     config["falaj:inferenceServices"] = {
-        name: services[name] for name in ("tried", "night", "kept", "credit")
+        name: services[name] for name in ("tried", "night", "kept", "credit", "told")
     }
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     config["falaj:federatedTrainings"] = {
