@@ -211,7 +211,7 @@ PARAMETER_SERVER = {
     "staleness_power": Bound(0, 10, whole=False, default=0.5),
     "local_steps": Bound(1, 100_000, default=50),
     "outer_rate": Bound(1e-6, 10, whole=False, default=0.7),
-    "outer_momentum": Bound(0, 0.999, whole=False, default=0.9),
+    "outer_momentum": Bound(0, 0.999, whole=False, default=0.5),
     "top": Bound(1e-4, 0.5, whole=False, default=0.01),
     "explosion": Bound(1, 1_000_000, whole=False, default=20),
     "steps": Bound(1, 1_000_000_000),

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     def chosen() -> int:
         stop = StopRequest()
         stop.install()
-        run = _server if options.role == "server" else _worker
+        run = serve if options.role == "server" else take_part
         return run(options, stop)
 
     return status_of(chosen)
@@ -166,7 +166,12 @@ def _checked(options: argparse.Namespace) -> None:
             setattr(options, name, int(bound.default) if bound.whole else bound.default)
 
 
-def _server(options: argparse.Namespace, stop: StopRequest) -> int:
+def serve(options: argparse.Namespace, stop: StopRequest) -> int:
+    """Run a server as `build_parser` read its options; return its exit status.
+
+    Raises:
+        WorkloadError: an option, the data or the folder can't be used.
+    """
     _checked(options)
     if options.steps is not None and options.epochs is not None:
         raise WorkloadError("--steps and --epochs both say when training ends: give one of them")
@@ -189,7 +194,7 @@ def _server(options: argparse.Namespace, stop: StopRequest) -> int:
 
     it = _training(options, requested, dataset, len(tokens))
 
-    def serve(weights: Weights) -> Listener:
+    def listener(weights: Weights) -> Listener:
         try:
             return Listener(
                 listen, context, it.assignment, weights, tokens=tokens,
@@ -201,7 +206,7 @@ def _server(options: argparse.Namespace, stop: StopRequest) -> int:
             ) from error
 
     progress = Progress(options.progress, True, lambda: None)
-    return run(it, serve, stop, progress, options.resume == "auto")
+    return run(it, listener, stop, progress, options.resume == "auto")
 
 
 def _training(
@@ -263,7 +268,12 @@ def _training(
     )  # fmt: skip
 
 
-def _worker(options: argparse.Namespace, stop: StopRequest) -> int:
+def take_part(options: argparse.Namespace, stop: StopRequest) -> int:
+    """Run a worker as `build_parser` read its options; return its exit status.
+
+    Raises:
+        WorkloadError: an option or the rows can't be used, or the server refuses.
+    """
     _checked(options)
     check(Requested(threads=options.threads))
     host, port = place("--server", options.server)

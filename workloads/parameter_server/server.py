@@ -156,6 +156,7 @@ class _Keeper:
         self._before = self._position.seconds
         self._began = self._kept = time.monotonic()
         self._pace = (self._began, weights.version)
+        self._loss = 0.0
         self._named: set[tuple[str, str]] = set()
 
     def run(self, stop: StopRequest) -> int:
@@ -225,8 +226,9 @@ class _Keeper:
 
     def _tell(self, loss: float, name: str, value: float) -> None:
         it, weights, position = self._it, self._weights, self._position
+        losses = weights.taken_losses()
+        self._loss = sum(losses) / len(losses) if losses else self._loss
         with weights.changed:
-            mean = sum(weights.losses) / max(1, len(weights.losses))
             staleness = sum((each.staleness for each in weights.ledgers.values()), Counter[int]())
             workers = sum(each.updates > 0 for each in weights.ledgers.values())
             updates = sum(each.updates for each in weights.ledgers.values())
@@ -236,7 +238,7 @@ class _Keeper:
         rate = (version - self._pace[1]) / max(1e-9, now - self._pace[0])
         self._pace = (now, version)
         line = {
-            "epoch": position.epoch, "version": version, "updates": updates, "loss": mean,
+            "epoch": position.epoch, "version": version, "updates": updates, "loss": self._loss,
             "validation_loss": loss, f"validation_{name}": value, "mean_staleness": behind,
             "versions_per_second": rate, "workers": workers,
             "seconds": round(self._seconds(), 3),
@@ -245,8 +247,8 @@ class _Keeper:
         records.add_metrics(it.output, line)
         self._progress.emit(
             "epoch",
-            f"epoch {position.epoch}/{it.parameters.epochs}: loss {mean:.4f}, validation {name} "
-            f"{records.figure(name, value)}, version {version} of {workers} worker(s), "
+            f"epoch {position.epoch}/{it.parameters.epochs}: loss {self._loss:.4f}, validation "
+            f"{name} {records.figure(name, value)}, version {version} of {workers} worker(s), "
             f"{rate:.1f} a second, {behind:.1f} versions behind",
             epochs=it.parameters.epochs, metric_name=name, **line, **{name: value},
         )  # fmt: skip
@@ -283,9 +285,11 @@ class _Keeper:
         with self._weights.changed:
             ledgers = dict(self._weights.ledgers)
             version = self._weights.version
+        terms = {**vars(it.terms)}
+        terms["staleness_bound"] = terms.pop("staleness")
         lineage = {
             "parameter_server": {
-                **vars(it.terms), "local_steps": it.assignment.local_steps,
+                **terms, "local_steps": it.assignment.local_steps,
                 "rows": it.assignment.rows, "compression": it.assignment.compression,
                 "top": it.assignment.top, "weights": it.assignment.weights, "versions": version,
                 "workers": {name: each.to_json() for name, each in sorted(ledgers.items())},

@@ -10,7 +10,8 @@ step doesn't depend on its gradients' scale.
 ``local``: an update is what a worker's own steps changed; the mean of gathered changes is the
 negative gradient of an outer step with Nesterov's momentum (Douillard et al., "DiLoCo",
 arXiv:2311.08105), each change scaled by its staleness as in FedBuff (Nguyen et al.,
-arXiv:2106.06639).
+arXiv:2106.06639). DiLoCo's workers wait for each other and take a momentum of 0.9; of workers
+that don't wait so much does harm (Liu et al., arXiv:2401.09135), so that half of it is usual here.
 """
 
 from __future__ import annotations
@@ -156,6 +157,13 @@ class Weights:
         terms: how updates are taken.
         updates: what updates travel as.
         answers: what the model travels as.
+
+    Attributes:
+        changed: guards all of it; notified of each update.
+        version: how many steps the model has done.
+        done: batches of the updates that were taken.
+        life: names this start of the server: versions of an earlier one may never have been kept.
+        ledgers: what each worker did.
     """
 
     def __init__(
@@ -167,11 +175,10 @@ class Weights:
         self.updates, self.answers = updates, answers
         self.average = copy.deepcopy(module).requires_grad_(False).eval()
         self.changed = threading.Condition()
-        # Who has weights of before a restart has those of versions that may never have been kept.
         self.life = secrets.token_hex(16)
         self.version = self.done = 0
         self.ended = False
-        self.losses: deque[float] = deque(maxlen=_USUAL)
+        self.losses: list[float] = []
         self.ledgers: dict[str, Ledger] = {}
         self._gathered: list[_Update] = []
         self._norms: deque[float] = deque(maxlen=_USUAL)
@@ -288,6 +295,12 @@ class Weights:
                 self._step()
             self.ended = True
 
+    def taken_losses(self) -> list[float]:
+        """The losses of updates since this was asked for last."""
+        with self.changed:
+            found, self.losses = self.losses, []
+            return found
+
     def judged(self) -> dict[str, Tensor]:
         """A copy of the weights that are judged: asynchronous ones averaged over their steps."""
         with self.changed:
@@ -308,7 +321,6 @@ class Weights:
                 "version": self.version,
                 "done": self.done - sum(each.batches for each in self._gathered),
                 "norms": list(self._norms),
-                "losses": list(self.losses),
                 "ledgers": {name: each.state() for name, each in self.ledgers.items()},
                 "position": {**vars(position), "history": list(position.history)},
                 "best": dict(best) if best is not None else None,
@@ -333,7 +345,6 @@ class Weights:
             self._scheduler.load_state_dict(state["scheduler"])
         self.version, self.done = int(state["version"]), int(state["done"])
         self._norms.extend(state["norms"])
-        self.losses.extend(state["losses"])
         self.ledgers = {name: Ledger.from_state(each) for name, each in state["ledgers"].items()}
         return Position(**state["position"]), state["best"]
 
