@@ -137,8 +137,9 @@ class Ledger:
     @classmethod
     def from_state(cls, value: dict[str, Any]) -> Ledger:
         """What `state` returned."""
-        refused, staleness = Counter(value["refused"]), Counter(value["staleness"])
-        return cls(**{**value, "refused": refused, "staleness": staleness})
+        counted = {"refused": Counter(value["refused"]), "staleness": Counter(value["staleness"])}
+        whole: dict[str, Any] = {**value, **counted}
+        return cls(**whole)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @contextlib.contextmanager
-def half_as_fast(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def half_as_fast(process: subprocess.Popen[bytes]) -> Generator[None]:
     """Stop a process half of the time, as a machine of half the speed would be."""
     over = threading.Event()
 
