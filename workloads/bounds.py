@@ -216,7 +216,7 @@ PARAMETER_SERVER = {
     "explosion": Bound(1, 1_000_000, whole=False, default=20),
     "steps": Bound(1, 1_000_000_000),
     "target_loss": Bound(0, 1_000_000, whole=False),
-    "requests_per_second": Bound(1, 100_000, default=200),
+    "requests_per_second": Bound(1, 100_000, default=1_000),
     "checkpoint_seconds": Bound(1, 86_400, default=30),
     "patience_seconds": Bound(1, 604_800, default=600),
 }

@@ -19,10 +19,11 @@ from falaj.workloads.parameter_server.assignment import Assignment
 from falaj.workloads.parameter_server.listener import Listener
 from falaj.workloads.parameter_server.weights import Ledger, Terms, Weights
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import hardware
+from falaj.workloads.training import checkpoint, hardware
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import PreparedData
 from falaj.workloads.training.language import FAMILY
+from falaj.workloads.training.launcher import only_run
 from falaj.workloads.training.loop import (
     Position,
     copied,
@@ -118,15 +119,33 @@ def run(
         if done is not None:
             report_finished(done, it.output, progress)
             return 0
+    with only_run(it.output):
+        return _run(it, serve, stop, progress, resume)
+
+
+def _run(
+    it: Training,
+    serve: Callable[[Weights], Listener],
+    stop: StopRequest,
+    progress: Progress,
+    resume: bool,
+) -> int:
     hardware.make_deterministic(it.parameters.seed, it.parameters.threads)
     weights = Weights(
         it.assignment.build(), it.parameters, it.terms, it.assignment.updates,
         it.assignment.answers,
     )  # fmt: skip
-    context = records.context_of(it.identity, records.CHECKPOINT)
-    found = weights.restore(it.output, it.keyring, context) if resume else None
+    found = None
+    if resume:
+        context = records.context_of(it.identity, records.CHECKPOINT)
+        try:
+            found = weights.restore(it.output, it.keyring, context)
+        except checkpoint.DamagedFileError as error:
+            progress.emit("start", f"{error}; starting from the beginning instead")
     if found is None:
         records.begin(it.output, it.identity, it.parameters.to_json(), it.dataset.digest)
+    else:
+        records.rewrite_metrics(it.output, found[0].history)
     listener = serve(weights)
     keeper = _Keeper(it, weights, listener, progress, found)
     thread = threading.Thread(target=listener.serve_forever, name="listener", daemon=True)

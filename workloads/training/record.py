@@ -80,6 +80,12 @@ def add_metrics(output: Path, line: dict[str, Any]) -> None:
         stream.write(json.dumps(line) + "\n")
 
 
+def rewrite_metrics(output: Path, history: list[dict[str, Any]]) -> None:
+    """Have the metrics be those of a checkpoint: what came after it comes again."""
+    lines = "".join(json.dumps(line) + "\n" for line in history)
+    write_atomic(output / METRICS, lines.encode())
+
+
 def part_name(token: str, rank: int) -> str:
     """Return the file's name of a process's part of the checkpoint of this token."""
     return f"{CHECKPOINT}.{token}.{rank}"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from falaj.workloads.bounds import IMAGE_NETWORKS
 from falaj.workloads.errors import STOPPED, CodeError, WorkloadError
-from falaj.workloads.files import write_atomic, write_json_atomic
+from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import write_artifact
 from falaj.workloads.training import (
@@ -599,9 +599,7 @@ class Session:
         if not self._team.leads:
             return
         setting, position = self._setting, self._position
-        # Lines of epochs after the checkpoint will be written again.
-        lines = "".join(json.dumps(line) + "\n" for line in position.history)
-        write_atomic(setting.output / records.METRICS, lines.encode())
+        records.rewrite_metrics(setting.output, position.history)
         where = f"{self._team.processes} process(es) on {self._team.device.type}"
         if self._grid is not None:
             where += f" ({self._grid.layout})"

@@ -94,6 +94,11 @@ class Place:
         assert self.codes == [0]
         return json.loads((self.folder / "run/record.json").read_text(encoding="utf-8"))
 
+    def end(self) -> None:
+        """Ask the server to stop, and wait for it."""
+        self.stop.ask("SIGTERM was received")
+        self.ended()
+
     def ended(self) -> None:
         if self.thread is not None:
             self.thread.join(200)
@@ -105,8 +110,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path, Authority(tmp_path / "pki"), free_port())
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     yield made
-    made.stop.ask("the test is over")
-    made.ended()
+    made.end()
     torch.set_num_threads(before[0])
     torch.use_deterministic_algorithms(before[1])
 
@@ -216,7 +220,10 @@ def test_strangers_nuisances_and_what_is_no_update_are_refused_and_the_server_go
     assert kept["strangers"]["no TLS that is taken, or broken off"] >= 3
 
 
-def test_a_worker_that_can_not_take_part_says_why(place: Place, digits: Path) -> None:
+def test_a_worker_that_can_not_take_part_says_why(
+    place: Place, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also: a server that is asked to stop keeps a checkpoint, and does without a damaged one."""
     lost = place.worker("site-c", digits, patience=1)
     assert lost.run() == 74
     data = tables(place.folder)
@@ -230,10 +237,14 @@ def test_a_worker_that_can_not_take_part_says_why(place: Place, digits: Path) ->
     )
     with pytest.raises(WorkloadError, match="no worker with this certificate and token"):
         nobody.run()
-    place.stop.ask("SIGTERM was received")
-    place.ended()
+    place.end()
     assert place.codes == [75]
-    assert (place.folder / "run/checkpoint").exists()
+    (place.folder / "run/checkpoint").write_bytes(b"something else")
+    place.stop = StopRequest()
+    place.serve(digits)
+    place.line("site-a").close()
+    place.end()
+    assert "starting from the beginning instead" in capsys.readouterr().out
 
 
 def test_a_worker_with_another_authoritys_certificate_is_told_at_once(
