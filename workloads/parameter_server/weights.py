@@ -12,6 +12,9 @@ negative gradient of an outer step with Nesterov's momentum (Douillard et al., "
 arXiv:2311.08105), each change scaled by its staleness as in FedBuff (Nguyen et al.,
 arXiv:2106.06639). DiLoCo's workers wait for each other and take a momentum of 0.9; of workers
 that don't wait so much does harm (Liu et al., arXiv:2401.09135), so that half of it is usual here.
+
+In both, what is counted and not learned, as a batch normalisation's means, moves towards what the
+workers count.
 """
 
 from __future__ import annotations
@@ -392,8 +395,13 @@ class Weights:
                 local = self.terms.mode == "local"
                 parameter.grad = -summed / len(gathered) if local else summed / whole
             for name, counted in self._counted.items():
-                for each in gathered:
-                    counted.add_(each.tensors[name], alpha=each.share / len(gathered))
+                # A mean of what workers count: their changes added up could make a variance
+                # negative, where several of them have seen the same beginning.
+                mean = sum(
+                    (each.tensors[name] * (each.share / whole) for each in gathered),
+                    torch.zeros_like(counted),
+                )
+                counted.lerp_(mean, whole / len(gathered))
         if self._scheduler is None:
             self._optimiser.step()
         else:

@@ -133,7 +133,12 @@ class Learner:
                     return None
                 losses += float(self._optimisation.step(*self._next())[0])
                 count += 1
-            found = {name: state[name].cpu() - each for name, each in weights.items()}
+            found = {
+                each.name: state[each.name].cpu() - weights[each.name]
+                if each.learned
+                else state[each.name].cpu()
+                for each in self.layout.entries
+            }
         else:
             count = 1
             loss, gradients = self._optimisation.gradients(*self._next())
@@ -141,9 +146,7 @@ class Learner:
                 return None
             losses = float(loss)
             found = {
-                each.name: gradients[each.name].cpu()
-                if each.learned
-                else state[each.name].cpu() - weights[each.name]
+                each.name: gradients[each.name].cpu() if each.learned else state[each.name].cpu()
                 for each in self.layout.entries
             }
         told = {

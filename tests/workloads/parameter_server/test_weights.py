@@ -144,6 +144,20 @@ def test_what_is_counted_follows_the_workers() -> None:
     assert torch.allclose(weights.module.state_dict()["1.running_mean"], torch.full((3,), 0.5))
 
 
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 3)), min_size=1, max_size=9))
+def test_what_is_counted_stays_among_what_was_counted(counts: list[tuple[float, int]]) -> None:
+    """Differences added up would make a variance negative."""
+    weights = made(gather=2)
+    for value, behind in counts:
+        changed = filled(weights, 0.001)
+        changed["1.running_var"] = torch.full((3,), value)
+        base = max(0, weights.version - behind)
+        weights.take("a", update(weights, tensors=changed, base=base))
+    found = weights.module.state_dict()["1.running_var"]
+    seen = [1.0, *(value for value, _ in counts)]
+    assert min(seen) - 1e-4 <= float(found.min()) <= float(found.max()) <= max(seen) + 1e-4
+
+
 def test_an_update_whose_answer_was_lost_is_taken_once() -> None:
     weights = made()
     data = update(weights)
