@@ -148,7 +148,7 @@ def _add_number(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     parser.add_argument("--" + name.replace("_", "-"), type=kind, help=text + usual)
 
 
-def _checked(options: argparse.Namespace) -> None:
+def checked(options: argparse.Namespace) -> None:
     """Refuse numbers out of their bounds, and put defaults where none were given."""
     for name, bound in PARAMETER_SERVER.items():
         if not hasattr(options, name):
@@ -172,7 +172,7 @@ def serve(options: argparse.Namespace, stop: StopRequest) -> int:
     Raises:
         WorkloadError: an option, the data or the folder can't be used.
     """
-    _checked(options)
+    checked(options)
     if options.steps is not None and options.epochs is not None:
         raise WorkloadError("--steps and --epochs both say when training ends: give one of them")
     given = {
@@ -192,7 +192,7 @@ def serve(options: argparse.Namespace, stop: StopRequest) -> int:
     from falaj.workloads.parameter_server.server import run  # noqa: PLC0415
     from falaj.workloads.parameter_server.weights import Weights  # noqa: PLC0415
 
-    it = _training(options, requested, dataset, len(tokens))
+    it = training_of(options, requested, dataset, len(tokens))
 
     def listener(weights: Weights) -> Listener:
         try:
@@ -209,10 +209,20 @@ def serve(options: argparse.Namespace, stop: StopRequest) -> int:
     return run(it, listener, stop, progress, options.resume == "auto")
 
 
-def _training(
+def training_of(
     options: argparse.Namespace, requested: Requested, dataset: Dataset, workers: int
 ) -> Training:
-    """The training that the options ask for."""
+    """The training that the options ask for.
+
+    Args:
+        options: of the server, `checked`.
+        requested: the parameters among them.
+        dataset: of the server.
+        workers: how many there are.
+
+    Raises:
+        WorkloadError: the dataset is none for that.
+    """
     from falaj.workloads.parameter_server.assignment import Assignment  # noqa: PLC0415
     from falaj.workloads.parameter_server.server import Training  # noqa: PLC0415
     from falaj.workloads.parameter_server.weights import Terms  # noqa: PLC0415
@@ -274,7 +284,7 @@ def take_part(options: argparse.Namespace, stop: StopRequest) -> int:
     Raises:
         WorkloadError: an option or the rows can't be used, or the server refuses.
     """
-    _checked(options)
+    checked(options)
     check(Requested(threads=options.threads))
     host, port = place("--server", options.server)
     token = read_token(options.token, "worker")

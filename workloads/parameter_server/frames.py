@@ -33,6 +33,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 from falaj.workloads.federation.updates import MessageError
 from falaj.workloads.training.snapshot import digest
@@ -75,11 +76,14 @@ class Entry:
         name: in the model's state.
         shape: of the tensor.
         learned: whether it is a parameter; else it is counted, as a mean of what went through.
+        keeps: of what is counted, the share that a batch leaves of what was before: 0.99 of a
+            batch normalisation whose momentum is 0.01. 0: nothing is known, the newest holds.
     """
 
     name: str
     shape: tuple[int, ...]
     learned: bool
+    keeps: float = 0.0
 
     @property
     def numbers(self) -> int:
@@ -97,9 +101,15 @@ class Layout:
     def of(cls, module: nn.Module) -> Layout:
         """The layout of a model. Whole numbers, such as counts of batches, don't travel."""
         learned = {name for name, _ in module.named_parameters()}
+        keeps = {
+            f"{name}.{counted}" if name else counted: 1 - each.momentum
+            for name, each in module.named_modules()
+            if isinstance(each, _BatchNorm) and each.momentum is not None
+            for counted in ("running_mean", "running_var")
+        }
         return cls(
             tuple(
-                Entry(name, tuple(tensor.shape), name in learned)
+                Entry(name, tuple(tensor.shape), name in learned, keeps.get(name, 0.0))
                 for name, tensor in module.state_dict().items()
                 if tensor.is_floating_point()
             )

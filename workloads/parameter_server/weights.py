@@ -13,8 +13,10 @@ arXiv:2311.08105), each change scaled by its staleness as in FedBuff (Nguyen et 
 arXiv:2106.06639). DiLoCo's workers wait for each other and take a momentum of 0.9; of workers
 that don't wait so much does harm (Liu et al., arXiv:2401.09135), so that half of it is usual here.
 
-In both, what is counted and not learned, as a batch normalisation's means, moves towards what the
-workers count.
+In both, what is counted and not learned, as a batch normalisation's means, counts the batches of
+all workers, as if they had gone through one after the other: an update has what its batches added,
+and what they left of what was before follows from their number. (Differences added up would make
+variances negative, where several workers have seen the same beginning.)
 """
 
 from __future__ import annotations
@@ -188,11 +190,10 @@ class Weights:
         self._norms: deque[float] = deque(maxlen=_USUAL)
         self._message: tuple[int, bytes] | None = None
         self._parameters = dict(module.named_parameters())
-        self._counted = {
-            each.name: module.state_dict()[each.name]
-            for each in self.layout.entries
-            if not each.learned
-        }
+        state = module.state_dict()
+        self._counted = [
+            (each, state[each.name]) for each in self.layout.entries if not each.learned
+        ]
         self._begin_norm, _ = frames.norm(module.state_dict(), self.layout)
         steps = max(1, terms.total // terms.gather)
         self._scheduler: torch.optim.lr_scheduler.LambdaLR | None = None
@@ -394,14 +395,9 @@ class Weights:
                 )
                 local = self.terms.mode == "local"
                 parameter.grad = -summed / len(gathered) if local else summed / whole
-            for name, counted in self._counted.items():
-                # A mean of what workers count: their changes added up could make a variance
-                # negative, where several of them have seen the same beginning.
-                mean = sum(
-                    (each.tensors[name] * (each.share / whole) for each in gathered),
-                    torch.zeros_like(counted),
-                )
-                counted.lerp_(mean, whole / len(gathered))
+            for entry, counted in self._counted:
+                for each in gathered:
+                    counted.mul_(entry.keeps**each.batches).add_(each.tensors[entry.name])
         if self._scheduler is None:
             self._optimiser.step()
         else:

@@ -20,7 +20,7 @@ from falaj.workloads.federation.site import labels_of
 from falaj.workloads.federation.transport import Line, Link
 from falaj.workloads.parameter_server import frames
 from falaj.workloads.parameter_server.assignment import Assignment
-from falaj.workloads.parameter_server.frames import Feedback, Layout
+from falaj.workloads.parameter_server.frames import Entry, Feedback, Layout
 from falaj.workloads.training import distributed, hardware
 from falaj.workloads.training.batches import Augmentation, Batches, features, prepare
 from falaj.workloads.training.dataset import generator
@@ -136,7 +136,7 @@ class Learner:
             found = {
                 each.name: state[each.name].cpu() - weights[each.name]
                 if each.learned
-                else state[each.name].cpu()
+                else self._added(each, weights[each.name], count)
                 for each in self.layout.entries
             }
         else:
@@ -146,7 +146,9 @@ class Learner:
                 return None
             losses = float(loss)
             found = {
-                each.name: gradients[each.name].cpu() if each.learned else state[each.name].cpu()
+                each.name: gradients[each.name].cpu()
+                if each.learned
+                else self._added(each, weights[each.name], count)
                 for each in self.layout.entries
             }
         told = {
@@ -155,6 +157,16 @@ class Learner:
             "loss": finite_or_none(losses / count),
         }
         return found, told
+
+    def counted(self) -> dict[str, Tensor]:
+        """What is counted and not learned, as the last batch left it."""
+        state = self._optimisation.module.state_dict()
+        return {e.name: state[e.name].cpu().clone() for e in self.layout.entries if not e.learned}
+
+    def _added(self, entry: Entry, before: Tensor, batches: int) -> Tensor:
+        """What batches added to what is counted."""
+        now = self._optimisation.module.state_dict()[entry.name].cpu()
+        return now - entry.keeps**batches * before
 
     def _next(self) -> tuple[Any, int, int]:
         """Order, epoch and step of the next batch."""

@@ -22,9 +22,10 @@ from falaj.workloads.federation.transport import Line, Link, client_context
 from falaj.workloads.parameter_server import command, frames, weights
 from falaj.workloads.parameter_server.assignment import Assignment
 from falaj.workloads.parameter_server.frames import Coding, Layout
-from falaj.workloads.parameter_server.worker import Machine, Worker
+from falaj.workloads.parameter_server.worker import Learner, Machine, Worker
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.checkpoint import load_trained
+from falaj.workloads.training.options import Requested
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.snapshot import open_dataset
 from falaj.workloads.training.stopping import StopRequest
@@ -152,6 +153,37 @@ def test_rows_of_ones_own_stay_and_a_loss_that_is_reached_ends_it(place: Place) 
     assert record["ended"] == "a validation loss of 0.35 is reached"
     assert record["metrics"]["held_out"]["accuracy"] > 0.8
     assert record["parameter_server"]["rows"] == "own"
+
+
+@pytest.mark.parametrize("mode", ["asynchronous", "local"])
+def test_what_a_light_network_counts_reaches_the_server_as_the_worker_has_it(
+    mode: str, digits: Path
+) -> None:
+    words = ["server", "--output", "o", "--workers", "w", "--model", "mobilenet", "--width", "4"]
+    for name in ("dataset", "authority", "certificate", "key"):
+        words += [f"--{name}", "x"]
+    words += ["--mode", mode, "--local-steps", "3"] if mode == "local" else []
+    options = command.build_parser().parse_args(words)
+    command.checked(options)
+    dataset = open_dataset(digits, None)
+    requested = Requested(model="mobilenet", width=4, device="cpu", precision="float32")
+    it = command.training_of(options, requested, dataset, 1)
+    held = weights.Weights(
+        it.assignment.build(), it.parameters, it.terms, it.assignment.updates, Coding()
+    )
+    before = torch.are_deterministic_algorithms_enabled()
+    learner = Learner(it.assignment, dataset, MACHINE)
+    torch.use_deterministic_algorithms(before)
+    data = held.message("a", 0, "") or b""
+    fields, model = frames.decode(data, frames.WEIGHTS, held.layout, Coding())
+    update, told = learner.learn(model, 0, 100, lambda: False) or ({}, {})
+    head = {"base": 0, "life": fields["life"], "id": "a" * 32, **told}
+    held.take("a", frames.encode(frames.UPDATE, head, update, held.layout, Coding()))
+    ours, theirs = held.module.state_dict(), learner.counted()
+    assert len(theirs) > 10
+    assert all(
+        torch.allclose(ours[name], each, rtol=1e-4, atol=1e-5) for name, each in theirs.items()
+    )
 
 
 def test_strangers_nuisances_and_what_is_no_update_are_refused_and_the_server_goes_on(
