@@ -123,7 +123,8 @@ def test_modes_that_wait_for_nobody_run_a_parameter_server_and_its_workers() -> 
     options = parameter_server.build_parser().parse_args(command[3:])
     assert (options.role, options.server) == ("worker", SITE["coordinator"])
     # All else is as of rounds.
-    for other, same in ((COORDINATOR, {**COORDINATOR, "mode": "local"}), (SITE, WORKER)):
+    for other in (COORDINATOR, SITE):
+        same: dict[str, Any] = {**other, "mode": "local"}
         ours, theirs = rendered(**other), rendered(**same)
         container_of(ours)["command"] = container_of(theirs)["command"] = []
         assert ours == theirs
