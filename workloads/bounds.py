@@ -211,6 +211,27 @@ ROLLOUT = {
 a time, per cent of the answers."""
 
 
+PARAMETER_SERVER = {
+    "gather": Bound(1, 1_024),
+    "staleness": Bound(0, 100_000, default=10),
+    "staleness_power": Bound(0, 10, whole=False, default=0.5),
+    "local_steps": Bound(1, 100_000, default=50),
+    "outer_rate": Bound(1e-6, 10, whole=False, default=0.7),
+    "outer_momentum": Bound(0, 0.999, whole=False, default=0.5),
+    "top": Bound(1e-4, 0.5, whole=False, default=0.01),
+    "explosion": Bound(1, 1_000_000, whole=False, default=20),
+    "steps": Bound(1, 1_000_000_000),
+    "target_loss": Bound(0, 1_000_000, whole=False),
+    "requests_per_second": Bound(1, 100_000, default=1_000),
+    "checkpoint_seconds": Bound(1, 86_400, default=30),
+    "patience_seconds": Bound(1, 604_800, default=600),
+}
+"""Of ``python -m falaj.workloads.parameter_server``: updates that are gathered before a step, the
+versions that an update may be behind and the power by which it then counts less, batches between
+two of a worker's updates and the optimiser of their mean, the share of an update's numbers that
+travels, how many times the usual norm is refused, the batches or the validation loss at which it
+ends, what one worker may ask for, and seconds between checkpoints and without the server."""
+
 IMAGE_NETWORKS = {"mobilenet": 16, "efficientnet": 32}
 """Light networks that a training of images may take, and how many channels the first convolution
 of each has where nothing else is said, which are the papers' own."""
@@ -231,6 +252,12 @@ CHOICES = {
         "accept": Choice(("better", "any"), "better"),
         "data_class": Choice(("public", "internal", "confidential", "restricted"), "internal"),
     },
+    "parameter_server": {
+        "mode": Choice(("asynchronous", "local"), "asynchronous"),
+        "rows": Choice(("shared", "own"), "shared"),
+        "compression": Choice(("none", "float16", "bfloat16", "top"), "none"),
+        "weights": Choice(("float32", "float16", "bfloat16"), "float32"),
+    },
     "batch": {"format": Choice(("csv", "jsonl", "parquet"), "csv")},
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
@@ -238,7 +265,10 @@ network or gradient-boosted trees, whichever is better on the validation rows, a
 network, whatever the data; the others are of images. Its ``recompute`` says what of a forward pass
 is computed again instead of kept, and its ``compression`` what gradients travel as. ``accept`` is
 ``better`` than guessing and not worse than what serves now, or ``any``. Data classes are stricter
-upwards."""
+upwards. A parameter server takes gradients from workers (``asynchronous``), or what steps of their
+own changed (``local``); rows are a dataset that all of them have, or each one's own. Its
+``compression`` is what updates travel as, of which ``top`` are the largest numbers alone, and its
+``weights`` what the model does on its way back."""
 
 ENDINGS = {"texts": (".txt", ".md")}
 """Of the names of files that are texts, from which a language model learns."""
@@ -272,6 +302,7 @@ def document() -> str:
         "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,
+        "parameter_server": PARAMETER_SERVER,
     }
     found: dict[str, dict[str, object]] = {
         of: {name: _entry(each) for name, each in options.items()}

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NotRequired
+from typing import Annotated, Any, Final, NotRequired
 
 import pulumi
 
@@ -29,7 +29,9 @@ from falaj.components.kubernetes.training.jobs import (
 from falaj.components.kubernetes.training.pods import DATA, RUNS, gang, gang_pods, template
 from falaj.components.kubernetes.training_job import check_arguments, checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.workload_bounds import WorkloadChoice, bound, choice
 
 PORT: Final = 8470
 _TLS: Final = "/etc/falaj/tls"
@@ -58,13 +60,14 @@ class FederatedTrainingSpec:
 
     run: Run
     role: str
+    mode: str
     peers: Peers
     certificate_secret: str
     token_secret: str
     sites: Mapping[str, str]
     """SHA-256 of each site's token, by its name."""
     options: tuple[str, ...]
-    """Of the coordinator: rounds, limits."""
+    """Of the coordinator: how long, limits."""
     max_restarts: int
     key_ring: KeyRing | None
 
@@ -119,8 +122,15 @@ def _job_set(spec: FederatedTrainingSpec) -> Manifest:
 
 def _command(spec: FederatedTrainingSpec) -> list[str]:
     run = spec.run
+    coordinates = spec.role == "coordinator"
+    if spec.mode == ROUNDS:
+        program = ["federation", spec.role]
+        listed, called = "--sites", "--coordinator"
+    else:
+        program = ["parameter_server", "server" if coordinates else "worker"]
+        listed, called = "--workers", "--server"
     common = [
-        "python", "-m", "falaj.workloads.federation", spec.role,
+        "python", "-m", f"falaj.workloads.{program[0]}", program[1],
         "--dataset", f"{DATA}/{run.dataset}",
         "--authority", f"{_TLS}/ca.crt",
         "--certificate", f"{_TLS}/tls.crt",
@@ -128,13 +138,13 @@ def _command(spec: FederatedTrainingSpec) -> list[str]:
         "--progress", "json",
         *ring_arguments(spec.key_ring),
     ]  # fmt: skip
-    if spec.role == "site":
-        call = ["--coordinator", spec.peers.coordinator, "--token", f"{_TOKEN}/token"]
+    if not coordinates:
+        call = [called, spec.peers.coordinator, "--token", f"{_TOKEN}/token"]
         return [*common, *call, *run.arguments]
     serve = [
         "--output", f"{RUNS}/{run.name}",
         "--listen", f"$(POD_IP):{PORT}",
-        "--sites", f"{_SITES}/sites.json",
+        listed, f"{_SITES}/sites.json",
     ]  # fmt: skip
     return [*common, *serve, *spec.options, *run.arguments]
 
@@ -181,6 +191,13 @@ def _network_policy(spec: FederatedTrainingSpec) -> Manifest:
 
 
 ROLES: Final = ("coordinator", "site")
+ROUNDS: Final = "rounds"
+_SERVED: Final = choice("parameter_server", "mode").words
+MODE: Final = WorkloadChoice((ROUNDS, *_SERVED), default=ROUNDS)
+_UPDATES: Final = choice("parameter_server", "compression")
+_STALENESS: Final = bound("parameter_server", "staleness")
+_GATHER: Final = bound("parameter_server", "gather")
+_LOCAL_STEPS: Final = bound("parameter_server", "local_steps")
 _DIGEST: Final = re.compile(r"^[0-9a-f]{64}$")
 _SITE: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 _PLACE: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?:(\d{1,5})$")
@@ -188,11 +205,12 @@ _PLACE: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?:(\d{1,5})$")
 _OURS: Final = (
     "--dataset", "--authority", "--certificate", "--key", "--progress", "--coordinator", "--token",
     "--output", "--listen", "--sites", "--rounds", "--epochs", "--least-sites", "--round-seconds",
-    "--clip", "--noise",
+    "--clip", "--noise", "--workers", "--server", "--mode", "--rows", "--staleness", "--gather",
+    "--local-steps", "--compression", "--steps",
 )  # fmt: skip
-_COORDINATORS_ALONE: Final = (
-    "sites", "rounds", "epochs", "clip", "noise", "least_sites", "round_seconds", "address",
-)  # fmt: skip
+_OF_ROUNDS: Final = ("rounds", "clip", "noise", "least_sites", "round_seconds")
+_OF_SERVED: Final = ("staleness", "gather", "local_steps", "compression")
+_COORDINATORS_ALONE: Final = ("sites", "epochs", "address", *_OF_ROUNDS, *_OF_SERVED)
 
 
 @described
@@ -203,6 +221,11 @@ class FederatedTrainingArgs(KeyedRunArgs):
 
     role: str
     """``coordinator`` or ``site``: one component for each, in the cluster where it runs."""
+    mode: NotRequired[Annotated[str, MODE, Default(MODE.default)]]
+    """``rounds``: the coordinator averages the models of all sites, round by round.
+    ``asynchronous`` and ``local`` wait for no site, for links that are slow or break and sites of
+    unequal speed: sites send the gradient of each batch, or what ``local_steps`` batches changed.
+    Both sides say the same."""
     certificate_secret: str
     """Name of the Secret with ``tls.crt``, ``tls.key`` and ``ca.crt``: one's own certificate and
     the federation's authority. The common name is the site's; the coordinator's certificate has
@@ -223,9 +246,20 @@ class FederatedTrainingArgs(KeyedRunArgs):
     peer_namespaces: NotRequired[list[str]]
     """Namespaces of the other side in this cluster. Default: none."""
     rounds: NotRequired[int]
-    """How often models are averaged. Default: 20."""
+    """How often models are averaged, of ``rounds``. Default: 20."""
+    staleness: NotRequired[Annotated[int, _STALENESS, Default(_STALENESS.default)]]
+    """Versions of the model that an update may be behind, of the other modes."""
+    gather: NotRequired[Annotated[int, _GATHER]]
+    """Updates of one step of the model, of the other modes. Default: 1; of ``local`` as many as
+    there are sites."""
+    local_steps: NotRequired[Annotated[int, _LOCAL_STEPS, Default(_LOCAL_STEPS.default)]]
+    """Batches of a site between two updates, of ``local``."""
+    compression: NotRequired[Annotated[str, _UPDATES, Default(_UPDATES.default)]]
+    """What updates travel as, of the other modes: ``float16`` and ``bfloat16`` halve them, ``top``
+    sends the largest numbers alone. What is left out goes into the next update."""
     epochs: NotRequired[int]
-    """Passes of a site over its rows in each round. Default: 2."""
+    """Passes of a site over its rows: of ``rounds`` in each round (default: 2), else in all
+    (default: by family and size)."""
     clip: NotRequired[float]
     """Largest L2 norm of a site's update. Default: any, or 1 with ``noise``."""
     noise: NotRequired[float]
@@ -250,6 +284,8 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     role = errors.text(given, "role")
     if role:
         errors.choice("role", role, ROLES)
+    mode = given.get("mode", MODE.default)
+    errors.choice("mode", mode, MODE)
     run = checked_run(name, given, errors)
     check_arguments(given, errors, _OURS)
     ring = checked_ring(given, run, errors)
@@ -278,7 +314,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
         peers = replace(peers, address=checked_address(placed, given.get("address"), errors))
         if peers.address and not peers.ranges:
             errors.say("address", "is for peer_ranges, which need a load balancer; leave it out")
-    options = _options(given, len(sites), errors)
+    options = _options(given, mode, len(sites), errors)
     restarts = errors.whole("max_restarts", given.get("max_restarts", 10), 0, 100)
     errors.raise_if_any()
     if run is None:
@@ -287,6 +323,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     return FederatedTrainingSpec(
         run=run,
         role=role,
+        mode=mode,
         peers=peers,
         certificate_secret=secret,
         token_secret=own_token,
@@ -333,7 +370,35 @@ def _peers(given: Mapping[str, Any], role: str, errors: ArgumentErrors) -> Peers
     return Peers(coordinator, ranges, namespaces)
 
 
-def _options(given: Mapping[str, Any], sites: int, errors: ArgumentErrors) -> tuple[str, ...]:
+def _options(
+    given: Mapping[str, Any], mode: str, sites: int, errors: ArgumentErrors
+) -> tuple[str, ...]:
+    others = _OF_SERVED if mode == ROUNDS else _OF_ROUNDS
+    for argument in others:
+        if argument in given:
+            modes = ", ".join(_SERVED) if mode == ROUNDS else ROUNDS
+            errors.say(argument, f"is for another mode ({modes}); leave it out")
+    return _of_rounds(given, sites, errors) if mode == ROUNDS else _of_served(given, mode, errors)
+
+
+def _of_served(given: Mapping[str, Any], mode: str, errors: ArgumentErrors) -> tuple[str, ...]:
+    if "local_steps" in given and mode != "local":
+        errors.say("local_steps", "is for mode 'local'; leave it out")
+    found = ["--mode", mode, "--rows", "own"]
+    compression = given.get("compression", _UPDATES.default)
+    errors.choice("compression", compression, _UPDATES)
+    found += ["--compression", str(compression)]
+    for argument, rule in (
+        ("epochs", bound("training", "epochs")), ("staleness", _STALENESS), ("gather", _GATHER),
+        ("local_steps", _LOCAL_STEPS),
+    ):  # fmt: skip
+        if argument in given:
+            value = errors.within(argument, given[argument], rule)
+            found += ["--" + argument.replace("_", "-"), str(value)]
+    return tuple(found)
+
+
+def _of_rounds(given: Mapping[str, Any], sites: int, errors: ArgumentErrors) -> tuple[str, ...]:
     found: list[str] = []
     for argument, default, low, high in (
         ("rounds", 20, 1, 100_000), ("epochs", 2, 1, 1_000),

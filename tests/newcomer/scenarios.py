@@ -46,6 +46,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
+    **{
+        f"python -m falaj.workloads.parameter_server{role}": "tests/workloads/parameter_server"
+        for role in ("", " server", " worker")
+    },
     "make test-alerts": "tests/components/kubernetes run its module",
     ".venv/bin/pytest -m hypothesis --hypothesis-profile=search": "make test-all draws fewer",
     "python -m falaj.workloads.training run": "tests/workloads/training run it",

@@ -303,6 +303,10 @@ def _rich_workloads() -> dict[str, Any]:
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     config["falaj:federatedTrainings"] = {
         "leader": {**COORDINATOR, "keySecret": "acme/training-keys"}, "claims": SITE,
+        "apart": {
+            **COORDINATOR, "mode": "local", "staleness": 4, "gather": 2, "localSteps": 10,
+            "compression": "top",
+        },
     }  # fmt: skip
     config["falaj:batchInferences"] = {
         "scores": {

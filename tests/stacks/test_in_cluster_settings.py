@@ -266,8 +266,10 @@ def test_a_pipeline_is_declared() -> None:
     assert "RoleBinding/again-pipeline" in named
 
 
+@pytest.mark.parametrize("mode", ["rounds", "asynchronous"])
 @pytest.mark.parametrize("role", [SITE, COORDINATOR], ids=lambda each: each["role"])
-def test_a_side_of_a_federation_is_declared(role: dict[str, Any]) -> None:
+def test_a_side_of_a_federation_is_declared(role: dict[str, Any], mode: str) -> None:
+    role = {**role, "mode": mode}
     config = {**shipped("onprem-workloads"), "falaj:federatedTrainings": {"claims": role}}
     check(config)
     made = declare(config)
@@ -278,7 +280,12 @@ def test_a_side_of_a_federation_is_declared(role: dict[str, Any]) -> None:
         for each in made.resources
         if each.inputs.get("kind") == "JobSet" and each.inputs["metadata"]["name"] == "claims"
     ]
-    assert container["command"][2:4] == ["falaj.workloads.federation", role["role"]]
+    served = {"site": "worker", "coordinator": "server"}[role["role"]]
+    program = {
+        "rounds": ["falaj.workloads.federation", role["role"]],
+        "asynchronous": ["falaj.workloads.parameter_server", served],
+    }
+    assert container["command"][2:4] == program[mode]
 
 
 def test_a_workspace_is_declared() -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
 from falaj.workloads.errors import REFUSED, WorkloadError
-from falaj.workloads.files import read_bytes, read_json
+from falaj.workloads.federation.transport import (
+    Link,
+    client_context,
+    place,
+    read_token,
+    read_tokens,
+    server_context,
+)
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.snapshot import open_keyring
 from falaj.workloads.training.stopping import StopRequest
-
-_DIGEST = re.compile(r"^[0-9a-f]{64}$")
-_PLACE = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})$")
 
 
 def main(arguments: list[str]) -> int:
@@ -89,7 +92,7 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
     from falaj.workloads.training.snapshot import open_dataset  # noqa: PLC0415
 
     _check(options)
-    tokens = _tokens(options.sites)
+    tokens = read_tokens(options.sites, "site")
     least = len(tokens) if options.least_sites is None else options.least_sites
     if not 1 <= least <= len(tokens):
         raise WorkloadError(f"--least-sites is {least}: allowed is 1 to {len(tokens)}")
@@ -103,12 +106,14 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
     it = coordinator.federation(
         dataset, plan, rules, output=options.output, keyring=keyring, patience=options.patience
     )
-    context = coordinator.server_context(options.authority, options.certificate, options.key)
-    place = _place("--listen", options.listen)
+    context = server_context(options.authority, options.certificate, options.key)
+    listen = place("--listen", options.listen)
 
     def serve(task: Task, rounds: Rounds, traffic: Path) -> coordinator.Server:
         try:
-            return coordinator.Server(place, context, task, rounds, tokens=tokens, traffic=traffic)
+            return coordinator.Server(
+                listen, context, task, rounds, tokens=tokens, traffic=traffic
+            )
         except OSError as error:
             raise WorkloadError(
                 f"--listen {options.listen} can't be listened on: {error.strerror}"
@@ -122,15 +127,10 @@ def _site(options: argparse.Namespace, stop: StopRequest) -> int:
     from falaj.workloads.federation import site  # noqa: PLC0415 - imports torch
     from falaj.workloads.training.snapshot import open_dataset  # noqa: PLC0415
 
-    host, port = _place("--coordinator", options.coordinator)
-    token = read_bytes(options.token, "the site's token").decode("ascii", "replace").strip()
-    if len(token) < 32:
-        raise WorkloadError(
-            f"the token in {options.token} has {len(token)} characters: at least 32 random ones "
-            "are needed (python -c 'import secrets; print(secrets.token_urlsafe(32))')"
-        )
-    context = site.client_context(options.authority, options.certificate, options.key)
-    link = site.Link(host.strip("[]"), port, context, token, options.patience_seconds)
+    host, port = place("--coordinator", options.coordinator)
+    token = read_token(options.token, "site")
+    context = client_context(options.authority, options.certificate, options.key)
+    link = Link(host, port, context, token, options.patience_seconds)
     dataset = open_dataset(options.dataset, open_keyring(options.keyring))
     progress = Progress(options.progress, True, lambda: None)
     return site.take_part(link, dataset, stop, progress)
@@ -151,22 +151,3 @@ def _check(options: argparse.Namespace) -> None:
             "--noise without --clip promises nothing: give the largest norm of an update, such "
             "as --clip 1"
         )
-
-
-def _tokens(path: Path) -> dict[str, str]:
-    value = read_json(path, "the list of sites")
-    if not isinstance(value, dict) or not value:
-        raise WorkloadError(f"{path} names no site: a JSON object of token digests is needed")
-    for site, shown in value.items():
-        if not site or not isinstance(shown, str) or not _DIGEST.match(shown):
-            raise WorkloadError(
-                f"{path}: the token of {site!r} must be its SHA-256 in lower-case hexadecimal"
-            )
-    return dict(value)
-
-
-def _place(option: str, text: str) -> tuple[str, int]:
-    found = _PLACE.match(text)
-    if not found or not 0 <= int(found[2]) <= 65535:
-        raise WorkloadError(f"{option} is {text!r}: allowed is host:port")
-    return found[1].strip("[]"), int(found[2])

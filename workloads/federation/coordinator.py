@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import math
 import re
@@ -23,6 +21,7 @@ from torch import Tensor
 from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Plan, Task, task_of
+from falaj.workloads.federation.transport import MEDIA_TYPE, caller
 from falaj.workloads.federation.updates import Update
 from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
@@ -211,31 +210,12 @@ _UPDATE = re.compile(r"^/v1/rounds/(\d{1,6})/update$")
 _IDLE_SECONDS = 60
 
 
-def server_context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS 1.3, nothing older, and no caller without a certificate of the authority.
-
-    Raises:
-        WorkloadError: a file is missing or broken.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_verify_locations(authority)
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise WorkloadError(
-            f"can't use {authority}, {certificate} and {key} for TLS: {error}"
-        ) from error
-    return context
-
-
 class Server(ThreadingHTTPServer):
     """Serves a federation's rounds to its sites.
 
     Args:
         place: address and port to listen on.
-        context: see `server_context`.
+        context: see `transport.server_context`.
         task: what the sites learn.
         rounds: the state.
         tokens: SHA-256 (hex) of each site's token, by the common name of its certificate.
@@ -300,7 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
             except LateError as error:
                 self._answer(site, HTTPStatus.CONFLICT, str(error).encode())
             else:
-                self._answer(site, HTTPStatus.OK, body, updates.MEDIA_TYPE)
+                self._answer(site, HTTPStatus.OK, body, MEDIA_TYPE)
         else:
             self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
 
@@ -313,8 +293,8 @@ class _Handler(BaseHTTPRequestHandler):
         most = updates.largest(self.server.rounds.model)
         if not found:
             self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
-        elif self.headers.get("Content-Type") != updates.MEDIA_TYPE:
-            self._answer(site, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, updates.MEDIA_TYPE.encode())
+        elif self.headers.get("Content-Type") != MEDIA_TYPE:
+            self._answer(site, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, MEDIA_TYPE.encode())
         elif not length.isdecimal() or int(length) > most:
             text = f"an update has at most {most} bytes and says how many"
             self._answer(site, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text.encode())
@@ -334,15 +314,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _site(self) -> str | None:
         """Who calls: certificate and token must be of the same site. None: refused."""
-        certificate: Any = self.connection.getpeercert()  # pyright: ignore[reportAttributeAccessIssue]
-        subject = dict(pair for part in certificate.get("subject", ()) for pair in part)
-        site = str(subject.get("commonName", ""))
-        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-        shown = hashlib.sha256(token.strip().encode()).hexdigest()
-        known = self.server.tokens.get(site)
-        if known is None or scheme != "Bearer" or not hmac.compare_digest(known, shown):
-            self._answer(site, HTTPStatus.UNAUTHORIZED, b"no site with this certificate and token")
-            return None
+        site = caller(self.connection, self.headers, self.server.tokens)
+        if site is None:
+            self._answer("", HTTPStatus.UNAUTHORIZED, b"no site with this certificate and token")
         return site
 
     def _answer(

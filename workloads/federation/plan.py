@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -129,8 +129,40 @@ def task_of(dataset: Dataset, prepared: PreparedData, plan: Plan) -> Task:
     )
 
 
-def check_fit(task: Task, dataset: Dataset) -> None:
-    """Refuse a site's dataset that the model isn't for.
+class Learned(Protocol):
+    """What rows have to fit: a federation's `Task`, say."""
+
+    @property
+    def task(self) -> str:
+        """``classification``, ``regression`` or ``language``."""
+        ...
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the columns."""
+        ...
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names in order; None of a regression."""
+        ...
+
+    @property
+    def architecture(self) -> Architecture:
+        """The model's form."""
+        ...
+
+
+def check_fit(
+    task: Learned, dataset: Dataset, others: str = "federation", own: str = "site"
+) -> None:
+    """Refuse a dataset that the model isn't for.
+
+    Args:
+        task: what is learned.
+        dataset: the rows.
+        others: who says what is learned, for people.
+        own: whose rows they are, for people.
 
     Raises:
         WorkloadError: says what differs; no value of a row is in it.
@@ -143,6 +175,6 @@ def check_fit(task: Task, dataset: Dataset) -> None:
     ):
         if there != here:
             raise WorkloadError(
-                f"the federation's {what} and this site's differ: there {there}, here {here}; "
+                f"the {others}'s {what} and this {own}'s differ: there {there}, here {here}; "
                 "make the snapshot from the same columns, with every class in it"
             )

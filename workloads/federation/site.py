@@ -7,8 +7,7 @@ import json
 import math
 import ssl
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch import Tensor
 from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Task, check_fit
+from falaj.workloads.federation.transport import Link
 from falaj.workloads.training.batches import Augmentation, Batches, features
 from falaj.workloads.training.loop import row_losses
 from falaj.workloads.training.options import default_threads
@@ -24,64 +24,7 @@ from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
 
 _PAUSE_SECONDS = 0.5
-_REQUEST_SECONDS = 120.0
 _MOST_TASK_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Link:
-    """How a site reaches the coordinator.
-
-    Attributes:
-        host: name that the coordinator's certificate has.
-        port: where it listens.
-        context: TLS 1.3 with the site's certificate and the federation's authority.
-        token: the site's secret.
-        patience_seconds: how long it may be out of reach.
-    """
-
-    host: str
-    port: int
-    context: ssl.SSLContext
-    token: str
-    patience_seconds: float = 600.0
-
-    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """One request; the status and the body of the answer.
-
-        Raises:
-            OSError, http.client.HTTPException: the coordinator can't be reached.
-        """
-        connection = http.client.HTTPSConnection(
-            self.host, self.port, timeout=_REQUEST_SECONDS, context=self.context
-        )
-        try:
-            headers = {"Authorization": f"Bearer {self.token}"}
-            if body is not None:
-                headers["Content-Type"] = updates.MEDIA_TYPE
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-
-def client_context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS 1.3, nothing older; both sides prove who they are.
-
-    Raises:
-        WorkloadError: a file is missing or broken.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    try:
-        context.load_verify_locations(authority)
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise WorkloadError(
-            f"can't use {authority}, {certificate} and {key} for TLS: {error}"
-        ) from error
-    return context
 
 
 def take_part(link: Link, dataset: Dataset, stop: StopRequest, progress: Progress) -> int:
@@ -145,7 +88,7 @@ def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
     before, _ = updates.decode(data, module.state_dict())
     module.load_state_dict(before)
     inputs = features(dataset, "train", task.preprocessing)
-    labels = _labels(dataset, task)
+    labels = labels_of(dataset, task.target_scale)
     recipe = task.preprocessing
     batches = Batches(
         inputs, labels, torch.ones(len(labels)).numpy(),
@@ -202,9 +145,10 @@ def _accepted(status: int, body: bytes) -> bytes:
     raise WorkloadError(f"the coordinator refused: {status} {body[:500].decode(errors='replace')}")
 
 
-def _labels(dataset: Dataset, task: Task) -> Tensor:
+def labels_of(dataset: Dataset, scale: Mapping[str, float] | None) -> Tensor:
+    """Labels of the rows for training (N,): classes, or numbers on the other side's ``scale``."""
     labels = dataset.labels[dataset.rows("train")]
-    if task.target_scale is None:
+    if scale is None:
         return torch.from_numpy(labels.astype("int64"))
-    scaled = (labels - task.target_scale["mean"]) / task.target_scale["scale"]
+    scaled = (labels - scale["mean"]) / scale["scale"]
     return torch.from_numpy(scaled.astype("float32"))

@@ -18,7 +18,6 @@ from torch import Tensor
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import checkpoint
 
-MEDIA_TYPE = "application/vnd.falaj.tensors"
 _OVERHEAD_BYTES = 64 * 1024
 _WHERE = Path("the message")
 

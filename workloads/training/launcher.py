@@ -87,7 +87,7 @@ def run(
         if meeting is not None:
             return distributed.take_part(arguments, meeting, stop)
         if options.adopt is not None and options.resume == "auto":
-            with _only_run(output):
+            with only_run(output):
                 found = records.take_over(output, identity, options.adopt, keyring)
             if found is not None:
                 progress.emit("resume", f"taken over from {found}, where it was trained before")
@@ -95,7 +95,7 @@ def run(
                 return 0
         if parameters.processes > 1:
             return distributed.launch(arguments, parameters.processes, stop)
-    with _only_run(output) if leads else contextlib.nullcontext():
+    with only_run(output) if leads else contextlib.nullcontext():
         resume = options.resume == "auto" and _has_checkpoint(output, keyring)
         if leads and not resume:
             records.begin(output, identity, parameters.to_json(), dataset.digest)
@@ -211,8 +211,12 @@ def _has_checkpoint(output: Path, keyring: KeyRing | None) -> bool:
 
 
 @contextlib.contextmanager
-def _only_run(output: Path) -> Generator[None, None, None]:
-    """Keep two runs from writing to one folder."""
+def only_run(output: Path) -> Generator[None, None, None]:
+    """Keep two runs from writing to one folder.
+
+    Raises:
+        WorkloadError: another one does, and doesn't end soon.
+    """
     lock = filelock.FileLock(output / _LOCK)
     try:
         lock.acquire(timeout=_WAIT_SECONDS)

@@ -171,6 +171,46 @@ class Optimisation:
             The batch's loss and the gradient's norm before clipping, both float32 scalars on
             the device; the loss is this process's share of it.
         """
+        total, norm = self._gradients(order, epoch, step)
+        self._scaler.step(self._optimiser)
+        self._scaler.update()
+        self._scheduler.step()
+        self._follow()
+        return total, norm
+
+    def gradients(
+        self, order: Any, epoch: int, step: int
+    ) -> tuple[Tensor, dict[str, Tensor] | None]:
+        """Compute a batch's clipped gradients, and learn nothing from them.
+
+        Returns:
+            The batch's loss, as `step` has it, and the gradients by name; None in place of them
+            where float16 looks for its scale.
+        """
+        total, norm = self._gradients(order, epoch, step)
+        is_searching = self._scaler.is_enabled() and not math.isfinite(float(norm))
+        self._scaler.update()
+        if is_searching:
+            return total, None
+        return total, {
+            name: each.grad if each.grad is not None else torch.zeros_like(each)
+            for name, each in self.module.named_parameters()
+        }
+
+    def go_to(self, share: float) -> None:
+        """Let the rate be that of a place in the schedule, 0 (its beginning) to 1 (its end).
+
+        For a process that does a part of the steps of a training, and not each of them.
+        """
+        total = self._parameters.epochs * self._batches.steps
+        step = min(total, round(share * total))
+        self._scheduler.last_epoch = step
+        groups = zip(self._optimiser.param_groups, self._scheduler.base_lrs, strict=True)
+        for group, peak in groups:
+            group["lr"] = float(peak) * rate_share(step, total)
+
+    def _gradients(self, order: Any, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Compute a batch's clipped gradients; return its loss and their norm before clipping."""
         self.pace.begin_step()
         self._optimiser.zero_grad(set_to_none=True)
         shares = list(self._batches.shares(order, epoch, step))
@@ -193,12 +233,7 @@ class Optimisation:
                 self._scaler.scale(loss * self._team.processes).backward()
             total += loss.detach()
         self._scaler.unscale_(self._optimiser)
-        norm = self._clipped()
-        self._scaler.step(self._optimiser)
-        self._scaler.update()
-        self._scheduler.step()
-        self._follow()
-        return total, norm.detach()
+        return total, self._clipped().detach()
 
     def _clipped(self) -> Tensor:
         """Clip the gradients; return their norm before that."""

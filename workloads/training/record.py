@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,6 +71,19 @@ def begin(output: Path, identity: str, parameters: dict[str, Any], dataset: str)
     remove_parts(output)
     value = {"identity": identity, "dataset": dataset, "parameters": parameters}
     write_json_atomic(output / PARAMETERS, value)
+
+
+def add_metrics(output: Path, line: dict[str, Any]) -> None:
+    """Add the figures of an epoch to the run's metrics."""
+    path = output / METRICS
+    with storage_errors(path), path.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line) + "\n")
+
+
+def rewrite_metrics(output: Path, history: list[dict[str, Any]]) -> None:
+    """Have the metrics be those of a checkpoint: what came after it comes again."""
+    lines = "".join(json.dumps(line) + "\n" for line in history)
+    write_atomic(output / METRICS, lines.encode())
 
 
 def part_name(token: str, rank: int) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from falaj.workloads.bounds import IMAGE_NETWORKS
 from falaj.workloads.errors import STOPPED, CodeError, WorkloadError
-from falaj.workloads.files import storage_errors, write_atomic, write_json_atomic
+from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import write_artifact
 from falaj.workloads.training import (
@@ -100,6 +100,7 @@ def finish(
     utilisation: dict[str, Any],
     *,
     chosen: dict[str, Any] | None = None,
+    lineage: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluate ``module``, write the model and then the record, and return the record.
 
@@ -110,6 +111,7 @@ def finish(
         position: how far training came.
         utilisation: of the hardware.
         chosen: why it is kept, of `choice.choose`. Default: nothing else was tried.
+        lineage: what else the record says of how the model came to be.
 
     Raises:
         StorageFullError: no space; the checkpoint is still there, so running again ends the run.
@@ -155,6 +157,7 @@ def finish(
         "environment": hardware.describe(setting.parameters.device),
         "code": records.code_version(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **(lineage or {}),
     }
     write_json_atomic(setting.output / records.RECORD, record)
     return record
@@ -448,9 +451,7 @@ class Session:
     def _report_epoch(self, line: dict[str, Any]) -> None:
         position, epochs = self._position, self._setting.parameters.epochs
         usage = {**position.history[-1], **self._telemetry.latest()}
-        path = self._setting.output / records.METRICS
-        with storage_errors(path), path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(usage) + "\n")
+        records.add_metrics(self._setting.output, usage)
         left = self._seconds() / position.epoch * (epochs - position.epoch)
         name = records.FIRST[self._setting.dataset.task]
         value = line[f"validation_{name}"]
@@ -598,9 +599,7 @@ class Session:
         if not self._team.leads:
             return
         setting, position = self._setting, self._position
-        # Lines of epochs after the checkpoint will be written again.
-        lines = "".join(json.dumps(line) + "\n" for line in position.history)
-        write_atomic(setting.output / records.METRICS, lines.encode())
+        records.rewrite_metrics(setting.output, position.history)
         where = f"{self._team.processes} process(es) on {self._team.device.type}"
         if self._grid is not None:
             where += f" ({self._grid.layout})"

@@ -10,6 +10,7 @@ import pytest
 from falaj.components.kubernetes import federated_training
 from falaj.components.kubernetes._objects import Manifest
 from falaj.workloads.federation.command import build_parser
+from falaj.workloads.parameter_server import command as parameter_server
 from tests.components.kubernetes.cluster_parts import difference, same_as_golden, shown
 from tests.components.kubernetes.training_jobs import (
     CPU,
@@ -31,6 +32,12 @@ SITE: dict[str, Any] = {
     "coordinator": "federation.acme.example:8470", "peer_ranges": ["10.50.0.0/24"],
 }  # fmt: skip
 
+SERVED: dict[str, Any] = {
+    **COORDINATOR, "mode": "local", "epochs": 40, "staleness": 5, "gather": 2, "local_steps": 20,
+    "compression": "top",
+}  # fmt: skip
+WORKER: dict[str, Any] = {**SITE, "mode": "asynchronous"}
+
 
 def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
     given: Any = {**arguments(place, **CPU), **changes}
@@ -51,6 +58,15 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({**COORDINATOR, "peer_ranges": [], "peer_namespaces": ["acme"]}, "is for peer_ranges"),
         ({**COORDINATOR, "token_secret": "x"}, "is a site's"),
         ({**COORDINATOR, "noise": -1}, "a number above 0"),
+        ({**COORDINATOR, "mode": "slow"}, "rounds, asynchronous, local"),
+        ({**COORDINATOR, "staleness": 5}, "staleness: is for another mode (asynchronous, local)"),
+        ({**COORDINATOR, "compression": "top"}, "compression: is for another mode"),
+        ({**SERVED, "noise": 1.0}, "noise: is for another mode (rounds)"),
+        ({**SERVED, "rounds": 5}, "rounds: is for another mode (rounds)"),
+        ({**SERVED, "mode": "asynchronous"}, "local_steps: is for mode 'local'"),
+        ({**SERVED, "staleness": -1}, "staleness: given -1"),
+        ({**SERVED, "compression": "zip"}, "none, float16, bfloat16, top"),
+        ({**WORKER, "gather": 2}, "gather: is the coordinator's"),
         ({**COORDINATOR, "flavor": "h200"}, "sites train on CPUs"),
         ({**SITE, "coordinator": "federation.acme.example"}, "host:port"),
         ({**SITE, "coordinator": None}, "coordinator: missing"),
@@ -68,7 +84,7 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("given", [{**COORDINATOR, "noise": 1.5}, SITE])
+@pytest.mark.parametrize("given", [{**COORDINATOR, "noise": 1.5}, SITE, SERVED, WORKER])
 def test_arguments_take_back_nothing_that_the_component_says(given: dict[str, Any]) -> None:
     """The last of two options counts: a site would send its token elsewhere, say."""
     command = container_of(rendered(**given))["command"]
@@ -78,7 +94,7 @@ def test_arguments_take_back_nothing_that_the_component_says(given: dict[str, An
         for short in (option, option[:-1], f"{option}=x"):
             with pytest.raises(pulumi.InputPropertiesError, match="arguments: given '--"):
                 rendered(**given, arguments=[short, "x"])
-    own = ["--patience-seconds", "60"] if given is SITE else ["--seed", "3"]
+    own = ["--seed", "3"] if given["role"] == "coordinator" else ["--patience-seconds", "60"]
     assert container_of(rendered(**given, arguments=own))["command"] == [*command, *own]
 
 
@@ -90,6 +106,28 @@ def test_the_commands_are_those_that_the_workload_understands(given: dict[str, A
     assert options.role == given["role"]
     if "noise" in given:
         assert (options.noise, options.clip) == (1.5, 1.0)
+
+
+def test_modes_that_wait_for_nobody_run_a_parameter_server_and_its_workers() -> None:
+    command = container_of(rendered(**SERVED))["command"]
+    assert command[:4] == ["python", "-m", "falaj.workloads.parameter_server", "server"]
+    options = parameter_server.build_parser().parse_args(command[3:])
+    assert (options.mode, options.rows, options.compression) == ("local", "own", "top")
+    assert (options.epochs, options.staleness, options.gather, options.local_steps) == (
+        40,
+        5,
+        2,
+        20,
+    )
+    command = container_of(rendered(**WORKER))["command"]
+    options = parameter_server.build_parser().parse_args(command[3:])
+    assert (options.role, options.server) == ("worker", SITE["coordinator"])
+    # All else is as of rounds.
+    for other in (COORDINATOR, SITE):
+        same: dict[str, Any] = {**other, "mode": "local"}
+        ours, theirs = rendered(**other), rendered(**same)
+        container_of(ours)["command"] = container_of(theirs)["command"] = []
+        assert ours == theirs
 
 
 def test_only_the_other_side_is_reached_and_on_one_port() -> None:
@@ -164,6 +202,6 @@ def test_the_manifests_are_the_reviewed_ones_and_platforms_differ_where_they_mus
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("given", [COORDINATOR, SITE], ids=["coordinator", "site"])
+@pytest.mark.parametrize("given", [COORDINATOR, SITE, SERVED, WORKER])
 def test_every_policy_pack_is_met(place: str, given: dict[str, Any]) -> None:
     assert findings(rendered(place, **given)) == []

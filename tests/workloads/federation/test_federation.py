@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.federation.site import Link, client_context
+from falaj.workloads.federation.transport import Link, client_context
 from tests.ports import free_port
 from tests.workloads.federation.federations import (
     TOKENS,
