@@ -31,7 +31,7 @@ from falaj.workloads.optimization.export import (
     Serving,
     core_feed,
 )
-from falaj.workloads.training.hardware import cpu_flags
+from falaj.workloads.processor import VNNI
 from falaj.workloads.training.language import CONTEXT, TOKENS, following
 from falaj.workloads.training.loop import WINDOWS_AT_ONCE, row_losses
 from falaj.workloads.training.record import LANGUAGE
@@ -44,13 +44,6 @@ _AT_ONCE = 256
 """Rows that a model is asked at once."""
 _PARITY_WINDOWS = 64
 """Of a text, that graph and module are compared on."""
-
-_VNNI = frozenset({"avx512_vnni", "avx_vnni"})
-_RELEVANT = frozenset(
-    {"avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"}
-    | {"asimddp", "i8mm", "bf16", "sve"}
-    | _VNNI
-)
 
 
 def open_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -83,14 +76,6 @@ def run_in_batches(
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def relevant_cpu_flags() -> list[str]:
-    """Return the processor's vector and matrix extensions that matter here, sorted.
-
-    Empty where the system doesn't tell.
-    """
-    return sorted(_RELEVANT & cpu_flags())
-
-
 def needs_reduced_range(flags: list[str], machine: str | None = None) -> bool:
     """Tell whether 8-bit weights would overflow: x86-64 without VNNI adds pairs in 16 bits.
 
@@ -102,7 +87,7 @@ def needs_reduced_range(flags: list[str], machine: str | None = None) -> bool:
         machine: the architecture's name; None asks the system.
     """
     x86 = (machine or platform.machine()).lower() in {"x86_64", "amd64"}
-    return x86 and not _VNNI & set(flags)
+    return x86 and not VNNI & set(flags)
 
 
 def versions() -> dict[str, str]:

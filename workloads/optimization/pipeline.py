@@ -33,7 +33,6 @@ from falaj.workloads.optimization.comparison import (
     metric_of,
     needs_reduced_range,
     open_session,
-    relevant_cpu_flags,
     score,
     versions,
     window_nats,
@@ -57,6 +56,7 @@ from falaj.workloads.optimization.worth import (
     check,
     judge,
 )
+from falaj.workloads.processor import relevant_cpu_flags
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
 from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
