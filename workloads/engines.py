@@ -15,14 +15,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from falaj.workloads.bounds import ENGINES
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.processor import relevant_cpu_flags
 
 if TYPE_CHECKING:
     from falaj.workloads.openvino_session import OpenVinoSession
 
-ONNXRUNTIME: Final = "onnxruntime"
-OPENVINO: Final = "openvino"
+ONNXRUNTIME, OPENVINO = ENGINES
 PRECISIONS: Final = ("f32", "bf16", "int8")
 """That a model is computed with in OpenVINO; ``int8`` is the quantised graph."""
 

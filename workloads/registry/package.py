@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from falaj.workloads.bounds import ENGINES
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
     TEMPORARY_PREFIX,
@@ -141,7 +142,7 @@ def _engine_of(fields: Mapping[str, Any]) -> tuple[object, ...] | None:
     """What the server chooses an engine by; None: whatever the machine, it is ONNX Runtime."""
     quantisation = fields.get("quantisation") or {}
     engine = quantisation.get("engine")
-    if not isinstance(engine, dict) or engine.get("name") == "onnxruntime":
+    if not isinstance(engine, dict) or engine.get("name") == ENGINES[0]:
         return None
     return engine.get("name"), engine.get("precision"), quantisation.get("cpu_flags")
 
