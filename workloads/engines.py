@@ -27,8 +27,8 @@ PRECISIONS: Final = ("f32", "bf16", "int8")
 """That a model is computed with in OpenVINO; ``int8`` is the quantised graph."""
 
 NOT_INSTALLED: Final = (
-    "openvino isn't installed here; install the extra: "
-    "python3 engine/environment.py --extra openvino"
+    "openvino isn't installed here; it comes with the extra openvino (in a clone of Falaj: "
+    "python3 engine/environment.py --extra openvino)"
 )
 _STANDARD: Final = frozenset({"", "ai.onnx"})
 _LOOKUP: Final = "LabelEncoder"

@@ -6,7 +6,6 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from falaj.workloads.bounds import ENGINES
 from falaj.workloads.errors import printable
 from falaj.workloads.training.record import LANGUAGE
 
@@ -97,7 +96,7 @@ def lines(
     if engine:
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"
         found.append(("runs in", named))
-        if measured:
+        if measured and engine["candidates"]:
             found += _measured(fields)
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return [(printable(what), printable(said)) for what, said in found]
@@ -151,9 +150,7 @@ def _measured(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name, each in figures.items()
         if each
     ]  # fmt: skip
-    for name, why in engine["left_out"].items():
-        told.append(("not in OpenVINO" + ("" if name in ENGINES else f" ({name})"), why))
-    return told
+    return told + [(f"not in OpenVINO ({name})", why) for name, why in engine["left_out"].items()]
 
 
 def _is_text(fields: Mapping[str, Any]) -> bool:
