@@ -73,6 +73,11 @@ class Session(Protocol):
         ...
 
 
+def session_of(model: bytes | Session) -> Session:
+    """Return what runs a model: a session as it is, one of ONNX Runtime of a graph."""
+    return open_session(model) if isinstance(model, bytes) else model
+
+
 def run_in_batches(
     session: Session, feed: Feed, names: list[str], batch: int = _AT_ONCE
 ) -> list[NDArray[Any]]:
@@ -381,16 +386,16 @@ def core_rows(serving: Serving, inputs: Feed) -> NDArray[Any]:
 
 
 def window_nats(
-    session: Session, tokens: NDArray[Any], labels: NDArray[Any]
+    core: bytes | Session, tokens: NDArray[Any], labels: NDArray[Any]
 ) -> NDArray[np.float64]:
     """Return the mean cross-entropy of each window's characters, in nats, (N,).
 
     Args:
-        session: of a language model's core, which answers each character.
+        core: of a language model, which answers each character, or a session of it.
         tokens: windows (N, S).
         labels: the character that follows each, (N,).
     """
-    targets = following(tokens, labels)
+    session, targets = session_of(core), following(tokens, labels)
     nats: list[NDArray[Any]] = []
     for start in range(0, len(tokens), WINDOWS_AT_ONCE):
         part = slice(start, start + WINDOWS_AT_ONCE)
@@ -414,7 +419,7 @@ def score(model: bytes | Session, serving: Serving, inputs: Feed, labels: NDArra
     """
     if len(labels) == 0:
         raise WorkloadError("the dataset has no held-out rows to compare the models on")
-    session = open_session(model) if isinstance(model, bytes) else model
+    session = session_of(model)
     if serving.classes is None:
         name = serving.output_name("prediction")
         (values,) = run_in_batches(session, inputs, [name])

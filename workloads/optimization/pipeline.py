@@ -481,8 +481,7 @@ def _candidate(
 ) -> _Candidate:
     nats = None
     if serving.is_text:
-        session = open_session(core.SerializeToString())
-        nats = window_nats(session, held_out.inputs[TOKENS], held_out.labels)
+        nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
     return _Candidate(core, served, nats)
 
 
