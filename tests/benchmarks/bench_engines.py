@@ -26,11 +26,13 @@ from falaj.workloads.training.models import Architecture, build
 
 pytestmark = pytest.mark.benchmark_suite
 
+_ROUNDS = 41
 _CLASSES = [f"class {number}" for number in range(10)]
 NETWORKS = {
     "convolutions, 8x8": Architecture("images", (1, 8, 8), 10, 16),
     "convolutions, 64x64": Architecture("images", (3, 64, 64), 10, 32),
     "mobilenet, 96x96": Architecture("images", (3, 96, 96), 10, 16, network="mobilenet"),
+    "efficientnet, 224x224": Architecture("images", (3, 224, 224), 10, 32, network="efficientnet"),
     "mobilenet, 224x224": Architecture("images", (3, 224, 224), 10, 16, network="mobilenet"),
 }
 
@@ -65,7 +67,7 @@ def test_engines(benchmark: BenchmarkFixture, name: str, rows: int) -> None:
     found: dict[str, Latency] = {}
 
     def measure() -> None:
-        found.update(compare(calls))
+        found.update(compare(calls, _ROUNDS))
 
     benchmark.pedantic(measure, rounds=1, iterations=1)
     usual = found["onnxruntime float"].median_us
