@@ -7,18 +7,20 @@ import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper
 
 from falaj.workloads import engines
 from falaj.workloads.engines import Engine, NoCandidateError, engine_of, graph_of, open_openvino
-from falaj.workloads.inference import model
+from falaj.workloads.inference import model, worker
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.openvino_session import StoppedError
 from falaj.workloads.processor import relevant_cpu_flags
@@ -164,7 +166,7 @@ def test_where_it_is_not_installed(
     content = models.mlp()
     served = load(content)
     assert served.engine.name == "onnxruntime"
-    assert "isn't installed here; install the extra" in served.engine.note
+    assert "isn't installed here; it comes with the extra openvino" in served.engine.note
     assert "the engine is onnxruntime: " in capfd.readouterr().err
     with pytest.raises(NoCandidateError, match="isn't installed"):
         open_openvino(graph_of(content), "f32", threads=1)
@@ -220,6 +222,40 @@ def test_names_of_classes_are_looked_up() -> None:
         assert [(x.name, x.type, x.shape) for x in mine] == [
             (x.name, x.type, x.shape) for x in other
         ]
+
+
+@given(
+    st.lists(st.text(st.characters(codec="utf-8"), max_size=8), min_size=3, max_size=3),
+    arrays(np.float32, st.tuples(st.integers(1, 5), st.just(3)), elements=st.integers(-9, 9)),
+)
+@settings(max_examples=25)
+def test_whatever_names_classes_have_both_engines_say_them(names: list[str], rows: Any) -> None:
+    found, usual = both(labelled(names), {"x": rows})
+    assert found[0].tolist() == usual[0].tolist()
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_threads_and_runs_at_once_are_as_asked_for(streams: int) -> None:
+    compiled = open_openvino(graph_of(models.mlp()), "f32", threads=1, streams=streams)._compiled
+    found = [compiled.get_property(name) for name in ("INFERENCE_NUM_THREADS", "NUM_STREAMS")]
+    assert found == [streams, streams]
+    assert compiled.get_property("ENABLE_CPU_PINNING") is False
+
+
+def test_precisions_are_as_asked_for() -> None:
+    for precision, said in (("f32", "float32"), ("int8", "float32"), ("bf16", "bfloat16")):
+        if precision in (*engines.openvino_precisions(), "int8"):
+            compiled = open_openvino(graph_of(models.mlp()), precision, threads=1)._compiled
+            assert said in str(compiled.get_property("INFERENCE_PRECISION_HINT"))
+
+
+def test_a_worker_runs_as_many_at_once_as_the_cores_are_enough_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "available", lambda: 8)
+    for workers, threads, runs in ((1, 1, 8), (2, 2, 2), (4, 4, 1)):
+        configuration: Any = SimpleNamespace(workers=workers, threads=threads)
+        assert worker.runs_at_once(configuration) == runs
 
 
 def test_a_number_that_no_text_has_is_the_default() -> None:
