@@ -5,7 +5,7 @@ Importing OpenVINO would report the machine abroad; `falaj.workloads` sees to it
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -151,18 +151,12 @@ def _stoppable(request: Any, given: Mapping[int, Array], options: Any) -> None:
     while not request.wait_for(_STOP_MS):
         if options.terminate:
             request.cancel()
-            _until_idle(request)
+            # Waits for its end, and reports that it was cancelled.
+            with contextlib.suppress(RuntimeError):
+                request.wait()
             raise StoppedError("the run was told to stop")
     # Raises what went wrong.
     request.wait()
-
-
-def _until_idle(request: Any) -> None:
-    """Wait for a cancelled request, which reports that it was."""
-    try:
-        request.wait()
-    except RuntimeError:
-        time.sleep(0)
 
 
 def _first(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.openvino_session import StoppedError
 from falaj.workloads.processor import relevant_cpu_flags
 from tests.workloads.inference import models
-from tests.workloads.inference.oip import LIMITS
+from tests.workloads.inference.oip import KINDS, LIMITS
 from tests.workloads.inference.serving import Site, call, row, started
 
 
@@ -208,6 +208,15 @@ def test_both_engines_agree(content: bytes, name: str, shape: tuple[int, ...], r
     for mine, other in zip(*both(content, {name: values}), strict=True):
         assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
         np.testing.assert_allclose(mine, other, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"BYTES"}))
+def test_numbers_of_every_type_come_back(kind: str) -> None:
+    values = np.array([[0, 1], [1, 0], [1, 1]]).astype(
+        helper.tensor_dtype_to_np_dtype(KINDS[kind])
+    )
+    found, usual = both(models.echo({"x": KINDS[kind]}, ("batch", 2)), {"x": values})
+    assert (found[0].dtype, found[0].tolist()) == (usual[0].dtype, usual[0].tolist())
 
 
 def test_names_of_classes_are_looked_up() -> None:
