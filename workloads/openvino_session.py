@@ -74,12 +74,14 @@ class OpenVinoSession:
         core = openvino.Core()
         try:
             self._compiled = core.compile_model(core.read_model(model), "CPU", settings)
+            self._inputs = [
+                (place, name, *_form(port))
+                for place, (name, port) in enumerate(
+                    zip(inputs, self._compiled.inputs, strict=True)
+                )
+            ]
         except Exception as error:  # all that goes wrong in it is a RuntimeError
             raise WorkloadError(f"OpenVINO can't load the model: {_first(error)}") from error
-        self._inputs = [
-            (place, name, *_form(port))
-            for place, (name, port) in enumerate(zip(inputs, self._compiled.inputs, strict=True))
-        ]
         self._outputs = {name: place for place, name in enumerate(outputs)}
         self._texts = texts
         self._idle: deque[Any] = deque()

@@ -36,7 +36,6 @@ from falaj.workloads.engines import (
     graph_of,
     open_openvino,
 )
-from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.answers import counted
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.oip import ONNX_TYPES, Array, Inference, Schema, TensorSpec
@@ -428,7 +427,7 @@ def load(
                 session, graph, engine,
                 name=name, version=version, manifest=manifest, limits=limits,
             )  # fmt: skip
-        except WorkloadError as error:
+        except Exception as error:  # whatever it is, ONNX Runtime runs the model
             note = f"the manifest names {engine}, which can't run the model here: {error}"
             engine = Engine(note=note)
     if engine.note:

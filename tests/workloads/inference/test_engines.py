@@ -22,7 +22,7 @@ from falaj.workloads import engines
 from falaj.workloads.engines import Engine, NoCandidateError, engine_of, graph_of, open_openvino
 from falaj.workloads.inference import model, worker
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.openvino_session import StoppedError
+from falaj.workloads.openvino_session import OpenVinoSession, StoppedError
 from falaj.workloads.processor import relevant_cpu_flags
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import KINDS, LIMITS
@@ -182,6 +182,31 @@ def test_a_graph_that_only_onnx_runtime_runs_is_served_and_it_is_said(
         served.engine
     )
     assert str(served.engine) in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("broken", ["graph_of", "open_openvino"])
+def test_whatever_goes_wrong_there_the_model_is_served(
+    broken: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*given: Any, **named: Any) -> None:
+        raise ValueError("out of the blue")
+
+    monkeypatch.setattr(model, broken, fail)
+    served = load(models.mlp())
+    assert served.engine.name == "onnxruntime"
+    assert "out of the blue" in capfd.readouterr().err
+
+
+def test_a_model_that_fails_in_its_warm_up_there_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*given: Any) -> None:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(OpenVinoSession, "run", fail)
+    served = load(models.mlp())
+    assert served.engine.name == "onnxruntime"
+    assert "fails in its warm-up run: no such kernel" in served.engine.note
 
 
 def test_a_model_that_is_not_the_manifests_is_refused_whatever_the_engine() -> None:
