@@ -106,13 +106,17 @@ def _plain(value: float) -> str:
 #: What every library that draws random numbers takes, with a trial's number added to it.
 _SEED = Bound(0, 2**31 - 1)
 
-DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False)}
+DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False),
+           "context": Bound(8, 32_768)}  # fmt: skip
 """Of ``python -m falaj.workloads.training dataset``."""
 
-DECODER = {"layers": 4, "heads": 4, "shared_heads": 2, "width_step": 8}
-"""Of the language model: its layers, its heads, those of keys and values, each of which serves
-several of questions, and what its width is a multiple of, as rotary positions turn pairs of a
-head's numbers."""
+_LAYERS, _HEADS = Bound(1, 256), Bound(1, 256)
+
+DECODER = {"layers": _LAYERS, "heads": _HEADS, "key_value_heads": _HEADS}
+"""Of the language model: its layers, the heads of each, and those of keys and values, each of
+which serves as many of the others."""
+NUMBERS_OF_A_TURN = 2
+"""A head's numbers are a multiple of this, as rotary positions turn pairs of them."""
 
 TRAINING = {
     "epochs": Bound(1, 100_000),
@@ -125,12 +129,13 @@ TRAINING = {
     "accumulation": Bound(1, 10_000),
     "seed": _SEED,
     "processes": Bound(1, 1_024),
-    "width": Bound(1, 4_096),
+    "width": Bound(1, 16_384),
+    **DECODER,
     "checkpoint_every": Bound(1, 100_000),
     "threads": Bound(1, 1_024),
     "shard": Bound(1, 1_024, default=1),
-    "tensor": Bound(1, DECODER["shared_heads"], default=1),
-    "pipeline": Bound(1, DECODER["layers"], default=1),
+    "tensor": Bound(1, _HEADS.high, default=1),
+    "pipeline": Bound(1, _LAYERS.high, default=1),
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
@@ -278,7 +283,7 @@ def document() -> str:
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
-    fixed = {"endings": ENDINGS, "decoder": DECODER, "image": IMAGE, "gang": GANG}
+    fixed = {"endings": ENDINGS, "image": IMAGE, "gang": GANG}
     return json.dumps({**found, **fixed}, indent=1) + "\n"
 
 

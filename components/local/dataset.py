@@ -27,6 +27,8 @@ class DatasetArgs(TypedDict):
     """Fixes the split. Default: 7."""
     holdout: NotRequired[pulumi.Input[float]]
     """Share of the rows that training never sees, 0.05 to 0.5. Default: 0.2."""
+    context: NotRequired[pulumi.Input[int] | None]
+    """Characters of a text that a language model looks back on; of texts alone. Default: 128."""
     keyring: NotRequired[pulumi.Input[str]]
     """Folder of the key ring (``KeyRing.path``) that seals the rows. Default: they lie
     unencrypted."""

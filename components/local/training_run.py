@@ -35,7 +35,14 @@ class TrainingRunArgs(TypedDict):
     gradient_clip: NotRequired[pulumi.Input[float] | None]
     """Largest norm of the gradients; 0 doesn't clip. Default: 1."""
     width: NotRequired[pulumi.Input[int] | None]
-    """Channels or hidden units. Default: by the family."""
+    """Channels, hidden units, or numbers between a language model's layers. Default: by the
+    family."""
+    layers: NotRequired[pulumi.Input[int] | None]
+    """Layers of a language model; of texts alone, as the next two. Default: 4."""
+    heads: NotRequired[pulumi.Input[int] | None]
+    """Heads of each of its layers. Default: 4."""
+    key_value_heads: NotRequired[pulumi.Input[int] | None]
+    """Heads of keys and values, each of which serves as many of the others. Default: 2."""
     seed: NotRequired[pulumi.Input[int] | None]
     """Seed of everything random. Default: 0."""
     processes: NotRequired[pulumi.Input[int] | None]

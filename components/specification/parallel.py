@@ -1,7 +1,7 @@
 """How the processes of a training divide a model: the numbers, and which of them go together.
 
 All processes are ``data`` x ``shard`` x ``tensor`` x ``pipeline``. The last two divide the layers
-of Falaj's language model, of which there are as many as its workload says.
+of Falaj's language model, so what they may be depends on how large that is.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components.specification.arguments import Default
-from falaj.components.specification.limits import Between, OneOf
-from falaj.components.specification.workload_bounds import bound, choice, fixed
+from falaj.components.specification.limits import Between
+from falaj.components.specification.workload_bounds import bound, choice
 
 PROCESSES: Final = bound("training", "processes")
 MODELS: Final = Between(1, 131_072)
 """How often a model may be there: as often as a job in a cluster has processes, 512 x 256."""
 SHARD: Final = bound("training", "shard")
-HEADS: Final = fixed("decoder", "shared_heads")
-"""Of keys and values, in each layer."""
-TENSOR: Final = OneOf(tuple(each for each in range(1, HEADS + 1) if HEADS % each == 0))
-"""Each process has as many of the heads as the others."""
+TENSOR: Final = bound("training", "tensor")
+"""Each process has as many of a layer's heads of keys and values as the others."""
 PIPELINE: Final = bound("training", "pipeline")
 """Each process has a layer at least."""
 RECOMPUTE: Final = choice("training", "recompute")
@@ -40,10 +38,11 @@ class ParallelArgs(TypedDict):
     """Processes that each hold a part of weights, gradients and the optimiser's numbers, fetch the
     rest when they need it, and learn from rows of their own (FSDP). For every network."""
     tensor: NotRequired[Annotated[int, TENSOR, Default(1)]]
-    """Processes that each hold and compute a part of every layer. For the language model."""
+    """Processes that each hold and compute a part of every layer; divides its heads of keys and
+    values. For the language model."""
     pipeline: NotRequired[Annotated[int, PIPELINE, Default(1)]]
-    """Processes that each hold and compute some of the layers, one after the other. For the
-    language model."""
+    """Processes that each hold and compute some of the layers, one after the other; at most as
+    many as there are layers. For the language model."""
 
 
 @dataclass(frozen=True)

@@ -90,10 +90,9 @@ def fixed(of: str, name: str) -> int:
     """A number that is always the same.
 
     Args:
-        of: ``image``, ``decoder`` for the language model, or ``gang`` for processes that start
-            together.
-        name: of an image ``user`` or ``server_port``; of a decoder ``width_step``; of a gang
-            ``rendezvous_port`` or ``most_horovod_processes``.
+        of: ``image``, or ``gang`` for processes that start together.
+        name: of an image ``user`` or ``server_port``; of a gang ``rendezvous_port`` or
+            ``most_horovod_processes``.
 
     Raises:
         KeyError: there is no such number.

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import click
 
 from falaj.stacks.command import project as projects
+from falaj.stacks.command import service
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.errors import StackError
@@ -160,6 +161,37 @@ def compare(
         ]
         say(f"\nthe same: {', '.join(names) or 'nothing'}")
     return 0
+
+
+@runs.command("export")
+@click.argument("run")
+@click.option(
+    "--output",
+    metavar="FOLDER",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A new folder.",
+)
+@stack_option
+def export(*, run: str, output: Path, stack: str | None, project: Path | None) -> int:
+    """Write a language model's weights for other programs.
+
+    As Llama's, in safetensors, with the characters as a tokenizer.json. They are neither encrypted
+    nor signed there: keep the folder in the country, and where its data may be.
+    """
+    [chosen] = _chosen((run,), None, stack, project)
+    found = the_stack(stack, project)
+    if chosen.folder is None:
+        raise StackError(
+            f"RUN: given {run!r}, whose folder is gone: only its package is left; train it again "
+            f"with {projects.command('up', found)}"
+        )
+    from falaj.components.local.provider.workloads import TRAINING  # noqa: PLC0415 - an extra
+
+    return service.run_workload(
+        [TRAINING, "export", "--run", str(chosen.folder), "--keyring",
+         str(found.site / "keyring"), "--output", str(output)]
+    )  # fmt: skip
 
 
 def _runs(folder: Path | None, stack: str | None, project: Path | None) -> tuple[list[Run], str]:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _PRUNER: Final = choice("sweep", "pruner")
 #: Before the name of an option of a model of one's own, as `falaj.workloads.training` takes it.
 _OWN: Final = "option."
-#: Settings of a training that a sweep doesn't pass on as they are called: its own option, and
-#: sections.
-_OTHERWISE: Final = frozenset({"seed", "options", "parallel"})
+#: Settings of a training that a sweep doesn't pass on as they are called: its own option,
+#: sections, and what the dataset is cut by.
+_OTHERWISE: Final = frozenset({"seed", "options", "parallel", "context"})
 #: Those that are passed on where they say something: sweeps had their folders before them.
 _ADDED: Final = {each: choice("training", each).default for each in ("recompute", "compression")}
 _SHORT: Final = 16
@@ -164,10 +164,12 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
             f"{projects.command('up', stack)}"
         )
     target = ["--target", settings.target] if settings.target is not None else []
+    context = settings.training.context
+    cut = ["--context", str(context)] if context is not None else []
     done = subprocess.run(
         [
             sys.executable, "-P", "-m", _training(), "dataset",
-            "--source", settings.dataset_source(stack.project.root), *target,
+            "--source", settings.dataset_source(stack.project.root), *target, *cut,
             "--task", settings.task, "--seed", str(settings.split.seed),
             "--holdout", str(settings.split.holdout), "--output", str(stack.site / "datasets"),
             "--keyring", str(stack.site / "keyring"), "--json",

@@ -21,14 +21,16 @@ from falaj.components.specification.parallel import (
     TENSOR,
     Division,
 )
-from falaj.components.specification.workload_bounds import bound, choice, fixed
+from falaj.components.specification.property_names import camel
+from falaj.components.specification.workload_bounds import bound, choice
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import WatchSettings, check_watch
-from falaj.workloads.bounds import IMAGE, IMAGE_NETWORKS, MOST_ACCURACY_DROP
+from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import picture_folder
+from falaj.workloads.training.decoder_size import DECODER_WIDTH, DecoderSize
 from falaj.workloads.training.header import read_header
 from falaj.workloads.training.own_code import (
     CLASS_NAME,
@@ -103,6 +105,12 @@ class TrainingSettings(Section):
     patience: Annotated[int, bound("training", "patience")] | None = None
     gradient_clip: Annotated[float, bound("training", "gradient_clip")] | None = None
     width: Annotated[int, bound("training", "width")] | None = None
+    layers: Annotated[int, bound("training", "layers")] | None = None
+    heads: Annotated[int, bound("training", "heads")] | None = None
+    key_value_heads: Annotated[int, bound("training", "key_value_heads")] | None = None
+    context: Annotated[int, bound("dataset", "context")] | None = None
+    """Characters that a language model looks back on; another number is another dataset. Default:
+    128."""
     seed: Annotated[int, bound("training", "seed")] | None = None
     processes: Annotated[int, PROCESSES] | None = None
     """All processes that train. Default: the product of ``parallel``."""
@@ -117,6 +125,12 @@ class TrainingSettings(Section):
     options: dict[Annotated[str, OPTION], Any] = Field(default_factory=dict)
     """What that class is made with beside the data's shape: numbers, texts, true or false, and
     lists of these, by name."""
+
+    @property
+    def decoder(self) -> DecoderSize:
+        """How large the layers of a language model are."""
+        given = {name: getattr(self, name) for name in DECODER}
+        return DecoderSize(**{name: size for name, size in given.items() if size is not None})
 
     @property
     def division(self) -> Division:
@@ -368,14 +382,16 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
 
 
 def _check_language(settings: LocalSettings) -> list[Finding]:
-    """Keys that a language model has no use for, and a width that it can't have."""
+    """Keys that a language model has no use for, and sizes that it can't have."""
+    training = settings.training
+    division = training.division
+    width = DECODER_WIDTH if training.width is None else training.width
     found: list[Finding] = []
-    step, width = fixed("decoder", "width_step"), settings.training.width
-    if width is not None and width % step:
-        near = max(step, round(width / step) * step)
-        path = ("training", "width")
-        message = f"given {width}; allowed: of a language model, multiples of {step}"
-        found.append(Finding(path, message, (Put(path, near),)))
+    for each in training.decoder.misfits(width, division.tensor, division.pipeline):
+        above = ("training", "parallel") if each.name in OF_LAYERS else ("training",)
+        path = (*above, camel(each.name))
+        message = f"given {each.given}; allowed: {each.allowed}"
+        found.append(Finding(path, message, (Put(path, each.near),)))
     for key, is_given, reason in (
         ("batches", bool(settings.batches), "there are no rows of a file to predict"),
         ("watch", settings.watch is not None, "no drift is told that could be acted on"),
@@ -476,6 +492,11 @@ def _without_layers(training: TrainingSettings) -> list[Finding]:
             path = ("training", "parallel", part)
             message = f"given {number}, {why}; allowed: 1; parallel.shard divides any network"
             found.append(Finding(path, message, (Drop(path),)))
+    for name in (*DECODER, "context"):
+        size = getattr(training, name)
+        if size is not None:
+            path = ("training", camel(name))
+            found.append(Finding(path, f"given {size}, {why}; leave it out", (Drop(path),)))
     if training.recompute != RECOMPUTE.default:
         path = ("training", "recompute")
         message = f"given {training.recompute!r}, {why}; allowed: {RECOMPUTE.default}"

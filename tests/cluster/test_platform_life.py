@@ -67,7 +67,7 @@ def test_platform_and_workloads_from_nothing_to_nothing(
     assert set(counts(printed)) == {"created"}
     assert "SANDBOX=1 CLUSTER=1" in printed, "how to go on, with this cluster"
     assert bare.objects.get("apps/v1", "Deployment", "credit-v7", "acme-serving")
-    assert bare.objects.get("jobset.x-k8s.io/v1alpha2", "JobSet", "credit", "acme-training")
+    assert bare.objects.get("jobset.x-k8s.io/v1alpha2", "JobSet", "notes", "acme-training")
 
     # All packs have judged all of it; what follows is about the cluster alone.
     for stack in (CLUSTER, WORKLOADS):

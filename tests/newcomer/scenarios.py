@@ -75,6 +75,15 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (
+            "falaj runs export",
+            "falaj runs export 1 --output FOLDER",
+            "falaj runs export RUN --output FOLDER",
+        ),
+        "tests/stacks/test_local_text.py runs it",
+    ),
+    "python -m falaj.workloads.training export": "tests/workloads/training/test_llama.py runs it",
+    **dict.fromkeys(
+        (
             "falaj sweep",
             "falaj sweep --search learningRate=1e-3..3e-2:log --search width=8..24",
             "falaj sweep --search 'options.width=16|32'",

@@ -239,7 +239,7 @@ def outcomes(config: dict[str, Any], blueprint: str, stack: str) -> dict[str, se
     return found
 
 
-_JOBS = ("own", "grows", "published", "credit")
+_JOBS = ("own", "grows", "published", "notes")
 
 
 def _rich_workloads() -> dict[str, Any]:
@@ -249,8 +249,9 @@ def _rich_workloads() -> dict[str, Any]:
     """
     config: dict[str, Any] = {**shipped("onprem-workloads"), "falaj:environment": "development"}
     jobs, services = config["falaj:trainingJobs"], config["falaj:inferenceServices"]
+    together = ("topology", "fabric", "parallel")
     jobs["grows"] = {
-        **{key: each for key, each in jobs["credit"].items() if key not in ("topology", "fabric")},
+        **{key: each for key, each in jobs["notes"].items() if key not in together},
         "elastic": {"minNodes": 1, "maxNodes": 3}, "keySecret": "acme/training-keys",
     }  # fmt: skip
     jobs["own"] = {
@@ -259,7 +260,7 @@ def _rich_workloads() -> dict[str, Any]:
         "fabric": "infiniband", "checkpoints": "falaj-files",
     }  # fmt: skip
     jobs["published"] = {
-        **{key: each for key, each in jobs["credit"].items() if key != "topology"},
+        **{key: each for key, each in jobs["notes"].items() if key != "topology"},
         "keySecret": "acme/training-keys",
         "publish": {
             "model": "credit", "keySecret": "acme/publishing-keys", "flavor": "cpu-x86-64",

@@ -91,8 +91,8 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
         ),
         (
             "aws-workloads",
-            {"falaj:trainingJobs": {"credit": {"dataset": "d", "flavour": "h200"}}},
-            "falaj:trainingJobs.credit.flavour: unknown key; did you mean flavor?",
+            {"falaj:trainingJobs": {"notes": {"dataset": "d", "flavour": "h200"}}},
+            "falaj:trainingJobs.notes.flavour: unknown key; did you mean flavor?",
         ),
         (
             "aws-workloads",
@@ -101,8 +101,8 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
         ),
         (
             "onprem-workloads",
-            {"falaj:sweeps": {"credit": SWEEP}},
-            "falaj:sweeps.credit: given 'credit', which is the name of a training job, too",
+            {"falaj:sweeps": {"notes": SWEEP}},
+            "falaj:sweeps.notes: given 'notes', which is the name of a training job, too",
         ),
         (
             "onprem-workloads",
@@ -111,8 +111,8 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
         ),
         (
             "onprem-workloads",
-            {"falaj:federatedTrainings": {"credit": SITE}},
-            "falaj:federatedTrainings.credit: given 'credit', which is the name of a training job",
+            {"falaj:federatedTrainings": {"notes": SITE}},
+            "falaj:federatedTrainings.notes: given 'notes', which is the name of a training job",
         ),
         (
             "onprem-workloads",
@@ -124,8 +124,8 @@ def test_shipped_stacks_are_of_their_kind_and_are_refused_nothing(stack: str) ->
         ),
         (
             "onprem-workloads",
-            {"falaj:pipelines": {"credit": PIPELINE}},
-            "falaj:pipelines.credit: given 'credit', which is the name of a training job, too",
+            {"falaj:pipelines": {"notes": PIPELINE}},
+            "falaj:pipelines.notes: given 'notes', which is the name of a training job, too",
         ),
         (
             "onprem-workloads",
@@ -167,14 +167,14 @@ def test_what_names_no_cluster_is_refused(stack: str, changes: dict[str, Any], s
             [{"version": 7, "weight": 90, "packageDigest": "sha256:" + "0" * 64}],
             "100",
         ),
-        ("onprem-workloads", ["falaj:trainingJobs", "credit", "fabric"], "efa", "efa"),
+        ("onprem-workloads", ["falaj:trainingJobs", "notes", "fabric"], "efa", "efa"),
         (
             "onprem-workloads",
             ["falaj:sweeps"],
             {"rates": {**SWEEP, "search": {"learning_rate": ""}}},
             "falaj:sweeps.rates.search",
         ),
-        ("aws-workloads", ["falaj:trainingJobs", "credit", "fabric"], "infiniband", "infiniband"),
+        ("aws-workloads", ["falaj:trainingJobs", "notes", "fabric"], "infiniband", "infiniband"),
         (
             "onprem-workloads",
             ["falaj:federatedTrainings"],

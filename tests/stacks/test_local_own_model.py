@@ -106,9 +106,9 @@ def test_falaj_s_own_models_are_named_by_a_word(models: Path, word: str) -> None
 @pytest.mark.parametrize("key", ["model", "code", "options"])
 def test_pods_get_no_folder_and_the_refusal_says_what_to_do(key: str) -> None:
     config = shipped("onprem-workloads")
-    credit = {**config["falaj:trainingJobs"]["credit"], key: "models"}
+    notes = {**config["falaj:trainingJobs"]["notes"], key: "models"}
     with pytest.raises(SettingsError, match=r"unknown key; a folder .* image and program of a"):
-        validate({**config, "falaj:trainingJobs": {"credit": credit}}, Path("stacks"), stack="x")
+        validate({**config, "falaj:trainingJobs": {"notes": notes}}, Path("stacks"), stack="x")
 
 
 def test_plain_values_of_every_kind_are_taken(models: Path) -> None:

@@ -16,8 +16,11 @@ from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.settings import LocalSettings, validate
 from tests.components.local.test_local_components import Mocks
 from tests.stacks.conftest import Project
+from tests.workloads.training.other_programs import ask_transformers
 
 WORDS = ("قهوة", "شاي", "تمر", "coffee", "tea", "dates")
+CONTEXT = 64
+SMALL = {"epochs": 3, "width": 32, "layers": 3, "heads": 2, "keyValueHeads": 1, "context": CONTEXT}
 
 
 @pytest.mark.parametrize(
@@ -60,9 +63,23 @@ def test_what_a_stack_says_of_a_division_reaches_its_training(
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
+def goes_on(project: Project, prompt: str, most: int) -> str:
+    """What other people's program makes of the weights of version 1."""
+    folder = project.home.parent / "weights"
+    done = project.falaj("runs", "export", "1", "--output", str(folder))
+    assert done.returncode == 0, done.stdout
+    assert project.falaj("runs", "export", "1", "--output", str(folder)).returncode == 2
+    [other] = ask_transformers(
+        [{"folder": str(folder), "tokens": [], "text": prompt, "more": most}]
+    )
+    return other["text"]
+
+
 def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Project) -> None:
     def configure(**values: Any) -> None:
-        project.configure(dataset=str(text), training={"epochs": 3, "width": 32}, **values)
+        project.configure(
+            dataset=str(text), training=SMALL, optimization={"quantise": "never"}, **values
+        )
 
     chosen = random.Random(3)
     text = project.home.parent / "orders.txt"
@@ -83,6 +100,9 @@ def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Projec
         check=False,
     )  # fmt: skip
     answer = json.loads(done.stdout)
+    prompt = json.loads(call.partition("-d '")[2].partition("'")[0])["prompt"]
+    # One less than is looked back on, with the beginning.
+    assert goes_on(project, prompt, CONTEXT - 1) == answer["choices"][0]["text"][: CONTEXT - 1]
     assert (answer["model"], answer["usage"]["completion_tokens"]) == ("orders", 64)
     # What was learned are words of these letters and single blanks.
     assert set(answer["choices"][0]["text"]) <= set("".join(WORDS)) | {" "}

@@ -122,7 +122,26 @@ def test_a_text_is_a_dataset(tmp_path: Path) -> None:
             {"falaj:batches": {"new": {"inputs": ["notes.txt"]}}},
             "falaj:batches: given, but of a text a language model is learned, and there are no r",
         ),
-        ({"falaj:training": {"width": 30}}, "falaj:training.width: given 30; allowed: of a langu"),
+        (
+            {"falaj:training": {"width": 30}},
+            "falaj:training.width: given 30; allowed: multiples of",
+        ),
+        (
+            {"falaj:training": {"heads": 3, "width": 48}},
+            "falaj:training.keyValueHeads: given 2; allowed: a number that divides 3, the heads",
+        ),
+        (
+            {"falaj:training": {"parallel": {"tensor": 4}}},
+            "falaj:training.parallel.tensor: given 4; allowed: a number that divides 2, the heads",
+        ),
+        (
+            {"falaj:training": {"parallel": {"pipeline": 6}}},
+            "falaj:training.parallel.pipeline: given 6; allowed: 1 to 4, as many as there are lay",
+        ),
+        (
+            {"falaj:training": {"context": 4}},
+            "falaj:training.context: given 4; allowed: a whole number from 8 to 32768",
+        ),
         ({"falaj:watch": {"steps": ["tell"]}}, "falaj:watch: given, but of a text a language m"),
         (
             {"falaj:training": {"model": "mine:Network", "code": "code"}},
@@ -151,8 +170,14 @@ def test_what_a_text_can_t_have_is_refused(
             {"parallel": {"shard": 0}},
             "falaj:training.parallel.shard: given 0; allowed: a whole num",
         ),
-        ({"parallel": {"tensor": 4}}, "falaj:training.parallel.tensor: given 4; allowed: 1, 2"),
-        ({"parallel": {"pipeline": 5}}, "falaj:training.parallel.pipeline: given 5; allowed: a w"),
+        (
+            {"parallel": {"tensor": 300}},
+            "falaj:training.parallel.tensor: given 300; allowed: a whole number from 1 to 256",
+        ),
+        (
+            {"parallel": {"pipeline": 0}},
+            "falaj:training.parallel.pipeline: given 0; allowed: a whole number from 1 to 256",
+        ),
         ({"recompute": "all"}, "falaj:training.recompute: given 'all'; allowed: none, layers"),
         (
             {"compression": "zip"},

@@ -32,7 +32,7 @@ from falaj.workloads.optimization.export import (
     core_feed,
 )
 from falaj.workloads.processor import VNNI
-from falaj.workloads.training.language import CONTEXT, TOKENS, following
+from falaj.workloads.training.language import TOKENS, following
 from falaj.workloads.training.loop import WINDOWS_AT_ONCE, row_losses
 from falaj.workloads.training.record import LANGUAGE
 
@@ -380,7 +380,7 @@ def core_rows(serving: Serving, inputs: Feed) -> NDArray[Any]:
     if serving.preprocessing is not None:
         return serving.preprocessing.transform(inputs)
     if serving.is_text:
-        recent = inputs[TOKENS][:, -CONTEXT:]
+        recent = inputs[TOKENS][:, -serving.shape[0] :]
         return np.where((recent >= 0) & (recent < len(serving.classes or ())), recent, 0)
     return inputs[IMAGE]
 

@@ -35,7 +35,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import texts
 from falaj.workloads.optimization.graph_part import ML_DOMAIN, ML_OPSET, UNKNOWN, GraphPart
 from falaj.workloads.training.decoder import Decoder
-from falaj.workloads.training.language import CONTEXT, FAMILY, TOKENS
+from falaj.workloads.training.language import FAMILY, TOKENS
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
 from falaj.workloads.training.own_model import causes, place_of
 from falaj.workloads.training.trees import Forest, TableTrees
@@ -448,10 +448,10 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
 
     Returns:
         A checked model. Inputs: ``image`` float32 (N, *shape), or one (N, 1) per column, or
-        ``tokens`` int64 (N, S), of which the last `CONTEXT` are looked at, and numbers that no
-        character has count as 0. Outputs: ``probabilities`` float32 (N, classes) and ``label``
-        (N,), of a text those of what follows the row; or ``prediction`` float32 (N, 1) in real
-        units.
+        ``tokens`` int64 (N, S), of which the last ``serving.shape`` are looked at, and numbers
+        that no character has count as 0. Outputs: ``probabilities`` float32 (N, classes) and
+        ``label`` (N,), of a text those of what follows the row; or ``prediction`` float32 (N, 1)
+        in real units.
     """
     prefix = free_prefix(serving.input_names())
     inner = onnx.compose.add_prefix(core, prefix + "core/")
@@ -460,7 +460,7 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
         inputs, part, features = build_inputs(serving.preprocessing, BATCH)
     elif serving.is_text:
         inputs = [helper.make_tensor_value_info(TOKENS, TensorProto.INT64, [BATCH, LENGTH])]
-        features = _characters(part, len(serving.classes or ()))
+        features = _characters(part, serving.shape[0], len(serving.classes or ()))
         part.node("Identity", [_last(part, features)], f"{prefix}core/{POSITIONS}")
     else:
         inputs = [helper.make_tensor_value_info(IMAGE, TensorProto.FLOAT, [BATCH, *serving.shape])]
@@ -493,12 +493,12 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
     return model
 
 
-def _characters(part: GraphPart, count: int) -> str:
-    """The last `CONTEXT` of a row's characters, 0 for numbers that none of ``count`` has."""
+def _characters(part: GraphPart, context: int, count: int) -> str:
+    """The last ``context`` of a row's characters, 0 for numbers that none of ``count`` has."""
     most = np.iinfo(np.int64).max
     limits = [
         part.constant(name, _numbers_of(value))
-        for name, value in (("from", -CONTEXT), ("to", most), ("along", 1))
+        for name, value in (("from", -context), ("to", most), ("along", 1))
     ]
     recent = part.node("Slice", [TOKENS, *limits], part.name("recent"))
     zero = part.constant("unknown", np.array(UNKNOWN, dtype=np.int64))
@@ -531,7 +531,7 @@ def describe_inputs(model: onnx.ModelProto, serving: Serving) -> list[dict[str, 
     have ``context``: how many are looked back on.
     """
     if serving.is_text:
-        return [{**_describe(value), "context": CONTEXT} for value in model.graph.input]
+        return [{**_describe(value), "context": serving.shape[0]} for value in model.graph.input]
     numeric = serving.preprocessing.numeric if serving.preprocessing is not None else []
     missing = {column.name for column in numeric}
     return [

@@ -293,7 +293,7 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
 
 
 def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
-    characters = int(dataset.description["rows"]["train"]) * language.CONTEXT
+    characters = int(dataset.description["rows"]["train"]) * dataset.context
     # Characters and what follows them, twice: in order, and as fit and validation parts.
     _check_memory(4 * characters * 8, f"{characters:,} characters", "take a part of the text")
     tokens, targets = windows(dataset, "train")
@@ -309,6 +309,7 @@ def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
             shape=tuple(tokens.shape[1:]),
             outputs=len(dataset.classes or []),
             width=parameters.width,
+            decoder=parameters.decoder,
         ),
         preprocessing=None,
         target_scale=None,

@@ -93,6 +93,8 @@ def main(arguments: list[str]) -> int:
             return _dataset(options)
         if options.command == "code":
             return _code(options)
+        if options.command == "export":
+            return _export(options)
         return _run(options, arguments) if options.command == "run" else _run_sweep(options)
 
     return status_of(chosen)
@@ -110,11 +112,18 @@ def build_parser() -> argparse.ArgumentParser:
         "them.",
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code"
+        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code|export"
     )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
     _add_run(commands.add_parser("run", help="train a model on a snapshot"))
     _add_sweep(commands)
+    export = commands.add_parser(
+        "export", help="write a language model unencrypted, as Llama's weights in safetensors"
+    )
+    export.add_argument("--run", type=Path, required=True, help="folder of the finished run")
+    export.add_argument("--keyring", type=Path, help="key ring folder, of a sealed run")
+    export.add_argument("--output", type=Path, required=True, help="a new folder")
+    export.add_argument("--json", action="store_true", help="print one JSON object")
     code = commands.add_parser("code", help="check the code of a model of your own, and name it")
     code.add_argument("--code", type=Path, required=True, metavar="DIR", help="its folder")
     code.add_argument("--model", required=True, metavar="MODULE:CLASS", help="the class")
@@ -140,6 +149,7 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add("--encoding", help="of a CSV; default: UTF-8, or what its byte order mark says")
     add("--seed", type=int, default=0, help="fixes the split (default 0)")
     add("--holdout", type=float, default=0.2, help="share that training never sees (default 0.2)")
+    add("--context", type=int, help="characters that a text's model looks back on (default 128)")
     add("--dry-run", action="store_true", help="check and describe only, write nothing")
     add("--json", action="store_true", help="print the description as one JSON object")
 
@@ -164,6 +174,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
     )
     add("--width", type=int, help="channels or hidden units (default: by family)")
+    add("--layers", type=int, help="of a language model (default 4)")
+    add("--heads", type=int, help="of each layer of a language model (default 4)")
+    add(
+        "--key-value-heads", type=int,
+        help="heads of keys and values; each serves as many of the others (default 2)",
+    )  # fmt: skip
     add(
         "--class-weights",
         **_CHOICES["class_weights"].argument,
@@ -244,7 +260,7 @@ def _dataset(options: argparse.Namespace) -> int:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
-        options.holdout,
+        options.holdout, options.context,
     )  # fmt: skip
     dataset = datasets.build(source)
     path = None
@@ -273,6 +289,19 @@ def _code(options: argparse.Namespace) -> int:
     code = read_folder(options.code)
     find(code, options.model)
     print(json.dumps({"digest": code.digest, "files": list(code.files)}, ensure_ascii=False))
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from falaj.workloads.training import llama  # noqa: PLC0415 - imports torch
+    from falaj.workloads.training.checkpoint import load_trained  # noqa: PLC0415
+    from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415
+
+    files = llama.write(load_trained(options.run, open_keyring(options.keyring)), options.output)
+    if options.json:
+        print(json.dumps({"folder": str(options.output), "files": files}))
+    else:
+        print(f"{options.output}: {', '.join(files)}; none of it is encrypted or signed")
     return 0
 
 

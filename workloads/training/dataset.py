@@ -196,6 +196,8 @@ class Source:
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
         seed: fixes the split, together with the content's digest.
         holdout: the share of rows that training never sees, 0.05 to 0.5.
+        context: characters of a text's row; None: `language.CONTEXT`. Of anything
+            else None.
     """
 
     location: str
@@ -204,6 +206,7 @@ class Source:
     encoding: str | None = None
     seed: int = 0
     holdout: float = 0.2
+    context: int | None = None
 
 
 @dataclass(frozen=True)
@@ -223,12 +226,17 @@ def build(source: Source) -> snapshot.Dataset:
     """
     _check_options(source)
     path = Path(source.location)
+    is_folder = source.location != SOURCE and path.is_dir()
+    if path.suffix.lower() in bounds.ENDINGS["texts"] and not is_folder:
+        return _text(source)
+    if source.context is not None:
+        raise WorkloadError(
+            f"--context {source.context} is of texts, and {source.location} is none: leave it out"
+        )
     if source.location == SOURCE:
         rows = _digits(source)
-    elif path.is_dir():
+    elif is_folder:
         rows = _pictures(source)
-    elif path.suffix.lower() in bounds.ENDINGS["texts"]:
-        return _text(source)
     else:
         rows = _table(source)
     count = len(rows.labels)
@@ -289,7 +297,8 @@ def _text(source: Source) -> snapshot.Dataset:
         raise WorkloadError(
             f"of a text a language model learns: use --task auto, not {source.task}"
         )
-    points, following = language.windows(language.read(path, source.encoding), path)
+    context = language.CONTEXT if source.context is None else source.context
+    points, following = language.windows(language.read(path, source.encoding), path, context)
     content = snapshot.digest_rows({language.TOKENS: points}, following)
     out = language.held_out(
         len(points), source.holdout, generator(source.seed, int(content[:16], 16))
@@ -304,9 +313,7 @@ def _text(source: Source) -> snapshot.Dataset:
         "task": LANGUAGE,
         "target": language.TARGET,
         "classes": characters,
-        "features": [
-            {"name": language.TOKENS, "kind": language.TOKENS, "shape": [language.CONTEXT]}
-        ],
+        "features": [{"name": language.TOKENS, "kind": language.TOKENS, "shape": [context]}],
         "excluded": [],
         "read": [],
         "dropped": 0,
@@ -314,7 +321,7 @@ def _text(source: Source) -> snapshot.Dataset:
     unknown = int((tokens == 0).sum())
     notes = [
         f"{points.size:,} characters, {len(characters) - 1:,} different ones; a row is a window "
-        f"of {language.CONTEXT}"
+        f"of {context}"
     ]
     if unknown:
         notes.append(f"{unknown:,} characters are too rare to be learned, and stand as one")
@@ -359,7 +366,9 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
 
 def _check_options(source: Source) -> None:
     for option, bound in bounds.DATASET.items():
-        bound.check(f"--{option}", getattr(source, option))
+        given = getattr(source, option)
+        if given is not None:
+            bound.check(f"--{option}", given)
     bounds.CHOICES["dataset"]["task"].check("--task", source.task)
 
 

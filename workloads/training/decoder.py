@@ -16,16 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from falaj.workloads.bounds import DECODER
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.decoder_size import DEFAULT_SIZE, DecoderSize
 
-LAYERS: Final = DECODER["layers"]
-HEADS: Final = DECODER["heads"]
-SHARED: Final = DECODER["shared_heads"]
-"""Heads of keys and values; each serves `HEADS` / `SHARED` heads of questions."""
-WIDTH_STEP: Final = DECODER["width_step"]
-
-_BASE: Final = 10_000.0
+ROTARY_BASE: Final = 10_000.0
+"""Of the positions' frequencies."""
 _DEVIATION: Final = 0.02
 _GATED: Final = 8
 """The gated units' number is a multiple of this, about 8/3 of the width."""
@@ -37,36 +31,30 @@ class Decoder(nn.Module):
     Args:
         context: characters that are looked back on at most.
         characters: of the vocabulary.
-        width: of the stream between the layers, a multiple of `WIDTH_STEP`.
-
-    Raises:
-        WorkloadError: the width isn't.
+        width: of the stream between the layers, that fits ``size`` (`DecoderSize.misfits`).
+        size: of its layers. Default: that of a run that asks for none.
     """
 
-    def __init__(self, context: int, characters: int, width: int) -> None:
+    def __init__(
+        self, context: int, characters: int, width: int, size: DecoderSize = DEFAULT_SIZE
+    ) -> None:
         super().__init__()
-        if width % WIDTH_STEP:
-            near = max(WIDTH_STEP, round(width / WIDTH_STEP) * WIDTH_STEP)
-            raise WorkloadError(
-                f"--width is {width}: that of a language model is a multiple of {WIDTH_STEP}, for "
-                f"instance {near}"
-            )
-        self.context = context
+        self.context, self.size = context, size
         self.is_first = self.is_last = True
         """Whether it takes characters, and whether it answers: what of a pipeline might not."""
         self.embedding = nn.Embedding(characters, width)
         # By number, so that a part of them keeps its names.
-        self.layers = nn.ModuleDict({str(each): Layer(width) for each in range(LAYERS)})
+        self.layers = nn.ModuleDict({str(each): Layer(width, size) for each in range(size.layers)})
         self.norm = nn.RMSNorm(width)
         self.head = Head()
-        angles = torch.outer(torch.arange(context).float(), _frequencies(width // HEADS))
+        angles = torch.outer(torch.arange(context).float(), _frequencies(width // size.heads))
         # No part of what is learned: made again from the architecture.
         self.register_buffer("cosines", angles.cos(), persistent=False)
         self.register_buffer("sines", angles.sin(), persistent=False)
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
                 is_last = name.endswith(("out.weight", "down.weight"))
-                share = math.sqrt(2 * LAYERS) if is_last else 1.0
+                share = math.sqrt(2 * size.layers) if is_last else 1.0
                 nn.init.normal_(parameter, std=_DEVIATION / share)
 
     def keep(self, part: int, parts: int) -> None:
@@ -78,9 +66,10 @@ class Decoder(nn.Module):
             part: from 0.
             parts: at most as many as there are layers.
         """
-        sizes = [LAYERS // parts + (each < LAYERS % parts) for each in range(parts)]
+        layers = len(self.layers)
+        sizes = [layers // parts + (each < layers % parts) for each in range(parts)]
         start = sum(sizes[:part])
-        for number in range(LAYERS):
+        for number in range(layers):
             if not start <= number < start + sizes[part]:
                 del self.layers[str(number)]
         self.is_first, self.is_last = part == 0, part == parts - 1
@@ -127,11 +116,11 @@ class Head(nn.Module):
 class Layer(nn.Module):
     """Attention and gated units, each added to the stream."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, size: DecoderSize) -> None:
         super().__init__()
         self.before = nn.RMSNorm(width)
         self.between = nn.RMSNorm(width)
-        self.attention = _Attention(width)
+        self.attention = _Attention(width, size)
         self.units = _GatedUnits(width)
         self.is_recomputed = False
         """Whether what is in it is computed again, going back, instead of kept."""
@@ -149,23 +138,23 @@ class Layer(nn.Module):
 
 
 class _Attention(nn.Module):
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, size: DecoderSize) -> None:
         super().__init__()
-        self.size = width // HEADS
-        self.questions = nn.Linear(width, HEADS * self.size, bias=False)
-        self.keys = nn.Linear(width, SHARED * self.size, bias=False)
-        self.values = nn.Linear(width, SHARED * self.size, bias=False)
-        self.out = nn.Linear(HEADS * self.size, width, bias=False)
+        self.size = width // size.heads
+        self.served = size.heads // size.key_value_heads
+        self.questions = nn.Linear(width, width, bias=False)
+        self.keys = nn.Linear(width, size.key_value_heads * self.size, bias=False)
+        self.values = nn.Linear(width, size.key_value_heads * self.size, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
 
     def forward(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
         questions = _turned(self._heads(self.questions(stream)), turn)
         keys = _turned(self._heads(self.keys(stream)), turn)
         values = self._heads(self.values(stream))
-        each = HEADS // SHARED
         found = functional.scaled_dot_product_attention(
             questions,
-            keys.repeat_interleave(each, dim=1),
-            values.repeat_interleave(each, dim=1),
+            keys.repeat_interleave(self.served, dim=1),
+            values.repeat_interleave(self.served, dim=1),
             is_causal=True,
         )
         return self.out(found.transpose(1, 2).flatten(2))
@@ -178,7 +167,7 @@ class _Attention(nn.Module):
 class _GatedUnits(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        units = _GATED * max(1, round(8 * width / 3 / _GATED))
+        units = gated_units(width)
         self.gate = nn.Linear(width, units, bias=False)
         self.up = nn.Linear(width, units, bias=False)
         self.down = nn.Linear(units, width, bias=False)
@@ -187,8 +176,13 @@ class _GatedUnits(nn.Module):
         return self.down(functional.silu(self.gate(stream)) * self.up(stream))
 
 
+def gated_units(width: int) -> int:
+    """Return how many there are in each layer of a width."""
+    return _GATED * max(1, round(8 * width / 3 / _GATED))
+
+
 def _frequencies(size: int) -> Tensor:
-    return _BASE ** (-torch.arange(0, size, 2).float() / size)
+    return ROTARY_BASE ** (-torch.arange(0, size, 2).float() / size)
 
 
 def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:

@@ -1,8 +1,8 @@
 """Text that a language model learns from: its characters, and the windows that they are cut into.
 
-A row is a window of `CONTEXT` characters and the one that follows. Windows don't overlap, and are
-held out in blocks that lie side by side, so that hardly a window's end is known from its
-neighbour's beginning.
+A row is a window of as many characters as the model looks back on, and the one that follows.
+Windows don't overlap, and are held out in blocks that lie side by side, so that hardly a window's
+end is known from its neighbour's beginning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TARGET: Final = "next"
 """What is predicted: the character that follows."""
 FAMILY: Final = "text"
 CONTEXT: Final = 128
-"""Characters that are looked back on."""
+"""Characters that are looked back on where nothing else is asked for."""
 UNKNOWN: Final = "\ufffd"
 """Stands at place 0 for characters that aren't in the vocabulary."""
 MOST_CHARACTERS: Final = 1_000
@@ -60,29 +60,31 @@ def read(path: Path, encoding: str | None) -> str:
     return decode(data, path, encoding).replace("\r\n", "\n")
 
 
-def windows(text: str, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def windows(text: str, path: Path, context: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut a text into windows.
 
     Args:
         text: the whole of it.
         path: its file, for messages.
+        context: characters of a window.
 
     Returns:
-        The code points of each window (windows, `CONTEXT`), and of the character that follows it
+        The code points of each window (windows, context), and of the character that follows it
         (windows,).
 
     Raises:
         WorkloadError: it is too short.
     """
     points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)
-    count = (len(points) - 1) // CONTEXT
+    count = (len(points) - 1) // context
     if count < _LEAST_WINDOWS:
         raise WorkloadError(
-            f"{path} has {len(points):,} characters; at least {_LEAST_WINDOWS * CONTEXT + 1:,} "
-            "are needed, and some hundred thousand for a model of use"
+            f"{path} has {len(points):,} characters; at least {_LEAST_WINDOWS * context + 1:,} "
+            f"are needed to learn {context:,} at a time, and some hundred thousand for a model of "
+            "use"
         )
-    cut = points[: count * CONTEXT].reshape(count, CONTEXT)
-    return cut, points[CONTEXT : count * CONTEXT + 1 : CONTEXT]
+    cut = points[: count * context].reshape(count, context)
+    return cut, points[context : count * context + 1 : context]
 
 
 def following(tokens: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:

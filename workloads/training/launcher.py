@@ -12,7 +12,7 @@ from pathlib import Path
 import filelock
 import numpy as np
 
-from falaj.workloads.bounds import IMAGE_NETWORKS
+from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
@@ -23,6 +23,7 @@ from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
     Parameters,
     Requested,
+    check_decoder,
     default_threads,
     family_defaults,
 )
@@ -133,7 +134,9 @@ def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None)
     values["processes"] = distributed.world_size(requested.processes)
     here = distributed.local_processes(requested.processes)
     # Each character of a window is a row of its matrices.
-    size = values["batch_size"] * (language.CONTEXT if dataset.family == language.FAMILY else 1)
+    size = values["batch_size"] * dataset.context
+    for name in DECODER.keys() - defaults.keys():
+        values[name] = 0
     values["threads"] = requested.threads or default_threads(here, size)
     values["device"] = hardware.resolve_device(requested.device, here)
     values["precision"] = hardware.resolve_precision(requested.precision, values["device"])
@@ -144,12 +147,22 @@ def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None)
             labels, len(dataset.classes or [])
         )
         values["class_weights"] = "tempered" if rare else "none"
-    return Parameters(**values)
+    parameters = Parameters(**values)
+    if dataset.family == language.FAMILY:
+        check_decoder(parameters)
+    return parameters
 
 
 def _check_text(requested: Requested, dataset: Dataset) -> None:
-    """Refuse what a language model has no use for."""
+    """Refuse what a language model has no use for, and what it alone has."""
     if dataset.family != language.FAMILY:
+        for name in DECODER:
+            given = getattr(requested, name)
+            if given is not None:
+                raise WorkloadError(
+                    f"--{name.replace('_', '-')} {given} is of Falaj's language model, and this "
+                    "dataset is no text: leave it out; other networks have a --width"
+                )
         return
     if requested.code is not None:
         raise WorkloadError(

@@ -11,7 +11,6 @@ from typing import Final
 
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from falaj.workloads.bounds import DECODER
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import language
 from falaj.workloads.training.distributed import Team
@@ -110,12 +109,6 @@ def check_layout(parameters: Parameters, family: str) -> None:
                     f"{name} is of Falaj's language model, and this dataset is no text: leave it "
                     f"out, or divide weights and optimiser alone (--{SHARD})"
                 )
-    heads = DECODER["shared_heads"]
-    if heads % parameters.tensor:
-        raise WorkloadError(
-            f"--{TENSOR} is {parameters.tensor}: the model's {heads} heads of keys and values are "
-            f"divided by it, so allowed is a number that divides {heads}"
-        )
     if divided and parameters.precision == "float16":
         raise WorkloadError(
             f"--precision float16 needs the same scale of gradients in all processes, and here "

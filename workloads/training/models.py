@@ -15,6 +15,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import image_networks, own_model
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
 from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.training.decoder_size import DEFAULT_SIZE, DecoderSize
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.language import FAMILY
 from falaj.workloads.training.own_code import OwnCode, OwnModel
@@ -43,6 +44,7 @@ class Architecture:
         own: the class of a team's own, which takes the place of all that; None: one of ours.
         network: of images, the name of a light one (`image_networks.NETWORKS`); empty:
             `ConvolutionalNetwork`.
+        decoder: how many layers and heads a text's decoder has.
     """
 
     family: str
@@ -54,12 +56,15 @@ class Architecture:
     nodes: int = 0
     own: OwnModel | None = None
     network: str = ""
+    decoder: DecoderSize = DEFAULT_SIZE
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
         values = asdict(self)
         if not self.network:
             del values["network"]  # federations had their names before there was a choice
+        if self.decoder == DEFAULT_SIZE:
+            del values["decoder"]
         return values
 
     @classmethod
@@ -76,6 +81,7 @@ class Architecture:
             # Not in what earlier versions wrote.
             own=OwnModel(**value["own"]) if value.get("own") else None,
             network=value.get("network", ""),
+            decoder=DecoderSize(**value.get("decoder", {})),
         )
 
 
@@ -186,7 +192,7 @@ def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
         return TableNetwork(architecture)
     if architecture.family == FAMILY:
         (context,) = architecture.shape
-        return Decoder(context, architecture.outputs, architecture.width)
+        return Decoder(context, architecture.outputs, architecture.width, architecture.decoder)
     raise WorkloadError(f"unknown model family {architecture.family!r}: images, table or text")
 
 

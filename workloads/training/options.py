@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.bounds import CHOICES, IMAGE_NETWORKS, TRAINING
+from falaj.workloads.bounds import CHOICES, DECODER, IMAGE_NETWORKS, TRAINING
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import language
+from falaj.workloads.training.decoder_size import DECODER_WIDTH, DEFAULT_SIZE, DecoderSize
 from falaj.workloads.training.own_code import OwnModel, check_name, check_options
 from falaj.workloads.training.snapshot import digest
 
@@ -44,6 +45,9 @@ class Requested:
     class_weights: str = _CHOICES["class_weights"].default
     model: str = _CHOICES["model"].default
     width: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+    key_value_heads: int | None = None
     checkpoint_every: int = 1
     threads: int | None = None
     shard: int = 1
@@ -76,7 +80,11 @@ class Parameters:
             (square roots), ``none`` counts rows.
         model: ``auto``, ``network``, a light network of images, or ``package.module:Class`` of a
             team's own code.
-        width: the channels of the first convolution, or the units of a hidden layer.
+        width: the channels of the first convolution, the units of a hidden layer, or the numbers
+            between a decoder's layers.
+        layers: of a decoder; 0: the model is another.
+        heads: of a decoder's layer; 0 likewise.
+        key_value_heads: of keys and values in a decoder's layer; 0 likewise.
         checkpoint_every: epochs between checkpoints.
         threads: CPU threads of each process.
         shard: processes that each hold a part of weights, gradients and the optimiser's numbers.
@@ -106,6 +114,9 @@ class Parameters:
     width: int
     checkpoint_every: int
     threads: int
+    layers: int = 0
+    heads: int = 0
+    key_value_heads: int = 0
     shard: int = 1
     tensor: int = 1
     pipeline: int = 1
@@ -118,6 +129,13 @@ class Parameters:
     def own(self) -> OwnModel | None:
         """The team's own model; None: it is one of ours."""
         return OwnModel(self.model, self.options, self.code) if self.code else None
+
+    @property
+    def decoder(self) -> DecoderSize:
+        """The size of a text's decoder; of another model that of the defaults, without effect."""
+        if not self.layers:
+            return DEFAULT_SIZE
+        return DecoderSize(self.layers, self.heads, self.key_value_heads)
 
     @property
     def light_network(self) -> str:
@@ -135,6 +153,8 @@ class Parameters:
     def to_json(self) -> dict[str, Any]:
         """Return the parameters by name, without those that this model doesn't have."""
         without = {"width"} if self.code else {"code", "options"}
+        if not self.layers:
+            without = without | DECODER.keys()
         return {name: value for name, value in asdict(self).items() if name not in without}
 
     def identity(self, dataset_digest: str) -> str:
@@ -147,6 +167,8 @@ class Parameters:
         values = {k: v for k, v in self.to_json().items() if k not in _WITHOUT_EFFECT}
         if self.compression == _CHOICES["compression"].default:
             del values["compression"]  # runs had their names before there was a choice
+        if self.decoder == DEFAULT_SIZE:
+            values = {k: v for k, v in values.items() if k not in DECODER}
         return digest({"dataset": dataset_digest, "parameters": values})
 
 
@@ -191,6 +213,18 @@ def _check_model(requested: Requested) -> None:
         )
 
 
+def check_decoder(parameters: Parameters) -> None:
+    """Refuse a language model whose numbers don't go together.
+
+    Raises:
+        WorkloadError: names the option, what was given and what is allowed.
+    """
+    size = parameters.decoder
+    for each in size.misfits(parameters.width, parameters.tensor, parameters.pipeline):
+        option = "--" + each.name.replace("_", "-")
+        raise WorkloadError(f"{option} is {each.given}: allowed is {each.allowed}")
+
+
 def default_threads(processes: int, batch_size: int) -> int:
     """Return the CPU threads of each of ``processes``: their share of the cores, at most 4.
 
@@ -227,7 +261,9 @@ def family_defaults(
         passes = round(_TEXT_STEPS * _TEXT_BATCH / rows)
         return values | {
             "epochs": min(max(passes, 1), _MOST_TEXT_EPOCHS), "batch_size": _TEXT_BATCH,
-            "learning_rate": 3e-3, "weight_decay": 0.1, "patience": 3, "width": 128,
+            "learning_rate": 3e-3, "weight_decay": 0.1, "patience": 3,
+            "width": DECODER_WIDTH,
+            **asdict(DEFAULT_SIZE),
         }  # fmt: skip
     if family == "images":
         values["label_smoothing"] = 0.0 if own else 0.1

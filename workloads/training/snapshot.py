@@ -18,7 +18,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_missing_folders, read_json, storage_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import read_artifact
-from falaj.workloads.training.language import TOKENS
+from falaj.workloads.training.language import FAMILY, TOKENS
 
 if TYPE_CHECKING:
     from falaj.workloads.registry.keyring import KeyRing
@@ -70,7 +70,7 @@ class Dataset:
     Attributes:
         description: the content of dataset.json.
         inputs: the served inputs by name. Images: ``image`` float32 (rows, 1, 8, 8), pixels 0 to
-            16. Texts: ``tokens`` int64 (rows, `language.CONTEXT`). Tables: float64 (rows,) with
+            16. Texts: ``tokens`` int64 (rows, `context`). Tables: float64 (rows,) with
             NaN, or str objects (rows,) with "" where missing (texts, dates and words).
         labels: int64 class numbers, or float64 values, (rows,).
     """
@@ -101,6 +101,13 @@ class Dataset:
         Of a text they are the characters of its vocabulary.
         """
         return self.description["classes"]
+
+    @property
+    def context(self) -> int:
+        """Return how many characters a row of a text has; 1 of anything else."""
+        if self.family != FAMILY:
+            return 1
+        return int(self.description["features"][0]["shape"][0])
 
     def rows(self, part: Part) -> slice:
         """Return where the rows of ``part`` lie."""
@@ -209,7 +216,7 @@ class Rows:
 
     Attributes:
         inputs: by name. Images: float32 (N, 1, 8, 8), pixels 0 to 16. Texts: ``tokens`` int64
-            (N, `language.CONTEXT`). Tables: one (N, 1) array per column, float32 with NaN where
+            (N, `Dataset.context`). Tables: one (N, 1) array per column, float32 with NaN where
             missing or str objects with "" where missing.
         labels: int64 class numbers, or float32 values, (N,).
     """

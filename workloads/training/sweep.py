@@ -32,7 +32,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from falaj.workloads.bounds import CHOICES, TRAINING
+from falaj.workloads.bounds import CHOICES, DECODER, TRAINING
 from falaj.workloads.errors import LOST, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.files import read_json, storage_errors, write_json_atomic
 from falaj.workloads.training import record as records
@@ -44,7 +44,7 @@ from falaj.workloads.training.stopping import StopRequest
 
 TUNABLE = (
     "learning_rate", "weight_decay", "batch_size", "width", "label_smoothing", "gradient_clip",
-    "class_weights",
+    "class_weights", *DECODER,
 )  # fmt: skip
 """Parameters that change what is learned, and not only how fast."""
 

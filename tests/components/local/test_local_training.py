@@ -172,8 +172,8 @@ INPUTS: dict[str, Any] = {
     ("change", "key", "words"),
     [
         ({"shard": 0}, "shard", "given 0; allowed: a whole number from 1 to 1024"),
-        ({"tensor": 3}, "tensor", "given 3; allowed: a whole number from 1 to 2"),
-        ({"pipeline": 5}, "pipeline", "given 5; allowed: a whole number from 1 to 4"),
+        ({"tensor": 257}, "tensor", "given 257; allowed: a whole number from 1 to 256"),
+        ({"pipeline": 0}, "pipeline", "given 0; allowed: a whole number from 1 to 256"),
         ({"recompute": "all"}, "recompute", "given 'all'; allowed: none, layers"),
         ({"compression": "zip"}, "compression", "given 'zip'; allowed: none, float16, bfloat16"),
         (

@@ -29,6 +29,7 @@ PLAIN = (
     "--width", "32", "--epochs", "3", "--batch-size", "8", "--threads", "1", "--device", "cpu",
     "--precision", "float32",
 )  # fmt: skip
+LARGE = ("--layers", "5", "--heads", "8", "--key-value-heads", "4")
 DIVISIONS: dict[str, tuple[int, tuple[str, ...]]] = {
     "one": (1, ()),
     "copies of halves": (4, ("--shard", "2")),
@@ -38,6 +39,9 @@ DIVISIONS: dict[str, tuple[int, tuple[str, ...]]] = {
     "layers and matrices": (4, ("--pipeline", "2", "--tensor", "2", "--recompute", "layers")),
     "again": (1, ("--recompute", "layers")),
     "bfloat16": (2, ("--shard", "2", "--precision", "bfloat16")),
+    "large": (1, LARGE),
+    "four heads": (4, (*LARGE, "--tensor", "4")),
+    "five layers": (4, (*LARGE, "--pipeline", "4")),
 }
 COMPRESSIONS = ("float16", "bfloat16", "powersgd")
 
@@ -105,10 +109,13 @@ def divided(made: Made) -> Made:
 pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("name", [each for each in DIVISIONS if each not in {"one", "bfloat16"}])
+@pytest.mark.parametrize(
+    "name", [each for each in DIVISIONS if each not in {"one", "bfloat16", "large"}]
+)
 def test_each_division_learns_what_one_process_does(divided: Made, name: str) -> None:
-    assert divided.losses(name) == pytest.approx(divided.losses("one"), abs=1e-5)
-    one = load_trained(divided.folder / "one", divided.keys)
+    alone = "large" if DIVISIONS[name][1][: len(LARGE)] == LARGE else "one"
+    assert divided.losses(name) == pytest.approx(divided.losses(alone), abs=1e-5)
+    one = load_trained(divided.folder / alone, divided.keys)
     found = load_trained(divided.folder / name, divided.keys)
     assert found.record["identity"] == one.record["identity"]
     kept = one.module.state_dict()

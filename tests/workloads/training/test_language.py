@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from falaj.workloads.bounds import DECODER
 from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.federation.plan import Plan, task_of
 from falaj.workloads.registry.keyring import KeyRing
@@ -25,8 +26,11 @@ from falaj.workloads.training import batches, language, snapshot, sweep
 from falaj.workloads.training import command as training
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training import record as records
+from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.training.decoder_size import DecoderSize
 from falaj.workloads.training.launcher import resolve
+from falaj.workloads.training.models import Architecture
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.stopping import StopRequest
 from tests.workloads.optimization.conftest import Done, called
@@ -188,8 +192,100 @@ def test_a_width_that_heads_cannot_share_is_refused(
 ) -> None:
     done = _train(folder, ring, tmp_path / "run", "--width", "100")
     assert done.returncode == 2
-    assert "--width is 100" in done.stderr
-    assert "multiple of 8" in done.stderr
+    assert "--width is 100: allowed is multiples of 8" in done.stderr
+
+
+SIZES = st.builds(DecoderSize, st.integers(1, 3), st.integers(1, 6), st.integers(1, 6))
+GIVEN = st.fixed_dictionaries(
+    {"width": st.integers(1, 60), "tensor": st.integers(1, 4), "pipeline": st.integers(1, 4)}
+)
+
+
+@settings(max_examples=30)
+@given(SIZES, GIVEN)
+def test_what_does_not_go_together_is_told_and_the_rest_answers(
+    size: DecoderSize, given: dict[str, int]
+) -> None:
+    misfits = size.misfits(**given)
+    if not misfits:
+        decoder = Decoder(8, 5, given["width"], size)
+        assert decoder(torch.zeros(2, 8, dtype=torch.int64)).shape == (2, 8, 5)
+        assert len(decoder.layers) == size.layers >= given["pipeline"]
+        keys = decoder.get_parameter("layers.0.attention.keys.weight")
+        assert keys.shape[0] == size.key_value_heads * given["width"] // size.heads
+        assert size.key_value_heads % given["tensor"] == 0
+        return
+    for each in misfits:
+        said = {**given, "key_value_heads": size.key_value_heads}
+        assert each.given == said[each.name]
+        # What is proposed goes, at least with what was asked for beside it.
+        said[each.name] = each.near
+        sized = replace(size, key_value_heads=said.pop("key_value_heads"))
+        assert each.name not in {other.name for other in sized.misfits(**said)}
+
+
+def test_the_size_of_old_runs_is_no_other_run(folder: Path, ring: KeyRing) -> None:
+    dataset = snapshot.open_dataset(folder, ring)
+    usual = resolve(Requested(device="cpu"), dataset)
+    said = resolve(Requested(device="cpu", layers=4, heads=4, key_value_heads=2), dataset)
+    other = resolve(Requested(device="cpu", layers=5), dataset)
+    assert usual == said
+    assert "layers" not in Architecture("text", (8,), 5, 16).to_json()
+    names = {each.identity(dataset.digest) for each in (usual, said, other)}
+    assert len(names) == 2
+    # As a run of an earlier version was named.
+    values = {k: v for k, v in usual.to_json().items() if k not in DECODER}
+    del values["compression"]
+    for name in ("processes", "threads", "device", "accumulation", "checkpoint_every", "shard",
+                 "tensor", "pipeline", "recompute"):  # fmt: skip
+        del values[name]
+    assert usual.identity(dataset.digest) == snapshot.digest(
+        {"dataset": dataset.digest, "parameters": values}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--heads", "3"), "--key-value-heads is 2: allowed is a number that divides 3"),
+        (("--layers", "0"), "--layers is 0: allowed is 1 to 256"),
+        (("--heads", "16", "--width", "48"), "multiples of 32, as a language model has 16 heads"),
+        (("--tensor", "4", "--processes", "4"), "--tensor is 4: allowed is a number that divides"),
+        (("--pipeline", "6", "--processes", "6"), "--pipeline is 6: allowed is 1 to 4"),
+    ],
+)
+def test_sizes_that_do_not_go_together_are_refused(
+    folder: Path, ring: KeyRing, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = _train(folder, ring, tmp_path / "run", *words)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_sizes_of_a_language_model_are_of_texts_alone(ring: KeyRing, tmp_path: Path) -> None:
+    digits = datasets.write(datasets.build(datasets.Source("digits")), tmp_path, ring)
+    done = _train(digits, ring, tmp_path / "run", "--heads", "4")
+    assert (done.returncode, "--heads 4 is of Falaj's language model" in done.stderr) == (2, True)
+    with pytest.raises(WorkloadError, match="--context 64 is of texts, and digits is none"):
+        datasets.build(datasets.Source("digits", context=64))
+
+
+def test_another_size_and_context_are_trained_and_kept(
+    text: Path, ring: KeyRing, tmp_path: Path
+) -> None:
+    dataset = datasets.build(datasets.Source(str(text), seed=3, context=48))
+    assert dataset.context == 48
+    place = datasets.write(dataset, tmp_path, ring)
+    words = ("--layers", "2", "--heads", "8", "--key-value-heads", "4", "--width", "32")
+    done = _train(place, ring, tmp_path / "run", *words)
+    assert done.returncode == 0, done.stderr
+    trained = load_trained(tmp_path / "run", ring)
+    decoder = trained.module
+    assert isinstance(decoder, Decoder)
+    assert (decoder.context, len(decoder.layers)) == (48, 2)
+    assert decoder.get_parameter("layers.1.attention.keys.weight").shape == (16, 32)
+    assert trained.record["parameters"]["heads"] == 8
+    assert trained.record["model"]["architecture"]["decoder"]["key_value_heads"] == 4
 
 
 # -- runs ------------------------------------------------------------------------------------

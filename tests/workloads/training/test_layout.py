@@ -28,7 +28,6 @@ PLAIN = Parameters(
             "text", {"tensor": 2, "pipeline": 4},
             "--tensor 2 with --pipeline 4 divides a model among 8 processes",
         ),
-        ("text", {"tensor": 4}, "--tensor is 4: the model's 2 heads"),
         ("text", {"shard": 2, "precision": "float16"}, "use bfloat16"),
         ("text", {"shard": 2, "compression": "float16"}, "leave one of both out"),
         ("text", {"processes": 1, "compression": "powersgd"}, "one process exchanges no"),

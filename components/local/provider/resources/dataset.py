@@ -59,6 +59,9 @@ class DatasetHandler(Handler):
             "dataset", "holdout", "Share of the rows that training never sees.", default=0.2,
             replaces=True,
         ),
+        "context": bounded(
+            "dataset", "context", "Characters that a language model looks back on.", replaces=True
+        ),
         "keyring": KEYRING,
         "retain": RETAIN,
     }  # fmt: skip
@@ -181,7 +184,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _options(inputs: Values) -> list[str]:
-    keys = ("source", "target", "task", "seed", "holdout")
+    keys = ("source", "target", "task", "seed", "holdout", "context")
     return workloads.options({key: optional(inputs, key) for key in keys})
 
 

@@ -1,0 +1,152 @@
+"""A trained language model as other programs read it: weights, their names and the characters.
+
+The layers are those of Llama, so that what reads these from a folder takes it: safetensors with
+the names of Hugging Face's ``LlamaForCausalLM``, its ``config.json``, and a ``tokenizer.json`` of
+one word for each character. Nothing in it is code, and nothing is encrypted any more.
+
+https://huggingface.co/docs/transformers/model_doc/llama, https://github.com/huggingface/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import make_missing_folders, storage_errors, sync_folder, write_atomic
+from falaj.workloads.training.checkpoint import Trained
+from falaj.workloads.training.decoder import ROTARY_BASE, Decoder, gated_units
+from falaj.workloads.training.language import UNKNOWN
+
+WEIGHTS: Final = "model.safetensors"
+_OF_LAYER: Final = {
+    "before": "input_layernorm",
+    "between": "post_attention_layernorm",
+    "attention.questions": "self_attn.q_proj",
+    "attention.keys": "self_attn.k_proj",
+    "attention.values": "self_attn.v_proj",
+    "attention.out": "self_attn.o_proj",
+    "units.gate": "mlp.gate_proj",
+    "units.up": "mlp.up_proj",
+    "units.down": "mlp.down_proj",
+}
+
+
+def write(trained: Trained, output: Path) -> list[str]:
+    """Write the model's files into a new folder, which appears whole or not at all.
+
+    Args:
+        trained: a finished run's model.
+        output: a folder that isn't there, or is empty.
+
+    Returns:
+        The files' names.
+
+    Raises:
+        WorkloadError: the model is no language model of Falaj's, there is something in the folder,
+            or it can't be written.
+    """
+    module, characters = trained.module, trained.classes
+    if not isinstance(module, Decoder) or characters is None:
+        raise WorkloadError(
+            f"the run learned a model of {trained.family}: only a language model has the form of "
+            "Llama; an ONNX file of any model is in its package"
+        )
+    with storage_errors(output):
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise WorkloadError(f"{output} is there already: name a new folder, or remove it")
+        make_missing_folders(output.absolute().parent)
+        made = Path(tempfile.mkdtemp(dir=output.absolute().parent, prefix=f".{output.name}."))
+        try:
+            files = {
+                WEIGHTS: save(tensors(module), {"format": "pt"}),
+                **{
+                    name: _json(content) for name, content in documents(module, characters).items()
+                },
+            }
+            for name, content in files.items():
+                write_atomic(made / name, content)
+            made.replace(output)
+            sync_folder(output.absolute().parent)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+    return sorted(files)
+
+
+def tensors(module: Decoder) -> dict[str, Tensor]:
+    """Return the learned numbers by Llama's names; the matrix of characters stands once."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in module.state_dict().items():
+        of, _, what = name.rpartition(".")
+        if of == "embedding":
+            new = "embed_tokens"
+        elif of == "norm":
+            new = of
+        else:
+            _, number, part = of.split(".", 2)
+            new = f"layers.{number}.{_OF_LAYER[part]}"
+        found[f"model.{new}.{what}"] = tensor.detach().cpu().contiguous()
+    return found
+
+
+def documents(module: Decoder, characters: list[str]) -> dict[str, dict[str, Any]]:
+    """Return what says how to read the weights and characters, by the names of the files."""
+    size, width = module.size, module.embedding.embedding_dim
+    numbers = {each: number for number, each in enumerate(characters)}
+    return {
+        "config.json": {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "vocab_size": len(characters),
+            "hidden_size": width,
+            "intermediate_size": gated_units(width),
+            "num_hidden_layers": size.layers,
+            "num_attention_heads": size.heads,
+            "num_key_value_heads": size.key_value_heads,
+            "head_dim": width // size.heads,
+            "max_position_embeddings": module.context,
+            # What torch adds where a norm says nothing.
+            "rms_norm_eps": torch.finfo(torch.float32).eps,
+            "rope_theta": ROTARY_BASE,
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "mlp_bias": False,
+            "tie_word_embeddings": True,
+            "bos_token_id": None,
+            "eos_token_id": None,
+            "pad_token_id": None,
+            "torch_dtype": "float32",
+        },
+        "tokenizer.json": {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [],
+            "normalizer": {"type": "Replace", "pattern": {"String": "\r\n"}, "content": "\n"},
+            "pre_tokenizer": {
+                "type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated",
+                "invert": False,
+            },
+            "post_processor": None,
+            "decoder": {"type": "Fuse"},
+            "model": {"type": "WordLevel", "vocab": numbers, "unk_token": UNKNOWN},
+        },
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "unk_token": UNKNOWN,
+            "model_max_length": module.context,
+            "clean_up_tokenization_spaces": False,
+        },
+    }  # fmt: skip
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, indent=1).encode() + b"\n"
