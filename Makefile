@@ -82,7 +82,7 @@ environment:
 	@$(PYTHON) engine/environment.py
 
 environment-dev:
-	@$(PYTHON) engine/environment.py $(foreach extra,local aws azure kubernetes dev docs,--extra $(extra))
+	@$(PYTHON) engine/environment.py $(foreach extra,local openvino aws azure kubernetes dev docs,--extra $(extra))
 
 cluster: environment ## A Kubernetes control plane on this machine (NODES="h200=64,l4=16,cpu=20"; BARE=1 for whole platforms; REAL=2 for kubelets, with LOAD=1 and their images)
 	@$(FALAJ) cluster up --nodes "$(NODES)" $(if $(REAL),--real $(REAL)) $(if $(filter 1 true yes,$(BARE)),--bare)
@@ -145,9 +145,9 @@ bench: environment-dev ## Measure the server, quantisation, training and a no-op
 	@$(PYTEST) tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again
-	@for name in bootstrap base local aws azure kubernetes dev docs checkov grpc-clients image-inference image-training image-workspace; do \
+	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients image-inference image-training image-workspace; do \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
-	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
+	    --excludes requirements/excluded --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
 
 clean: ## Remove the environment and build leftovers (not stacks, not caches)
 	@rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

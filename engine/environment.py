@@ -44,6 +44,8 @@ from falaj.engine.progress import Progress, Report, step, to_stderr  # noqa: E40
 REQUIREMENTS = ROOT / "requirements"
 STAMP = "falaj-environment.json"
 BOOTSTRAP, BASE = "bootstrap", "base"
+#: What requirements ask for, and no lock names.
+EXCLUDED = REQUIREMENTS / "excluded"
 TAIL_LINES = 15
 #: The first pip that knows `--python`.
 _PIP_FOR_OTHERS = (22, 3)
@@ -297,6 +299,7 @@ def _uv_environment(python: str) -> dict[str, str]:
     for ours, theirs in names.items():
         if ours in pip:
             env.setdefault(theirs, " ".join(pip[ours].replace("\\n", " ").split()))
+    env["UV_EXCLUDE"] = str(EXCLUDED)
     # Another environment that happens to be active must not be the one that is changed.
     env.pop("VIRTUAL_ENV", None)
     return env

@@ -17,6 +17,7 @@ from typing import Final
 EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj": frozenset(),
     "falaj.workloads": frozenset({"local"}),
+    "falaj.workloads.openvino_session": frozenset({"openvino"}),
     "falaj.components.aws": frozenset({"aws"}),
     "falaj.components.azure": frozenset({"azure"}),
     "falaj.components.kubernetes": frozenset({"kubernetes"}),

@@ -46,7 +46,7 @@ def test_shipped_stacks_carry_no_salt() -> None:
 
 def test_no_requirement_is_pinned_twice_for_one_environment() -> None:
     pins: dict[tuple[str, str], set[str]] = {}
-    for name in ("base", "local", "aws", "azure", "kubernetes", "dev", "docs"):
+    for name in ("base", "local", "openvino", "aws", "azure", "kubernetes", "dev", "docs"):
         text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
         for line in re.findall(r"^[A-Za-z0-9._-]+(?:\[.*?\])?==[^\\\n]+", text, re.MULTILINE):
             package, _, version = line.partition("==")

@@ -236,6 +236,9 @@ IMAGE_NETWORKS = {"mobilenet": 16, "efficientnet": 32}
 """Light networks that a training of images may take, and how many channels the first convolution
 of each has where nothing else is said, which are the papers' own."""
 
+ENGINES = ("onnxruntime", "openvino")
+"""Programs that run a model; the first runs every one."""
+
 CHOICES = {
     "dataset": {"task": Choice(("auto", "classification", "regression"), "auto")},
     "training": {
@@ -249,6 +252,7 @@ CHOICES = {
     "sweep": {"pruner": Choice(("median", "hyperband", "none"), "median")},
     "optimization": {
         "quantise": Choice(("auto", "never"), "auto"),
+        "engine": Choice(("auto", *ENGINES), "auto"),
         "accept": Choice(("better", "any"), "better"),
         "data_class": Choice(("public", "internal", "confidential", "restricted"), "internal"),
     },
@@ -263,7 +267,8 @@ CHOICES = {
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
 network, whatever the data; the others are of images. Its ``recompute`` says what of a forward pass
-is computed again instead of kept, and its ``compression`` what gradients travel as. ``accept`` is
+is computed again instead of kept, and its ``compression`` what gradients travel as. ``engine`` is
+``auto`` for whichever is fastest where a package is made, if it is installed. ``accept`` is
 ``better`` than guessing and not worse than what serves now, or ``any``. Data classes are stricter
 upwards. A parameter server takes gradients from workers (``asynchronous``), or what steps of their
 own changed (``local``); rows are a dataset that all of them have, or each one's own. Its

@@ -27,6 +27,10 @@ class ModelPackageArgs(TypedDict):
     """How much quantisation may cost, in percentage points. Default: 0.5."""
     quantise: NotRequired[pulumi.Input[str]]
     """``auto`` or ``never``. Default: ``auto``, 8 bits when accurate enough and faster here."""
+    engine: NotRequired[pulumi.Input[str]]
+    """What runs the model: ``auto`` measures OpenVINO beside ONNX Runtime where it is installed
+    (the extra ``openvino``) and takes it where it is clearly faster and accurate enough;
+    ``onnxruntime`` or ``openvino``. Default: ``auto``."""
     accept: NotRequired[pulumi.Input[str]]
     """``better`` refuses a model that is no better than guessing on held-out rows, or worse than
     the version that serves; ``any`` publishes whatever it is. Default: ``better``."""

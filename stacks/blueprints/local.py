@@ -151,6 +151,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "accept": settings.optimization.accept,
             "max_accuracy_drop": settings.optimization.max_accuracy_drop,
             "quantise": settings.optimization.quantise,
+            "engine": settings.optimization.engine,
             "keep_versions": settings.keep_versions,
             "data_class": settings.data_class,
             "retain": settings.retain,

@@ -73,6 +73,10 @@ def extras_of_stack(values: Mapping[str, Any]) -> list[str]:
         named.append("kubernetes")
     # Programs that aren't Falaj's say by their providers' settings which clouds they are for.
     named += [extra for space, extra in OF_PROVIDERS.items() if _has(values, space)]
+    # An engine that is asked for by name is called as the extra that has it.
+    optimization: Any = values.get("falaj:optimization")
+    if isinstance(optimization, Mapping):
+        named.append(str(optimization.get("engine")))
     known = extras.names()
     return sorted({name for name in named if name in known})
 

@@ -42,7 +42,9 @@ def status(stack: StackFile) -> int:
     ]
     for worker in sequence(state.get("workers")) if running else []:
         name = f"worker (version {worker['version']})"
-        rows.append((name, worker["state"], f"process {worker['pid']}"))
+        # Of a server that an earlier version of the software started, it isn't known.
+        engine = f", {worker['engine']}" if worker.get("engine") else ""
+        rows.append((name, worker["state"], f"process {worker['pid']}{engine}"))
     certificate = Path(config["tls"]["certificate"])
     rows.append(("certificate", _expiry(certificate), str(certificate)))
     if (watched := seen(stack.site)) is not None:

@@ -48,6 +48,7 @@ _PRECISION: Final = choice("training", "precision")
 _ACCEPT: Final = choice("optimization", "accept")
 _FORMAT: Final = choice("batch", "format")
 _QUANTISE: Final = choice("optimization", "quantise")
+_ENGINE: Final = choice("optimization", "engine")
 _ROWS: Final = bound("drift", "window_rows")
 _SECONDS: Final = bound("drift", "window_seconds")
 _ALPHA: Final = bound("drift", "alpha")
@@ -152,6 +153,7 @@ class OptimizationSettings(Section):
     described_by: ClassVar = "falaj.components.local.model_package.ModelPackageArgs"
     accept: Annotated[str, _ACCEPT] = _ACCEPT.default
     quantise: Annotated[str, _QUANTISE] = _QUANTISE.default
+    engine: Annotated[str, _ENGINE] = _ENGINE.default
     max_accuracy_drop: Annotated[float, bound("optimization", "max_accuracy_drop")] = (
         MOST_ACCURACY_DROP
     )

@@ -194,6 +194,9 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     ".venv/bin/python -m tests.components.kubernetes.platforms": (
         "writes the files with which tests/components/kubernetes/test_platform_values.py compare"
     ),
+    "python3 engine/environment.py --extra openvino": (
+        "a part of what `make environment-dev` runs, in whose environment the tests run"
+    ),
     ".venv/bin/uv pip install FOLDER": (
         "installs the reader's own package; tests/policies/test_team_rules.py offer its rules"
     ),

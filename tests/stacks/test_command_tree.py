@@ -109,6 +109,10 @@ def test_extras_follow_the_stack() -> None:
         "aws", "kubernetes",
     ]  # fmt: skip
     assert needed({"azure-native:location": "uaenorth"}) == ["azure"]
+    asked = {"falaj:platform": "local", "falaj:optimization": {"engine": "openvino"}}
+    assert needed(asked) == ["local", "openvino"]
+    assert needed(asked | {"falaj:optimization": {"engine": "auto"}}) == ["local"]
+    assert needed(asked | {"falaj:optimization": "openvino"}) == ["local"]
     assert needed({"falaj:platform": "nonsense", "falaj:placement": None}) == []
 
 

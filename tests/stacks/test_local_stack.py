@@ -107,6 +107,7 @@ def test_status_names_process_port_and_version(project: Project) -> None:
     assert done.returncode == 0, done.stdout
     assert str(project.port) in done.stdout
     assert str(project.state()["pid"]) in done.stdout
+    assert f", {project.state()['workers'][0]['engine']}" in done.stdout
 
 
 @pytest.mark.thorough

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from falaj.workloads.engines import USUAL, Engine
 from falaj.workloads.inference.batching import Plan
 from falaj.workloads.inference.errors import bad_request, json_of
 from falaj.workloads.inference.metrics import LAST
@@ -80,7 +81,11 @@ def _duration(count: int, seconds: float) -> dict[str, int]:
 
 
 def configuration(
-    schema: Schema, instances: int | None, batching: Plan | None = None
+    schema: Schema,
+    instances: int | None,
+    batching: Plan | None = None,
+    *,
+    engine: Engine = USUAL,
 ) -> dict[str, Any]:
     """Return the JSON form of Triton's message `ModelConfig`, as far as it says something here.
 
@@ -89,6 +94,7 @@ def configuration(
         instances: how many times the model is in memory, on the CPU; None: another program runs
             it, by its own configuration.
         batching: whether requests run together, where the settings ask for it.
+        engine: what runs it here. Default: ONNX Runtime, as its package says.
     """
     specs = (*schema.inputs.values(), *schema.outputs.values())
     rows = schema.max_rows if all(spec.shape[:1] == (-1,) for spec in specs) else 0
@@ -99,15 +105,20 @@ def configuration(
         "input": [_tensor(spec, rows) for spec in schema.inputs.values()],
         "output": [_tensor(spec, rows) for spec in schema.outputs.values()],
     }
+    parameters: dict[str, str] = {}
     if instances is not None:
-        found["backend"] = "onnxruntime"
+        found["backend"] = engine.name
         found["instance_group"] = [{"kind": "KIND_CPU", "count": instances}]
+        if engine.precision or engine.note:
+            parameters["engine"] = str(engine)
     if batching is not None:
-        found["parameters"] = {"batching": {"string_value": batching.reason}}
-        if batching.rows:
-            found["dynamic_batching"] = {
-                "preferred_batch_size": [batching.rows], "max_queue_delay_microseconds": 0,
-            }  # fmt: skip
+        parameters["batching"] = batching.reason
+    if parameters:
+        found["parameters"] = {name: {"string_value": text} for name, text in parameters.items()}
+    if batching is not None and batching.rows:
+        found["dynamic_batching"] = {
+            "preferred_batch_size": [batching.rows], "max_queue_delay_microseconds": 0,
+        }  # fmt: skip
     return found
 
 

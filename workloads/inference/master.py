@@ -169,6 +169,9 @@ class WorkerHandle:
         self.pid = 0
         self.manifest: dict[str, Any] = {}
         """What its package says that drift is judged by."""
+        self.engine: str | None = None
+        """What runs its model, and why that isn't what the package names; None: not known yet, or
+        a runtime beside."""
         self._received = received
         self._ended = ended
         self._channel = Channel(self._message, lambda: None)
@@ -178,7 +181,9 @@ class WorkerHandle:
 
     def facts(self) -> dict[str, Any]:
         """Return what `state.json` says of this worker."""
-        return {"pid": self.pid, "version": self.version, "state": self.state}
+        return {
+            "pid": self.pid, "version": self.version, "state": self.state, "engine": self.engine
+        }  # fmt: skip
 
     async def start(self, listener: socket.socket, path: str, configuration: bytes) -> None:
         """Start the process and send it its configuration."""
@@ -217,7 +222,8 @@ class WorkerHandle:
 
     def _message(self, kind: int, payload: bytes) -> None:
         if kind == channel.READY:
-            self.manifest = orjson.loads(payload)["manifest"]
+            told = orjson.loads(payload)
+            self.manifest, self.engine = told["manifest"], told["engine"]
             self._set("ready")
         elif kind == channel.ACCEPTING:
             self._set("serving")
@@ -572,7 +578,10 @@ class Master:
         self._port = int(generation.listener.getsockname()[1])
         self._status, self._refused, self._broken = "serving", None, None
         self._watch(generation)
-        self._event("serving", model=self.settings.model, version=generation.version)
+        self._event(
+            "serving", model=self.settings.model, version=generation.version,
+            engine=generation.workers[0].engine,
+        )  # fmt: skip
         old = before.workers if before is not None else []
         self._draining += old
         self._spawn(self._hand_over(generation.workers, old, generation.settings))

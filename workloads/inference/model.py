@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -27,6 +28,14 @@ import onnxruntime as ort
 import orjson
 from numpy.typing import NDArray
 
+from falaj.workloads.engines import (
+    OPENVINO,
+    Engine,
+    Graph,
+    engine_of,
+    graph_of,
+    open_openvino,
+)
 from falaj.workloads.inference.answers import counted
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.oip import ONNX_TYPES, Array, Inference, Schema, TensorSpec
@@ -284,13 +293,24 @@ MAX_CONTEXT = 1 << 20
 """Of what a manifest says that matters of a row's length."""
 
 
+class Session(Protocol):
+    """What runs a graph: ONNX Runtime's session, or another engine's with as much of it."""
+
+    @property
+    def run(self) -> Callable[..., Sequence[Any]]:
+        """Takes outputs' names, inputs by name and options; returns these outputs."""
+        ...
+
+
 class Model:
     """One version of a model, ready to run."""
 
-    def __init__(self, name: str, version: str, session: ort.InferenceSession, schema: Schema):
+    def __init__(self, name: str, version: str, session: Session, schema: Schema, engine: Engine):
         self.name = name
         self.version = version
         self.schema = schema
+        self.engine = engine
+        """What runs it, and why that isn't what its manifest names."""
         self._session = session
         self._run = session.run
         self._names = schema.output_names
@@ -377,14 +397,53 @@ def load(
     manifest: Mapping[str, Any],
     threads: int,
     limits: Limits,
+    streams: int = 1,
 ) -> Model:
     """Make a session from the bytes of an ONNX model, check it against its manifest, warm it up.
+
+    The engine is the one that the manifest names. Where that can't be had, or fails, ONNX Runtime
+    runs the same graph; the model says so, and a line on stderr.
+
+    Args:
+        model_bytes: of the package's model.
+        name: of the model.
+        version: of it.
+        manifest: of the package.
+        threads: that one run may take.
+        limits: of requests.
+        streams: runs at once that there are threads for. Default: one.
 
     Raises:
         InferenceError: the graph is refused, the runtime can't load it, or its inputs and
             outputs aren't those that the manifest states.
     """
     check(model_bytes)
+    engine = engine_of(manifest)
+    if engine.name == OPENVINO:
+        try:
+            graph = graph_of(model_bytes)
+            session = open_openvino(graph, engine.precision, threads=threads, streams=streams)
+            return _made(
+                session, graph, engine,
+                name=name, version=version, manifest=manifest, limits=limits,
+            )  # fmt: skip
+        except Exception as error:  # whatever it is, ONNX Runtime runs the model
+            note = f"the manifest names {engine}, which can't run the model here: {error}"
+            engine = Engine(note=note)
+    if engine.note:
+        print(f"the engine is {engine}", file=sys.stderr, flush=True)
+    session = _session(model_bytes, threads)
+    model = _made(
+        session, session, engine, name=name, version=version, manifest=manifest, limits=limits
+    )
+    if model.schema.batched:
+        # What a graph's outputs leave open is the number of rows, if its inputs are batched.
+        specs = list(model.schema.inputs.values()), list(model.schema.outputs.values())
+        model.row = bind(session, *specs, model.schema.head)
+    return model
+
+
+def _session(model_bytes: bytes, threads: int) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -393,19 +452,33 @@ def load(
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     try:
-        session = ort.InferenceSession(
+        return ort.InferenceSession(
             model_bytes, sess_options=options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:  # the runtime's exceptions share no public base class
         raise InferenceError(f"the runtime can't load the model: {error}") from error
+
+
+def _made(
+    session: Session,
+    graph: Graph | ort.InferenceSession,
+    engine: Engine,
+    *,
+    name: str,
+    version: str,
+    manifest: Mapping[str, Any],
+    limits: Limits,
+) -> Model:
+    """A model of a session, whose inputs and outputs ``graph`` describes, warmed up."""
     stated: Sequence[Mapping[str, Any]] = manifest.get("inputs") or ()
     missing = {entry.get("name") for entry in stated if entry.get("missing") is True}
     contexts = {entry.get("name"): _context(entry) for entry in stated if "context" in entry}
+    whole = isinstance(graph, Graph)
     inputs = [
         _spec(node, missing=node.name in missing, context=contexts.get(node.name, 1))
-        for node in session.get_inputs()
+        for node in (graph.inputs if whole else graph.get_inputs())
     ]
-    outputs = [_spec(node) for node in session.get_outputs()]
+    outputs = [_spec(node) for node in (graph.outputs if whole else graph.get_outputs())]
     _compare("inputs", inputs, manifest.get("inputs"))
     _compare("outputs", outputs, manifest.get("outputs"))
     batched = all(spec.shape[:1] == (-1,) for spec in inputs)
@@ -418,10 +491,8 @@ def load(
         max_rows=limits.max_rows,
         max_elements=limits.max_body_bytes,
     )
-    model = (ModelOfLengths if contexts else Model)(name, version, session, schema)
+    model = (ModelOfLengths if contexts else Model)(name, version, session, schema, engine)
     model.warm_up(max_rows=limits.max_rows, batched=batched)
-    # What a graph's outputs leave open is the number of rows, if its inputs are batched.
-    model.row = bind(session, inputs, outputs, schema.head) if batched else None
     return model
 
 

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 import orjson
 
+from falaj.workloads.engines import USUAL
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import (
     answers,
@@ -595,7 +596,10 @@ class Service:
             },
             http.INDEX: lambda: self._index(exchange),
             http.CONFIGURATION: lambda: extensions.configuration(
-                model.schema, self.settings.workers if self._runs_here else None, self.batching
+                model.schema,
+                self.settings.workers if self._runs_here else None,
+                self.batching,
+                engine=model.engine if isinstance(model, Model) else USUAL,
             ),
         }
         return Answer(200, orjson.dumps(documents[name]()))

@@ -71,6 +71,11 @@ def available(quota: Path = _QUOTA) -> int:
         return cores
 
 
+def runs_at_once(configuration: Settings) -> int:
+    """Return how many runs of a worker's model the cores are enough for."""
+    return max(1, available() // (configuration.workers * configuration.threads))
+
+
 WATCH_SECONDS = 1.0
 
 
@@ -112,6 +117,7 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         manifest=package.manifest,
         threads=configuration.threads,
         limits=limits,
+        streams=runs_at_once(configuration),
     )
     known = language.read(package.manifest, loaded.schema)
     overflow = configuration.overflow
@@ -209,7 +215,8 @@ class Worker:
         # From here the end of the channel tells of the master's death, and requests under way
         # are still answered; while loading, nothing listens to it.
         die_with_parent(0)
-        ready = {"pid": os.getpid(), "manifest": self._manifest}
+        engine = str(service.model.engine) if isinstance(service.model, Model) else None
+        ready = {"pid": os.getpid(), "manifest": self._manifest, "engine": engine}
         self._channel.send(channel.READY, orjson.dumps(ready))
         timers = [
             asyncio.ensure_future(_every(FLUSH_SECONDS, self._flush)),
@@ -262,7 +269,7 @@ class Worker:
         if configuration.batching and isinstance(backends.model, Model):
             plan = batching.plan(backends.model)
             print(f"batching is {plan.reason}", file=sys.stderr, flush=True)
-        threads = max(1, available() // (configuration.workers * configuration.threads))
+        threads = runs_at_once(configuration)
         self._service = Service(
             configuration,
             model=backends.model,

@@ -54,6 +54,12 @@ def build_parser() -> argparse.ArgumentParser:
         **_CHOICES["quantise"].argument,
         help="auto: try 8 bits; never: keep float (default auto)",
     )
+    add(
+        "--engine",
+        **_CHOICES["engine"].argument,
+        help="auto: whichever is fastest here of those that are installed and lose little enough "
+        "accuracy; or one of them (default auto)",
+    )
     add("--threads", type=int, default=1, help="threads while latency is measured (default 1)")
     add(
         "--data-class",
@@ -108,15 +114,18 @@ def summary(result: dict[str, Any]) -> str:
     """Return the outcome for people: a line for each model, the decision, the place."""
     name = result["metric_name"]
     lines: list[str] = []
-    for label in ("float", "int8"):
-        figures = result[label]
+    measured = {name: result[name] for name in ("float", "int8")}
+    measured |= {f"openvino {name}": each for name, each in result["engine"]["candidates"].items()}
+    width = max(len(label) for label, figures in measured.items() if figures is not None)
+    for label, figures in measured.items():
         if figures is not None:
             score = figures[name]
             shown = f"{100 * score:.2f} %" if name == "accuracy" else f"{score:.6g}"
             lines.append(
-                f"{label:>5}: held-out {name} {shown}, {figures['size_bytes']:,} bytes, "
+                f"{label:>{width}}: held-out {name} {shown}, {figures['size_bytes']:,} bytes, "
                 f"{figures['latency_us']:.1f} µs a row with {result['threads']} thread(s)"
             )
+    lines.append(f"engine: {result['engine']['reason']}")
     return "\n".join([*lines, result["reason"], f"kept in: {result['path']}"])
 
 
@@ -138,6 +147,7 @@ def _optimise(options: argparse.Namespace) -> dict[str, Any]:
         keyring=keyring,
         bound_points=options.max_accuracy_drop,
         quantise=options.quantise,
+        engine=options.engine,
         threads=options.threads,
         data_class=options.data_class,
         gate=Gate(options.least_accuracy, options.most_rmse, options.most_nats),

@@ -30,13 +30,16 @@ _STYLE: Final = (
 )
 
 
-def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]:
+def lines(
+    fields: Mapping[str, Any], most: int = 1_000, *, measured: bool = True
+) -> list[tuple[str, str]]:
     """Return the card as pairs of what and how much.
 
     Args:
         fields: what the package's manifest says of the model; one that an earlier version of the
             software published has no card, and gives no lines.
         most: columns that are listed, used ones and left out ones each. Default: all.
+        measured: say how fast each engine was. Default: it does.
     """
     metrics = fields.get("metrics", {})
     worth, card = metrics.get("worth"), metrics.get("card")
@@ -89,6 +92,12 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
     found.append((what, f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))
+    engine = (fields.get("quantisation") or {}).get("engine")
+    if engine:
+        named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"
+        found.append(("runs in", named))
+        if measured and engine["candidates"]:
+            found += _measured(fields)
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return [(printable(what), printable(said)) for what, said in found]
 
@@ -104,7 +113,8 @@ def page(fields: Mapping[str, Any]) -> str:
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>{_safe(title)}</title><style>{_STYLE}</style></head><body>",
         f'<h1 dir="auto">{_safe(title)}</h1>',
-        _table([*lines(fields)]),
+        # Times differ with each measurement: the page of the same model would be another one.
+        _table([*lines(fields, measured=False)]),
     ]
     card = fields["metrics"]["card"]
     if len(card.get("calibration", {})) > _FEW:
@@ -126,6 +136,21 @@ def _calibration(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         (repr(name), f"{each['mean_probability']:.3f} (its share: {each['share']:.3f})")
         for name, each in card.get("calibration", {}).items()
     ]
+
+
+def _measured(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each model's figures by engine, and why others aren't there."""
+    found = fields["quantisation"]
+    metric, engine = found["metric_name"], found["engine"]
+    figures = {f"ONNX Runtime ({name})": found[name] for name in ("float", "int8")}
+    figures |= {f"OpenVINO ({name})": each for name, each in engine["candidates"].items()}
+    told = [
+        (f"measured in {name}", f"{each['latency_us']:,.1f} µs a row, "
+         f"{metric.replace('_', ' ')} {_figure(metric, each[metric])}")
+        for name, each in figures.items()
+        if each
+    ]  # fmt: skip
+    return told + [(f"not in OpenVINO ({name})", why) for name, why in engine["left_out"].items()]
 
 
 def _is_text(fields: Mapping[str, Any]) -> bool:

@@ -11,9 +11,9 @@ import math
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import onnx
@@ -31,7 +31,7 @@ from falaj.workloads.optimization.export import (
     Serving,
     core_feed,
 )
-from falaj.workloads.training.hardware import cpu_flags
+from falaj.workloads.processor import VNNI
 from falaj.workloads.training.language import TOKENS, following
 from falaj.workloads.training.loop import WINDOWS_AT_ONCE, row_losses
 from falaj.workloads.training.record import LANGUAGE
@@ -44,13 +44,6 @@ _AT_ONCE = 256
 """Rows that a model is asked at once."""
 _PARITY_WINDOWS = 64
 """Of a text, that graph and module are compared on."""
-
-_VNNI = frozenset({"avx512_vnni", "avx_vnni"})
-_RELEVANT = frozenset(
-    {"avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"}
-    | {"asimddp", "i8mm", "bf16", "sve"}
-    | _VNNI
-)
 
 
 def open_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -71,8 +64,22 @@ def open_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession
         raise WorkloadError(f"ONNX Runtime cannot load the model: {error}") from error
 
 
+class Session(Protocol):
+    """What runs a model: ONNX Runtime's session, or OpenVINO's."""
+
+    @property
+    def run(self) -> Callable[..., Sequence[Any]]:
+        """Takes outputs' names, None for all, and inputs by name."""
+        ...
+
+
+def session_of(model: bytes | Session) -> Session:
+    """Return what runs a model: a session as it is, one of ONNX Runtime of a graph."""
+    return open_session(model) if isinstance(model, bytes) else model
+
+
 def run_in_batches(
-    session: onnxruntime.InferenceSession, feed: Feed, names: list[str], batch: int = _AT_ONCE
+    session: Session, feed: Feed, names: list[str], batch: int = _AT_ONCE
 ) -> list[NDArray[Any]]:
     """Return the outputs ``names`` for all rows of ``feed``, computed ``batch`` rows at a time."""
     rows = len(next(iter(feed.values())))
@@ -81,14 +88,6 @@ def run_in_batches(
         for start in range(0, rows, batch)
     ]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
-
-
-def relevant_cpu_flags() -> list[str]:
-    """Return the processor's vector and matrix extensions that matter here, sorted.
-
-    Empty where the system doesn't tell.
-    """
-    return sorted(_RELEVANT & cpu_flags())
 
 
 def needs_reduced_range(flags: list[str], machine: str | None = None) -> bool:
@@ -102,7 +101,7 @@ def needs_reduced_range(flags: list[str], machine: str | None = None) -> bool:
         machine: the architecture's name; None asks the system.
     """
     x86 = (machine or platform.machine()).lower() in {"x86_64", "amd64"}
-    return x86 and not _VNNI & set(flags)
+    return x86 and not VNNI & set(flags)
 
 
 def versions() -> dict[str, str]:
@@ -141,6 +140,14 @@ class Measured:
     score: float
     size_bytes: int
     latency_us: float
+
+    def to_json(self, metric: Metric) -> dict[str, float | int]:
+        """Return it as it stands in a record."""
+        return {
+            metric: self.score,
+            "size_bytes": self.size_bytes,
+            "latency_us": round(self.latency_us, 3),
+        }
 
 
 @dataclass(frozen=True)
@@ -216,8 +223,8 @@ class Gate:
         if not passes:
             demand = "at least" if metric == "accuracy" else "at most"
             raise WorkloadError(
-                f"the model doesn't pass the gate: held-out {metric} {_shown(metric, score)}, "
-                f"{demand} {_shown(metric, bound)} is demanded; train it better, or lower the gate"
+                f"the model doesn't pass the gate: held-out {metric} {shown(metric, score)}, "
+                f"{demand} {shown(metric, bound)} is demanded; train it better, or lower the gate"
             )
 
 
@@ -238,6 +245,11 @@ def loss_points(metric: Metric, before: float, after: float) -> float:
     return 100 * (after - before) / before
 
 
+def is_within(metric: Metric, before: float, after: float, bound_points: float) -> bool:
+    """Tell whether ``after`` is at most ``bound_points`` worse; NaN, of a broken model, isn't."""
+    return loss_points(metric, before, after) <= bound_points + _ROUNDING
+
+
 def decide(
     metric: Metric, original: Measured, quantised: Measured, bound_points: float
 ) -> Decision:
@@ -251,13 +263,11 @@ def decide(
         quantised: the 8-bit model's, measured in turns with the float model's.
         bound_points: see `loss_points`.
     """
-    loss = loss_points(metric, original.score, quantised.score)
-    scores = f"{_shown(metric, original.score)} to {_shown(metric, quantised.score)}"
+    scores = f"{shown(metric, original.score)} to {shown(metric, quantised.score)}"
     speed = f"{original.latency_us:.1f} to {quantised.latency_us:.1f} µs a row"
     unit = "points" if metric == "accuracy" else "per cent"
     verb = "falls" if metric == "accuracy" else "grows"
-    # Written so that NaN, from a broken model, refuses.
-    accurate = loss <= bound_points + _ROUNDING
+    accurate = is_within(metric, original.score, quantised.score, bound_points)
     faster = quantised.latency_us <= original.latency_us * (1 - CLEAR_GAIN)
     complaints: list[str] = []
     if not accurate:
@@ -278,7 +288,8 @@ def decide(
     )
 
 
-def _shown(metric: Metric, score: float) -> str:
+def shown(metric: Metric, score: float) -> str:
+    """Return a score as a person says it."""
     return f"{100 * score:.2f} %" if metric == "accuracy" else f"{score:.6g}"
 
 
@@ -374,16 +385,17 @@ def core_rows(serving: Serving, inputs: Feed) -> NDArray[Any]:
     return inputs[IMAGE]
 
 
-def window_nats(core: bytes, tokens: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+def window_nats(
+    core: bytes | Session, tokens: NDArray[Any], labels: NDArray[Any]
+) -> NDArray[np.float64]:
     """Return the mean cross-entropy of each window's characters, in nats, (N,).
 
     Args:
-        core: of a language model, which answers each character.
+        core: of a language model, which answers each character, or a session of it.
         tokens: windows (N, S).
         labels: the character that follows each, (N,).
     """
-    session = open_session(core)
-    targets = following(tokens, labels)
+    session, targets = session_of(core), following(tokens, labels)
     nats: list[NDArray[Any]] = []
     for start in range(0, len(tokens), WINDOWS_AT_ONCE):
         part = slice(start, start + WINDOWS_AT_ONCE)
@@ -393,11 +405,11 @@ def window_nats(core: bytes, tokens: NDArray[Any], labels: NDArray[Any]) -> NDAr
     return np.concatenate(nats).astype(np.float64)
 
 
-def score(model: bytes, serving: Serving, inputs: Feed, labels: NDArray[Any]) -> float:
+def score(model: bytes | Session, serving: Serving, inputs: Feed, labels: NDArray[Any]) -> float:
     """Return the accuracy (0 to 1) or the root mean square error in the target's own unit.
 
     Args:
-        model: a served graph, of classes or numbers.
+        model: a served graph, of classes or numbers, or a session of one.
         serving: how it was assembled.
         inputs: served inputs by name, raw rows.
         labels: class numbers or values, (rows,).
@@ -407,7 +419,7 @@ def score(model: bytes, serving: Serving, inputs: Feed, labels: NDArray[Any]) ->
     """
     if len(labels) == 0:
         raise WorkloadError("the dataset has no held-out rows to compare the models on")
-    session = open_session(model)
+    session = session_of(model)
     if serving.classes is None:
         name = serving.output_name("prediction")
         (values,) = run_in_batches(session, inputs, [name])
@@ -463,8 +475,22 @@ def check_parity(model: bytes, module: torch.nn.Module, serving: Serving, inputs
     Raises:
         WorkloadError: it is above `PARITY_TOLERANCE`, or not a number.
     """
+    difference = parity_of(open_session(model), module, serving, inputs)
+    if not difference <= PARITY_TOLERANCE:  # written so that NaN is refused too
+        raise WorkloadError(
+            f"the exported graph's answers differ from the trained module's by {difference:.2g} "
+            f"of the largest; allowed is {PARITY_TOLERANCE:.0e}. If the run's loss diverged, "
+            "train again with a lower --learning-rate"
+        )
+    return difference
+
+
+def parity_of(session: Session, module: torch.nn.Module, serving: Serving, inputs: Feed) -> float:
+    """Return the difference of `check_parity` for a session, whatever it is."""
     asked = _lengths(inputs[TOKENS], serving) if serving.is_text else [inputs]
-    return max(_difference(model, module, serving, each) for each in asked)
+    # As a difference, NaN is larger than any number.
+    found = [_difference(session, module, serving, each) for each in asked]
+    return max(found, key=lambda each: math.inf if math.isnan(each) else each)
 
 
 def _lengths(tokens: NDArray[Any], serving: Serving) -> list[Feed]:
@@ -478,7 +504,9 @@ def _lengths(tokens: NDArray[Any], serving: Serving) -> list[Feed]:
     return [{TOKENS: each} for each in every]
 
 
-def _difference(model: bytes, module: torch.nn.Module, serving: Serving, inputs: Feed) -> float:
+def _difference(
+    session: Session, module: torch.nn.Module, serving: Serving, inputs: Feed
+) -> float:
     with torch.no_grad():
         rows = torch.from_numpy(np.ascontiguousarray(core_rows(serving, inputs)))
         raw = torch.cat([module(part) for part in rows.split(_AT_ONCE)])
@@ -489,14 +517,7 @@ def _difference(model: bytes, module: torch.nn.Module, serving: Serving, inputs:
             name, wanted = serving.output_name("prediction"), raw * scale + mean
         else:
             name, wanted = serving.output_name("probabilities"), torch.softmax(raw, dim=-1)
-    (given,) = run_in_batches(open_session(model), inputs, [name])
+    (given,) = run_in_batches(session, inputs, [name])
     reference = wanted.numpy()
     largest = max(1.0, float(np.abs(reference).max()))
-    difference = float(np.abs(given - reference).max()) / largest
-    if not difference <= PARITY_TOLERANCE:  # written so that NaN is refused too
-        raise WorkloadError(
-            f"the exported graph's answers differ from the trained module's by {difference:.2g} "
-            f"of the largest; allowed is {PARITY_TOLERANCE:.0e}. If the run's loss diverged, "
-            "train again with a lower --learning-rate"
-        )
-    return difference
+    return float(np.abs(given - reference).max()) / largest

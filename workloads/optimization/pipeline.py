@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP, OPTIMIZATION
+from falaj.workloads.engines import ONNXRUNTIME, graph_of, open_openvino, openvino_version
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
 from falaj.workloads.optimization import card_text
@@ -25,6 +26,7 @@ from falaj.workloads.optimization.comparison import (
     Gate,
     Measured,
     Metric,
+    Session,
     check_bound,
     check_parity,
     compare,
@@ -33,10 +35,21 @@ from falaj.workloads.optimization.comparison import (
     metric_of,
     needs_reduced_range,
     open_session,
-    relevant_cpu_flags,
+    parity_of,
     score,
     versions,
     window_nats,
+)
+from falaj.workloads.optimization.engine_choice import (
+    INT8,
+    EngineChoice,
+    Trials,
+    Tried,
+    check_asked,
+    choose,
+    graph_in,
+    label,
+    trials,
 )
 from falaj.workloads.optimization.export import (
     CALIBRATION_ROWS,
@@ -57,6 +70,7 @@ from falaj.workloads.optimization.worth import (
     check,
     judge,
 )
+from falaj.workloads.processor import relevant_cpu_flags
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
 from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
 from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
@@ -103,6 +117,7 @@ class Outcome:
         original: the float model's figures.
         quantised: the 8-bit model's; None if there is none.
         decision: what is served and why.
+        engine: what runs it and why.
         bound_points: what the 8-bit model may lose.
         threads: inside an operator, while latency was measured.
         calibration_rows: rows of the training part that ranges were measured on; 0 without.
@@ -118,6 +133,7 @@ class Outcome:
     original: Measured
     quantised: Measured | None
     decision: Decision
+    engine: EngineChoice
     bound_points: float
     threads: int
     calibration_rows: int
@@ -129,7 +145,9 @@ class Outcome:
 
     @property
     def served(self) -> Measured:
-        """The figures of the model that was chosen."""
+        """The figures of the model that was chosen, in its engine."""
+        if self.engine.measured is not None:
+            return self.engine.measured
         chosen = self.quantised if self.decision.accepted == "int8" else None
         return chosen or self.original
 
@@ -141,8 +159,10 @@ class Outcome:
             "accepted": self.decision.accepted,
             "reason": self.decision.reason,
             "metric_name": self.metric,
-            "float": self._figures(self.original),
-            "int8": self._figures(self.quantised) if self.quantised is not None else None,
+            "float": self.original.to_json(self.metric),
+            "int8": None if self.quantised is None else self.quantised.to_json(self.metric),
+            "served": self.served.to_json(self.metric),
+            "engine": self.engine.to_json(self.metric),
             "bound_points": self.bound_points,
             "threads": self.threads,
             "calibration": {"part": "train", "rows": self.calibration_rows},
@@ -154,13 +174,6 @@ class Outcome:
             "runtime": versions(),
             "cpu_flags": relevant_cpu_flags(),
             "code": {"version": code_version()["version"], "digest": code_digest()},
-        }
-
-    def _figures(self, measured: Measured) -> dict[str, float | int]:
-        return {
-            self.metric: measured.score,
-            "size_bytes": measured.size_bytes,
-            "latency_us": round(measured.latency_us, 3),
         }
 
 
@@ -179,7 +192,7 @@ def manifest_fields(
         data_class: of the data that the model was made from.
     """
     name: str = optimization["metric_name"]
-    served = optimization[optimization["accepted"]][name]
+    served = optimization["served"][name]
     own = training["model"]["architecture"].get("own")
     return {
         "family": training["family"],
@@ -219,8 +232,8 @@ def manifest_fields(
         "quantisation": {
             key: optimization[key]
             for key in (
-                "accepted", "reason", "metric_name", "float", "int8", "bound_points", "threads",
-                "calibration", "reduced_range", "runtime", "cpu_flags",
+                "accepted", "reason", "metric_name", "float", "int8", "engine", "bound_points",
+                "threads", "calibration", "reduced_range", "runtime", "cpu_flags",
             )
         },
         "data_class": data_class,
@@ -297,6 +310,11 @@ def paths(output: Path, keyring: KeyRing | None) -> dict[str, str]:
 
 _CHOICES = CHOICES["optimization"]
 
+_PROBED: Final = 3
+"""Rows that a model has to answer in another engine before it is measured."""
+_PARITY_ROWS: Final = 256
+"""That a model in another engine is compared with the trained module on."""
+
 MOST_WINDOWS: Final = 1_000
 """Of a text's held-out windows, that a language model is judged on, spread evenly: on as many the
 nats of a character vary by a hundredth."""
@@ -313,6 +331,7 @@ class Request:
         keyring: keys that run and dataset are sealed with, and the models will be.
         bound_points: percentage points of accuracy (per cent of RMSE) that 8 bits may cost.
         quantise: ``auto`` tries 8 bits; ``never`` keeps float.
+        engine: ``auto`` measures OpenVINO, too, where it is installed; else which one it is.
         threads: inside an operator, while latency is measured.
         data_class: of the data that the model was made from.
         gate: what the model has to be worth, in figures of one's own.
@@ -327,6 +346,7 @@ class Request:
     keyring: KeyRing | None = None
     bound_points: float = MOST_ACCURACY_DROP
     quantise: str = _CHOICES["quantise"].default
+    engine: str = _CHOICES["engine"].default
     threads: int = 1
     data_class: str = _CHOICES["data_class"].default
     gate: Gate = field(default_factory=Gate)
@@ -346,8 +366,9 @@ def optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]:
 
     Raises:
         WorkloadError: run or dataset are missing, unfinished, damaged or don't belong together,
-            an option is out of range, the model doesn't pass the gate or isn't worth serving, or
-            the output can't be written. What doesn't pass isn't written.
+            an option is out of range, an engine that isn't installed is asked for, the model
+            doesn't pass the gate or isn't worth serving, or the output can't be written. What
+            doesn't pass isn't written.
     """
     # A team's own model is run by its own code: to export it, and to compare.
     with guarded():
@@ -367,7 +388,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     existing = finished(request.output, key, run, request.keyring)
     if existing is not None:
         metric = existing["metric_name"]
-        request.gate.check(metric, existing[existing["accepted"]][metric])
+        request.gate.check(metric, existing["served"][metric])
         check(existing["worth"]["refusals"], request.accept, description["excluded"])
         report(f"done before with the same inputs: {existing['reason']}")
         return {**existing, **paths(request.output, request.keyring)}
@@ -383,10 +404,13 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)
     candidate = _candidate(core, original, serving, held_out)
-    outcome, chosen = _compare(request, serving, candidate, held_out, train, report=report)
+    outcome, chosen = _compare(
+        request, serving, candidate, held_out, train, module=trained.module, report=report
+    )
     outcome = replace(outcome, key=key, parity=parity)
     request.gate.check(outcome.metric, outcome.served.score)
-    answers = answers_of(chosen.served, describe_outputs(served, serving), held_out.inputs)
+    described = describe_outputs(served, serving)
+    answers = answers_of(chosen.session or chosen.served, described, held_out.inputs)
     followed = None
     if chosen.nats is not None:
         followed = Followed(chosen.nats, _guessed(train(), held_out))
@@ -406,7 +430,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     record = {
         **outcome.to_json(),
         "inputs": describe_inputs(served, serving),
-        "outputs": describe_outputs(served, serving),
+        "outputs": described,
         "files": {
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for name, data in models.items()
@@ -415,6 +439,8 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     fields = manifest_fields(record, trained.record, description, request.data_class)
     write(request.output, models, record, fields, run=run, keyring=request.keyring)
     report(outcome.decision.reason)
+    if outcome.engine.reason != outcome.decision.reason:
+        report(outcome.engine.reason)
     return {**record, **paths(request.output, request.keyring)}
 
 
@@ -446,6 +472,8 @@ class _Candidate:
     served: bytes
     nats: NDArray[np.float64] | None
     """Of a language model: those of each held-out window, which only the core answers whole."""
+    session: Session | None = None
+    """Where another engine than ONNX Runtime runs it."""
 
 
 def _candidate(
@@ -455,6 +483,22 @@ def _candidate(
     if serving.is_text:
         nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
     return _Candidate(core, served, nats)
+
+
+def _in_openvino(
+    tried: Trials, candidates: dict[str, _Candidate], serving: Serving, held_out: Rows
+) -> dict[str, _Candidate]:
+    """The same models there, by precision."""
+    made: dict[str, _Candidate] = {}
+    for precision, session in tried.sessions.items():
+        same = candidates["int8" if precision == INT8 else "float"]
+        nats = None
+        if serving.is_text:
+            graph = graph_of(same.core.SerializeToString())
+            whole = open_openvino(graph, precision, threads=1)
+            nats = window_nats(whole, held_out.inputs[TOKENS], held_out.labels)
+        made[precision] = replace(same, session=session, nats=nats)
+    return made
 
 
 def _guessed(train: Rows, held_out: Rows) -> NDArray[np.float64]:
@@ -470,6 +514,7 @@ def _compare(
     held_out: Rows,
     train: Callable[[], Rows],
     *,
+    module: torch.nn.Module,
     report: Callable[[str], None],
 ) -> tuple[Outcome, _Candidate]:
     """Make the 8-bit model, measure both, decide; the outcome still lacks key and parity."""
@@ -489,35 +534,56 @@ def _compare(
         except WorkloadError as error:
             refusal = f"kept float: {error}"
     candidates = {"float": original} | ({"int8": quantised} if quantised is not None else {})
-    report("measuring " + " and ".join(candidates) + " on held-out rows")
-    measured = _measure(candidates, serving, held_out, request.threads)
+    served = quantised.served if quantised is not None else None
+    few = {name: values[:_PROBED] for name, values in held_out.inputs.items()}
+    tried = trials(request.engine, original.served, served, few, threads=request.threads)
+    elsewhere = _in_openvino(tried, candidates, serving, held_out)
+    everything = candidates | {label(name): each for name, each in elsewhere.items()}
+    report("measuring " + " and ".join(everything) + " on held-out rows")
+    measured = _measure(everything, serving, held_out, request.threads)
     if quantised is not None:
         bound = request.bound_points
         decision = decide(metric, measured["float"], measured["int8"], bound)
     else:
         decision = Decision("float", refusal)
+    some = held_out.spread(_PARITY_ROWS).inputs
+    choice = choose(
+        request.engine,
+        metric,
+        {name: measured[name] for name in candidates},
+        decision,
+        tried={
+            name: Tried(measured[label(name)], parity_of(session, module, serving, some))
+            for name, session in tried.sessions.items()
+        },
+        left_out=tried.left_out,
+        bound_points=request.bound_points,
+    )
+    decision = graph_in(choice, decision)
     outcome = Outcome(
         key="",
         metric=metric,
         original=measured["float"],
         quantised=measured.get("int8"),
         decision=decision,
+        engine=choice,
         bound_points=request.bound_points,
         threads=request.threads,
         calibration_rows=calibration_rows,
         reduced_range=reduced and quantised is not None,
         parity=0.0,
     )
-    if decision.accepted == "int8" and quantised is not None:
-        return outcome, quantised
-    return outcome, original
+    return outcome, elsewhere.get(choice.engine.precision) or candidates[decision.accepted]
 
 
 def _measure(
     candidates: dict[str, _Candidate], serving: Serving, held_out: Rows, threads: int
 ) -> dict[str, Measured]:
     one: Feed = {name: values[:1] for name, values in held_out.inputs.items()}
-    sessions = {name: open_session(each.served, threads) for name, each in candidates.items()}
+    sessions: dict[str, Session] = {
+        name: each.session or open_session(each.served, threads)
+        for name, each in candidates.items()
+    }
     times = compare(
         {name: lambda run=session.run: run(None, one) for name, session in sessions.items()}
     )
@@ -537,7 +603,7 @@ def _score(candidate: _Candidate, serving: Serving, held_out: Rows) -> float:
     """By the figure of training: of a text all of its characters."""
     if candidate.nats is not None:
         return float(candidate.nats.mean())
-    return score(candidate.served, serving, held_out.inputs, held_out.labels)
+    return score(candidate.session or candidate.served, serving, held_out.inputs, held_out.labels)
 
 
 def _check_options(request: Request) -> None:
@@ -546,6 +612,7 @@ def _check_options(request: Request) -> None:
     for name, choice in _CHOICES.items():
         choice.check("--" + name.replace("_", "-"), getattr(request, name))
     OPTIMIZATION["threads"].check("--threads", request.threads)
+    check_asked(request.engine)
 
 
 def _description(dataset: Path) -> dict[str, Any]:
@@ -577,6 +644,8 @@ def _key(request: Request, trained: Trained) -> str:
             "weights": weights.hexdigest(),
             "bound_points": request.bound_points,
             "quantise": request.quantise,
+            "engine": request.engine,
+            "openvino": None if request.engine == ONNXRUNTIME else openvino_version(),
             "threads": request.threads,
             "data_class": request.data_class,
             "served": None if request.served is None else request.served.package.digest,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
-from falaj.workloads.optimization.comparison import open_session, run_in_batches
+from falaj.workloads.optimization.comparison import Session, run_in_batches, session_of
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import MANIFEST, Package, open_package
 from falaj.workloads.training.record import FIRST, LANGUAGE
@@ -375,10 +375,10 @@ def _keys(
 
 
 def answers_of(
-    model: bytes, outputs: list[dict[str, Any]], inputs: Mapping[str, NDArray[Any]]
+    model: bytes | Session, outputs: list[dict[str, Any]], inputs: Mapping[str, NDArray[Any]]
 ) -> NDArray[Any]:
     """Return the probabilities or predictions of a served graph for rows of served inputs."""
-    (answers,) = run_in_batches(open_session(model), dict(inputs), _answering(outputs))
+    (answers,) = run_in_batches(session_of(model), dict(inputs), _answering(outputs))
     return answers
 
 

@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from falaj.workloads.bounds import ENGINES
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
     TEMPORARY_PREFIX,
@@ -137,6 +138,15 @@ _OWN = ("format", "model", "version", "created", "signer", "files")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+def _engine_of(fields: Mapping[str, Any]) -> tuple[object, ...] | None:
+    """What the server chooses an engine by; None: whatever the machine, it is ONNX Runtime."""
+    quantisation = fields.get("quantisation") or {}
+    engine = quantisation.get("engine")
+    if not isinstance(engine, dict) or engine.get("name") == ENGINES[0]:
+        return None
+    return engine.get("name"), engine.get("precision"), quantisation.get("cpu_flags")
+
+
 @dataclass(frozen=True, slots=True)
 class FileEntry:
     """One file: bytes of plaintext, SHA-256 of plain and encrypted content, bytes per chunk."""
@@ -208,9 +218,13 @@ class Manifest:
         return {name: entry.sha256 for name, entry in self.files.items()}
 
     def says_the_same(self, digests: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
-        """Whether it is of the same run, and of files with these `digests_of` their contents."""
+        """Whether it is of the same run, and of files with these `digests_of` their contents.
+
+        And, where another engine than ONNX Runtime was chosen, the same on the same processor.
+        """
         same_run = self.fields["lineage"].get("run") == fields["lineage"].get("run")
-        return bool(same_run) and self.plain_digests == digests
+        same_engine = _engine_of(self.fields) == _engine_of(fields)
+        return bool(same_run) and same_engine and self.plain_digests == digests
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str) -> Manifest:

@@ -385,8 +385,9 @@ class Store:
     ) -> Published:
         """Encrypt, sign and add a version; the same content is published once.
 
-        Two publications are the same if ``lineage.run`` and the names and contents of the files
-        are. A damaged version isn't taken for it: then a new one is made.
+        Two publications are the same if ``lineage.run``, the names and contents of the files and
+        the engine are, as `Manifest.says_the_same` has it. A damaged version isn't taken for it:
+        then a new one is made.
 
         Args:
             model: name of the model.

@@ -7,26 +7,15 @@ import platform
 import random
 import resource
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.processor import CPUINFO, cpu_flags
 
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
-_CPUINFO = Path("/proc/cpuinfo")
-
-
-def cpu_flags() -> set[str]:
-    """Return the CPU's feature flags as Linux names them; empty where that is unknown."""
-    try:
-        lines = _CPUINFO.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return set()
-    named = (line for line in lines if line.startswith(("flags", "Features")))
-    return set(next(named, ":").split(":", 1)[1].split())
 
 
 def resolve_device(requested: str, processes: int) -> str:
@@ -134,7 +123,7 @@ def describe(device: str) -> dict[str, Any]:
 
 def _processor() -> str:
     try:
-        text = _CPUINFO.read_text(encoding="ascii", errors="replace")
+        text = CPUINFO.read_text(encoding="ascii", errors="replace")
     except OSError:
         return platform.processor() or platform.machine()
     names = (line for line in text.splitlines() if line.startswith("model name"))

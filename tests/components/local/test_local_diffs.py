@@ -80,6 +80,7 @@ def published(tmp_path: Path) -> dict[str, Any]:
         ({"run": "/other"}, UNKNOWN),
         ({"maxAccuracyDrop": 2}, UNKNOWN),
         ({"quantise": "never"}, UNKNOWN),
+        ({"engine": "openvino"}, UNKNOWN),
         ({"dataClass": "restricted"}, UNKNOWN),
     ],
 )

@@ -117,3 +117,22 @@ def test_what_was_optimised_has_its_card(optimised: Path) -> None:
     )
     page = (optimised / "card.html").read_text(encoding="utf-8")
     assert page == card_text.page(fields)
+
+
+def test_the_card_tells_times_to_a_person_and_none_on_its_page() -> None:
+    engine = {"name": "openvino", "precision": "bf16", "left_out": {"int8": "too wrong"},
+              "candidates": {"bf16": {"latency_us": 1234.5, "accuracy": 0.9}}}  # fmt: skip
+    fields = FIELDS | {
+        "quantisation": {
+            "metric_name": "accuracy", "int8": None, "engine": engine,
+            "float": {"latency_us": 2000, "accuracy": 0.91},
+        }
+    }  # fmt: skip
+    told = dict(card_text.lines(fields))
+    assert told["runs in"] == "OpenVINO (bf16)"
+    assert told["measured in ONNX Runtime (float)"] == "2,000.0 µs a row, accuracy 91.00 %"
+    assert told["measured in OpenVINO (bf16)"] == "1,234.5 µs a row, accuracy 90.00 %"
+    assert told["not in OpenVINO (int8)"] == "too wrong"
+    page = card_text.page(fields)
+    assert "OpenVINO (bf16)" in page
+    assert "µs" not in page

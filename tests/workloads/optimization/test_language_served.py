@@ -24,6 +24,7 @@ from falaj.workloads.optimization.comparison import (
     window_nats,
 )
 from falaj.workloads.optimization.export import (
+    PARITY_TOLERANCE,
     Serving,
     assemble,
     describe_inputs,
@@ -233,7 +234,11 @@ def test_a_gate_in_nats_lets_through_or_refuses(
     assert "--most-rmse was given, but the model's metric is nats_per_character" in other.stderr
     kept_float = optimise(orders.path, orders.dataset, tmp_path / "float", "--quantise", "never")
     assert kept_float.returncode == 0, kept_float.stderr
-    assert told(tmp_path / "float", "optimization.json")["accepted"] == "float"
+    record = told(tmp_path / "float", "optimization.json")
+    assert record["accepted"] == "float"
+    exact = record["engine"]["candidates"]["f32"]
+    assert exact["nats_per_character"] == pytest.approx(record["float"]["nats_per_character"])
+    assert exact["parity"] < PARITY_TOLERANCE
 
 
 def test_the_fields_say_what_a_server_needs(made: Path) -> None:

@@ -156,6 +156,10 @@ def test_the_outcome_follows_from_its_own_figures(optimised: Path) -> None:
     record = json.loads((optimised / "optimization.json").read_text())
     loss = 100 * (record["float"]["accuracy"] - record["int8"]["accuracy"])
     ratio = record["int8"]["latency_us"] / record["float"]["latency_us"]
+    # A network as small as this one gains nothing of another engine.
+    assert record["engine"]["name"] == "onnxruntime"
+    assert {"f32", "int8"} <= record["engine"]["candidates"].keys()
+    assert record["served"] == record[record["accepted"]]
     assert record["accepted"] == ("int8" if loss <= 0.5 and ratio <= 1 - CLEAR_GAIN else "float")
     assert record["int8"]["size_bytes"] < record["float"]["size_bytes"]
     assert record["reason"].startswith(

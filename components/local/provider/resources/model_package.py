@@ -25,8 +25,10 @@ from falaj.components.local.provider.fields import (
 )
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.components.local.provider.service import promoted
+from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import Values
 
+_ANY_ENGINE: Final = choice("optimization", "engine").default
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
 #: The model, and the page that says what it is worth.
 _FILES: Final = ("model.onnx", "card.html")
@@ -55,6 +57,10 @@ class ModelPackageHandler(Handler):
         "quantise": chosen(
             "optimization", "quantise",
             "auto takes 8 bits when accurate and faster; never keeps the float model.",
+        ),
+        "engine": chosen(
+            "optimization", "engine",
+            "auto takes the fastest that is installed and accurate enough; or one of them.",
         ),
         "accept": chosen(
             "optimization", "accept",
@@ -139,6 +145,7 @@ class ModelPackageHandler(Handler):
         values = {
             "max-accuracy-drop": optional(inputs, "maxAccuracyDrop"),
             "quantise": optional(inputs, "quantise"),
+            "engine": optional(inputs, "engine"),
             "threads": optional(inputs, "threads"),
             "data-class": optional(inputs, "dataClass"),
             "accept": optional(inputs, "accept"),
@@ -200,7 +207,9 @@ def served_version(site: Site, model: str) -> dict[str, str]:
 def _variant(inputs: Values) -> str:
     """A folder name for one way of optimising, so that another way doesn't overwrite it."""
     drop, threads = optional(inputs, "maxAccuracyDrop"), whole(inputs, "threads")
-    return f"{text(inputs, 'quantise')}-{drop}-{threads}-{text(inputs, 'dataClass')}"
+    named = f"{text(inputs, 'quantise')}-{drop}-{threads}-{text(inputs, 'dataClass')}"
+    engine = optional(inputs, "engine") or _ANY_ENGINE
+    return named if engine == _ANY_ENGINE else f"{named}-{engine}"
 
 
 def _measurements(measured: Mapping[str, Any]) -> Values:
