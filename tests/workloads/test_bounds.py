@@ -50,7 +50,7 @@ def test_the_file_is_what_the_workloads_say() -> None:
 
 def test_every_number_of_a_training_has_a_bound() -> None:
     texts = set(bounds.CHOICES["training"])
-    own = {"code", "options"}  # a folder, and what a model of a team's own says of them
+    own = {"code", "options", "teacher"}  # folders, and what a model of a team's own is made with
     assert {field.name for field in fields(Requested)} - own == texts | set(bounds.TRAINING)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 
 from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP, OPTIMIZATION
@@ -58,7 +57,13 @@ from falaj.workloads.optimization.worth import (
     judge,
 )
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
-from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
+from falaj.workloads.training.checkpoint import (
+    Rows,
+    Trained,
+    load_rows,
+    load_trained,
+    weights_digest,
+)
 from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.record import code_version
@@ -180,7 +185,7 @@ def manifest_fields(
     """
     name: str = optimization["metric_name"]
     served = optimization[optimization["accepted"]][name]
-    own = training["model"]["architecture"].get("own")
+    own, teacher = training["model"]["architecture"].get("own"), training.get("teacher")
     return {
         "family": training["family"],
         "task": training["task"],
@@ -215,6 +220,9 @@ def manifest_fields(
             "run": training["identity"],
             "dataset": training["dataset"]["digest"],
             **({"model": own["name"], "code": own["code"]} if own else {}),
+            **(
+                {"teacher": teacher["digest"], "teacher_run": teacher["run"]} if teacher else {}
+            ),
         },
         "quantisation": {
             key: optimization[key]
@@ -567,14 +575,10 @@ def _check_together(trained: Trained, description: dict[str, Any], request: Requ
 
 def _key(request: Request, trained: Trained) -> str:
     """Return the digest of everything that the outcome depends on, this machine included."""
-    weights = hashlib.sha256()
-    for name, tensor in sorted(trained.module.state_dict().items()):
-        weights.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        weights.update(np.ascontiguousarray(tensor.to(torch.float32).numpy()).tobytes())
     return digest(
         {
             "run": trained.record,
-            "weights": weights.hexdigest(),
+            "weights": weights_digest(trained.module),
             "bound_points": request.bound_points,
             "quantise": request.quantise,
             "threads": request.threads,

@@ -105,7 +105,7 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-__all__ = ["Rows", "Trained", "load_rows", "load_trained"]
+__all__ = ["Rows", "Trained", "load_rows", "load_trained", "weights_digest"]
 
 
 @dataclass(frozen=True)
@@ -181,3 +181,12 @@ def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> 
         target=record["target"],
         record=record,
     )
+
+
+def weights_digest(module: nn.Module) -> str:
+    """Return the SHA-256 over the names, shapes and values of a module's numbers."""
+    state = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        state.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        state.update(np.ascontiguousarray(tensor.to(torch.float32).numpy()).tobytes())
+    return state.hexdigest()

@@ -210,6 +210,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--compression", **_CHOICES["compression"].argument,
         help="of gradients on their way between processes (default none)",
     )  # fmt: skip
+    add(
+        "--teacher", type=Path, metavar="DIR",
+        help="folder of a finished run on the same dataset, whose answers are learned as well",
+    )  # fmt: skip
+    add("--distil-temperature", type=float, help="softens both models' answers (default 2)")
+    add("--distil-weight", type=float, help="share of the teacher in the loss (default 0.7)")
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(
         "--resume",

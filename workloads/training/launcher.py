@@ -12,12 +12,13 @@ from pathlib import Path
 import filelock
 import numpy as np
 
-from falaj.workloads.bounds import IMAGE_NETWORKS
+from falaj.workloads.bounds import IMAGE_NETWORKS, TRAINING
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.training import batches, distributed, hardware, language
+from falaj.workloads.training import batches, distillation, distributed, hardware, language
 from falaj.workloads.training import record as records
+from falaj.workloads.training.distillation import Teacher
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
@@ -66,7 +67,11 @@ def run(
     keyring = open_keyring(options.keyring)
     code = _read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
-    parameters = resolve(requested, dataset, code)
+    distillation.check_options(requested, dataset.task)
+    teacher = None
+    if requested.teacher is not None:
+        teacher = distillation.open_teacher(requested.teacher, keyring, dataset)
+    parameters = resolve(requested, dataset, code, teacher)
     meeting = None
     if not distributed.is_member():
         meeting = distributed.from_environment(os.environ, parameters.processes)
@@ -99,8 +104,9 @@ def run(
         if leads and not resume:
             records.begin(output, identity, parameters.to_json(), dataset.digest)
         setting = Setting(
-            dataset, parameters, output, keyring, identity, resume, options.metrics, code
-        )
+            dataset, parameters, output, keyring, identity, resume, options.metrics, code,
+            teacher,
+        )  # fmt: skip
         return _train(setting, stop, progress)
 
 
@@ -118,12 +124,23 @@ def _read_code(requested: Requested, expected: str | None) -> OwnCode | None:
     return code
 
 
-def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None) -> Parameters:
+def resolve(
+    requested: Requested,
+    dataset: Dataset,
+    code: OwnCode | None = None,
+    teacher: Teacher | None = None,
+) -> Parameters:
     """Fill in what was left open, by the dataset's family and size and by the hardware."""
     values = {name: getattr(requested, name) for name in Requested.__dataclass_fields__}
     rows = int(dataset.description["rows"]["train"])
     values["code"] = code.digest if code is not None else ""
     own = code is not None
+    values["teacher"] = teacher.digest if teacher is not None else ""
+    if teacher is not None and dataset.family == "table" and requested.model == "auto":
+        values["model"] = "network"  # trees learn from rows alone
+    for name in ("distil_temperature", "distil_weight"):
+        if values[name] is None:
+            values[name] = TRAINING[name].usual
     _check_text(requested, dataset)
     _check_pictures(requested, dataset)
     defaults = family_defaults(dataset.family, rows, own=own, model=requested.model)
@@ -175,7 +192,8 @@ def _check_pictures(requested: Requested, dataset: Dataset) -> None:
 def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
     try:
         team = distributed.join(setting.parameters.device)
-        with guarded() if setting.code is not None else contextlib.nullcontext():
+        is_own = setting.code is not None or (setting.teacher and setting.teacher.is_own)
+        with guarded() if is_own else contextlib.nullcontext():
             session = Session(setting, team, stop, progress)
             if setting.code is not None and team.leads and not setting.resume:
                 session.try_export()

@@ -121,6 +121,11 @@ def check_layout(parameters: Parameters, family: str) -> None:
             f"--precision float16 needs the same scale of gradients in all processes, and here "
             f"the model is divided ({layout(parameters)}): use bfloat16, which needs none"
         )
+    if divided and parameters.teacher:
+        raise WorkloadError(
+            f"--teacher is for networks that each process has whole, and here the model is "
+            f"divided ({layout(parameters)}): leave one of both out"
+        )
     _check_compression(parameters, divided=divided)
 
 

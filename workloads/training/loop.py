@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from falaj.workloads.training.batches import Batches
+from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.options import Parameters
@@ -140,16 +141,25 @@ class Optimisation:
         parameters: the run's parameters.
         team: the processes of the run.
         task: ``classification``, ``regression`` or ``language``.
+        distillation: mixes a teacher's answers into the loss. Default: nobody teaches.
     """
 
     def __init__(
-        self, module: nn.Module, batches: Batches, parameters: Parameters, team: Team, task: str
+        self,
+        module: nn.Module,
+        batches: Batches,
+        parameters: Parameters,
+        team: Team,
+        task: str,
+        *,
+        distillation: Distillation | None = None,
     ) -> None:
         self.module = module.to(team.device)
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
         self.best = copied(self.average.state_dict())
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
+        self._distillation = distillation
         self._optimiser, self._scheduler = optimiser_of(self.module, parameters, batches.steps)
         self.watch = Watch(self.module, parameters.learning_rate, parameters.gradient_clip)
         self.pace = Pace(team)
@@ -184,6 +194,8 @@ class Optimisation:
                     self.module, outputs.float(), share.labels, self._task,
                     self._parameters.label_smoothing,
                 )  # fmt: skip
+                if self._distillation is not None:
+                    losses = self._distillation.losses(losses, share.inputs, outputs.float())
                 loss = (losses * share.weights).sum()
                 if self._is_watched:
                     self.watch.loss(share.inputs, outputs, loss)

@@ -20,6 +20,7 @@ _WITHOUT_EFFECT = {
     "pipeline", "recompute",
 }  # fmt: skip
 
+_OF_TEACHER = {"teacher", "distil_temperature", "distil_weight"}
 _ONE_THREAD_ROWS = 64
 _MANY_PICTURES, _FEW_LIGHT_EPOCHS = 1_000, 30
 _TEXT_STEPS, _TEXT_BATCH, _MOST_TEXT_EPOCHS = 3_000, 8, 60
@@ -53,6 +54,9 @@ class Requested:
     compression: str = _CHOICES["compression"].default
     code: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    teacher: Path | None = None
+    distil_temperature: float | None = None
+    distil_weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,9 @@ class Parameters:
             ``powersgd`` (two thin matrices for each of the gradient's).
         code: digest of a team's own code; empty: the model is one of ours.
         options: what a team's own model is made with.
+        teacher: digest of the model whose answers are learned; empty: there is none.
+        distil_temperature: by which the logits of both are divided, of classes and characters.
+        distil_weight: the share of the loss that is of the teacher's answers.
     """
 
     epochs: int
@@ -113,6 +120,9 @@ class Parameters:
     compression: str = _CHOICES["compression"].default
     code: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    teacher: str = ""
+    distil_temperature: float = TRAINING["distil_temperature"].usual
+    distil_weight: float = TRAINING["distil_weight"].usual
 
     @property
     def own(self) -> OwnModel | None:
@@ -135,6 +145,8 @@ class Parameters:
     def to_json(self) -> dict[str, Any]:
         """Return the parameters by name, without those that this model doesn't have."""
         without = {"width"} if self.code else {"code", "options"}
+        if not self.teacher:
+            without |= _OF_TEACHER
         return {name: value for name, value in asdict(self).items() if name not in without}
 
     def identity(self, dataset_digest: str) -> str:

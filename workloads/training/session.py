@@ -33,6 +33,7 @@ from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
 from falaj.workloads.training.choice import choose
 from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.training.distillation import Distillation, Teacher
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.language import guess_nats, perplexity
 from falaj.workloads.training.layout import Grid, layout, parts_of_batch
@@ -76,6 +77,7 @@ class Setting:
         resume: whether a checkpoint in the folder is to be continued; the leader's counts.
         metrics: address and port that figures for Prometheus are served on; None: nowhere.
         code: of a team's own model; None: the model is one of ours.
+        teacher: whose answers are learned; None: nobody's.
     """
 
     dataset: Dataset
@@ -86,6 +88,7 @@ class Setting:
     resume: bool
     metrics: str | None = None
     code: OwnCode | None = None
+    teacher: Teacher | None = None
 
 
 _EXPORTED_ROWS = 3
@@ -136,6 +139,7 @@ def finish(
         "target_name": dataset.description["target"],
         "preprocessing": recipe.to_json() if recipe is not None else None,
         "parameters": setting.parameters.to_json(),
+        **({"teacher": setting.teacher.to_json()} if setting.teacher is not None else {}),
         "dataset": {key: dataset.description[key] for key in named},
         "model": {
             "architecture": prepared.architecture.to_json(),
@@ -272,13 +276,33 @@ class Session:
     ) -> Optimisation | DividedOptimisation:
         task, outputs = self._setting.dataset.task, self._prepared.architecture.outputs
         if self._grid is None:
-            return Optimisation(module, self._batches, parameters, self._team, task)
+            return Optimisation(
+                module, self._batches, parameters, self._team, task,
+                distillation=self._distillation(),
+            )  # fmt: skip
         # Only here: it takes a second to import.
         from falaj.workloads.training.divided import DividedOptimisation  # noqa: PLC0415
 
         return DividedOptimisation(
             module, self._batches, parameters, self._grid, task=task, outputs=outputs
         )
+
+    def _distillation(self) -> Distillation | None:
+        """What mixes a teacher's answers into the loss; all processes need the same teacher."""
+        teacher, team, parameters = self._setting.teacher, self._team, self._setting.parameters
+        if teacher is None:
+            return None
+        if team.processes > 1 and team.any(
+            team.share(teacher.digest.encode()) != teacher.digest.encode()
+        ):
+            raise WorkloadError(
+                "--teacher is another run in one of the processes: name a folder that all "
+                "machines share"
+            )
+        return Distillation(
+            teacher.trained.module, team.device, self._setting.dataset.task,
+            temperature=parameters.distil_temperature, weight=parameters.distil_weight,
+        )  # fmt: skip
 
     def _code(self) -> OwnCode | None:
         """A team's own code: in every process the leader's, which goes with the run."""
