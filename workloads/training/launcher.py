@@ -136,8 +136,10 @@ def resolve(
     values["code"] = code.digest if code is not None else ""
     own = code is not None
     values["teacher"] = teacher.digest if teacher is not None else ""
-    if teacher is not None and dataset.family == "table" and requested.model == "auto":
-        values["model"] = "network"  # trees learn from rows alone
+    is_smaller = teacher is not None or requested.prune > 0
+    if is_smaller and dataset.family == "table" and requested.model == "auto":
+        values["model"] = "network"  # trees have no teacher and no units
+    _check_prunable(requested, dataset)
     for name in ("distil_temperature", "distil_weight"):
         if values[name] is None:
             values[name] = TRAINING[name].usual
@@ -177,6 +179,23 @@ def _check_text(requested: Requested, dataset: Dataset) -> None:
         raise WorkloadError(
             f"--class-weights {requested.class_weights} is of classifications, and this dataset "
             "is a text: use auto or none"
+        )
+
+
+def _check_prunable(requested: Requested, dataset: Dataset) -> None:
+    """Refuse to take units out of what isn't known to do without."""
+    if not requested.prune:
+        return
+    given = f"--prune {requested.prune:g}"
+    if requested.code is not None:
+        raise WorkloadError(
+            f"{given}: which units {requested.model} can do without, only its own code knows; "
+            "leave it out, or make the model smaller by an option of its own (--option)"
+        )
+    if dataset.family == language.FAMILY:
+        raise WorkloadError(
+            f"{given} is of networks of images and tables, and this dataset is a text: leave it "
+            "out, and choose a smaller --width, which may learn from a larger --teacher"
         )
 
 

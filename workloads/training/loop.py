@@ -22,6 +22,7 @@ from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
+from falaj.workloads.training.pruning import Pruning, settles
 from falaj.workloads.training.record import LANGUAGE
 
 
@@ -160,6 +161,9 @@ class Optimisation:
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
         self._distillation = distillation
+        self._pruning = (
+            Pruning(parameters.prune, parameters.epochs) if parameters.prune > 0 else None
+        )
         self._optimiser, self._scheduler = optimiser_of(self.module, parameters, batches.steps)
         self.watch = Watch(self.module, parameters.learning_rate, parameters.gradient_clip)
         self.pace = Pace(team)
@@ -173,6 +177,16 @@ class Optimisation:
     def learning_rate(self) -> float:
         """Return the rate of the next step."""
         return float(self._scheduler.get_last_lr()[0])
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Do what is done at an epoch's begin, and again where a run goes on within one."""
+        if self._pruning is not None:
+            self._pruning.begin_epoch(epoch, self.module, self.average)
+
+    @property
+    def settles(self) -> int:
+        """Return the epoch (from 0 on) before which the network isn't yet what it is to be."""
+        return settles(self._parameters.epochs) if self._pruning is not None else 0
 
     def step(self, order: Any, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         """Learn from one batch.
@@ -209,6 +223,8 @@ class Optimisation:
         self._scaler.step(self._optimiser)
         self._scaler.update()
         self._scheduler.step()
+        if self._pruning is not None:
+            self._pruning.hold()
         self._follow()
         return total, norm.detach()
 

@@ -57,6 +57,7 @@ class Requested:
     teacher: Path | None = None
     distil_temperature: float | None = None
     distil_weight: float | None = None
+    prune: float = TRAINING["prune"].usual
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Parameters:
         teacher: digest of the model whose answers are learned; empty: there is none.
         distil_temperature: by which the logits of both are divided, of classes and characters.
         distil_weight: the share of the loss that is of the teacher's answers.
+        prune: the share of hidden units, or of channels, that is taken out at most.
     """
 
     epochs: int
@@ -123,6 +125,7 @@ class Parameters:
     teacher: str = ""
     distil_temperature: float = TRAINING["distil_temperature"].usual
     distil_weight: float = TRAINING["distil_weight"].usual
+    prune: float = TRAINING["prune"].usual
 
     @property
     def own(self) -> OwnModel | None:
@@ -147,6 +150,8 @@ class Parameters:
         without = {"width"} if self.code else {"code", "options"}
         if not self.teacher:
             without |= _OF_TEACHER
+        if not self.prune:
+            without |= {"prune"}
         return {name: value for name, value in asdict(self).items() if name not in without}
 
     def identity(self, dataset_digest: str) -> str:

@@ -7,7 +7,7 @@ import datetime
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from falaj.workloads.training import (
     models,
     own_model,
     parts,
+    pruning,
 )
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
@@ -377,13 +378,25 @@ class Session:
         module = self._optimisation.best_module(self._fresh)
         if self._team.leads:
             self._position.seconds = self._seconds()
-            prepared, kept, chosen = choose(self._prepared, module, self._setting.parameters)
+            prepared = self._smaller(module)
+            prepared, kept, chosen = choose(prepared, module, self._setting.parameters)
             record = finish(
                 self._setting, prepared, kept, self._position, utilisation, chosen=chosen
             )
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
+
+    def _smaller(self, module: nn.Module) -> PreparedData:
+        """Take out of the network what was held at 0; return the data with what it is then."""
+        share = self._setting.parameters.prune
+        if not share:
+            return self._prepared
+        pruning.cut(module, pruning.kept_units(module, share))
+        architecture = replace(
+            self._prepared.architecture, widths=pruning.widths_of(module)
+        )  # fmt: skip
+        return replace(self._prepared, architecture=architecture)
 
     def _fresh(self) -> nn.Module:
         """A module with weights of no account."""
@@ -397,6 +410,8 @@ class Session:
         loss = torch.tensor(position.loss, dtype=torch.float64, device=self._team.device)
         norm = torch.tensor(position.gradient_norm, dtype=torch.float64, device=self._team.device)
         self._optimisation.pace.begin_epoch()
+        if isinstance(self._optimisation, Optimisation):
+            self._optimisation.begin_epoch(position.epoch)
         while position.step < self._batches.steps:
             is_asked, is_writing = self._team.any_of((self._stop.asked(), self._writer.is_writing))
             if self._writer.is_begun and not is_writing:
@@ -425,6 +440,11 @@ class Session:
     def _place(self) -> str:
         return f"epoch {self._position.epoch + 1}"
 
+    @property
+    def _settles(self) -> int:
+        found = self._optimisation
+        return found.settles if isinstance(found, Optimisation) else 0
+
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
         pace = self._optimisation.pace.end_epoch()
@@ -437,7 +457,8 @@ class Session:
                     self._place, "the loss of the rows that it is validated with"
                 )
             )
-        if validation_loss < position.best_loss:
+        # One that is still made smaller is no match for what it will be.
+        if validation_loss < position.best_loss or position.epoch <= self._settles:
             position.best_loss, position.best_epoch = validation_loss, position.epoch
             self._optimisation.keep_best()
         line = {
