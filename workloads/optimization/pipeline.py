@@ -391,7 +391,9 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)
     candidate = _candidate(core, original, serving, held_out)
-    outcome, chosen = _compare(request, serving, candidate, held_out, train, report=report)
+    outcome, chosen = _compare(
+        request, trained, serving, candidate, held_out, train=train, report=report
+    )
     outcome = replace(outcome, key=key, parity=parity)
     request.gate.check(outcome.metric, outcome.served.score)
     answers = answers_of(chosen.served, describe_outputs(served, serving), held_out.inputs)
@@ -473,11 +475,12 @@ def _guessed(train: Rows, held_out: Rows) -> NDArray[np.float64]:
 
 def _compare(
     request: Request,
+    trained: Trained,
     serving: Serving,
     original: _Candidate,
     held_out: Rows,
-    train: Callable[[], Rows],
     *,
+    train: Callable[[], Rows],
     report: Callable[[str], None],
 ) -> tuple[Outcome, _Candidate]:
     """Make the 8-bit model, measure both, decide; the outcome still lacks key and parity."""
@@ -487,11 +490,16 @@ def _compare(
     refusal = "kept float: 8 bits were not asked for (--quantise never)"
     calibration_rows = 0
     if request.quantise == "auto":
-        report("quantising to 8 bits, calibrated on training rows")
+        how = (
+            "with the ranges that were learned"
+            if trained.ranges
+            else "calibrated on training rows"
+        )
+        report(f"quantising to 8 bits, {how}")
         rows = core_rows(serving, train().spread(CALIBRATION_ROWS).inputs)
         calibration_rows = len(rows)
         try:
-            small = quantise(original.core, rows, reduced)
+            small = quantise(original.core, rows, reduced, trained.ranges)
             served = assemble(small, serving).SerializeToString()
             quantised = _candidate(small, served, serving, held_out)
         except WorkloadError as error:
@@ -579,6 +587,7 @@ def _key(request: Request, trained: Trained) -> str:
         {
             "run": trained.record,
             "weights": weights_digest(trained.module),
+            "ranges": trained.ranges,
             "bound_points": request.bound_points,
             "quantise": request.quantise,
             "threads": request.threads,

@@ -220,6 +220,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--prune", type=float, default=TRAINING["prune"].usual, metavar="SHARE",
         help="of hidden units or channels, taken out while it learns (default 0, at most 0.9)",
     )  # fmt: skip
+    add(
+        "--quantisation-aware", action="store_true",
+        help="learn the last three tenths of the epochs with the roundings of 8 bits",
+    )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(
         "--resume",

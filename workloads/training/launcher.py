@@ -136,7 +136,7 @@ def resolve(
     values["code"] = code.digest if code is not None else ""
     own = code is not None
     values["teacher"] = teacher.digest if teacher is not None else ""
-    is_smaller = teacher is not None or requested.prune > 0
+    is_smaller = teacher is not None or requested.prune > 0 or requested.quantisation_aware
     if is_smaller and dataset.family == "table" and requested.model == "auto":
         values["model"] = "network"  # trees have no teacher and no units
     _check_prunable(requested, dataset)
@@ -183,20 +183,23 @@ def _check_text(requested: Requested, dataset: Dataset) -> None:
 
 
 def _check_prunable(requested: Requested, dataset: Dataset) -> None:
-    """Refuse to take units out of what isn't known to do without."""
-    if not requested.prune:
-        return
-    given = f"--prune {requested.prune:g}"
-    if requested.code is not None:
-        raise WorkloadError(
-            f"{given}: which units {requested.model} can do without, only its own code knows; "
-            "leave it out, or make the model smaller by an option of its own (--option)"
-        )
-    if dataset.family == language.FAMILY:
-        raise WorkloadError(
-            f"{given} is of networks of images and tables, and this dataset is a text: leave it "
-            "out, and choose a smaller --width, which may learn from a larger --teacher"
-        )
+    """Refuse to take units out of what isn't known to do without, or to round in it."""
+    for given, is_given in (
+        (f"--prune {requested.prune:g}", requested.prune > 0),
+        ("--quantisation-aware", requested.quantisation_aware),
+    ):
+        if is_given and requested.code is not None:
+            raise WorkloadError(
+                f"{given} is of Falaj's own networks, and what is in {requested.model} only its "
+                "code knows: leave it out, or have the model do that itself by an option of its "
+                "own (--option)"
+            )
+        if is_given and dataset.family == language.FAMILY:
+            raise WorkloadError(
+                f"{given} is of networks of images and tables, and this dataset is a text: leave "
+                "it out; a smaller --width makes the model smaller, and may learn from a larger "
+                "--teacher"
+            )
 
 
 def _check_pictures(requested: Requested, dataset: Dataset) -> None:

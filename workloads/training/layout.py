@@ -124,6 +124,7 @@ def check_layout(parameters: Parameters, family: str) -> None:
     for name, is_given in (
         ("--teacher", bool(parameters.teacher)),
         (f"--prune {parameters.prune:g}", parameters.prune > 0),
+        ("--quantisation-aware", parameters.quantisation_aware),
     ):
         if divided and is_given:
             raise WorkloadError(

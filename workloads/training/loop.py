@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falaj.workloads.training import pruning, quantisation
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
@@ -22,7 +23,7 @@ from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
-from falaj.workloads.training.pruning import Pruning, settles
+from falaj.workloads.training.pruning import Pruning
 from falaj.workloads.training.record import LANGUAGE
 
 
@@ -120,6 +121,8 @@ class Position:
         ended: why training is over, None while it isn't.
         seconds: time spent in training by all attempts.
         history: the epochs' metrics, which metrics.jsonl repeats.
+        skipped: epochs that were left out, as the network learned nothing more before it is made
+            smaller.
     """
 
     epoch: int = 0
@@ -131,6 +134,7 @@ class Position:
     ended: str | None = None
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    skipped: int = 0
 
 
 class Optimisation:
@@ -182,11 +186,32 @@ class Optimisation:
         """Do what is done at an epoch's begin, and again where a run goes on within one."""
         if self._pruning is not None:
             self._pruning.begin_epoch(epoch, self.module, self.average)
+        if self._parameters.quantisation_aware:
+            for module in (self.module, self.average):
+                quantisation.switch(module, epoch >= quantisation.begins(self._parameters.epochs))
+
+    @property
+    def turns(self) -> int:
+        """Return the epoch (from 0 on) at which the network begins to be made smaller; 0: none."""
+        epochs = self._parameters.epochs
+        if self._pruning is not None:
+            return pruning.begins(epochs)
+        return quantisation.begins(epochs) if self._parameters.quantisation_aware else 0
 
     @property
     def settles(self) -> int:
         """Return the epoch (from 0 on) before which the network isn't yet what it is to be."""
-        return settles(self._parameters.epochs) if self._pruning is not None else 0
+        epochs = self._parameters.epochs
+        if self._parameters.quantisation_aware:
+            return quantisation.begins(epochs)
+        return pruning.settles(epochs) if self._pruning is not None else 0
+
+    def turn(self) -> None:
+        """Go on from the best weights so far and with the rate of the epoch of `turns`."""
+        self.module.load_state_dict(self.best)
+        self.average.load_state_dict(self.best)
+        self._scheduler.last_epoch = self.turns * self._batches.steps - 1
+        self._scheduler.step()
 
     def step(self, order: Any, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         """Learn from one batch.
@@ -309,6 +334,8 @@ class Optimisation:
         averaged = [*self.average.parameters(), *self.average.buffers()]
         current = [*self.module.parameters(), *self.module.buffers()]
         follow_weights(zip(averaged, current, strict=True), self._scheduler.last_epoch)
+        if self._parameters.quantisation_aware:
+            quantisation.share_ranges(self.module, self.average)
 
 
 def follow_weights(pairs: Iterable[tuple[Tensor, Tensor]], done: int) -> None:

@@ -172,6 +172,9 @@ class TableNetwork(nn.Module):
             Group(units[1], (Part("deep.2", 0), Part("deep.4", 1))),
         ]
 
+    rescaled = ("deep.4", "straight")
+    """The layers whose outputs `rescale` changes."""
+
     def rescale(self, factor: float, shift: Tensor) -> None:
         """Multiply the outputs by ``factor`` and add ``shift`` (outputs,) to them."""
         last = cast("nn.Linear", self.deep[-1])

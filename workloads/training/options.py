@@ -58,6 +58,7 @@ class Requested:
     distil_temperature: float | None = None
     distil_weight: float | None = None
     prune: float = TRAINING["prune"].usual
+    quantisation_aware: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Parameters:
         distil_temperature: by which the logits of both are divided, of classes and characters.
         distil_weight: the share of the loss that is of the teacher's answers.
         prune: the share of hidden units, or of channels, that is taken out at most.
+        quantisation_aware: whether the last epochs are learned with the roundings of 8 bits.
     """
 
     epochs: int
@@ -126,6 +128,7 @@ class Parameters:
     distil_temperature: float = TRAINING["distil_temperature"].usual
     distil_weight: float = TRAINING["distil_weight"].usual
     prune: float = TRAINING["prune"].usual
+    quantisation_aware: bool = False
 
     @property
     def own(self) -> OwnModel | None:
@@ -150,8 +153,7 @@ class Parameters:
         without = {"width"} if self.code else {"code", "options"}
         if not self.teacher:
             without |= _OF_TEACHER
-        if not self.prune:
-            without |= {"prune"}
+        without |= {name for name in ("prune", "quantisation_aware") if not getattr(self, name)}
         return {name: value for name, value in asdict(self).items() if name not in without}
 
     def identity(self, dataset_digest: str) -> str:

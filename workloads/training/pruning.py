@@ -19,8 +19,8 @@ from typing import Final, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-_BEGINS: Final = 0.2
-_SETTLES: Final = 0.6
+_BEGINS: Final = 0.4
+_SETTLES: Final = 0.7
 """Shares of the epochs."""
 _STEP: Final = 8
 """Units are kept in multiples of it where they come in such, which processors are fast with."""
@@ -75,12 +75,17 @@ def kept_of(units: int, share: float) -> int:
 
 def share_at(epoch: int, epochs: int, share: float) -> float:
     """Return the share that is held at 0 in an epoch (from 0 on) of ``epochs``."""
-    begin, end = math.floor(_BEGINS * epochs), settles(epochs)
+    begin, end = begins(epochs), settles(epochs)
     if epoch >= end:
         return share
     if epoch < begin:
         return 0.0
     return share * (1 - (1 - (epoch - begin) / (end - begin)) ** 3)
+
+
+def begins(epochs: int) -> int:
+    """Return the epoch (from 0 on) from which on something is held at 0."""
+    return math.floor(_BEGINS * epochs)
 
 
 def settles(epochs: int) -> int:

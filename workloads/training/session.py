@@ -29,6 +29,7 @@ from falaj.workloads.training import (
     own_model,
     parts,
     pruning,
+    quantisation,
 )
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
@@ -104,6 +105,7 @@ def finish(
     utilisation: dict[str, Any],
     *,
     chosen: dict[str, Any] | None = None,
+    ranges: quantisation.Ranges | None = None,
 ) -> dict[str, Any]:
     """Evaluate ``module``, write the model and then the record, and return the record.
 
@@ -114,6 +116,7 @@ def finish(
         position: how far training came.
         utilisation: of the hardware.
         chosen: why it is kept, of `choice.choose`. Default: nothing else was tried.
+        ranges: of what its layers take and give, which 8 bits are to have. Default: not learned.
 
     Raises:
         StorageFullError: no space; the checkpoint is still there, so running again ends the run.
@@ -125,6 +128,8 @@ def finish(
         "architecture": json.dumps(prepared.architecture.to_json()),
         "state": {name: tensor.cpu() for name, tensor in module.state_dict().items()},
     }
+    if ranges is not None:
+        state["ranges"] = quantisation.to_state(ranges)
     context = records.context_of(setting.identity, records.MODEL)
     checkpoint.save(setting.output / records.MODEL, state, setting.keyring, context)
     recipe = prepared.preprocessing
@@ -153,7 +158,7 @@ def finish(
             ),
             "validation": {"loss": position.best_loss, "epoch": position.best_epoch + 1},
         },
-        "epochs": position.epoch,
+        "epochs": position.epoch - position.skipped,
         "ended": position.ended,
         "timings": {"training_seconds": round(position.seconds, 3)},
         "utilisation": utilisation,
@@ -241,6 +246,8 @@ class Session:
         self._prepared = prepare(setting.dataset, parameters)
         self._built_of = self._code()
         module = models.build(self._prepared.architecture, self._built_of)
+        if parameters.quantisation_aware:
+            quantisation.prepare(module)
         self._count = models.parameter_count(module)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
@@ -378,11 +385,14 @@ class Session:
         module = self._optimisation.best_module(self._fresh)
         if self._team.leads:
             self._position.seconds = self._seconds()
+            is_rounded = self._setting.parameters.quantisation_aware
+            ranges = quantisation.take_ranges(module) if is_rounded else None
             prepared = self._smaller(module)
             prepared, kept, chosen = choose(prepared, module, self._setting.parameters)
             record = finish(
-                self._setting, prepared, kept, self._position, utilisation, chosen=chosen
-            )
+                self._setting, prepared, kept, self._position, utilisation, chosen=chosen,
+                ranges=ranges,
+            )  # fmt: skip
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
@@ -445,6 +455,18 @@ class Session:
         found = self._optimisation
         return found.settles if isinstance(found, Optimisation) else 0
 
+    @property
+    def _turns(self) -> int:
+        found = self._optimisation
+        return found.turns if isinstance(found, Optimisation) else 0
+
+    def _turn(self, epoch: int) -> None:
+        """Begin to make the network smaller, at once where it learns nothing more."""
+        if isinstance(self._optimisation, Optimisation):
+            self._optimisation.turn()
+        self._position.skipped += epoch - self._position.epoch
+        self._position.epoch = epoch
+
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
         pace = self._optimisation.pace.end_epoch()
@@ -458,7 +480,8 @@ class Session:
                 )
             )
         # One that is still made smaller is no match for what it will be.
-        if validation_loss < position.best_loss or position.epoch <= self._settles:
+        is_changing = self._turns <= position.epoch <= self._settles
+        if validation_loss < position.best_loss or is_changing:
             position.best_loss, position.best_epoch = validation_loss, position.epoch
             self._optimisation.keep_best()
         line = {
@@ -472,9 +495,13 @@ class Session:
         }
         position.epoch, position.step = position.epoch + 1, 0
         position.loss = position.gradient_norm = 0.0
+        is_stale = position.epoch - 1 - position.best_epoch >= parameters.patience
+        turns = self._turns
         if position.epoch >= parameters.epochs:
             position.ended = "all epochs are done"
-        elif position.epoch - 1 - position.best_epoch >= parameters.patience:
+        elif position.epoch == turns or (is_stale and position.epoch < turns):
+            self._turn(turns)
+        elif is_stale:
             position.ended = f"no lower validation loss in {parameters.patience} epochs"
         position.history.append({**line, "seconds": round(self._seconds(), 3), **pace})
         if self._exporter is not None:

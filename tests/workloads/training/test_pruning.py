@@ -49,7 +49,7 @@ def test_texts_and_models_of_ones_own_are_refused(tmp_path: Path, mixed_dataset:
     with pytest.raises(WorkloadError, match=r"--prune 0\.5 is of networks of images and tables"):
         launcher.resolve(Requested(prune=0.5, device="cpu"), text)
     own = Requested(prune=0.5, device="cpu", model="mine.network:Network", code=tmp_path)
-    with pytest.raises(WorkloadError, match=r"--prune 0\.5: which units mine\.network:Network"):
+    with pytest.raises(WorkloadError, match=r"--prune 0\.5 is of Falaj's own networks, and what"):
         launcher.resolve(own, mixed_dataset)
 
 
