@@ -64,6 +64,7 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
             (f"against version {served['version']}", f"{compared} on {served['rows']:,} new rows")
         )
     found += [("not compared", note) for note in worth["notes"]]
+    found += candidates(fields.get("quantisation") or {})
     if card.get("auc") is not None:
         found.append(("AUC", f"{card['auc']:.3f}"))
     if "calibration_error" in card:
@@ -91,6 +92,44 @@ def lines(fields: Mapping[str, Any], most: int = 1_000) -> list[tuple[str, str]]
     found.append(("model", _MODELS[card["model"]].format_map(card)))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return [(printable(what), printable(said)) for what, said in found]
+
+
+def candidates(quantisation: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What could have been served: score, size and time of each, to choose from."""
+    name, threads = str(quantisation.get("metric_name")), quantisation.get("threads")
+    every = {
+        label: each
+        for label, each in quantisation.items()
+        if isinstance(each, Mapping) and {name, "size_bytes", "latency_us"} <= each.keys()
+    }
+    found: list[tuple[str, str]] = []
+    for label, each in every.items():
+        better = [other for other in every if dominates(name, every[other], each)]
+        notes = [
+            *(["served"] if label == quantisation.get("accepted") else []),
+            *(f"{other} is better in all" for other in better),
+        ]
+        said = (
+            f"{name.replace('_', ' ')} {_figure(name, each[name])}, {each['size_bytes']:,} bytes, "
+            f"{each['latency_us']:.1f} µs a row with {threads} thread(s)"
+        )
+        found.append((f"candidate {label}", f"{said} ({'; '.join(notes)})" if notes else said))
+    return found
+
+
+def dominates(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether one candidate is no worse than another in score, size and time, and not alike.
+
+    Args:
+        name: of the score, of which more is better where it is an accuracy.
+        one: its score by that name, ``size_bytes`` and ``latency_us``.
+        other: another's.
+    """
+    sign = -1 if name == "accuracy" else 1
+    first, second = (
+        (sign * each[name], each["size_bytes"], each["latency_us"]) for each in (one, other)
+    )
+    return first != second and all(a <= b for a, b in zip(first, second, strict=True))
 
 
 def page(fields: Mapping[str, Any]) -> str:

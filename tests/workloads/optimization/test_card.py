@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.card import MOST_CLASSES, figures
@@ -117,3 +119,40 @@ def test_what_was_optimised_has_its_card(optimised: Path) -> None:
     )
     page = (optimised / "card.html").read_text(encoding="utf-8")
     assert page == card_text.page(fields)
+
+
+_MEASURED = st.builds(
+    lambda score, size, time: {"accuracy": score, "size_bytes": size, "latency_us": time},
+    st.sampled_from([0.5, 0.9, 0.91]), st.integers(1, 3), st.sampled_from([7.0, 8.0, 8.5]),
+)  # fmt: skip
+
+
+@given(one=_MEASURED, other=_MEASURED)
+def test_a_candidate_is_dominated_only_by_one_that_is_no_worse_in_anything(
+    one: dict[str, float], other: dict[str, float]
+) -> None:
+    found = card_text.dominates("accuracy", one, other)
+    assert found == (
+        one != other
+        and one["accuracy"] >= other["accuracy"]
+        and one["size_bytes"] <= other["size_bytes"]
+        and one["latency_us"] <= other["latency_us"]
+    )
+    assert not (found and card_text.dominates("accuracy", other, one))
+    assert card_text.dominates("rmse", {**one, "rmse": 1.0}, {**one, "rmse": 2.0})
+
+
+def test_the_card_has_each_candidates_score_size_and_time() -> None:
+    quantisation = {
+        "accepted": "float", "metric_name": "accuracy", "threads": 1, "reason": "kept float",
+        "float": {"accuracy": 0.9, "size_bytes": 9_000, "latency_us": 8.0},
+        "int8": {"accuracy": 0.8, "size_bytes": 12_000, "latency_us": 9.5},
+    }  # fmt: skip
+    found = dict(card_text.candidates(quantisation))
+    assert found["candidate float"] == (
+        "accuracy 90.00 %, 9,000 bytes, 8.0 µs a row with 1 thread(s) (served)"
+    )
+    assert found["candidate int8"].endswith(
+        "9.5 µs a row with 1 thread(s) (float is better in all)"
+    )
+    assert card_text.candidates({"accepted": "float"}) == []
