@@ -19,7 +19,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import models
 from falaj.workloads.training import record as records
 from falaj.workloads.training.checkpoint import Trained, load_trained, weights_digest
-from falaj.workloads.training.options import Requested
+from falaj.workloads.training.options import DISTILLATION, Requested
 from falaj.workloads.training.snapshot import Dataset
 
 
@@ -114,7 +114,7 @@ def check_options(requested: Requested, task: str) -> None:
     """
     given = [
         f"--{name.replace('_', '-')}"
-        for name in ("distil_temperature", "distil_weight")
+        for name in DISTILLATION
         if getattr(requested, name) is not None
     ]
     if requested.teacher is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import filelock
 import numpy as np
 
-from falaj.workloads.bounds import IMAGE_NETWORKS, TRAINING
+from falaj.workloads.bounds import IMAGE_NETWORKS
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
@@ -22,6 +22,7 @@ from falaj.workloads.training.distillation import Teacher
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
+    DISTILLATION,
     Parameters,
     Requested,
     default_threads,
@@ -140,9 +141,9 @@ def resolve(
     if is_smaller and dataset.family == "table" and requested.model == "auto":
         values["model"] = "network"  # trees have no teacher and no units
     _check_prunable(requested, dataset)
-    for name in ("distil_temperature", "distil_weight"):
+    for name, default in DISTILLATION.items():
         if values[name] is None:
-            values[name] = TRAINING[name].usual
+            values[name] = default
     _check_text(requested, dataset)
     _check_pictures(requested, dataset)
     defaults = family_defaults(dataset.family, rows, own=own, model=requested.model)

@@ -20,7 +20,8 @@ _WITHOUT_EFFECT = {
     "pipeline", "recompute",
 }  # fmt: skip
 
-_OF_TEACHER = {"teacher", "distil_temperature", "distil_weight"}
+DISTILLATION = {"distil_temperature": 2.0, "distil_weight": 0.7}
+"""What holds of a teacher where nothing else is said."""
 _ONE_THREAD_ROWS = 64
 _MANY_PICTURES, _FEW_LIGHT_EPOCHS = 1_000, 30
 _TEXT_STEPS, _TEXT_BATCH, _MOST_TEXT_EPOCHS = 3_000, 8, 60
@@ -125,8 +126,8 @@ class Parameters:
     code: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     teacher: str = ""
-    distil_temperature: float = TRAINING["distil_temperature"].usual
-    distil_weight: float = TRAINING["distil_weight"].usual
+    distil_temperature: float = DISTILLATION["distil_temperature"]
+    distil_weight: float = DISTILLATION["distil_weight"]
     prune: float = TRAINING["prune"].usual
     quantisation_aware: bool = False
 
@@ -152,7 +153,7 @@ class Parameters:
         """Return the parameters by name, without those that this model doesn't have."""
         without = {"width"} if self.code else {"code", "options"}
         if not self.teacher:
-            without |= _OF_TEACHER
+            without |= {"teacher", *DISTILLATION}
         without |= {name for name in ("prune", "quantisation_aware") if not getattr(self, name)}
         return {name: value for name, value in asdict(self).items() if name not in without}
 
