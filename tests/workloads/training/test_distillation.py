@@ -198,3 +198,25 @@ def test_parameters_without_a_teacher_have_the_names_that_they_had(
     )
     assert taught.to_json()["teacher"] == opened.digest
     assert taught.identity(mixed_dataset.digest) != plain.identity(mixed_dataset.digest)
+
+
+def test_a_language_model_learns_from_a_wider_one(tmp_path: Path, train: Train) -> None:
+    (tmp_path / "words.txt").write_text("the water runs down to the fields of dates. " * 150)
+    text = datasets.build(datasets.Source(str(tmp_path / "words.txt")))
+    short: dict[str, Any] = {"epochs": 2, "threads": 1}
+    assert train(text, tmp_path / "teacher", width=32, **short) == 0
+    student = tmp_path / "student"
+    assert train(text, student, teacher_run=tmp_path / "teacher", width=8, **short) == 0
+    record = json.loads((student / "record.json").read_text())
+    assert record["teacher"]["metric_name"] == "nats_per_character"
+    assert record["metrics"]["held_out"]["nats_per_character"] > 0
+
+
+def test_a_regression_learns_from_trees(mixed: Path, tmp_path: Path, train: Train) -> None:
+    numbers = datasets.build(datasets.Source(str(mixed), "income"))
+    assert train(numbers, tmp_path / "teacher", **SHORT) == 0
+    student = tmp_path / "student"
+    assert train(numbers, student, teacher_run=tmp_path / "teacher", width=8, **SHORT) == 0
+    record = json.loads((student / "record.json").read_text())
+    assert record["teacher"]["kept"] in {"trees", "network"}
+    assert record["model"]["choice"]["kept"] == "network"
