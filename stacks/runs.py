@@ -242,6 +242,11 @@ def _of_manifest(told: Run, manifest: Mapping[str, Any]) -> Run:
     name = str(served.get("metric_name"))
     if (value := _numbers(served).get(name)) is not None:
         figures[f"served_{name}"] = value
+    quantisation = mapping(manifest.get("quantisation"))
+    of_served = _numbers(mapping(quantisation.get(str(quantisation.get("accepted")))))
+    for measured in ("size_bytes", "latency_us"):
+        if measured in of_served:
+            figures[f"served_{measured}"] = of_served[measured]
     return replace(
         told,
         identity=str(lineage.get("run", "")),

@@ -136,6 +136,9 @@ TRAINING = {
     "shard": Bound(1, 1_024, default=1),
     "tensor": Bound(1, _HEADS.high, default=1),
     "pipeline": Bound(1, _LAYERS.high, default=1),
+    "distil_temperature": Bound(1, 100, whole=False),
+    "distil_weight": Bound(0, 1, whole=False),
+    "prune": Bound(0, 0.9, whole=False, default=0),
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 

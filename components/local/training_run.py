@@ -77,6 +77,21 @@ class TrainingRunArgs(TypedDict):
     options: NotRequired[pulumi.Input[Mapping[str, Any]] | None]
     """What that class is made with beside the data's shape: numbers, texts, true or false, and
     lists of these, by name. Default: none."""
+    teacher: NotRequired[pulumi.Input[str] | None]
+    """Folder of a finished run on the same dataset, whose answers are learned as well (knowledge
+    distillation), as a smaller network may do. Sealed by the same key ring. Default: there is
+    none. Of a table, ``auto`` is the network then, as with the next four."""
+    distil_temperature: NotRequired[pulumi.Input[float] | None]
+    """What the logits of both are divided by, so that a teacher's smaller probabilities count;
+    not of a regression. Default: 2."""
+    distil_weight: NotRequired[pulumi.Input[float] | None]
+    """The share of the loss that is of the teacher's answers, 0 to 1. Default: 0.7."""
+    prune: NotRequired[pulumi.Input[float] | None]
+    """Share of each layer's hidden units or channels that is taken out while it learns, the least
+    important ones; never more, and in eights where there are eights. Not of texts. Default: 0."""
+    quantisation_aware: NotRequired[pulumi.Input[bool] | None]
+    """Learn the last three tenths of the epochs with the roundings of 8 bits, whose ranges go into
+    the export. Not of texts. Default: false."""
     checkpoint_every: NotRequired[pulumi.Input[int] | None]
     """Epochs between checkpoints. Default: 1. A change of it trains nothing again."""
     retain: NotRequired[pulumi.Input[bool]]

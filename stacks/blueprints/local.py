@@ -132,6 +132,13 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "pipeline": training.parallel.pipeline,
             "recompute": training.recompute,
             "compression": training.compression,
+            "teacher": (
+                str(resolved(training.teacher, root)) if training.teacher is not None else None
+            ),
+            "distil_temperature": training.distil_temperature,
+            "distil_weight": training.distil_weight,
+            "prune": training.prune,
+            "quantisation_aware": training.quantisation_aware,
             "precision": training.precision,
             "model": training.model,
             "code": str(resolved(training.code, root)) if training.code is not None else None,

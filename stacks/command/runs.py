@@ -247,6 +247,8 @@ def _state(run: Run) -> str:
 
 
 def _figure(name: str, value: float) -> str:
+    if name.endswith("_bytes"):
+        return f"{int(value):,}"
     return records.figure(name.removeprefix("served_").removeprefix("validation_"), value)
 
 

@@ -31,7 +31,10 @@ _OWN: Final = "option."
 #: sections, and what the dataset is cut by.
 _OTHERWISE: Final = frozenset({"seed", "options", "parallel", "context"})
 #: Those that are passed on where they say something: sweeps had their folders before them.
-_ADDED: Final = {each: choice("training", each).default for each in ("recompute", "compression")}
+_ADDED: Final = {
+    **{each: choice("training", each).default for each in ("recompute", "compression")},
+    "prune": 0.0, "quantisation_aware": False,
+}  # fmt: skip
 _SHORT: Final = 16
 
 
@@ -187,12 +190,16 @@ def _run_options(
     """The options of every trial: what the stack's file says and isn't searched."""
     training = settings.training
     words = ["--keyring", str(stack.site / "keyring")]
-    instead = {"code": code, "processes": training.all_processes}
+    instead = {
+        "code": code, "processes": training.all_processes, "teacher": _teacher(stack, settings),
+    }  # fmt: skip
     for name in type(training).model_fields:
         value = instead.get(name, getattr(training, name))
         if name in _OTHERWISE or value == _ADDED.get(name):
             continue
-        if name not in spaces and value is not None:
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
+        elif name not in spaces and value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     for part, number in training.division.options.items():
         words += [f"--{part}", str(number)]
@@ -207,6 +214,14 @@ def _code(stack: StackFile, settings: LocalSettings) -> Path | None:
     from falaj.stacks.settings.local import resolved  # noqa: PLC0415
 
     folder = settings.training.code
+    return resolved(folder, stack.project.root) if folder is not None else None
+
+
+def _teacher(stack: StackFile, settings: LocalSettings) -> Path | None:
+    """The folder of the run whose answers are learned, if there is one."""
+    from falaj.stacks.settings.local import resolved  # noqa: PLC0415
+
+    folder = settings.training.teacher
     return resolved(folder, stack.project.root) if folder is not None else None
 
 

@@ -118,6 +118,13 @@ class TrainingSettings(Section):
     recompute: Annotated[str, RECOMPUTE] = RECOMPUTE.default
     compression: Annotated[str, COMPRESSION] = COMPRESSION.default
     precision: Annotated[str, _PRECISION] = _PRECISION.default
+    teacher: Named | None = None
+    """Folder of a finished run on the same dataset, from the project's folder, whose answers are
+    learned as well, as a smaller network may do. `falaj runs list` has the folders."""
+    distil_temperature: Annotated[float, bound("training", "distil_temperature")] | None = None
+    distil_weight: Annotated[float, bound("training", "distil_weight")] | None = None
+    prune: Annotated[float, bound("training", "prune")] = 0.0
+    quantisation_aware: bool = False
     model: Annotated[str, MODEL_OF_TRAINING] | None = None
     code: Named | None = None
     """Folder of the code of a class of your own, from the project's folder; its Python files
@@ -338,6 +345,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_model(settings.training, root),
         *_check_division(settings.training, is_text=settings.is_text(root)),
         *_check_word(settings, root),
+        *_check_smaller(settings, root),
         *_check_bodies(settings.service),
     ]
     tokens, key = settings.service.tokens_per_minute, ("service", "tokensPerMinute")
@@ -487,6 +495,40 @@ def _check_division(training: TrainingSettings, *, is_text: bool) -> list[Findin
         path = ("training", "compression")
         found.append(Finding(path, reason, (Drop(path),)))
     return found if is_text else [*found, *_without_layers(training)]
+
+
+def _check_smaller(settings: LocalSettings, root: Path) -> list[Finding]:
+    """What makes networks smaller, where there is none of Falaj's that each process has whole."""
+    training, found = settings.training, list[Finding]()
+
+    def refuse(key: str, given: object, why: str) -> None:
+        path = ("training", key)
+        found.append(Finding(path, f"given {format_value(given)}, {why}", (Drop(path),)))
+
+    for key, given in (
+        ("distilTemperature", training.distil_temperature),
+        ("distilWeight", training.distil_weight),
+    ):
+        if given is not None and training.teacher is None:
+            refuse(key, given, "but there is no teacher (training.teacher)")
+    for key, given in (
+        ("teacher", training.teacher),
+        ("prune", training.prune),
+        ("quantisationAware", training.quantisation_aware),
+    ):
+        if not given:
+            continue
+        if training.code is not None:
+            refuse(key, given, "but it is of Falaj's own networks, and the model is your own")
+        elif training.division.processes > 1:
+            refuse(key, given, "but the model is divided (training.parallel); leave one out")
+        elif key != "teacher" and settings.is_text(root):
+            refuse(key, given, "but it is of images and tables, and the dataset is a text")
+    if training.teacher is not None and not found:
+        place = resolved(training.teacher, root)
+        if not (place / "record.json").is_file():
+            refuse("teacher", training.teacher, f"but there is no finished run in {place}")
+    return found
 
 
 def _without_layers(training: TrainingSettings) -> list[Finding]:

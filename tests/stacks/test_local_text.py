@@ -14,6 +14,7 @@ import pytest
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler
 from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.settings import LocalSettings, validate
+from falaj.wire.values import Values
 from tests.components.local.test_local_components import Mocks
 from tests.stacks.conftest import Project
 from tests.workloads.training.other_programs import ask_transformers
@@ -42,21 +43,44 @@ def test_what_a_stack_says_of_a_division_reaches_its_training(
     values = {"falaj:platform": "local", "falaj:dataset": "notes.txt", "falaj:training": training}
     settings = validate(values, tmp_path, stack="notes")
     assert isinstance(settings, LocalSettings)
+    checked = _asked_of_the_run(settings, tmp_path)
+    keys = ("processes", "shard", "tensor", "pipeline", "recompute", "compression")
+    assert {key: checked[key] for key in keys if key in checked} == told
+
+
+def test_what_makes_networks_smaller_reaches_the_training(tmp_path: Path) -> None:
+    (tmp_path / "taught").mkdir()
+    (tmp_path / "taught" / "record.json").write_text("{}", encoding="utf-8")
+    told = {"distilTemperature": 3.5, "distilWeight": 0.25, "prune": 0.5}
+    training = {**told, "teacher": "taught", "quantisationAware": True}
+    values = {"falaj:platform": "local", "falaj:dataset": "digits", "falaj:training": training}
+    settings = validate(values, tmp_path, stack="digits")
+    assert isinstance(settings, LocalSettings)
+    checked = _asked_of_the_run(settings, tmp_path)
+    assert {key: checked[key] for key in told} == told
+    assert checked["teacher"] == str(tmp_path / "taught")
+    assert checked["quantisationAware"] is True
+
+
+def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
+    """What the provider takes of the run that a stack declares."""
     mocks = Mocks()
     pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
 
     @pulumi.runtime.test
     def program() -> None:
-        declare_local(settings, tmp_path)
+        declare_local(settings, root)
 
     program()
     [run] = [each for each in mocks.made if each.typ == "falaj-local:index:TrainingRun"]
     # The mocks know no whole numbers, nor the folders that the provider would make.
-    whole = {key: int(each) for key, each in run.inputs.items() if isinstance(each, float)}
+    whole = {
+        key: int(each)
+        for key, each in run.inputs.items()
+        if isinstance(each, float) and each.is_integer()
+    }
     folders = {"dataset": "/d", "keyring": "/k"}
-    checked = TrainingRunHandler().check({**run.inputs, **whole, **folders}, {})
-    keys = ("processes", "shard", "tensor", "pipeline", "recompute", "compression")
-    assert {key: checked[key] for key in keys if key in checked} == told
+    return TrainingRunHandler().check({**run.inputs, **whole, **folders}, {})
 
 
 @pytest.mark.engine

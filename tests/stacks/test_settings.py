@@ -249,6 +249,52 @@ def test_only_a_text_s_model_is_divided_by_layers(
 
 
 @pytest.mark.parametrize(
+    ("training", "dataset", "said"),
+    [
+        ({"prune": 0.95}, "digits", "falaj:training.prune: given 0.95; allowed: a number from 0"),
+        (
+            {"prune": 0.5},
+            "notes.txt",
+            "falaj:training.prune: given 0.5, but it is of images and t",
+        ),
+        (
+            {"quantisationAware": True},
+            "notes.txt",
+            "falaj:training.quantisationAware: given true, but it is of images and tables",
+        ),
+        (
+            {"prune": 0.5, "parallel": {"shard": 2}},
+            "digits",
+            "falaj:training.prune: given 0.5, but the model is divided (training.parallel)",
+        ),
+        (
+            {"distilWeight": 0.5},
+            "digits",
+            "falaj:training.distilWeight: given 0.5, but there is no teacher (training.teacher)",
+        ),
+        (
+            {"teacher": "runs/none"},
+            "digits",
+            "falaj:training.teacher: given 'runs/none', but there is no finished run in ",
+        ),
+    ],
+)
+def test_what_makes_networks_smaller_is_refused_where_it_can_not(
+    training: dict[str, Any], dataset: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    values = {**LOCAL, "falaj:dataset": dataset, "falaj:training": training}
+    assert said in refused(values, tmp_path)
+
+
+def test_a_finished_run_may_teach(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "record.json").write_text("{}")
+    training = {"teacher": "run", "distilWeight": 0.5, "prune": 0.5, "quantisationAware": True}
+    validate({**LOCAL, "falaj:training": training}, tmp_path, stack="local")
+
+
+@pytest.mark.parametrize(
     ("training", "processes"),
     [
         ({}, 1),

@@ -139,6 +139,22 @@ def test_trials_divide_the_model_as_the_file_says(shop: Shop) -> None:
     assert not {"--tensor", "--pipeline", "--compression"} & {*every}
 
 
+def test_trials_are_made_as_small_as_the_file_says(shop: Shop) -> None:
+    usual = shop.called("--search", RATE)[1]
+    assert not {"--teacher", "--distil-weight", "--prune", "--quantisation-aware"} & {*usual}
+    (shop.site / "taught").mkdir()
+    (shop.site / "taught" / "record.json").write_text("{}")
+    shop.set(
+        "falaj:training.teacher", str(shop.site / "taught"), "falaj:training.distilWeight", "0.5",
+        "falaj:training.prune", "0.25", "falaj:training.quantisationAware", "true",
+    )  # fmt: skip
+    every = shop.called("--search", RATE)[1]
+    assert value(every, "--teacher") == str(shop.site / "taught")
+    assert (value(every, "--distil-weight"), value(every, "--prune")) == ("0.5", "0.25")
+    assert "--quantisation-aware" in every
+    assert "True" not in every
+
+
 @pytest.mark.usefixtures("unread")
 def test_another_sweep_has_another_folder_and_the_same_goes_on(shop: Shop, tmp_path: Path) -> None:
     def folder(*arguments: str) -> str:

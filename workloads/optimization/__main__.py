@@ -10,6 +10,7 @@ from typing import Any
 
 from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.optimization.card_text import candidates
 
 BAD_INPUT = 2
 
@@ -112,19 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def summary(result: dict[str, Any]) -> str:
     """Return the outcome for people: a line for each model, the decision, the place."""
-    name = result["metric_name"]
-    lines: list[str] = []
-    measured = {name: result[name] for name in ("float", "int8")}
-    measured |= {f"openvino {name}": each for name, each in result["engine"]["candidates"].items()}
-    width = max(len(label) for label, figures in measured.items() if figures is not None)
-    for label, figures in measured.items():
-        if figures is not None:
-            score = figures[name]
-            shown = f"{100 * score:.2f} %" if name == "accuracy" else f"{score:.6g}"
-            lines.append(
-                f"{label:>{width}}: held-out {name} {shown}, {figures['size_bytes']:,} bytes, "
-                f"{figures['latency_us']:.1f} µs a row with {result['threads']} thread(s)"
-            )
+    lines = [f"{label}: {said}" for label, said in candidates(result)]
     lines.append(f"engine: {result['engine']['reason']}")
     return "\n".join([*lines, result["reason"], f"kept in: {result['path']}"])
 

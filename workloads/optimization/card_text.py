@@ -67,6 +67,7 @@ def lines(
             (f"against version {served['version']}", f"{compared} on {served['rows']:,} new rows")
         )
     found += [("not compared", note) for note in worth["notes"]]
+    found += candidates(fields.get("quantisation") or {}, measured=measured)
     if card.get("auc") is not None:
         found.append(("AUC", f"{card['auc']:.3f}"))
     if "calibration_error" in card:
@@ -96,10 +97,59 @@ def lines(
     if engine:
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"
         found.append(("runs in", named))
-        if measured and engine["candidates"]:
-            found += _measured(fields)
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return [(printable(what), printable(said)) for what, said in found]
+
+
+def candidates(quantisation: Mapping[str, Any], *, measured: bool = True) -> list[tuple[str, str]]:
+    """What could have been served: score, size and time of each, to choose from.
+
+    Args:
+        quantisation: of a package's manifest, or the content of optimization.json.
+        measured: say times as well, and which candidate another one is better than in all.
+    """
+    name, threads = str(quantisation.get("metric_name")), quantisation.get("threads")
+    engine: Mapping[str, Any] = quantisation.get("engine") or {}
+    every = {label: quantisation.get(label) for label in ("float", "int8")}
+    every |= {_elsewhere(label): each for label, each in engine.get("candidates", {}).items()}
+    known = {label: each for label, each in every.items() if each and name in each}
+    elsewhere = engine.get("precision")
+    served = _elsewhere(elsewhere) if elsewhere else quantisation.get("accepted")
+    found: list[tuple[str, str]] = []
+    for label, each in known.items():
+        score = f"{name.replace('_', ' ')} {_figure(name, each[name])}"
+        said = f"{score}, {each['size_bytes']:,} bytes"
+        notes = ["served"] if label == served else []
+        if measured:
+            said += f", {each['latency_us']:,.1f} µs a row with {threads} thread(s)"
+            better = [other for other in known if dominates(name, known[other], each)]
+            notes += [f"{other} is better in all" for other in better]
+        found.append((f"candidate {label}", f"{said} ({'; '.join(notes)})" if notes else said))
+    if measured:
+        found += [
+            (f"no candidate {_elsewhere(label)}", why)
+            for label, why in engine.get("left_out", {}).items()
+        ]
+    return found
+
+
+def _elsewhere(precision: str) -> str:
+    return f"{precision} in OpenVINO"
+
+
+def dominates(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether one candidate is no worse than another in score, size and time, and not alike.
+
+    Args:
+        name: of the score, of which more is better where it is an accuracy.
+        one: its score by that name, ``size_bytes`` and ``latency_us``.
+        other: another's.
+    """
+    sign = -1 if name == "accuracy" else 1
+    first, second = (
+        (sign * each[name], each["size_bytes"], each["latency_us"]) for each in (one, other)
+    )
+    return first != second and all(a <= b for a, b in zip(first, second, strict=True))
 
 
 def page(fields: Mapping[str, Any]) -> str:
@@ -136,21 +186,6 @@ def _calibration(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         (repr(name), f"{each['mean_probability']:.3f} (its share: {each['share']:.3f})")
         for name, each in card.get("calibration", {}).items()
     ]
-
-
-def _measured(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Each model's figures by engine, and why others aren't there."""
-    found = fields["quantisation"]
-    metric, engine = found["metric_name"], found["engine"]
-    figures = {f"ONNX Runtime ({name})": found[name] for name in ("float", "int8")}
-    figures |= {f"OpenVINO ({name})": each for name, each in engine["candidates"].items()}
-    told = [
-        (f"measured in {name}", f"{each['latency_us']:,.1f} µs a row, "
-         f"{metric.replace('_', ' ')} {_figure(metric, each[metric])}")
-        for name, each in figures.items()
-        if each
-    ]  # fmt: skip
-    return told + [(f"not in OpenVINO ({name})", why) for name, why in engine["left_out"].items()]
 
 
 def _is_text(fields: Mapping[str, Any]) -> bool:

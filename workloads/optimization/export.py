@@ -38,6 +38,7 @@ from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.language import FAMILY, TOKENS
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
 from falaj.workloads.training.own_model import causes, place_of
+from falaj.workloads.training.quantisation import Ranges
 from falaj.workloads.training.trees import Forest, TableTrees
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
@@ -610,7 +611,10 @@ def core_feed(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def quantise(
-    core: onnx.ModelProto, calibration: NDArray[Any], reduce_range: bool
+    core: onnx.ModelProto,
+    calibration: NDArray[Any],
+    reduce_range: bool,
+    learned: Ranges | None = None,
 ) -> onnx.ModelProto:
     """Return ``core`` with 8-bit weights (signed, per channel) and activations (unsigned).
 
@@ -618,6 +622,8 @@ def quantise(
         core: the float model, from the input ``input``, with inferred shapes.
         calibration: rows of the training part as the core takes them, (rows, …).
         reduce_range: keep weights to 7 bits, for processors whose 8-bit sums saturate.
+        learned: ranges of the layers, by their names, which quantisation-aware training has found.
+            Default: all of them are measured on the rows.
 
     Raises:
         WorkloadError: nothing in the model can be quantised, or the rows give no finite range.
@@ -625,7 +631,7 @@ def quantise(
     tensors = _activations(core)
     if not tensors:
         raise WorkloadError(f"the model has none of {', '.join(OPERATORS)} to quantise")
-    ranges = measure_ranges(core, tensors, calibration)
+    ranges = measure_ranges(core, tensors, calibration) | _learned_ranges(core, learned or {})
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)  # the library advises through the root logger
@@ -652,6 +658,19 @@ def quantise(
     onnx.checker.check_model(model, full_check=True)
     check_graph(model)
     return model
+
+
+def _learned_ranges(core: onnx.ModelProto, learned: Ranges) -> dict[str, Any]:
+    """Return what was learned of tensors, which a layer's weight is beside."""
+    found: dict[str, Any] = {}
+    for node in core.graph.node:
+        if node.op_type not in OPERATORS:
+            continue
+        of_layer = learned.get(node.input[1].removesuffix(".weight"), {})
+        for which, tensor in (("taken", node.input[0]), ("given", node.output[0])):
+            if which in of_layer:
+                found[tensor] = tuple(np.float32(end) for end in of_layer[which])
+    return found
 
 
 def measure_ranges(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 
 from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP, OPTIMIZATION
@@ -72,7 +71,13 @@ from falaj.workloads.optimization.worth import (
 )
 from falaj.workloads.processor import relevant_cpu_flags
 from falaj.workloads.registry.sealed import SUFFIX, artifact_path, read_artifact, write_artifact
-from falaj.workloads.training.checkpoint import Rows, Trained, load_rows, load_trained
+from falaj.workloads.training.checkpoint import (
+    Rows,
+    Trained,
+    load_rows,
+    load_trained,
+    weights_digest,
+)
 from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.record import code_version
@@ -193,7 +198,7 @@ def manifest_fields(
     """
     name: str = optimization["metric_name"]
     served = optimization["served"][name]
-    own = training["model"]["architecture"].get("own")
+    own, teacher = training["model"]["architecture"].get("own"), training.get("teacher")
     return {
         "family": training["family"],
         "task": training["task"],
@@ -228,6 +233,9 @@ def manifest_fields(
             "run": training["identity"],
             "dataset": training["dataset"]["digest"],
             **({"model": own["name"], "code": own["code"]} if own else {}),
+            **(
+                {"teacher": teacher["digest"], "teacher_run": teacher["run"]} if teacher else {}
+            ),
         },
         "quantisation": {
             key: optimization[key]
@@ -405,7 +413,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     parity = check_parity(original, trained.module, serving, held_out.inputs)
     candidate = _candidate(core, original, serving, held_out)
     outcome, chosen = _compare(
-        request, serving, candidate, held_out, train, module=trained.module, report=report
+        request, trained, serving, candidate, held_out, train=train, report=report
     )
     outcome = replace(outcome, key=key, parity=parity)
     request.gate.check(outcome.metric, outcome.served.score)
@@ -509,12 +517,12 @@ def _guessed(train: Rows, held_out: Rows) -> NDArray[np.float64]:
 
 def _compare(
     request: Request,
+    trained: Trained,
     serving: Serving,
     original: _Candidate,
     held_out: Rows,
-    train: Callable[[], Rows],
     *,
-    module: torch.nn.Module,
+    train: Callable[[], Rows],
     report: Callable[[str], None],
 ) -> tuple[Outcome, _Candidate]:
     """Make the 8-bit model, measure both, decide; the outcome still lacks key and parity."""
@@ -524,11 +532,16 @@ def _compare(
     refusal = "kept float: 8 bits were not asked for (--quantise never)"
     calibration_rows = 0
     if request.quantise == "auto":
-        report("quantising to 8 bits, calibrated on training rows")
+        how = (
+            "with the ranges that were learned"
+            if trained.ranges
+            else "calibrated on training rows"
+        )
+        report(f"quantising to 8 bits, {how}")
         rows = core_rows(serving, train().spread(CALIBRATION_ROWS).inputs)
         calibration_rows = len(rows)
         try:
-            small = quantise(original.core, rows, reduced)
+            small = quantise(original.core, rows, reduced, trained.ranges)
             served = assemble(small, serving).SerializeToString()
             quantised = _candidate(small, served, serving, held_out)
         except WorkloadError as error:
@@ -553,7 +566,7 @@ def _compare(
         {name: measured[name] for name in candidates},
         decision,
         tried={
-            name: Tried(measured[label(name)], parity_of(session, module, serving, some))
+            name: Tried(measured[label(name)], parity_of(session, trained.module, serving, some))
             for name, session in tried.sessions.items()
         },
         left_out=tried.left_out,
@@ -634,14 +647,11 @@ def _check_together(trained: Trained, description: dict[str, Any], request: Requ
 
 def _key(request: Request, trained: Trained) -> str:
     """Return the digest of everything that the outcome depends on, this machine included."""
-    weights = hashlib.sha256()
-    for name, tensor in sorted(trained.module.state_dict().items()):
-        weights.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        weights.update(np.ascontiguousarray(tensor.to(torch.float32).numpy()).tobytes())
     return digest(
         {
             "run": trained.record,
-            "weights": weights.hexdigest(),
+            "weights": weights_digest(trained.module),
+            "ranges": trained.ranges,
             "bound_points": request.bound_points,
             "quantise": request.quantise,
             "engine": request.engine,

@@ -22,7 +22,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
-from falaj.workloads.training import models
+from falaj.workloads.training import models, quantisation
 from falaj.workloads.training import record as records
 from falaj.workloads.training.models import TablePreprocessing
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, unpack
@@ -105,7 +105,7 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-__all__ = ["Rows", "Trained", "load_rows", "load_trained"]
+__all__ = ["Rows", "Trained", "load_rows", "load_trained", "weights_digest"]
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ class Trained:
         classes: the names of the classes, None for a regression.
         target: {"mean", "scale"} that bring a regression's output to real units, else None.
         record: the content of record.json.
+        ranges: of what layers take and give, which 8 bits are to have; None: not learned.
     """
 
     family: str
@@ -131,6 +132,7 @@ class Trained:
     classes: list[str] | None
     target: dict[str, float] | None
     record: dict[str, Any]
+    ranges: quantisation.Ranges | None = None
 
 
 def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
@@ -180,4 +182,14 @@ def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> 
         classes=record["classes"],
         target=record["target"],
         record=record,
+        ranges=quantisation.from_state(state["ranges"]) if "ranges" in state else None,
     )
+
+
+def weights_digest(module: nn.Module) -> str:
+    """Return the SHA-256 over the names, shapes and values of a module's numbers."""
+    state = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        state.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        state.update(np.ascontiguousarray(tensor.to(torch.float32).numpy()).tobytes())
+    return state.hexdigest()

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.bounds import CHOICES
+from falaj.workloads.bounds import CHOICES, TRAINING
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.exits import EXITS
 from falaj.workloads.training.faults import status_of
@@ -225,6 +225,20 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add(
         "--compression", **_CHOICES["compression"].argument,
         help="of gradients on their way between processes (default none)",
+    )  # fmt: skip
+    add(
+        "--teacher", type=Path, metavar="DIR",
+        help="folder of a finished run on the same dataset, whose answers are learned as well",
+    )  # fmt: skip
+    add("--distil-temperature", type=float, help="softens both models' answers (default 2)")
+    add("--distil-weight", type=float, help="share of the teacher in the loss (default 0.7)")
+    add(
+        "--prune", type=float, default=TRAINING["prune"].usual, metavar="SHARE",
+        help="of hidden units or channels, taken out while it learns (default 0, at most 0.9)",
+    )  # fmt: skip
+    add(
+        "--quantisation-aware", action="store_true",
+        help="learn the last three tenths of the epochs with the roundings of 8 bits",
     )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(

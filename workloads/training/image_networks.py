@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 
 from falaj.workloads.bounds import IMAGE_NETWORKS
+from falaj.workloads.training.pruning import Group, Part, within
 
 _STEP: Final = 8
 """Channels are a multiple of it, which processors and GPUs are fast with."""
@@ -200,7 +202,8 @@ class InvertedResidual(nn.Module):
     ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        if expanded != inputs:
+        self.is_widened = expanded != inputs
+        if self.is_widened:
             layers.append(Convolution(inputs, expanded, activation=activation))
         layers.append(
             Convolution(
@@ -218,6 +221,26 @@ class InvertedResidual(nn.Module):
         """Return maps (N, outputs, …) of maps (N, inputs, …)."""
         made = self.layers(maps)
         return maps + self.drop(made) if self.is_added else made
+
+    def groups(self) -> list[Group]:
+        """Return the widened channels, which nobody else has; none where they aren't widened."""
+        if not self.is_widened:
+            return []
+        parts: list[Part] = []
+        for place, layer in enumerate(self.layers):
+            name = f"layers.{place}"
+            if isinstance(layer, SqueezeExcitation):
+                parts += [
+                    Part(f"{name}.weigh.0", 1, counts=False),
+                    Part(f"{name}.weigh.2", 0, counts=False),
+                ]
+            elif place < len(self.layers) - 1:
+                parts += [
+                    Part(f"{name}.0", 0, counts=False), Part(f"{name}.1", 0, counts=place == 1),
+                ]  # fmt: skip
+        last = cast("Convolution", self.layers[-1])
+        taken = cast("nn.Conv2d", last[0]).in_channels
+        return [Group(taken, (*parts, Part(f"layers.{len(self.layers) - 1}.0", 1)))]
 
 
 class ImageNetwork(nn.Module):
@@ -248,6 +271,24 @@ class ImageNetwork(nn.Module):
         """Return the classes' logits (N, classes) of raw images (N, channels, height, width)."""
         images = (images * self.scale).contiguous(memory_format=torch.channels_last)
         return self.head(self.convolutions(images).mean((2, 3)))
+
+    def groups(self) -> list[Group]:
+        """Return the channels between each block's layers, and those before the last layers."""
+        found = [
+            within(f"convolutions.{place}", group)
+            for place, block in enumerate(self.convolutions)
+            if isinstance(block, InvertedResidual)
+            for group in block.groups()
+        ]
+        linear = [place for place, layer in enumerate(self.head) if isinstance(layer, nn.Linear)]
+        name = f"convolutions.{len(self.convolutions) - 1}"
+        last = cast("nn.Linear", self.head[linear[0]]).in_features
+        made_by = (Part(f"{name}.0", 0, counts=False), Part(f"{name}.1", 0))
+        found.append(Group(last, (*made_by, Part(f"head.{linear[0]}", 1))))
+        for made, taken in pairwise(linear):
+            units = cast("nn.Linear", self.head[made]).out_features
+            found.append(Group(units, (Part(f"head.{made}", 0), Part(f"head.{taken}", 1))))
+        return found
 
 
 class _Strides:

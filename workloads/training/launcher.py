@@ -16,11 +16,13 @@ from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.training import batches, distributed, hardware, language
+from falaj.workloads.training import batches, distillation, distributed, hardware, language
 from falaj.workloads.training import record as records
+from falaj.workloads.training.distillation import Teacher
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
+    DISTILLATION,
     Parameters,
     Requested,
     check_decoder,
@@ -67,7 +69,11 @@ def run(
     keyring = open_keyring(options.keyring)
     code = _read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
-    parameters = resolve(requested, dataset, code)
+    distillation.check_options(requested, dataset.task)
+    teacher = None
+    if requested.teacher is not None:
+        teacher = distillation.open_teacher(requested.teacher, keyring, dataset)
+    parameters = resolve(requested, dataset, code, teacher)
     meeting = None
     if not distributed.is_member():
         meeting = distributed.from_environment(os.environ, parameters.processes)
@@ -100,8 +106,9 @@ def run(
         if leads and not resume:
             records.begin(output, identity, parameters.to_json(), dataset.digest)
         setting = Setting(
-            dataset, parameters, output, keyring, identity, resume, options.metrics, code
-        )
+            dataset, parameters, output, keyring, identity, resume, options.metrics, code,
+            teacher,
+        )  # fmt: skip
         return _train(setting, stop, progress)
 
 
@@ -119,12 +126,25 @@ def _read_code(requested: Requested, expected: str | None) -> OwnCode | None:
     return code
 
 
-def resolve(requested: Requested, dataset: Dataset, code: OwnCode | None = None) -> Parameters:
+def resolve(
+    requested: Requested,
+    dataset: Dataset,
+    code: OwnCode | None = None,
+    teacher: Teacher | None = None,
+) -> Parameters:
     """Fill in what was left open, by the dataset's family and size and by the hardware."""
     values = {name: getattr(requested, name) for name in Requested.__dataclass_fields__}
     rows = int(dataset.description["rows"]["train"])
     values["code"] = code.digest if code is not None else ""
     own = code is not None
+    values["teacher"] = teacher.digest if teacher is not None else ""
+    is_smaller = teacher is not None or requested.prune > 0 or requested.quantisation_aware
+    if is_smaller and dataset.family == "table" and requested.model == "auto":
+        values["model"] = "network"  # trees have no teacher and no units
+    _check_prunable(requested, dataset)
+    for name, default in DISTILLATION.items():
+        if values[name] is None:
+            values[name] = default
     _check_text(requested, dataset)
     _check_pictures(requested, dataset)
     defaults = family_defaults(dataset.family, rows, own=own, model=requested.model)
@@ -176,6 +196,26 @@ def _check_text(requested: Requested, dataset: Dataset) -> None:
         )
 
 
+def _check_prunable(requested: Requested, dataset: Dataset) -> None:
+    """Refuse to take units out of what isn't known to do without, or to round in it."""
+    for given, is_given in (
+        (f"--prune {requested.prune:g}", requested.prune > 0),
+        ("--quantisation-aware", requested.quantisation_aware),
+    ):
+        if is_given and requested.code is not None:
+            raise WorkloadError(
+                f"{given} is of Falaj's own networks, and what is in {requested.model} only its "
+                "code knows: leave it out, or have the model do that itself by an option of its "
+                "own (--option)"
+            )
+        if is_given and dataset.family == language.FAMILY:
+            raise WorkloadError(
+                f"{given} is of networks of images and tables, and this dataset is a text: leave "
+                "it out; a smaller --width makes the model smaller, and may learn from a larger "
+                "--teacher"
+            )
+
+
 def _check_pictures(requested: Requested, dataset: Dataset) -> None:
     """Refuse a network of images where there are none."""
     if requested.model in IMAGE_NETWORKS and dataset.family != "images":
@@ -188,7 +228,8 @@ def _check_pictures(requested: Requested, dataset: Dataset) -> None:
 def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
     try:
         team = distributed.join(setting.parameters.device)
-        with guarded() if setting.code is not None else contextlib.nullcontext():
+        is_own = setting.code is not None or (setting.teacher and setting.teacher.is_own)
+        with guarded() if is_own else contextlib.nullcontext():
             session = Session(setting, team, stop, progress)
             if setting.code is not None and team.leads and not setting.resume:
                 session.try_export()

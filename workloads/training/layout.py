@@ -114,6 +114,16 @@ def check_layout(parameters: Parameters, family: str) -> None:
             f"--precision float16 needs the same scale of gradients in all processes, and here "
             f"the model is divided ({layout(parameters)}): use bfloat16, which needs none"
         )
+    for name, is_given in (
+        ("--teacher", bool(parameters.teacher)),
+        (f"--prune {parameters.prune:g}", parameters.prune > 0),
+        ("--quantisation-aware", parameters.quantisation_aware),
+    ):
+        if divided and is_given:
+            raise WorkloadError(
+                f"{name} is for networks that each process has whole, and here the model is "
+                f"divided ({layout(parameters)}): leave one of both out"
+            )
     _check_compression(parameters, divided=divided)
 
 

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falaj.workloads.training import pruning, quantisation
 from falaj.workloads.training.batches import Batches
+from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
+from falaj.workloads.training.pruning import Pruning
 from falaj.workloads.training.record import LANGUAGE
 
 
@@ -118,6 +121,8 @@ class Position:
         ended: why training is over, None while it isn't.
         seconds: time spent in training by all attempts.
         history: the epochs' metrics, which metrics.jsonl repeats.
+        skipped: epochs that were left out, as the network learned nothing more before it is made
+            smaller.
     """
 
     epoch: int = 0
@@ -129,6 +134,7 @@ class Position:
     ended: str | None = None
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    skipped: int = 0
 
 
 class Optimisation:
@@ -140,16 +146,28 @@ class Optimisation:
         parameters: the run's parameters.
         team: the processes of the run.
         task: ``classification``, ``regression`` or ``language``.
+        distillation: mixes a teacher's answers into the loss. Default: nobody teaches.
     """
 
     def __init__(
-        self, module: nn.Module, batches: Batches, parameters: Parameters, team: Team, task: str
+        self,
+        module: nn.Module,
+        batches: Batches,
+        parameters: Parameters,
+        team: Team,
+        task: str,
+        *,
+        distillation: Distillation | None = None,
     ) -> None:
         self.module = module.to(team.device)
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
         self.best = copied(self.average.state_dict())
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
+        self._distillation = distillation
+        self._pruning = (
+            Pruning(parameters.prune, parameters.epochs) if parameters.prune > 0 else None
+        )
         self._optimiser, self._scheduler = optimiser_of(self.module, parameters, batches.steps)
         self.watch = Watch(self.module, parameters.learning_rate, parameters.gradient_clip)
         self.pace = Pace(team)
@@ -164,6 +182,37 @@ class Optimisation:
         """Return the rate of the next step."""
         return float(self._scheduler.get_last_lr()[0])
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Do what is done at an epoch's begin, and again where a run goes on within one."""
+        if self._pruning is not None:
+            self._pruning.begin_epoch(epoch, self.module, self.average)
+        if self._parameters.quantisation_aware:
+            for module in (self.module, self.average):
+                quantisation.switch(module, epoch >= quantisation.begins(self._parameters.epochs))
+
+    @property
+    def turns(self) -> int:
+        """Return the epoch (from 0 on) at which the network begins to be made smaller; 0: none."""
+        epochs = self._parameters.epochs
+        if self._pruning is not None:
+            return pruning.begins(epochs)
+        return quantisation.begins(epochs) if self._parameters.quantisation_aware else 0
+
+    @property
+    def settles(self) -> int:
+        """Return the epoch (from 0 on) before which the network isn't yet what it is to be."""
+        epochs = self._parameters.epochs
+        if self._parameters.quantisation_aware:
+            return quantisation.begins(epochs)
+        return pruning.settles(epochs) if self._pruning is not None else 0
+
+    def turn(self) -> None:
+        """Go on from the best weights so far and with the rate of the epoch of `turns`."""
+        self.module.load_state_dict(self.best)
+        self.average.load_state_dict(self.best)
+        self._scheduler.last_epoch = self.turns * self._batches.steps - 1
+        self._scheduler.step()
+
     def step(self, order: Any, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         """Learn from one batch.
 
@@ -175,6 +224,8 @@ class Optimisation:
         self._scaler.step(self._optimiser)
         self._scaler.update()
         self._scheduler.step()
+        if self._pruning is not None:
+            self._pruning.hold()
         self._follow()
         return total, norm
 
@@ -224,6 +275,8 @@ class Optimisation:
                     self.module, outputs.float(), share.labels, self._task,
                     self._parameters.label_smoothing,
                 )  # fmt: skip
+                if self._distillation is not None:
+                    losses = self._distillation.losses(losses, share.inputs, outputs.float())
                 loss = (losses * share.weights).sum()
                 if self._is_watched:
                     self.watch.loss(share.inputs, outputs, loss)
@@ -316,6 +369,8 @@ class Optimisation:
         averaged = [*self.average.parameters(), *self.average.buffers()]
         current = [*self.module.parameters(), *self.module.buffers()]
         follow_weights(zip(averaged, current, strict=True), self._scheduler.last_epoch)
+        if self._parameters.quantisation_aware:
+            quantisation.share_ranges(self.module, self.average)
 
 
 def follow_weights(pairs: Iterable[tuple[Tensor, Tensor]], done: int) -> None:

@@ -19,6 +19,7 @@ from falaj.workloads.training.decoder_size import DEFAULT_SIZE, DecoderSize
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.language import FAMILY
 from falaj.workloads.training.own_code import OwnCode, OwnModel
+from falaj.workloads.training.pruning import Group, Part, narrow
 from falaj.workloads.training.trees import TableTrees
 from falaj.workloads.training.words import WordsColumn, fit_words, word_features
 
@@ -45,6 +46,8 @@ class Architecture:
         network: of images, the name of a light one (`image_networks.NETWORKS`); empty:
             `ConvolutionalNetwork`.
         decoder: how many layers and heads a text's decoder has.
+        widths: units of each of the network's groups (`pruning`), of which some were taken out;
+            empty: none was.
     """
 
     family: str
@@ -57,10 +60,13 @@ class Architecture:
     own: OwnModel | None = None
     network: str = ""
     decoder: DecoderSize = DEFAULT_SIZE
+    widths: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
         values = asdict(self)
+        if not self.widths:
+            del values["widths"]
         if not self.network:
             del values["network"]  # federations had their names before there was a choice
         if self.decoder == DEFAULT_SIZE:
@@ -82,6 +88,7 @@ class Architecture:
             own=OwnModel(**value["own"]) if value.get("own") else None,
             network=value.get("network", ""),
             decoder=DecoderSize(**value.get("decoder", {})),
+            widths=tuple(value.get("widths", ())),
         )
 
 
@@ -121,6 +128,19 @@ class ConvolutionalNetwork(nn.Module):
         """Return the classes' logits (N, classes) of raw images (N, channels, height, width)."""
         return self.layers(images * self.scale)
 
+    def groups(self) -> list[Group]:
+        """Return the channels of each convolution."""
+        first, second, third, last = (
+            cast("nn.Conv2d | nn.Linear", self.layers[place]) for place in (0, 3, 5, 8)
+        )
+        channels = [int(layer.weight.shape[0]) for layer in (first, second, third)]
+        span = last.weight.shape[1] // channels[-1]
+        return [
+            Group(channels[0], (Part("layers.0", 0), Part("layers.3", 1))),
+            Group(channels[1], (Part("layers.3", 0), Part("layers.5", 1))),
+            Group(channels[2], (Part("layers.5", 0), Part("layers.8", 1, span))),
+        ]
+
 
 class TableNetwork(nn.Module):
     """Two hidden layers beside a straight linear path, over preprocessed features.
@@ -150,6 +170,17 @@ class TableNetwork(nn.Module):
         """Return logits (N, classes) or standardised values (N, 1) of features (N, F)."""
         return self.deep(features) + self.straight(features)
 
+    def groups(self) -> list[Group]:
+        """Return the units of each hidden layer."""
+        units = [cast("nn.Linear", self.deep[place]).out_features for place in (0, 2)]
+        return [
+            Group(units[0], (Part("deep.0", 0), Part("deep.2", 1))),
+            Group(units[1], (Part("deep.2", 0), Part("deep.4", 1))),
+        ]
+
+    rescaled = ("deep.4", "straight")
+    """The layers whose outputs `rescale` changes."""
+
     def rescale(self, factor: float, shift: Tensor) -> None:
         """Multiply the outputs by ``factor`` and add ``shift`` (outputs,) to them."""
         last = cast("nn.Linear", self.deep[-1])
@@ -170,6 +201,13 @@ def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
         WorkloadError: the family or the network is unknown, the images are too small, or a team's
             own model can't be made.
     """
+    module = _build(architecture, code)
+    if architecture.widths:
+        narrow(module, architecture.widths)
+    return module
+
+
+def _build(architecture: Architecture, code: OwnCode | None) -> nn.Module:
     if architecture.own is not None:
         if code is None:
             raise WorkloadError(

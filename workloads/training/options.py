@@ -21,6 +21,8 @@ _WITHOUT_EFFECT = {
     "pipeline", "recompute",
 }  # fmt: skip
 
+DISTILLATION = {"distil_temperature": 2.0, "distil_weight": 0.7}
+"""What holds of a teacher where nothing else is said."""
 _ONE_THREAD_ROWS = 64
 _MANY_PICTURES, _FEW_LIGHT_EPOCHS = 1_000, 30
 _TEXT_STEPS, _TEXT_BATCH, _MOST_TEXT_EPOCHS = 3_000, 8, 60
@@ -57,6 +59,11 @@ class Requested:
     compression: str = _CHOICES["compression"].default
     code: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    teacher: Path | None = None
+    distil_temperature: float | None = None
+    distil_weight: float | None = None
+    prune: float = TRAINING["prune"].usual
+    quantisation_aware: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,11 @@ class Parameters:
             ``powersgd`` (two thin matrices for each of the gradient's).
         code: digest of a team's own code; empty: the model is one of ours.
         options: what a team's own model is made with.
+        teacher: digest of the model whose answers are learned; empty: there is none.
+        distil_temperature: by which the logits of both are divided, of classes and characters.
+        distil_weight: the share of the loss that is of the teacher's answers.
+        prune: the share of hidden units, or of channels, that is taken out at most.
+        quantisation_aware: whether the last epochs are learned with the roundings of 8 bits.
     """
 
     epochs: int
@@ -124,6 +136,11 @@ class Parameters:
     compression: str = _CHOICES["compression"].default
     code: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    teacher: str = ""
+    distil_temperature: float = DISTILLATION["distil_temperature"]
+    distil_weight: float = DISTILLATION["distil_weight"]
+    prune: float = TRAINING["prune"].usual
+    quantisation_aware: bool = False
 
     @property
     def own(self) -> OwnModel | None:
@@ -155,6 +172,9 @@ class Parameters:
         without = {"width"} if self.code else {"code", "options"}
         if not self.layers:
             without = without | DECODER.keys()
+        if not self.teacher:
+            without |= {"teacher", *DISTILLATION}
+        without |= {name for name in ("prune", "quantisation_aware") if not getattr(self, name)}
         return {name: value for name, value in asdict(self).items() if name not in without}
 
     def identity(self, dataset_digest: str) -> str:

@@ -7,7 +7,7 @@ import datetime
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,14 @@ from falaj.workloads.training import (
     models,
     own_model,
     parts,
+    pruning,
+    quantisation,
 )
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
 from falaj.workloads.training.choice import choose
 from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.training.distillation import Distillation, Teacher
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.language import guess_nats, perplexity
 from falaj.workloads.training.layout import Grid, layout, parts_of_batch
@@ -76,6 +79,7 @@ class Setting:
         resume: whether a checkpoint in the folder is to be continued; the leader's counts.
         metrics: address and port that figures for Prometheus are served on; None: nowhere.
         code: of a team's own model; None: the model is one of ours.
+        teacher: whose answers are learned; None: nobody's.
     """
 
     dataset: Dataset
@@ -86,6 +90,7 @@ class Setting:
     resume: bool
     metrics: str | None = None
     code: OwnCode | None = None
+    teacher: Teacher | None = None
 
 
 _EXPORTED_ROWS = 3
@@ -101,6 +106,7 @@ def finish(
     *,
     chosen: dict[str, Any] | None = None,
     lineage: dict[str, Any] | None = None,
+    ranges: quantisation.Ranges | None = None,
 ) -> dict[str, Any]:
     """Evaluate ``module``, write the model and then the record, and return the record.
 
@@ -112,6 +118,7 @@ def finish(
         utilisation: of the hardware.
         chosen: why it is kept, of `choice.choose`. Default: nothing else was tried.
         lineage: what else the record says of how the model came to be.
+        ranges: of what its layers take and give, which 8 bits are to have. Default: not learned.
 
     Raises:
         StorageFullError: no space; the checkpoint is still there, so running again ends the run.
@@ -123,6 +130,8 @@ def finish(
         "architecture": json.dumps(prepared.architecture.to_json()),
         "state": {name: tensor.cpu() for name, tensor in module.state_dict().items()},
     }
+    if ranges is not None:
+        state["ranges"] = quantisation.to_state(ranges)
     context = records.context_of(setting.identity, records.MODEL)
     checkpoint.save(setting.output / records.MODEL, state, setting.keyring, context)
     recipe = prepared.preprocessing
@@ -138,6 +147,7 @@ def finish(
         "target_name": dataset.description["target"],
         "preprocessing": recipe.to_json() if recipe is not None else None,
         "parameters": setting.parameters.to_json(),
+        **({"teacher": setting.teacher.to_json()} if setting.teacher is not None else {}),
         "dataset": {key: dataset.description[key] for key in named},
         "model": {
             "architecture": prepared.architecture.to_json(),
@@ -150,7 +160,7 @@ def finish(
             ),
             "validation": {"loss": position.best_loss, "epoch": position.best_epoch + 1},
         },
-        "epochs": position.epoch,
+        "epochs": position.epoch - position.skipped,
         "ended": position.ended,
         "timings": {"training_seconds": round(position.seconds, 3)},
         "utilisation": utilisation,
@@ -239,6 +249,8 @@ class Session:
         self._prepared = prepare(setting.dataset, parameters)
         self._built_of = self._code()
         module = models.build(self._prepared.architecture, self._built_of)
+        if parameters.quantisation_aware:
+            quantisation.prepare(module)
         self._count = models.parameter_count(module)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
@@ -275,13 +287,33 @@ class Session:
     ) -> Optimisation | DividedOptimisation:
         task, outputs = self._setting.dataset.task, self._prepared.architecture.outputs
         if self._grid is None:
-            return Optimisation(module, self._batches, parameters, self._team, task)
+            return Optimisation(
+                module, self._batches, parameters, self._team, task,
+                distillation=self._distillation(),
+            )  # fmt: skip
         # Only here: it takes a second to import.
         from falaj.workloads.training.divided import DividedOptimisation  # noqa: PLC0415
 
         return DividedOptimisation(
             module, self._batches, parameters, self._grid, task=task, outputs=outputs
         )
+
+    def _distillation(self) -> Distillation | None:
+        """What mixes a teacher's answers into the loss; all processes need the same teacher."""
+        teacher, team, parameters = self._setting.teacher, self._team, self._setting.parameters
+        if teacher is None:
+            return None
+        if team.processes > 1 and team.any(
+            team.share(teacher.digest.encode()) != teacher.digest.encode()
+        ):
+            raise WorkloadError(
+                "--teacher is another run in one of the processes: name a folder that all "
+                "machines share"
+            )
+        return Distillation(
+            teacher.trained.module, team.device, self._setting.dataset.task,
+            temperature=parameters.distil_temperature, weight=parameters.distil_weight,
+        )  # fmt: skip
 
     def _code(self) -> OwnCode | None:
         """A team's own code: in every process the leader's, which goes with the run."""
@@ -356,13 +388,28 @@ class Session:
         module = self._optimisation.best_module(self._fresh)
         if self._team.leads:
             self._position.seconds = self._seconds()
-            prepared, kept, chosen = choose(self._prepared, module, self._setting.parameters)
+            is_rounded = self._setting.parameters.quantisation_aware
+            ranges = quantisation.take_ranges(module) if is_rounded else None
+            prepared = self._smaller(module)
+            prepared, kept, chosen = choose(prepared, module, self._setting.parameters)
             record = finish(
-                self._setting, prepared, kept, self._position, utilisation, chosen=chosen
-            )
+                self._setting, prepared, kept, self._position, utilisation, chosen=chosen,
+                ranges=ranges,
+            )  # fmt: skip
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
+
+    def _smaller(self, module: nn.Module) -> PreparedData:
+        """Take out of the network what was held at 0; return the data with what it is then."""
+        share = self._setting.parameters.prune
+        if not share:
+            return self._prepared
+        pruning.cut(module, pruning.kept_units(module, share))
+        architecture = replace(
+            self._prepared.architecture, widths=pruning.widths_of(module)
+        )  # fmt: skip
+        return replace(self._prepared, architecture=architecture)
 
     def _fresh(self) -> nn.Module:
         """A module with weights of no account."""
@@ -376,6 +423,8 @@ class Session:
         loss = torch.tensor(position.loss, dtype=torch.float64, device=self._team.device)
         norm = torch.tensor(position.gradient_norm, dtype=torch.float64, device=self._team.device)
         self._optimisation.pace.begin_epoch()
+        if isinstance(self._optimisation, Optimisation):
+            self._optimisation.begin_epoch(position.epoch)
         while position.step < self._batches.steps:
             is_asked, is_writing = self._team.any_of((self._stop.asked(), self._writer.is_writing))
             if self._writer.is_begun and not is_writing:
@@ -404,6 +453,23 @@ class Session:
     def _place(self) -> str:
         return f"epoch {self._position.epoch + 1}"
 
+    @property
+    def _settles(self) -> int:
+        found = self._optimisation
+        return found.settles if isinstance(found, Optimisation) else 0
+
+    @property
+    def _turns(self) -> int:
+        found = self._optimisation
+        return found.turns if isinstance(found, Optimisation) else 0
+
+    def _turn(self, epoch: int) -> None:
+        """Begin to make the network smaller, at once where it learns nothing more."""
+        if isinstance(self._optimisation, Optimisation):
+            self._optimisation.turn()
+        self._position.skipped += epoch - self._position.epoch
+        self._position.epoch = epoch
+
     def _close_epoch(self, loss: float, norm: float) -> None:
         position, parameters = self._position, self._setting.parameters
         pace = self._optimisation.pace.end_epoch()
@@ -416,7 +482,9 @@ class Session:
                     self._place, "the loss of the rows that it is validated with"
                 )
             )
-        if validation_loss < position.best_loss:
+        # One that is still made smaller is no match for what it will be.
+        is_changing = self._turns <= position.epoch <= self._settles
+        if validation_loss < position.best_loss or is_changing:
             position.best_loss, position.best_epoch = validation_loss, position.epoch
             self._optimisation.keep_best()
         line = {
@@ -430,9 +498,13 @@ class Session:
         }
         position.epoch, position.step = position.epoch + 1, 0
         position.loss = position.gradient_norm = 0.0
+        is_stale = position.epoch - 1 - position.best_epoch >= parameters.patience
+        turns = self._turns
         if position.epoch >= parameters.epochs:
             position.ended = "all epochs are done"
-        elif position.epoch - 1 - position.best_epoch >= parameters.patience:
+        elif position.epoch == turns or (is_stale and position.epoch < turns):
+            self._turn(turns)
+        elif is_stale:
             position.ended = f"no lower validation loss in {parameters.patience} epochs"
         position.history.append({**line, "seconds": round(self._seconds(), 3), **pace})
         if self._exporter is not None:

@@ -245,6 +245,8 @@ def test_the_trainer_is_told_of_a_division(site: Path, monkeypatch: pytest.Monke
         {"datasetDigest": "def"},
         {"width": 8},
         {"compression": "powersgd"},
+        {"prune": 0.5},
+        {"quantisationAware": True},
     ],
 )
 def test_another_hyperparameter_is_another_run(change: dict[str, Any], tmp_path: Path) -> None:
@@ -389,3 +391,64 @@ def test_a_package_of_no_known_dataset_is_compared_without_one(tmp_path: Path) -
     (snapshot / "dataset.json").write_text("{}")
     (folder / "manifest.json").write_text(json.dumps({"dataset": {"digest": "ab" * 32}}))
     assert served_version(Site(tmp_path), "shop")["served-dataset"] == str(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        ({"prune": 0.95}, "prune", "allowed: a number from 0 to 0.9"),
+        ({"quantisationAware": "yes"}, "quantisationAware", "given 'yes'"),
+        ({"distilWeight": 0.5}, "distilWeight", "is of a teacher's answers, and 'teacher' is"),
+        ({"distilTemperature": 2.0}, "distilTemperature", "is of a teacher's answers"),
+        ({"teacher": "/nowhere"}, "teacher", "given /nowhere, which holds no finished run: No"),
+        (
+            {"prune": 0.5, "shard": 2, "processes": 2},
+            "prune",
+            "is of networks that each process has whole, and here one is divided",
+        ),
+        (
+            {"quantisationAware": True, "model": "mine.network:Network", "code": "/c"},
+            "quantisationAware",
+            "is of Falaj's own networks; leave it out",
+        ),
+    ],
+)
+def test_what_makes_networks_smaller_is_refused_where_it_can_not(
+    change: dict[str, Any], key: str, words: str
+) -> None:
+    with pytest.raises(InvalidInputsError) as caught:
+        TrainingRunHandler().check({**INPUTS, **change}, {})
+    assert words in {each.property: each.reason for each in caught.value.errors}[key]
+
+
+def test_what_makes_nothing_smaller_is_no_change_of_an_earlier_run(tmp_path: Path) -> None:
+    handler = TrainingRunHandler()
+    (tmp_path / "record.json").write_text("{}")
+    usual = {"prune": 0.0, "quantisationAware": False, "teacher": None}
+    before = {**INPUTS, "retain": False, "path": str(tmp_path)}
+    assert handler.diff(before, handler.check({**INPUTS, **usual}, {})) == {}
+    assert run_digest(handler.check({**INPUTS, **usual}, {})) == run_digest(INPUTS)
+
+
+def test_another_teacher_is_another_run_of_which_the_trainer_is_told(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def run(_context: Any, _module: str, arguments: list[str], **_options: Any) -> None:
+        told.append(" ".join(arguments))
+
+    monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
+    handler, asked = TrainingRunHandler(), {"prune": 0.5, "quantisationAware": True}
+    given = {**INPUTS, "site": str(site), "teacher": str(tmp_path), "distilWeight": 0.5, **asked}
+    digests: list[str] = []
+    for record in ("{}", '{"identity": "other"}'):
+        (tmp_path / "record.json").write_text(record)
+        digests.append(run_digest(handler.check(given, {})))
+    assert len(set(digests)) == 2
+    with pytest.raises(machine.LocalError, match="ended without a record"):
+        handler.create(Context("run"), handler.check(given, {}))
+    for words in (f"--teacher {tmp_path}", "--distil-weight 0.5", "--prune 0.5"):
+        assert words in told[0]
+    assert "--quantisation-aware --adopt" in told[0]
+    assert handler.check({**INPUTS, "teacher": UNKNOWN}, {})["teacherSha256"] is UNKNOWN

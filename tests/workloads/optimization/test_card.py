@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.card import MOST_CLASSES, figures
@@ -120,19 +122,63 @@ def test_what_was_optimised_has_its_card(optimised: Path) -> None:
 
 
 def test_the_card_tells_times_to_a_person_and_none_on_its_page() -> None:
-    engine = {"name": "openvino", "precision": "bf16", "left_out": {"int8": "too wrong"},
-              "candidates": {"bf16": {"latency_us": 1234.5, "accuracy": 0.9}}}  # fmt: skip
+    engine = {
+        "name": "openvino", "precision": "bf16", "left_out": {"int8": "too wrong"},
+        "candidates": {"bf16": {"latency_us": 1234.5, "size_bytes": 9_000, "accuracy": 0.9}},
+    }  # fmt: skip
     fields = FIELDS | {
         "quantisation": {
-            "metric_name": "accuracy", "int8": None, "engine": engine,
-            "float": {"latency_us": 2000, "accuracy": 0.91},
+            "metric_name": "accuracy", "int8": None, "engine": engine, "accepted": "float",
+            "float": {"latency_us": 2000, "size_bytes": 9_000, "accuracy": 0.91}, "threads": 1,
         }
     }  # fmt: skip
     told = dict(card_text.lines(fields))
     assert told["runs in"] == "OpenVINO (bf16)"
-    assert told["measured in ONNX Runtime (float)"] == "2,000.0 µs a row, accuracy 91.00 %"
-    assert told["measured in OpenVINO (bf16)"] == "1,234.5 µs a row, accuracy 90.00 %"
-    assert told["not in OpenVINO (int8)"] == "too wrong"
+    assert told["candidate float"] == (
+        "accuracy 91.00 %, 9,000 bytes, 2,000.0 µs a row with 1 thread(s)"
+    )
+    assert told["candidate bf16 in OpenVINO"] == (
+        "accuracy 90.00 %, 9,000 bytes, 1,234.5 µs a row with 1 thread(s) (served)"
+    )
+    assert told["no candidate int8 in OpenVINO"] == "too wrong"
     page = card_text.page(fields)
     assert "OpenVINO (bf16)" in page
+    assert "accuracy 90.00 %, 9,000 bytes (served)" in page
     assert "µs" not in page
+
+
+_MEASURED = st.builds(
+    lambda score, size, time: {"accuracy": score, "size_bytes": size, "latency_us": time},
+    st.sampled_from([0.5, 0.9, 0.91]), st.integers(1, 3), st.sampled_from([7.0, 8.0, 8.5]),
+)  # fmt: skip
+
+
+@given(one=_MEASURED, other=_MEASURED)
+def test_a_candidate_is_dominated_only_by_one_that_is_no_worse_in_anything(
+    one: dict[str, float], other: dict[str, float]
+) -> None:
+    found = card_text.dominates("accuracy", one, other)
+    assert found == (
+        one != other
+        and one["accuracy"] >= other["accuracy"]
+        and one["size_bytes"] <= other["size_bytes"]
+        and one["latency_us"] <= other["latency_us"]
+    )
+    assert not (found and card_text.dominates("accuracy", other, one))
+    assert card_text.dominates("rmse", {**one, "rmse": 1.0}, {**one, "rmse": 2.0})
+
+
+def test_the_card_has_each_candidates_score_size_and_time() -> None:
+    quantisation = {
+        "accepted": "float", "metric_name": "accuracy", "threads": 1, "reason": "kept float",
+        "float": {"accuracy": 0.9, "size_bytes": 9_000, "latency_us": 8.0},
+        "int8": {"accuracy": 0.8, "size_bytes": 12_000, "latency_us": 9.5},
+    }  # fmt: skip
+    found = dict(card_text.candidates(quantisation))
+    assert found["candidate float"] == (
+        "accuracy 90.00 %, 9,000 bytes, 8.0 µs a row with 1 thread(s) (served)"
+    )
+    assert found["candidate int8"].endswith(
+        "9.5 µs a row with 1 thread(s) (float is better in all)"
+    )
+    assert card_text.candidates({"accepted": "float"}) == []

@@ -213,7 +213,7 @@ def test_what_is_packaged_names_it_and_is_served_by_it(
     assert set(tried) <= set(engine["candidates"])
     assert f"engine: {engine['reason']}" in done.stdout
     for name, figures in engine["candidates"].items():
-        assert f"openvino {name}: held-out accuracy" in done.stdout
+        assert f"candidate {name} in OpenVINO: accuracy" in done.stdout
         assert figures["latency_us"] > 0
     assert engine["candidates"]["f32"]["parity"] <= PARITY_TOLERANCE
     served = engine["candidates"][engine["precision"]]

@@ -12,6 +12,7 @@ import pytest
 
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training import distributed, launcher
+from falaj.workloads.training.distillation import open_teacher
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.session import Session, Setting
@@ -79,13 +80,19 @@ def train() -> Train:
     """Train in this process; returns the exit status."""
 
     def run(
-        dataset: Dataset, output: Path, stop: StopRequest | None = None, **requested: Any
+        dataset: Dataset,
+        output: Path,
+        stop: StopRequest | None = None,
+        teacher_run: Path | None = None,
+        **requested: Any,
     ) -> int:
-        parameters = launcher.resolve(Requested(**{"device": "cpu", **requested}), dataset)
+        teacher = None if teacher_run is None else open_teacher(teacher_run, None, dataset)
+        values: dict[str, Any] = {"device": "cpu", **requested}
+        parameters = launcher.resolve(Requested(**values), dataset, None, teacher)
         identity = parameters.identity(dataset.digest)
         output.mkdir(exist_ok=True)
         resume = (output / "checkpoint").exists()
-        setting = Setting(dataset, parameters, output, None, identity, resume)
+        setting = Setting(dataset, parameters, output, None, identity, resume, teacher=teacher)
         progress = Progress("json", True, lambda: None)
         return Session(setting, distributed.join("cpu"), stop or StopRequest(), progress).run()
 

@@ -48,6 +48,9 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "precision": "precision",
     "threads": "threads",
     "compression": "compression",
+    "distilTemperature": "distil-temperature",
+    "distilWeight": "distil-weight",
+    "prune": "prune",
 }
 #: Models of Falaj's own, by their words; any other one is a class.
 _MODELS: Final = choice("training", "model").words
@@ -123,6 +126,20 @@ class TrainingRunHandler(Handler):
             "training", "compression", "What gradients travel as between processes.",
             replaces=True,
         ),
+        "teacher": Field("path", "Folder of a finished run, whose answers are learned."),
+        "teacherSha256": Field(
+            "text", "Filled in: digest of that run's record, so that another one is a change.",
+            replaces=True,
+        ),
+        "distilTemperature": _option(
+            "distil_temperature", "What the answers' logits are divided by."
+        ),
+        "distilWeight": _option("distil_weight", "The teacher's share of the loss."),
+        "prune": _option("prune", "Share of hidden units or channels that is taken out."),
+        "quantisationAware": Field(
+            "flag", "Learn the last epochs with the roundings of 8 bits.", default=False,
+            replaces=True,
+        ),
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the run.",
@@ -135,12 +152,14 @@ class TrainingRunHandler(Handler):
 
     def check(self, given: Values, old: Values) -> Values:
         """A model of one's own and its code must be there; the code's digest becomes an input."""
-        checked = super().check({k: v for k, v in given.items() if k != "codeSha256"}, old)
+        filled = ("codeSha256", "teacherSha256")
+        checked = super().check({k: v for k, v in given.items() if k not in filled}, old)
         _check_division(checked)
-        for key in (*_IN_PLACE, "compression"):
+        for key in (*_IN_PLACE, "compression", "prune", "quantisationAware"):
             # Said or not, it is the same: a run that was made before there was a choice stays.
             if checked[key] == self.table[key].default:
                 del checked[key]
+        _check_smaller(checked)
         model, code = checked.get("model"), checked.get("code")
         if not checked.keys() & OWN_MODEL:
             return checked
@@ -198,10 +217,12 @@ class TrainingRunHandler(Handler):
         values["code-digest"] = optional(inputs, "codeSha256")
         values["checkpoint-every"] = optional(inputs, "checkpointEvery")
         values |= {option: optional(inputs, option) for option in _IN_PLACE}
-        values["keyring"] = optional(inputs, "keyring")
+        values |= {option: optional(inputs, option) for option in ("keyring", "teacher")}
         arguments = [
             "run", "--dataset", text(inputs, "dataset"), "--output", str(folder),
-            *workloads.options(values), *_own_options(inputs), "--adopt", str(site.runs),
+            *workloads.options(values), *_own_options(inputs),
+            *(["--quantisation-aware"] if flag(inputs, "quantisationAware") else []),
+            "--adopt", str(site.runs),
             "--progress", "json",
         ]  # fmt: skip
         progress = _Progress(context)
@@ -258,6 +279,42 @@ def _check_division(checked: Values) -> None:
         raise InvalidInputsError(errors)
 
 
+def _check_smaller(checked: Values) -> None:
+    """Refuse what makes a network smaller where there is none of Falaj's that is whole.
+
+    The digest of a teacher's record becomes an input.
+
+    Raises:
+        InvalidInputsError: the options don't go together, or the teacher is no finished run.
+    """
+    errors = [
+        InvalidInput(key, "is of a teacher's answers, and 'teacher' is missing; leave it out")
+        for key in ("distilTemperature", "distilWeight")
+        if key in checked and "teacher" not in checked
+    ]
+    for key in ("teacher", "prune", "quantisationAware"):
+        if key not in checked:
+            continue
+        if "code" in checked:
+            errors.append(InvalidInput(key, "is of Falaj's own networks; leave it out"))
+        elif any(part in checked for part in PARTS):
+            reason = "is of networks that each process has whole, and here one is divided"
+            errors.append(InvalidInput(key, f"{reason}; leave one of both out"))
+    if errors:
+        raise InvalidInputsError(errors)
+    if "teacher" not in checked:
+        return
+    if has_unknown({"teacher": checked["teacher"]}):
+        checked["teacherSha256"] = UNKNOWN
+        return
+    record = Path(text(checked, "teacher")) / "record.json"
+    try:
+        checked["teacherSha256"] = hashlib.sha256(record.read_bytes()).hexdigest()
+    except OSError as error:
+        reason = f"given {checked['teacher']}, which holds no finished run: {error.strerror}"
+        raise InvalidInputsError([InvalidInput("teacher", reason)]) from error
+
+
 def _own_options(inputs: Values) -> list[str]:
     """What a model of one's own is made with, each value as JSON: texts stay texts."""
     given = inputs.get("options")
@@ -271,7 +328,10 @@ def _own_options(inputs: Values) -> list[str]:
 
 def run_digest(inputs: Values) -> str:
     """SHA-256 of the digests of dataset and code, and every hyperparameter that was given."""
-    keys = ("datasetDigest", *_OPTIONS, "model", "codeSha256", "options")
+    keys = (
+        "datasetDigest", *_OPTIONS, "model", "codeSha256", "options", "teacherSha256",
+        "quantisationAware",
+    )  # fmt: skip
     decisive = {key: inputs[key] for key in keys if inputs.get(key) is not None}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
