@@ -19,8 +19,8 @@ from typing import Final, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-_BEGINS: Final = 0.4
-_SETTLES: Final = 0.7
+_BEGINS: Final = 0.1
+_SETTLES: Final = 0.4
 """Shares of the epochs."""
 _STEP: Final = 8
 """Units are kept in multiples of it where they come in such, which processors are fast with."""
