@@ -150,7 +150,14 @@ _COMMON: Final = (
 _SERVING: Final = (
     *_COMMON, "inference", "rollout", "horovod", "repair", "restoring", "prefetch", "pipelines",
 )  # fmt: skip
-_TRAINING: Final = (*_SERVING, "batch", "federation", "optimization", "training")
+_TRAINING: Final = (
+    *_SERVING,
+    "batch",
+    "federation",
+    "optimization",
+    "parameter_server",
+    "training",
+)
 RECIPES: Final[Mapping[str, Recipe]] = {
     each.name: each
     for each in (

@@ -29,6 +29,7 @@ REPLACES: dict[str, set[str]] = {
         "site", "datasetDigest", "epochs", "batchSize", "learningRate", "weightDecay", "patience",
         "gradientClip", "width", "layers", "heads", "keyValueHeads", "seed", "processes",
         "precision", "threads", "model", "codeSha256", "options", "compression",
+        "teacherSha256", "distilTemperature", "distilWeight", "prune", "quantisationAware",
     },
     "ModelPackage": {"site", "model"},
     "InferenceService": {"site", "name"},

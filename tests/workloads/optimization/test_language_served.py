@@ -196,7 +196,7 @@ def made(orders: Run, optimise: Optimise, tmp_path_factory: pytest.TempPathFacto
     output = tmp_path_factory.mktemp("orders") / "output"
     done = optimise(orders.path, orders.dataset, output)
     assert done.returncode == 0, done.stderr
-    assert "held-out nats_per_character" in done.stdout
+    assert "candidate float: nats per character" in done.stdout
     return output
 
 
