@@ -24,7 +24,6 @@ from falaj.workloads.parameter_server.frames import Entry, Feedback, Layout
 from falaj.workloads.training import distributed, hardware
 from falaj.workloads.training.batches import Augmentation, Batches, features, prepare
 from falaj.workloads.training.dataset import generator
-from falaj.workloads.training.language import CONTEXT, FAMILY
 from falaj.workloads.training.layout import parts_of_batch
 from falaj.workloads.training.loop import Optimisation
 from falaj.workloads.training.options import Parameters, default_threads
@@ -52,19 +51,22 @@ class Machine:
     precision: str
     threads: int | None
 
-    def resolved(self, parameters: Parameters, family: str) -> Parameters:
+    def resolved(self, parameters: Parameters, context: int) -> Parameters:
         """The training's parameters with what this machine computes by.
+
+        Args:
+            parameters: of the training.
+            context: of the rows (`Dataset.context`).
 
         Raises:
             WorkloadError: the hardware doesn't have what was asked for.
         """
         device = hardware.resolve_device(self.device, 1)
-        rows = parameters.batch_size * (CONTEXT if family == FAMILY else 1)
         return replace(
             parameters,
             device=device,
             precision=hardware.resolve_precision(self.precision, device),
-            threads=self.threads or default_threads(1, rows),
+            threads=self.threads or default_threads(1, parameters.batch_size * context),
         )
 
 
@@ -83,7 +85,7 @@ class Learner:
 
     def __init__(self, assignment: Assignment, dataset: Dataset, machine: Machine) -> None:
         self._assignment = assignment
-        parameters = machine.resolved(assignment.parameters, dataset.family)
+        parameters = machine.resolved(assignment.parameters, dataset.context)
         hardware.make_deterministic(parameters.seed, parameters.threads)
         inputs, labels, weights, augmentation = _rows(assignment, dataset, parameters)
         team = distributed.join(parameters.device)
