@@ -21,12 +21,17 @@ Array = NDArray[Any]
 _STOP_MS: Final = 20
 """How often a run that may be told to stop looks whether it was."""
 
+_CORE: Final = openvino.Core()
+"""One for the process, until its end: with its first model a core gives the thread another stack
+for signals, and with its end it gives back the one from before, which another core may have taken
+away. Then the next signal would end the process."""
+
 VERSION: Final = str(openvino.__version__).partition("-")[0]
 
 
 def computes_bfloat16() -> bool:
     """Tell whether this processor has instructions for bfloat16."""
-    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return "BF16" in _CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 class StoppedError(Exception):
@@ -71,9 +76,8 @@ class OpenVinoSession:
             # Processes beside each other would all be pinned to the first cores.
             "ENABLE_CPU_PINNING": False,
         }
-        core = openvino.Core()
         try:
-            self._compiled = core.compile_model(core.read_model(model), "CPU", settings)
+            self._compiled = _CORE.compile_model(_CORE.read_model(model), "CPU", settings)
             self._inputs = [
                 (place, name, *_form(port))
                 for place, (name, port) in enumerate(

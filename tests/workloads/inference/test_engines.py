@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -355,6 +356,31 @@ class Told:
     def terminate(self) -> bool:
         self.looks -= 1
         return self.looks < 0
+
+
+_SIGNALLED = """
+import gc, os, signal, sys
+from falaj.workloads.engines import graph_of, open_openvino, openvino_precisions
+from tests.workloads.inference import models
+came = []
+signal.signal(signal.SIGTERM, lambda *_: came.append(1))
+openvino_precisions()
+graph = graph_of(models.mlp())
+sessions = [open_openvino(graph, "f32", threads=1) for _ in range(3)]
+while sessions:
+    sessions.pop(0)
+    gc.collect()
+    os.kill(os.getpid(), signal.SIGTERM)
+assert len(came) == 3, came
+"""
+
+
+def test_signals_come_when_models_have_gone() -> None:
+    """Each core of OpenVINO changes the stack that signals are handled on."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNALLED], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
 
 
 def test_a_run_that_is_told_to_stop() -> None:
