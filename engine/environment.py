@@ -232,7 +232,9 @@ def _install(
     # compile the clouds' SDKs anew, for seconds each time: uv does it once, here.
     compiled = ["--compile-bytecode"] if sys.dont_write_bytecode else []
     with step(report, f"installing {count} pinned packages") as progress:
-        command = ["sync", *paths] if exactly else ["install", *_each("-r", paths)]
+        # Not by uv's variable, which is a list: a path may have blanks.
+        added = ["install", *_each("-r", paths), "--excludes", str(EXCLUDED)]
+        command = ["sync", *paths] if exactly else added
         _run(
             [uv, "pip", *command, *compiled, "--require-hashes", "--python", python],
             progress,
@@ -299,7 +301,6 @@ def _uv_environment(python: str) -> dict[str, str]:
     for ours, theirs in names.items():
         if ours in pip:
             env.setdefault(theirs, " ".join(pip[ours].replace("\\n", " ").split()))
-    env["UV_EXCLUDE"] = str(EXCLUDED)
     # Another environment that happens to be active must not be the one that is changed.
     env.pop("VIRTUAL_ENV", None)
     return env
