@@ -74,7 +74,14 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "tests/stacks/test_pipelines_command.py runs it",
     ),
     **dict.fromkeys(
-        ("falaj runs", "falaj runs list", "falaj runs show RUN", "falaj runs compare RUN RUN"),
+        (
+            "falaj runs",
+            "falaj runs list",
+            "falaj runs show",
+            "falaj runs show RUN",
+            "falaj runs compare",
+            "falaj runs compare RUN RUN",
+        ),
         "tests/stacks/test_runs_command.py",
     ),
     **dict.fromkeys(
@@ -91,6 +98,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
             "falaj sweep",
             "falaj sweep --search learningRate=1e-3..3e-2:log --search width=8..24",
             "falaj sweep --search 'options.width=16|32'",
+            "falaj sweep --search width=8|16|32",
         ),
         "tests/stacks/test_sweep_command.py",
     ),

@@ -113,8 +113,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**PAIR, "parallel": {"shards": 8}}, "parallel.shards: is not an option of ParallelArgs"),
     ({**PAIR, "parallel": {"shard": 0}}, "parallel.shard: given 0; allowed: a whole number"),
     ({**PAIR, "parallel": {"shard": 2.5}}, "parallel.shard: given 2.5; allowed: a whole number"),
-    ({**PAIR, "parallel": {"tensor": 4}}, "parallel.tensor: given 4; allowed: 1, 2"),
-    ({**PAIR, "parallel": {"pipeline": 5}}, "parallel.pipeline: given 5; allowed: a whole number"),
+    ({**PAIR, "parallel": {"tensor": 3}}, "parallel.tensor: given 3; allowed: a divisor of 8"),
+    ({**PAIR, "parallel": {"pipeline": 0}}, "parallel.pipeline: given 0; allowed: a whole number"),
     (
         {**PAIR, "parallel": {"shard": 3}},
         "parallel: given shard 3 x tensor 1 x pipeline 1 = 3, but the training has 16 process(es)",

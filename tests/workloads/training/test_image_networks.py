@@ -62,7 +62,7 @@ def digits() -> Dataset:
             {"model": "efficientnet", "options": {"depth": 2}},
             "--option depth is of a model of",
         ),
-        ({"model": "mobilenet", "width": 0}, "--width is 0: allowed is 1 to 4,096"),
+        ({"model": "mobilenet", "width": 0}, "--width is 0: allowed is 1 to 16,384"),
     ],
 )
 def test_words_that_name_no_network_are_refused(given: dict[str, Any], words: str) -> None:
