@@ -123,7 +123,8 @@ def test_what_was_optimised_has_its_card(optimised: Path) -> None:
 
 def test_the_card_tells_times_to_a_person_and_none_on_its_page() -> None:
     engine = {
-        "name": "openvino", "precision": "bf16", "left_out": {"int8": "too wrong"},
+        "name": "openvino", "precision": "bf16",
+        "left_out": {"int8": "too wrong", "openvino": "not installed"},
         "candidates": {"bf16": {"latency_us": 1234.5, "size_bytes": 9_000, "accuracy": 0.9}},
     }  # fmt: skip
     fields = FIELDS | {
@@ -141,6 +142,7 @@ def test_the_card_tells_times_to_a_person_and_none_on_its_page() -> None:
         "accuracy 90.00 %, 9,000 bytes, 1,234.5 µs a row with 1 thread(s) (served)"
     )
     assert told["no candidate int8 in OpenVINO"] == "too wrong"
+    assert "not installed" not in told.values(), "which is no news where nobody asked for it"
     page = card_text.page(fields)
     assert "OpenVINO (bf16)" in page
     assert "accuracy 90.00 %, 9,000 bytes (served)" in page
