@@ -6,9 +6,9 @@ the same graph runs in ONNX Runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 import onnx
@@ -32,6 +32,15 @@ NOT_INSTALLED: Final = (
 )
 _STANDARD: Final = frozenset({"", "ai.onnx"})
 _LOOKUP: Final = "LabelEncoder"
+
+
+class Session(Protocol):
+    """What runs a graph: ONNX Runtime's session, or another engine's with as much of it."""
+
+    @property
+    def run(self) -> Callable[..., Sequence[Any]]:
+        """Takes outputs' names (None: all), inputs by name, and options; returns these outputs."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import tempfile
 from collections.abc import Generator
@@ -106,6 +107,31 @@ def replacing(
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def replacing_folder(path: Path) -> Generator[Path, None, None]:
+    """Give a folder to fill, which becomes ``path`` in the end: whole, or not at all.
+
+    Args:
+        path: the folder; one that is there is replaced. The one above it has to be there.
+
+    Raises:
+        StorageFullError: no space; nothing half written stays.
+        WorkloadError: the folder above can't be written.
+    """
+    with storage_errors(path):
+        stage = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=path.parent))
+    try:
+        yield stage
+        with storage_errors(path):
+            if path.exists():
+                shutil.rmtree(path)
+            stage.replace(path)
+            sync_folder(path.parent)
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
 
 
 def write_json_atomic(

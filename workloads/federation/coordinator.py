@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Plan, Task, task_of
-from falaj.workloads.federation.transport import MEDIA_TYPE, caller
+from falaj.workloads.federation.transport import MEDIA_TYPE, HttpsServer, caller
 from falaj.workloads.federation.updates import Update
 from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
@@ -210,7 +210,7 @@ _UPDATE = re.compile(r"^/v1/rounds/(\d{1,6})/update$")
 _IDLE_SECONDS = 60
 
 
-class Server(ThreadingHTTPServer):
+class Server(HttpsServer):
     """Serves a federation's rounds to its sites.
 
     Args:
@@ -222,8 +222,6 @@ class Server(ThreadingHTTPServer):
         traffic: file that gets a line for each request: who, what, how many bytes, which status.
     """
 
-    daemon_threads = True
-
     def __init__(
         self,
         place: tuple[str, int],
@@ -234,15 +232,10 @@ class Server(ThreadingHTTPServer):
         tokens: Mapping[str, str],
         traffic: Path,
     ) -> None:
-        super().__init__(place, _Handler)
+        super().__init__(place, context, _Handler)
         self.rounds, self.tokens = rounds, tokens
         self.task = task.to_bytes()
         self._traffic, self._writing = traffic, threading.Lock()
-        # The handshake is the handler's, in its own thread: a caller that says nothing must not
-        # keep the others waiting.
-        self.socket = context.wrap_socket(
-            self.socket, server_side=True, do_handshake_on_connect=False
-        )
 
     def note(self, **line: Any) -> None:
         """Write a line about a request."""

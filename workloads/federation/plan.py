@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from torch import nn
 
@@ -41,22 +42,20 @@ class Plan:
     seed: int
 
 
-@dataclass(frozen=True)
-class Task:
-    """What is learned, and how.
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What is learned by several: all that they have to know of one's model and rows.
 
     Attributes:
-        plan: how.
         architecture: the model's form.
-        preprocessing: the table's recipe; it comes from the coordinator's reference rows, so that
-            no site's own statistics are told.
+        preprocessing: the table's recipe; it comes from reference rows, so that nobody's own
+            statistics are told.
         target_scale: likewise, of a regression's target.
-        task: ``classification`` or ``regression``.
+        task: ``classification``, ``regression`` or ``language``.
         classes: names in order, None for a regression.
         inputs: names of the columns.
     """
 
-    plan: Plan
     architecture: Architecture
     preprocessing: TablePreprocessing | None
     target_scale: dict[str, float] | None
@@ -68,11 +67,9 @@ class Task:
         """A module of the form, with fresh weights."""
         return models.build(self.architecture)
 
-    def to_bytes(self) -> bytes:
-        """As JSON."""
-        value = {
-            "format": FORMAT,
-            "plan": asdict(self.plan),
+    def to_json(self) -> dict[str, Any]:
+        """All of this as plain JSON values, in this order: federations are named by it."""
+        return {
             "architecture": self.architecture.to_json(),
             "preprocessing": self.preprocessing.to_json() if self.preprocessing else None,
             "target_scale": self.target_scale,
@@ -80,7 +77,30 @@ class Task:
             "classes": self.classes,
             "inputs": self.inputs,
         }
-        return json.dumps(value).encode()
+
+    @staticmethod
+    def arguments(value: Mapping[str, Any]) -> dict[str, Any]:
+        """What `to_json` made of it, as the arguments of this class."""
+        found = {each.name: value[each.name] for each in fields(Learned)}
+        recipe = value["preprocessing"]
+        found["architecture"] = Architecture.from_json(value["architecture"])
+        found["preprocessing"] = TablePreprocessing.from_json(recipe) if recipe else None
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Learned):
+    """What is learned, and how.
+
+    Attributes:
+        plan: how.
+    """
+
+    plan: Plan
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps({"format": FORMAT, "plan": asdict(self.plan), **self.to_json()}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Task:
@@ -93,16 +113,7 @@ class Task:
             value: dict[str, Any] = json.loads(data)
             if value["format"] != FORMAT:
                 raise WorkloadError(f"the coordinator speaks {value['format']!r}, not {FORMAT}")
-            recipe = value["preprocessing"]
-            return cls(
-                Plan(**value["plan"]),
-                Architecture.from_json(value["architecture"]),
-                TablePreprocessing.from_json(recipe) if recipe else None,
-                value["target_scale"],
-                value["task"],
-                value["classes"],
-                value["inputs"],
-            )
+            return cls(plan=Plan(**value["plan"]), **cls.arguments(value))
         except (KeyError, TypeError, ValueError) as error:
             raise WorkloadError(f"the coordinator's task can't be read: {error}") from error
 
@@ -119,38 +130,14 @@ def task_of(dataset: Dataset, prepared: PreparedData, plan: Plan) -> Task:
             "has a vocabulary of its own"
         )
     return Task(
-        plan,
-        prepared.architecture,
-        prepared.preprocessing,
-        prepared.target_scale,
-        dataset.task,
-        dataset.classes,
-        sorted(dataset.inputs),
+        plan=plan,
+        architecture=prepared.architecture,
+        preprocessing=prepared.preprocessing,
+        target_scale=prepared.target_scale,
+        task=dataset.task,
+        classes=dataset.classes,
+        inputs=sorted(dataset.inputs),
     )
-
-
-class Learned(Protocol):
-    """What rows have to fit: a federation's `Task`, say."""
-
-    @property
-    def task(self) -> str:
-        """``classification``, ``regression`` or ``language``."""
-        ...
-
-    @property
-    def inputs(self) -> list[str]:
-        """Names of the columns."""
-        ...
-
-    @property
-    def classes(self) -> list[str] | None:
-        """Names in order; None of a regression."""
-        ...
-
-    @property
-    def architecture(self) -> Architecture:
-        """The model's form."""
-        ...
 
 
 def check_fit(

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,31 @@ def _loaded(
             f"can't use {authority}, {certificate} and {key} for TLS: {error}"
         ) from error
     return context
+
+
+class HttpsServer(ThreadingHTTPServer):
+    """Serves each connection in a thread of its own, which does the handshake first.
+
+    So a caller that says nothing doesn't keep the others waiting.
+
+    Args:
+        place: address and port to listen on.
+        context: see `server_context`.
+        handler: of connections; does the handshake before it reads.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        place: tuple[str, int],
+        context: ssl.SSLContext,
+        handler: type[BaseHTTPRequestHandler],
+    ) -> None:
+        super().__init__(place, handler)
+        self.socket = context.wrap_socket(
+            self.socket, server_side=True, do_handshake_on_connect=False
+        )
 
 
 def caller(connection: Any, headers: Message, tokens: Mapping[str, str]) -> str | None:

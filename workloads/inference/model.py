@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import onnx
@@ -32,6 +32,7 @@ from falaj.workloads.engines import (
     OPENVINO,
     Engine,
     Graph,
+    Session,
     engine_of,
     graph_of,
     open_openvino,
@@ -291,15 +292,6 @@ WARM_UP_ROWS = (1, 2, 4, 8, 16)
 WARM_UP_RUNS = 8
 MAX_CONTEXT = 1 << 20
 """Of what a manifest says that matters of a row's length."""
-
-
-class Session(Protocol):
-    """What runs a graph: ONNX Runtime's session, or another engine's with as much of it."""
-
-    @property
-    def run(self) -> Callable[..., Sequence[Any]]:
-        """Takes outputs' names, inputs by name and options; returns these outputs."""
-        ...
 
 
 class Model:

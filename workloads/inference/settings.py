@@ -80,6 +80,10 @@ class Section:
             raise self.error(key, value, f"{kind} from {bound.description}")
         return cast("float", value)
 
+    def optional_bounded(self, key: str) -> int | None:
+        """As `bounded`, a whole number; None where there is no such key."""
+        return int(self.bounded(key, 0)) if key in self.values else None
+
     def seconds(self, key: str, low: float, high: float, default: float) -> float:
         """A number of seconds between two limits."""
         value = self.take(key, default)
@@ -355,11 +359,7 @@ def _limits(section: Section) -> Limits:
         ),
         max_rows=int(section.bounded("max_rows", known.max_rows)),
         max_tokens=int(section.bounded("max_tokens", known.max_tokens)),
-        tokens_per_minute=(
-            int(section.bounded("tokens_per_minute", 0))
-            if "tokens_per_minute" in section.values
-            else None
-        ),
+        tokens_per_minute=section.optional_bounded("tokens_per_minute"),
         drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
             "header_timeout_seconds", 0.1, 600, known.header_timeout_seconds
@@ -368,11 +368,7 @@ def _limits(section: Section) -> Limits:
             "idle_timeout_seconds", 0.1, 3600, known.idle_timeout_seconds
         ),
         load_seconds=section.seconds("load_seconds", 1, 7200, known.load_seconds),
-        grpc_memory_bytes=(
-            int(section.bounded("grpc_memory_bytes", 0))
-            if "grpc_memory_bytes" in section.values
-            else None
-        ),
+        grpc_memory_bytes=section.optional_bounded("grpc_memory_bytes"),
     )
     section.finish(tuple(Limits.__dataclass_fields__))
     return settings
@@ -642,25 +638,15 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         },
         "limits": {
             "max_body_bytes": options.max_body_bytes,
-            **(
-                {"max_inflight_bytes": options.max_inflight_bytes}
-                if options.max_inflight_bytes is not None
-                else {}
-            ),
             "max_rows": options.max_rows,
             "max_tokens": options.max_tokens,
-            **(
-                {"tokens_per_minute": options.tokens_per_minute}
-                if options.tokens_per_minute is not None
-                else {}
-            ),
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
-            **(
-                {"grpc_memory_bytes": options.grpc_memory_bytes}
-                if options.grpc_memory_bytes is not None
-                else {}
-            ),
+            **{
+                name: given
+                for name in ("max_inflight_bytes", "tokens_per_minute", "grpc_memory_bytes")
+                if (given := getattr(options, name)) is not None
+            },
         },
         "grpc": options.grpc,
         "drift": {

@@ -11,9 +11,9 @@ import math
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from falaj.workloads.bounds import OPTIMIZATION
+from falaj.workloads.engines import Session
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.export import (
     IMAGE,
@@ -62,15 +63,6 @@ def open_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime raises a dozen unrelated classes
         raise WorkloadError(f"ONNX Runtime cannot load the model: {error}") from error
-
-
-class Session(Protocol):
-    """What runs a model: ONNX Runtime's session, or OpenVINO's."""
-
-    @property
-    def run(self) -> Callable[..., Sequence[Any]]:
-        """Takes outputs' names, None for all, and inputs by name."""
-        ...
 
 
 def session_of(model: bytes | Session) -> Session:

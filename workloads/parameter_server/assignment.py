@@ -6,29 +6,20 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from torch import nn
-
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.federation.plan import Learned
 from falaj.workloads.parameter_server.frames import Coding
-from falaj.workloads.training import models
-from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.options import Parameters
 
 FORMAT = "falaj.parameter-server/1"
 
 
-@dataclass(frozen=True)
-class Assignment:
+@dataclass(frozen=True, kw_only=True)
+class Assignment(Learned):
     """The same for all workers, but for ``part``.
 
     Attributes:
         parameters: of the training; device, precision and threads are each worker's own.
-        architecture: the model's form.
-        preprocessing: the table's recipe, of the server's rows.
-        target_scale: likewise, of a regression's target.
-        task: ``classification``, ``regression`` or ``language``.
-        classes: names in order; None of a regression.
-        inputs: names of the columns.
         mode: ``asynchronous``: an update is a batch's gradient; ``local``: what steps changed.
         local_steps: batches of an update: 1, or the steps of ``local``.
         rows: ``shared``: a part of the server's dataset; ``own``: the worker's own.
@@ -41,12 +32,6 @@ class Assignment:
     """
 
     parameters: Parameters
-    architecture: Architecture
-    preprocessing: TablePreprocessing | None
-    target_scale: dict[str, float] | None
-    task: str
-    classes: list[str] | None
-    inputs: list[str]
     mode: str
     local_steps: int
     rows: str
@@ -56,10 +41,6 @@ class Assignment:
     compression: str
     top: float
     weights: str
-
-    def build(self) -> nn.Module:
-        """A module of the form, with fresh weights."""
-        return models.build(self.architecture)
 
     @property
     def updates(self) -> Coding:
@@ -77,13 +58,7 @@ class Assignment:
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        value = {
-            **asdict(self),
-            "format": FORMAT,
-            "architecture": self.architecture.to_json(),
-            "preprocessing": self.preprocessing.to_json() if self.preprocessing else None,
-        }
-        return json.dumps(value).encode()
+        return json.dumps({**asdict(self), "format": FORMAT, **self.to_json()}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Assignment:
@@ -96,10 +71,7 @@ class Assignment:
             value: dict[str, Any] = json.loads(data)
             if value.pop("format") != FORMAT:
                 raise WorkloadError(f"the server speaks something else than {FORMAT}")
-            recipe = value["preprocessing"]
             value["parameters"] = Parameters(**value["parameters"])
-            value["architecture"] = Architecture.from_json(value["architecture"])
-            value["preprocessing"] = TablePreprocessing.from_json(recipe) if recipe else None
-            return cls(**value)
+            return cls(**{**value, **cls.arguments(value)})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise WorkloadError(f"the server's assignment can't be read: {error}") from error

@@ -19,6 +19,7 @@ from falaj.workloads.federation.transport import (
     read_tokens,
     server_context,
 )
+from falaj.workloads.training.command import add_hyperparameters
 from falaj.workloads.training.faults import status_of
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.progress import Progress
@@ -127,13 +128,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, help="passes over the rows, of all workers (default: by family)")
     _add_number(parser, "steps", "batches of all workers, in place of --epochs")
     add("--batch-size", type=int, help="rows of a worker's batch (default: by family)")
-    add("--learning-rate", type=float, help="peak rate (default: by family)")
-    add("--weight-decay", type=float, help="default: by family")
-    add("--patience", type=int, help="epochs without gain before stopping early")
-    add("--gradient-clip", type=float, help="largest gradient norm, 0: unlimited (default 1)")
-    add("--label-smoothing", type=float, help="share spread over all classes")
-    add("--accumulation", type=int, help="parts a batch is computed in (default 1)")
-    add("--width", type=int, help="channels or hidden units (default: by family)")
+    add_hyperparameters(parser)
     add("--class-weights", **_TRAINING["class_weights"].argument, help="weigh rare classes more")
     add(
         "--model", **_TRAINING["model"].argument, help="a network of images or tables, or a text's"

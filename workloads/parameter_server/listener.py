@@ -16,10 +16,10 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
-from falaj.workloads.federation.transport import MEDIA_TYPE, caller
+from falaj.workloads.federation.transport import MEDIA_TYPE, HttpsServer, caller
 from falaj.workloads.parameter_server import frames
 from falaj.workloads.parameter_server.assignment import Assignment
 from falaj.workloads.parameter_server.weights import (
@@ -43,7 +43,7 @@ _CONNECTIONS: Final = 4
 _STRANGERS: Final = 32
 
 
-class Listener(ThreadingHTTPServer):
+class Listener(HttpsServer):
     """Serves a model to its workers, and takes their updates.
 
     Args:
@@ -55,7 +55,6 @@ class Listener(ThreadingHTTPServer):
         requests_per_second: that a worker may send.
     """
 
-    daemon_threads = True
     request_queue_size = 64
 
     def __init__(
@@ -68,7 +67,7 @@ class Listener(ThreadingHTTPServer):
         tokens: Mapping[str, str],
         requests_per_second: int,
     ) -> None:
-        super().__init__(place, _Handler)
+        super().__init__(place, context, _Handler)
         self.weights, self.tokens = weights, tokens
         self.assignments = {
             name: assignment.of_part(part).to_bytes() for part, name in enumerate(sorted(tokens))
@@ -78,11 +77,6 @@ class Listener(ThreadingHTTPServer):
         self._guard = threading.Lock()
         self._until: dict[socket.socket, float] = {}
         self._owner: dict[socket.socket, str] = {}
-        # The handshake is the handler's, in its own thread: a caller that says nothing must not
-        # keep the others waiting.
-        self.socket = context.wrap_socket(
-            self.socket, server_side=True, do_handshake_on_connect=False
-        )
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Take no more connections than workers can have, and a few of strangers."""

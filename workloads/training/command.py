@@ -161,19 +161,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--keyring", type=Path, help="key ring folder; model and checkpoint are then encrypted")
     add("--epochs", type=int, help="most passes over the rows (default: by family and size)")
     add("--batch-size", type=int, help="rows of a step over all processes (default: by family)")
-    add("--learning-rate", type=float, help="peak rate (default: by family)")
-    add("--weight-decay", type=float, help="default: by family")
-    add("--patience", type=int, help="epochs without gain before stopping early (default 20)")
-    add("--gradient-clip", type=float, help="largest gradient norm, 0: unlimited (default 1)")
-    add(
-        "--label-smoothing",
-        type=float,
-        help="share spread over all classes (default: 0.1 of images)",
-    )
-    add(
-        "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
-    )
-    add("--width", type=int, help="channels or hidden units (default: by family)")
+    add_hyperparameters(parser)
     add("--layers", type=int, help="of a language model (default 4)")
     add("--heads", type=int, help="of each layer of a language model (default 4)")
     add(
@@ -255,6 +243,24 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--progress", default="text", choices=("json", "text"), help="default: text")
     add("--json", action="store_true", help="the same as --progress json")
     add("--metrics", metavar="ADDRESS:PORT", help="serve figures for Prometheus (default: no)")
+
+
+def add_hyperparameters(parser: argparse.ArgumentParser) -> None:
+    """Add those that mean the same wherever a model is trained."""
+    add = parser.add_argument
+    add("--learning-rate", type=float, help="peak rate (default: by family)")
+    add("--weight-decay", type=float, help="default: by family")
+    add("--patience", type=int, help="epochs without gain before stopping early (default 20)")
+    add("--gradient-clip", type=float, help="largest gradient norm, 0: unlimited (default 1)")
+    add(
+        "--label-smoothing",
+        type=float,
+        help="share spread over all classes (default: 0.1 of images)",
+    )
+    add(
+        "--accumulation", type=int, help="parts a batch is computed in, to save memory (default 1)"
+    )
+    add("--width", type=int, help="channels or hidden units (default: by family)")
 
 
 def _add_option(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import shutil
-import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads import bounds, pictures
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors, write_json_atomic
+from falaj.workloads.files import replacing_folder, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import language, picture_folder, snapshot
@@ -344,9 +342,8 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
     final = output / dataset.digest[:16]
     if _is_whole(final, keyring):
         return final
-    with storage_errors(make_folder(output)):
-        stage = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=output))
-    try:
+    make_folder(output)
+    with replacing_folder(final) as stage:
         target = dataset.description["target"]
         data = snapshot.encode(dataset.inputs, dataset.labels, target)
         context = snapshot.context_of(dataset.digest)
@@ -354,13 +351,6 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         description = {**dataset.description, "sealed": keyring is not None, "created": created}
         write_json_atomic(stage / snapshot.DESCRIPTION, description)
-        with storage_errors(final):
-            if final.exists():
-                shutil.rmtree(final)
-            stage.replace(final)
-    except BaseException:
-        shutil.rmtree(stage, ignore_errors=True)
-        raise
     return final
 
 

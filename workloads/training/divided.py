@@ -68,7 +68,13 @@ class DividedOptimisation:
         grid: the processes of the run.
         task: ``classification``, ``regression`` or ``language``.
         outputs: numbers that it answers with.
+
+    Attributes:
+        turns: as `Optimisation.turns` and ``settles``: it isn't made smaller.
+        settles: likewise.
     """
+
+    turns = settles = 0
 
     def __init__(
         self,

@@ -10,8 +10,6 @@ https://huggingface.co/docs/transformers/model_doc/llama, https://github.com/hug
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +18,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import make_missing_folders, storage_errors, sync_folder, write_atomic
+from falaj.workloads.files import (
+    make_missing_folders,
+    replacing_folder,
+    storage_errors,
+    write_atomic,
+)
 from falaj.workloads.training.checkpoint import Trained
 from falaj.workloads.training.decoder import ROTARY_BASE, Decoder, gated_units
 from falaj.workloads.training.language import UNKNOWN
@@ -63,21 +66,11 @@ def write(trained: Trained, output: Path) -> list[str]:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise WorkloadError(f"{output} is there already: name a new folder, or remove it")
         make_missing_folders(output.absolute().parent)
-        made = Path(tempfile.mkdtemp(dir=output.absolute().parent, prefix=f".{output.name}."))
-        try:
-            files = {
-                WEIGHTS: save(tensors(module), {"format": "pt"}),
-                **{
-                    name: _json(content) for name, content in documents(module, characters).items()
-                },
-            }
-            for name, content in files.items():
-                write_atomic(made / name, content)
-            made.replace(output)
-            sync_folder(output.absolute().parent)
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
+    said = {name: _json(each) for name, each in documents(module, characters).items()}
+    files = {WEIGHTS: save(tensors(module), {"format": "pt"}), **said}
+    with replacing_folder(output.absolute()) as stage:
+        for name, content in files.items():
+            write_atomic(stage / name, content)
     return sorted(files)
 
 

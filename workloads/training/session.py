@@ -453,16 +453,6 @@ class Session:
     def _place(self) -> str:
         return f"epoch {self._position.epoch + 1}"
 
-    @property
-    def _settles(self) -> int:
-        found = self._optimisation
-        return found.settles if isinstance(found, Optimisation) else 0
-
-    @property
-    def _turns(self) -> int:
-        found = self._optimisation
-        return found.turns if isinstance(found, Optimisation) else 0
-
     def _turn(self, epoch: int) -> None:
         """Begin to make the network smaller, at once where it learns nothing more."""
         if isinstance(self._optimisation, Optimisation):
@@ -483,7 +473,7 @@ class Session:
                 )
             )
         # One that is still made smaller is no match for what it will be.
-        is_changing = self._turns <= position.epoch <= self._settles
+        is_changing = self._optimisation.turns <= position.epoch <= self._optimisation.settles
         if validation_loss < position.best_loss or is_changing:
             position.best_loss, position.best_epoch = validation_loss, position.epoch
             self._optimisation.keep_best()
@@ -499,7 +489,7 @@ class Session:
         position.epoch, position.step = position.epoch + 1, 0
         position.loss = position.gradient_norm = 0.0
         is_stale = position.epoch - 1 - position.best_epoch >= parameters.patience
-        turns = self._turns
+        turns = self._optimisation.turns
         if position.epoch >= parameters.epochs:
             position.ended = "all epochs are done"
         elif position.epoch == turns or (is_stale and position.epoch < turns):
