@@ -181,9 +181,13 @@ def test_a_run_published_twice_is_one_and_its_folder_adds_to_it(site: Path) -> N
 def test_a_run_under_way_is_told_by_its_process(site: Path) -> None:
     folder = begun(site / "runs" / "x", IDENTITIES[0], 1)
     sleeper = subprocess.Popen(
-        [sys.executable, "-c", "input()", str(folder)], stdin=subprocess.PIPE
-    )
+        [sys.executable, "-c", "print(flush=True); input()", str(folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert sleeper.stdout is not None
     try:
+        # While it becomes Python, Linux may not tell its command line yet.
+        assert sleeper.stdout.readline() == b"\n"
         pid = folder.with_name("x.pid")
         pid.write_text(f"{sleeper.pid}\n")
         [run] = in_folder(site / "runs")
