@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from falaj.policies.model import Options, PolicyError, Provider, Resource, Stack, items
-from falaj.policies.model.resource import ROOT
 from falaj.policies.model.values import REDACTED, UNKNOWN
 from falaj.wire import (
     ARCHIVE,
     ASSET,
     MASKED,
     OUTPUT_VALUE,
+    PROVIDER,
     REFERENCE,
     SECRET,
     SIGNATURE,
+    STACK,
     UNKNOWN_TEXTS,
 )
 
@@ -109,8 +110,6 @@ def _opened(text: object, depth: int) -> Any:
 
 #: Version of deployments that is read: sdk/go/common/apitype of pulumi/pulumi v3.255.0.
 VERSIONS: Final = (3, 4)
-#: How the types of providers themselves begin.
-PROVIDERS: Final = "pulumi:providers:"
 
 
 def read_state(path: Path) -> Stack:
@@ -153,9 +152,9 @@ def stack_of_states(states: Iterable[Any]) -> Stack:
     """
     found = list(_usable(states))
     providers = {
-        str(each["urn"]): _provider(each) for each in found if each["type"].startswith(PROVIDERS)
+        str(each["urn"]): _provider(each) for each in found if each["type"].startswith(PROVIDER)
     }
-    resources = tuple(_resource(each, providers) for each in found if each["type"] != ROOT)
+    resources = tuple(_resource(each, providers) for each in found if each["type"] != STACK)
     parts = str(found[0]["urn"]).split("::") if found else []
     name, project = parts[:2] if len(parts) > 1 else ("", "")
     return Stack(resources, name.removeprefix("urn:pulumi:"), project)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pulumi
 
@@ -16,7 +16,7 @@ from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.clouds.model import CloudModel, Problem
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.store import Store
-from falaj.wire import ARCHIVE, ASSET, SECRET, SIGNATURE, UNKNOWN, has_unknown
+from falaj.wire import ARCHIVE, ASSET, PROVIDER, SECRET, SIGNATURE, UNKNOWN, has_unknown
 from falaj.wire.values import UNKNOWN_TEXT
 
 
@@ -74,9 +74,6 @@ class Sandbox:
 
 def _urn(token: str, name: str) -> str:
     return urns.make("stack", "project", token, name)
-
-
-_PROVIDER: Final = "pulumi:providers:"
 
 
 @dataclass(frozen=True)
@@ -146,8 +143,8 @@ class SandboxMocks(pulumi.runtime.Mocks):
     ) -> tuple[str | None, dict[Any, Any]]:
         inputs: dict[str, Any] = self._plain(args.inputs)
         package = args.typ.split(":")[0]
-        if args.typ.startswith(_PROVIDER):
-            made, outputs = self._provider(args.typ.removeprefix(_PROVIDER), args.name, inputs)
+        if args.typ.startswith(PROVIDER):
+            made, outputs = self._provider(args.typ.removeprefix(PROVIDER), args.name, inputs)
         elif package in models.PACKAGES and args.custom is not False:
             made, outputs = self._resource(package, args, inputs)
         else:

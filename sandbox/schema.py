@@ -35,6 +35,7 @@ from falaj.sandbox.property_types import (
     Scalar,
     Type,
 )
+from falaj.wire import PROVIDER
 
 
 def listed(value: Any, values: Sequence[Any], *, any_case: bool) -> Any:
@@ -335,7 +336,7 @@ class Tables:
     @property
     def provider_token(self) -> str:
         """The token of the provider's own settings."""
-        return f"pulumi:providers:{self.package.name}"
+        return f"{PROVIDER}{self.package.name}"
 
     def tokens(self) -> list[str]:
         """Every type of resource that the SDK has."""

@@ -131,8 +131,6 @@ EQUAL = {
     "http://169.254.169.254/metadata/identity/oauth2/token": "two programs that machines run, "
     "each a file of its own",
     "rbac.authorization.k8s.io": "an API group, of components and of packs",
-    "pulumi:providers:": "a form of the engine's",
-    "pulumi:pulumi:Stack": "a type of the engine's",
 }
 #: Identifiers of others' interfaces: types of Pulumi's packages, versions of APIs, media types.
 FOREIGN = re.compile(r"(?:aws|azure-native|kubernetes):\S+|[a-z0-9.]+/v\d\w*|application/[\w.+-]+")

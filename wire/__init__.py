@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from falaj.wire.types import PROVIDER, STACK, STACK_REFERENCE
 from falaj.wire.values import (
     ARCHIVE,
     ASSET,
@@ -25,9 +26,12 @@ __all__ = [
     "ASSET",
     "MASKED",
     "OUTPUT_VALUE",
+    "PROVIDER",
     "REFERENCE",
     "SECRET",
     "SIGNATURE",
+    "STACK",
+    "STACK_REFERENCE",
     "UNKNOWN",
     "UNKNOWN_TEXTS",
     "Unknown",

@@ -7,16 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, wraps
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from falaj.policies.model.values import get, items, text
 
 #: An API version in a type: of version 2 of azure-native (``azure-native:storage/v20230101:…``) or
 #: of a package of one's own, which `pulumi package add azure-native storage v20240101` makes
 #: (``azure-native_storage_v20240101:storage:…``).
-#: The stack itself, and what stands in it for another one.
-ROOT: Final = "pulumi:pulumi:Stack"
-REFERENCE: Final = "pulumi:pulumi:StackReference"
 _API_VERSION = re.compile(r"^azure-native(?:_\w+_v\d{8}\w*)?:(\w+)(?:/v\d{8}\w*)?:")
 _SHORT = re.compile(r"^(aws):(\w+):([A-Z]\w*)$")
 

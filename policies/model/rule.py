@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Final, Literal, get_args
 
 from falaj.components.catalogue.tag_names import DATA_CLASSES, tag_names
-from falaj.policies.model.resource import REFERENCE, Resource, Stack
+from falaj.policies.model.resource import Resource, Stack
 from falaj.policies.model.settings import Settings
+from falaj.wire import STACK_REFERENCE
 
 LESSER_CLASSES: Final = DATA_CLASSES[:-1]
 """Of data that aren't restricted."""
@@ -43,7 +44,7 @@ class Context:
         """
         top = re.split(r"[.\[]", path, maxsplit=1)[0]
         urns = resource.dependencies.get(top, ()) if self.stack else ()
-        return any(f"::{REFERENCE}::" in urn for urn in urns)
+        return any(f"::{STACK_REFERENCE}::" in urn for urn in urns)
 
     def data_class(self, resource: Resource) -> str:
         """The class of the resource's data: its own tag's, else the stack's."""

@@ -34,10 +34,10 @@ from falaj.policies.model import (
     Stack,
 )
 from falaj.policies.model.judge import Judge, Judgement, only, without
-from falaj.policies.model.resource import REFERENCE, ROOT
 from falaj.policies.outcome import Decided, Record, decide, resource_entry
 from falaj.policies.rules.governance.tags import TAGS_RULE, missing_tags
 from falaj.policies.state import plain_mapping, require_depth
+from falaj.wire import STACK, STACK_REFERENCE
 from falaj.wire.protocol import analyzer_pb2 as messages
 from falaj.wire.protocol import analyzer_pb2_grpc, plugin_pb2
 
@@ -406,7 +406,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         """The stack that this one says it stands on: the engine shows packs no reference."""
         name = self._stack_config.get("falaj:foundation")
         if name:
-            yield Resource(REFERENCE, name, {"name": name})
+            yield Resource(STACK_REFERENCE, name, {"name": name})
 
     def _write(
         self, stack: Stack, judgements: Iterable[Judgement], configuration: Configuration
@@ -418,7 +418,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             by_urn.setdefault(each.resource.urn, []).append(each)
         self._record.write("pack", name=self._pack.name, version=self._pack.version)
         for resource in stack.resources:
-            if resource.type in (ROOT, REFERENCE):
+            if resource.type in (STACK, STACK_REFERENCE):
                 continue
             judged = by_urn.get(resource.urn, [])
             entry = resource_entry(resource, stack, judged, configuration)

@@ -18,7 +18,7 @@ from falaj.stacks.command import operation
 from falaj.stacks.command.cloud import require_made, update_in_sandbox
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.settings import CloudSettings
-from falaj.wire import MASKED, UNKNOWN_TEXTS
+from falaj.wire import MASKED, STACK, UNKNOWN_TEXTS
 
 #: An engine's state that nothing but a stack's outputs is in.
 _MANIFEST: Final = {"time": "0001-01-01T00:00:00Z", "magic": "", "version": ""}
@@ -58,8 +58,8 @@ def adopt(pulumi: Pulumi, predicted: Mapping[str, str], outputs: Mapping[str, An
     prediction.prepare(copy, activation.cloud_file(pulumi.environment))
     stack, project = pulumi.stack.name, pulumi.stack.project.name
     resource = {
-        "urn": urns.make(stack, project, operation.STACK, f"{project}-{stack}"),
-        "custom": False, "type": operation.STACK, "outputs": outputs,
+        "urn": urns.make(stack, project, STACK, f"{project}-{stack}"),
+        "custom": False, "type": STACK, "outputs": outputs,
     }  # fmt: skip
     deployment = {"manifest": _MANIFEST, "resources": [resource]}
     state = json.dumps({"version": 3, "deployment": deployment})

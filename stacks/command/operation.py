@@ -19,6 +19,7 @@ from falaj.stacks.command.console import say
 from falaj.stacks.command.events import EventStream, read_events
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.documents import mapping
+from falaj.wire import STACK
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +40,6 @@ _EXPECTED: Final = re.compile(
     r"^using pulumi-resource-falaj-local from \$PATH"
     r"|^(?:warning: )?SANDBOX: nothing real is made, changed or paid for"
 )
-STACK: Final = "pulumi:pulumi:Stack"
 _TRACE: Final = "Traceback (most recent call last)"
 #: Names come from programs and clouds: they could hold a terminal's control sequences.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -27,9 +27,10 @@ from falaj.policies.model import (
     text,
     violation,
 )
-from falaj.policies.model.resource import REFERENCE, remembered
+from falaj.policies.model.resource import remembered
 from falaj.policies.reading.azure_children import entries
 from falaj.policies.reading.types import KARPENTER_POOL, azure
+from falaj.wire import STACK_REFERENCE
 
 #: Families with accelerators: GPUs (p, g), Trainium, Inferentia, Gaudi
 #: (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html).
@@ -87,7 +88,7 @@ def budget(resource: Resource, context: Context) -> Iterator[Finding]:
     if context.stack is None:
         yield indeterminate("", "whether the stack has a budget isn't known yet")
         return
-    if context.stack.of_kind(REFERENCE, *_BUDGETS.get(resource.package, ())):
+    if context.stack.of_kind(STACK_REFERENCE, *_BUDGETS.get(resource.package, ())):
         return
     costly = _costly(context.stack).get(resource.package, [])
     if costly and costly[0].urn == resource.urn:
