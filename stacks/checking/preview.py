@@ -17,7 +17,7 @@ from falaj.policies.configuration import PROJECT_FOLDER
 from falaj.policies.model import PACKS, PolicyError
 from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.reports.result import AnsweredBy, StackResult
-from falaj.policies.state import PROVIDERS, readable, stack_of_states
+from falaj.policies.state import readable, stack_of_states
 from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
 from falaj.sandbox.schema import SDKS
@@ -35,6 +35,7 @@ from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.sandbox_guard import PHASE_VARIABLE
 from falaj.stacks.settings import CloudSettings
+from falaj.wire import PROVIDER
 
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"
@@ -336,8 +337,8 @@ def packages_of(states: Iterable[Mapping[str, Any]]) -> set[str]:
     found: set[str] = set()
     for each in states:
         kind = str(each.get("type", ""))
-        if kind.startswith(PROVIDERS):
-            found.add(kind.removeprefix(PROVIDERS))
+        if kind.startswith(PROVIDER):
+            found.add(kind.removeprefix(PROVIDER))
         elif each.get("custom") is True:
             found.add(kind.partition(":")[0])
     return found
