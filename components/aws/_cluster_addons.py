@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from falaj.components.aws._iam import Statement, arn, iam_arn, service_host
+from falaj.components.aws._iam import MOUNT_FILES, Statement, arn, iam_arn, service_host
 from falaj.components.catalogue.clusters import CLUSTER_AUTOSCALER, LOAD_BALANCER_CONTROLLER
 
 KUBE_SYSTEM: Final = "kube-system"
@@ -109,11 +109,7 @@ def _homes(around: Surroundings) -> Sequence[Statement]:
     return (
         Statement(
             "Mount",
-            [
-                "elasticfilesystem:ClientMount",
-                "elasticfilesystem:ClientRootAccess",
-                "elasticfilesystem:ClientWrite",
-            ],
+            MOUNT_FILES,
             [around.arn("elasticfilesystem", "file-system/*")],
             conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
         ),
