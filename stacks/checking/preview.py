@@ -22,7 +22,7 @@ from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
 from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking.assumed import missing_values
-from falaj.stacks.checking.ground import adopt, foretell
+from falaj.stacks.checking.ground import import_predicted, make_predicted
 from falaj.stacks.checking.recorded import judge_in_part
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
@@ -181,7 +181,7 @@ def _asked_for(stack: StackFile, message: str) -> str:
 
 def _check(subject: Subject, strict: bool | None, folder: Path, is_ground: bool) -> StackResult:
     stack, settings = subject.stack, subject.settings
-    pulumi, _ = opened(subject, sandbox=not subject.is_local, copied=True, make=foretell)
+    pulumi, _ = opened(subject, sandbox=not subject.is_local, copied=True, make=make_predicted)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
     configuration = folder / "packs.json"
@@ -203,7 +203,7 @@ def _check(subject: Subject, strict: bool | None, folder: Path, is_ground: bool)
         document = _document(pulumi, arguments, {**variables, **predicted})
         # Its preview needn't be made again for those that stand on it.
         if is_ground and next(refusals.read(folder), None) is None:
-            adopt(pulumi, predicted, operation.outputs_in(events))
+            import_predicted(pulumi, predicted, operation.outputs_in(events))
     records = list(read_records(folder))
     return result_of(subject, pulumi, document, records, len(folders))
 

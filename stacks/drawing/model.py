@@ -11,7 +11,7 @@ NodeKind = Literal[
     # What holds others.
     "network", "zone", "subnet", "cluster", "namespace", "area",
     # What computes, and what lets callers in.
-    "pool", "machine", "tier", "workload", "add-on", "balancer", "entrance", "endpoint", "gateway",
+    "pool", "machine", "tier", "workload", "add-on", "balancer", "ingress", "endpoint", "gateway",
     # What keeps something.
     "file system", "store", "database", "registry", "volume", "records",
     # What protects.

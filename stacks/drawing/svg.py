@@ -58,7 +58,7 @@ _MARKS: Final = {
     "compute": {"pool", "machine", "tier", "workload", "add-on"},
     "store": {"store", "file system", "database", "registry", "volume", "records"},
     "key": {"key", "vault", "secret", "authority", "identity"},
-    "door": {"balancer", "entrance", "endpoint", "gateway", "cluster", "names"},
+    "door": {"balancer", "ingress", "endpoint", "gateway", "cluster", "names"},
 }
 
 
