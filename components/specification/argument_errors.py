@@ -167,12 +167,15 @@ class ArgumentErrors:
             limit = limit.on(cloud)
         if get_origin(argument.type) is not list:
             return self._plain(name, value, argument.type, limit)
+        if argument.is_command:
+            return self.words(name, value)
         of = get_args(argument.type)[0]
         items: Sequence[object] = ()
         if of is str:
             items = self.texts(name, value)
         elif isinstance(value, str) or not isinstance(value, Sequence):
-            self.add(name, value, "a list of whole numbers")
+            numbers = " of whole numbers" if of is int else ""
+            self.add(name, value, f"a list{numbers}")
         else:
             items = cast("Sequence[object]", value)
         length = argument.length
@@ -280,6 +283,20 @@ class ArgumentErrors:
                 self.add(at, item, "each only once", "leave out the second")
             else:
                 found.append(item.strip())
+        return tuple(found)
+
+    def words(self, argument: str, value: object) -> tuple[str, ...]:
+        """A command line's words, in order; unlike names, one may come twice."""
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            allowed = "a list of texts, one for each word of the command line"
+            self.add(argument, value, allowed)
+            return ()
+        found: list[str] = []
+        for position, word in enumerate(cast("Sequence[object]", value)):
+            if isinstance(word, str) and word:
+                found.append(word)
+            else:
+                self.add(f"{argument}[{position}]", word, "text that is not empty")
         return tuple(found)
 
     def mapping(self, argument: str, value: object) -> dict[str, str]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
+from falaj.components.catalogue.clusters import SECRET_STORE
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
+    ISSUER,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -25,7 +27,7 @@ from falaj.components.specification.called_ports import KUBELET
 
 _NAMESPACE: Final = "external-secrets"
 _ACCOUNT: Final = "external-secrets"
-STORE: Final = "falaj"
+STORE: Final = SECRET_STORE
 """The `ClusterSecretStore`."""
 _API: Final = "external-secrets.io/v1"
 
@@ -76,7 +78,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
     account: Values = {"name": _ACCOUNT}
     if client := spec.options("external-secrets").get("client_id"):
         account["annotations"] = {"azure.workload.identity/client-id": client}
-    certificates: Values = {"cert": {"issuerRef": {"kind": "ClusterIssuer", "name": "falaj"}}}
+    certificates: Values = {"cert": {"issuerRef": {"kind": "ClusterIssuer", "name": ISSUER}}}
     return {
         "external-secrets": {
             **pods,
