@@ -223,6 +223,13 @@ VERSION: Final = Between(1, 999_999_999)
 #: Sizes of a model's package, in MiB, that volumes for it are made for.
 PACKAGE_MIB: Final = Between(1, 2**20)
 DEFAULT_PACKAGE_MIB: Final = 1_024
+PORT: Final = Between(1, 65_535)
+#: As both clouds and Entra write them: https://www.rfc-editor.org/rfc/rfc9562#section-4
+UUID: Final = TextRule(
+    r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+    "a UUID in small letters",
+    "01234567-89ab-cdef-0123-456789abcdef",
+)
 #: https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests
 DIGEST: Final = TextRule(
     r"^sha256:[0-9a-f]{64}$",
