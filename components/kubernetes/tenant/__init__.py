@@ -27,6 +27,7 @@ from falaj.components.kubernetes._validation import (
     options,
 )
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, URGENT
+from falaj.components.kubernetes.storage_classes import BLOCK, FILES
 from falaj.components.kubernetes.tenant.namespaces import (
     Egress,
     Quota,
@@ -306,7 +307,7 @@ def checked_quota(
     placed: InCluster | None,
 ) -> Quota:
     """How much a namespace takes."""
-    storage = {"falaj-block": 100, **({"falaj-files": 1024} if purpose == "training" else {})}
+    storage = {BLOCK: 100, **({FILES: 1_024} if purpose == "training" else {})}
     plain = {key: each for key, each in given.items() if key not in _BY_NAME}
     checked = errors.checked_only(plain, TenantNamespaceArgs, at=f"{at}.")
     devices = _counts(f"{at}.devices", given.get("devices", {}), errors)
