@@ -228,9 +228,58 @@ def test_checks_take_defaults_from_the_arguments() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("component", COMPONENTS)
-def test_texts_leave_bounds_and_defaults_to_the_annotation(component: str) -> None:
-    kind = arguments_class(component)
+IN_CLUSTERS = tuple(
+    importlib.import_module(f"falaj.components.kubernetes.{each}")
+    for each in (
+        "batch_inference", "federated_training", "gateway.arguments",
+        "inference_service.arguments", "pipeline", "residency", "sweep", "tenant",
+        "training.arguments", "workspace.arguments",
+    )
+)  # fmt: skip
+"""Modules with arguments of components in a cluster, and of options within them."""
+KINDS_IN_CLUSTERS = [
+    kind
+    for module in IN_CLUSTERS
+    for kind in vars(module).values()
+    if is_typeddict(kind) and kind.__module__ == module.__name__
+]
+
+
+def test_checks_in_a_cluster_take_defaults_from_the_arguments() -> None:
+    names = {
+        name
+        for kind in KINDS_IN_CLUSTERS
+        for name, argument in arguments_of(kind).items()
+        if argument.default is not None
+    }
+    assert len(names) > 60
+    folders = [Path(str(module.__file__)) for module in IN_CLUSTERS]
+    whole = {"arguments.py", "__init__.py"}
+    paths = {
+        path
+        for each in folders
+        for path in (each.parent.glob("*.py") if each.name in whole else [each])
+    }
+    found: list[str] = []
+    for path in sorted(paths):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="get"),
+                    args=[ast.Constant(value=str(name)), ast.Constant(value=other)],
+                ) if name in names and other != "":
+                    found.append(f"{path.name}:{node.lineno}: {name}")
+                case _:
+                    pass
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*map(arguments_class, COMPONENTS), *KINDS_IN_CLUSTERS],
+    ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
+)
+def test_texts_leave_bounds_and_defaults_to_the_annotation(kind: Any) -> None:
     texts = documented(kind)
     for name, argument in arguments_of(kind).items():
         text = texts[name]
