@@ -6,11 +6,12 @@ import ipaddress
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast, get_args, get_origin, is_typeddict
 
 import pulumi
 
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import arguments_of
 
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123 labels)
@@ -60,6 +61,46 @@ def options(
         if given.get(key) is None:
             errors.say(f"{at}.{key}", "missing")
     return given
+
+
+def checked(
+    args: Mapping[str, Any], kind: type, errors: ArgumentErrors, at: str = ""
+) -> dict[str, Any]:
+    """The arguments of ``kind``, each held to its type and limit, or its default, at any depth.
+
+    As `ArgumentErrors.checked_only`; arguments that may be outputs are there as well, as given.
+
+    Args:
+        args: what was given; whoever reads it refuses what ``kind`` doesn't have.
+        kind: the TypedDict that states them.
+        errors: gets what is refused.
+        at: the path of what they are within; empty for a component's own.
+    """
+    before = f"{at}." if at else ""
+    stated = arguments_of(kind)
+    plain = {name: each for name, each in args.items() if not isinstance(each, pulumi.Output)}
+    found = errors.checked_only(plain, kind, at=before)
+    for name, argument in stated.items():
+        if argument.late:
+            found[name] = args.get(name)
+        elif plain.get(name) is not None:
+            found[name] = _within(f"{before}{name}", found[name], argument.type, errors)
+    return found
+
+
+def _within(at: str, value: Any, kind: Any, errors: ArgumentErrors) -> Any:
+    """What is checked of a value, and with that the options that it is, or has."""
+    if is_typeddict(kind):
+        return checked(options(at, value, kind, errors), kind, errors, at)
+    if get_origin(kind) is dict:
+        of = get_args(kind)[1]
+        return {name: _within(f"{at}.{name}", each, of, errors) for name, each in value.items()}
+    if get_origin(kind) is list:
+        of = get_args(kind)[0]
+        return tuple(
+            _within(f"{at}[{position}]", each, of, errors) for position, each in enumerate(value)
+        )
+    return value
 
 
 def by_name(at: str, value: object, errors: ArgumentErrors) -> dict[str, Any]:
@@ -146,6 +187,13 @@ class OptionsChecker:
         self._at = at
         self._errors = errors
         self.given = given
+
+    def checked(self, kind: type) -> dict[str, Any]:
+        """The options of ``kind``, each held to what its annotation says, or its default.
+
+        As `checked` of this module: an option without a default that is left out is None.
+        """
+        return checked(self.given, kind, self._errors, self._at)
 
     def say(self, option: str, reason: str) -> None:
         """A problem with an option."""

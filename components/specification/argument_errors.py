@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args, get_origin
+from typing import Any, cast, get_args, get_origin, is_typeddict
 
 import pulumi
 
@@ -21,6 +21,7 @@ from falaj.components.specification.limits import (
 )
 
 _ANY_NUMBER = Between(-math.inf, math.inf)
+_PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers"}
 _OUTPUT = "is an output; it has to be a plain value, known before anything runs"
 
 
@@ -165,6 +166,8 @@ class ArgumentErrors:
         limit = argument.limit
         if isinstance(limit, ByCloud) and cloud:
             limit = limit.on(cloud)
+        if get_origin(argument.type) is dict and _is_stated(argument):
+            return self._by_name(argument, name, value, limit)
         if get_origin(argument.type) is not list:
             return self._plain(name, value, argument.type, limit)
         of = get_args(argument.type)[0]
@@ -172,16 +175,36 @@ class ArgumentErrors:
         if of is str:
             items = self.texts(name, value)
         elif isinstance(value, str) or not isinstance(value, Sequence):
-            self.add(name, value, "a list of whole numbers")
+            self.add(name, value, "a list of whole numbers" if of is int else "a list")
         else:
             items = cast("Sequence[object]", value)
-        length = argument.length
-        if length and not length.min_length <= len(items) <= (length.max_length or math.inf):
-            self.say(name, f"given {len(items)} of them; allowed: {argument.allowed}")
+        self._count(argument, name, len(items))
         return tuple(
             self._plain(f"{name}[{position}]", item, of, limit)
             for position, item in enumerate(items)
         )
+
+    def _by_name(
+        self, argument: Argument, name: str, value: object, limit: Limit | None
+    ) -> dict[str, Any]:
+        of = get_args(argument.type)[1]
+        if not isinstance(value, Mapping):
+            self.add(name, value, f"{_PLURALS.get(of, 'options')} by name")
+            return {}
+        items = {str(key): each for key, each in cast("Mapping[object, Any]", value).items()}
+        self._count(argument, name, len(items))
+        if argument.names is not None:
+            for key in items:
+                self.form(name, key, argument.names)
+        if of is str and limit is None:
+            # Nothing is a value of such a text as well.
+            return self.mapping(name, items)
+        return {key: self._plain(f"{name}.{key}", each, of, limit) for key, each in items.items()}
+
+    def _count(self, argument: Argument, name: str, count: int) -> None:
+        length = argument.length
+        if length and not length.min_length <= count <= (length.max_length or math.inf):
+            self.say(name, f"given {count} of them; allowed: {argument.allowed}")
 
     def _plain(self, name: str, value: object, kind: Any, limit: Limit | None) -> Any:
         if isinstance(limit, OneOf):
@@ -204,12 +227,11 @@ class ArgumentErrors:
 
     def _number(self, name: str, value: object, limit: Limit | None) -> Any:
         rule = limit if isinstance(limit, Between) else _ANY_NUMBER
-        if not rule.allows(value):
-            self._note(
-                ArgumentError(name, f"given {value!r}; allowed: a number {rule.description}", rule)
-            )
-            return rule.low
-        return value
+        if rule.allows(value) and math.isfinite(cast("float", value)):
+            return value
+        words = "a number" if rule is _ANY_NUMBER else f"a number {rule.description}"
+        self._note(ArgumentError(name, f"given {value!r}; allowed: {words}", rule))
+        return rule.low if math.isfinite(rule.low) else 0
 
     def needed(self, args: Mapping[str, Any], arguments: Sequence[str], where: str = "") -> None:
         """Refuse the lack of ``arguments``; ``where`` says for what they are needed."""
@@ -255,9 +277,9 @@ class ArgumentErrors:
         """
         if rule.allows(value) and float(cast("float", value)).is_integer():
             return int(cast("float", value))
-        reason = f"given {value!r}; allowed: a whole number {rule.description}"
-        self._note(ArgumentError(argument, reason, rule))
-        return int(rule.low)
+        words = "a whole number" if rule is _ANY_NUMBER else f"a whole number {rule.description}"
+        self._note(ArgumentError(argument, f"given {value!r}; allowed: {words}", rule))
+        return int(rule.low) if math.isfinite(rule.low) else 0
 
     def flag(self, argument: str, value: object) -> bool:
         """True or false; false where it was refused."""
@@ -300,3 +322,10 @@ class ArgumentErrors:
         if not self._found:
             return
         raise InvalidArgumentsError(self._component, self._found)
+
+
+def _is_stated(by_name: Argument) -> bool:
+    """Whether the annotation says all of the form: values of other types have checks that do."""
+    of = get_args(by_name.type)[1]
+    limited = by_name.length is not None or by_name.names is not None
+    return limited or of is bool or of in _PLURALS or is_typeddict(of)

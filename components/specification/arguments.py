@@ -28,7 +28,7 @@ from typing import (
 
 import annotated_types
 
-from falaj.components.specification.limits import ByCloud, Limit, OneOf, plain_number
+from falaj.components.specification.limits import ByCloud, Limit, OneOf, TextRule, plain_number
 
 _CLOUDS = {"aws": "AWS", "azure": "Azure"}
 
@@ -69,18 +69,20 @@ class Argument:
     late: bool
     """Whether it may be an output: known only when the engine runs."""
     limit: Limit | None
-    """The rule for the value, or for each of a list's."""
+    """The rule for the value, or for each of a list's or of those by name."""
+    names: TextRule | None
+    """The rule for the names, where it holds values by name."""
     length: annotated_types.Len | None
-    """How many a list may have."""
+    """How many a list may have, or values by name."""
     default: Default | None
     """None: there is none, or leaving the argument out means more than a value."""
     example: Example | None
 
     @property
     def allowed(self) -> str:
-        """The limits in words: of a list, how many and which."""
+        """The limits in words: of a list, or values by name, how many and which."""
         limit = "" if self.limit is None else _words(self.limit)
-        if get_origin(self.type) is not list:
+        if get_origin(self.type) not in (list, dict):
             return limit
         count = "" if self.length is None else _count(self.length)
         if count and isinstance(self.limit, OneOf):
@@ -159,23 +161,37 @@ def _argument(name: str, hint: Any, required: bool) -> Argument:
         bare = get_args(bare)[0]
     late = any(is_late(each) for each in get_args(bare))
     return Argument(
-        name, bare, required, late, of(Limit), of(annotated_types.Len), of(Default), of(Example)
-    )
+        name, bare, required, late, of(Limit), _rule_of_names(hint), of(annotated_types.Len),
+        of(Default), of(Example),
+    )  # fmt: skip
 
 
 def _marks(hint: Any) -> Iterator[Any]:
-    """What annotations say beside the type, the outermost first, of a list's values as well."""
+    """What annotations say beside the type, the outermost first, and of values within it."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         yield from inner[1:]
         yield from _marks(inner[0])
     elif origin in (NotRequired, Required, list):
         yield from _marks(inner[0])
+    elif origin is dict:
+        yield from _marks(inner[1])
+
+
+def _rule_of_names(hint: Any) -> TextRule | None:
+    """What holds of the names of values by name."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (NotRequired, Required, Annotated):
+        return _rule_of_names(inner[0])
+    marks = _marks(inner[0]) if origin is dict else ()
+    return next((each for each in marks if isinstance(each, TextRule)), None)
 
 
 def _count(length: annotated_types.Len) -> str:
     if length.max_length is None:
         return "at least one" if length.min_length == 1 else f"{length.min_length} or more"
+    if not length.min_length:
+        return f"up to {length.max_length}"
     return f"{length.min_length} to {length.max_length}"
 
 

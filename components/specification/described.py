@@ -17,9 +17,7 @@ from typing import Any, Final, SupportsIndex, TypeVar, is_typeddict
 from falaj.components.specification.arguments import arguments_of
 
 _LITERAL: Final = re.compile(r"``([^`]+)``|`([^`]+)`")
-_WRAPPED: Final = re.compile(r"(?:NotRequired|Required)\[(.*)\]", re.DOTALL)
-#: Limits are told in words.
-_LIMITED: Final = re.compile(r"Annotated\[(\w+(?:\[[^,]*\])?), .*\]", re.DOTALL)
+_WRAPPERS: Final = ("NotRequired", "Required")
 _WIDTH: Final = 88
 _IN: Final = "    "
 _Kind = TypeVar("_Kind")
@@ -116,7 +114,6 @@ def _own_fields(node: ast.ClassDef) -> Iterator[tuple[str, _Field]]:
     for field, after in itertools.zip_longest(node.body, node.body[1:]):
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
-        wrapped = _WRAPPED.fullmatch(ast.unparse(field.annotation))
         text = ""
         if (
             isinstance(after, ast.Expr)
@@ -124,5 +121,22 @@ def _own_fields(node: ast.ClassDef) -> Iterator[tuple[str, _Field]]:
             and isinstance(after.value.value, str)
         ):
             text = plain(inspect.cleandoc(after.value.value))
-        kind = wrapped[1] if wrapped else ast.unparse(field.annotation)
-        yield field.target.id, _Field(_LIMITED.sub(r"\1", kind), text)
+        yield field.target.id, _Field(ast.unparse(_Bare().visit(field.annotation)), text)
+
+
+class _Bare(ast.NodeTransformer):
+    """An annotation without what is told in words: limits, and whether it is needed."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        inner: ast.expr | None = None
+        match node:
+            case ast.Subscript(ast.Name("Annotated"), ast.Tuple([first, *_])):
+                inner = first
+            case ast.Subscript(ast.Name(name), only) if name in _WRAPPERS:
+                inner = only
+            case _:
+                pass
+        if inner is not None:
+            return self.visit(inner)
+        self.generic_visit(node)
+        return node

@@ -285,11 +285,12 @@ class _Definitions:
                     | ({"minItems": least} if least else {})
                     | ({"maxItems": most} if most is not None else {})
                 )
-            case ByName(names, of, least):
+            case ByName(names, of, least, most):
                 return (
                     {"type": "object", "additionalProperties": self._of(of)}
                     | ({} if names == Text() else {"propertyNames": self._of(names)})
                     | ({"minProperties": least} if least else {})
+                    | ({"maxProperties": most} if most is not None else {})
                 )
             case Keys(model):
                 return {"$ref": f"#/$defs/{self._section(model)}"}

@@ -79,6 +79,7 @@ class ByName:
     names: Shape
     of: Shape
     least: int = 0
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _limited(shape: Shape, metadata: Sequence[Any]) -> Shape:
             if isinstance(shape, Text | Items | ByName):
                 shape = replace(shape, least=each.min_length)
         elif isinstance(each, annotated_types.MaxLen):
-            if isinstance(shape, Items):
+            if isinstance(shape, Items | ByName):
                 shape = replace(shape, most=each.max_length)
         elif isinstance(each, annotated_types.Ge) and isinstance(shape, Number):
             shape = replace(shape, range=Between(cast("float", each.ge), math.inf))
@@ -278,10 +279,12 @@ def takes(shape: Shape, value: Any) -> bool:  # noqa: PLR0911 - one for each sha
             if listed is None or len(listed) < least or (most is not None and len(listed) > most):
                 return False
             return all(takes(of, each) for each in listed)
-        case ByName(names, of, least):
-            if not isinstance(value, dict) or len(cast("dict[Any, Any]", value)) < least:
+        case ByName(names, of, least, most):
+            if not isinstance(value, dict):
                 return False
             entries = cast("dict[Any, Any]", value).items()
+            if len(entries) < least or (most is not None and len(entries) > most):
+                return False
             return all(takes(names, name) and takes(of, each) for name, each in entries)
         case Keys(model):
             known = {key.name for key in keys_of(model)}
@@ -306,13 +309,13 @@ def describe(shape: Shape) -> str:  # noqa: PLR0911 - one for each shape
             return "true or false"
         case Items(of, least, most):
             return f"a list of {_count(least, most)}{_plural(of)}"
-        case ByName(names, of):
-            inner = describe(of)
+        case ByName(names, of, _, most):
+            inner = f"{describe(of)} by name" + (f", at most {most}" if most is not None else "")
             named = (
                 f"; a name is {names.rule.rule}" if isinstance(names, Text) and names.rule else ""
             )
             named = f"; names: {describe(names)}" if isinstance(names, Choice) else named
-            return f"{inner} by name{named}"
+            return f"{inner}{named}"
         case Keys():
             return "a section of keys"
         case Either(shapes):
@@ -356,7 +359,7 @@ def example(shape: Shape, name: str = "") -> Any:  # noqa: PLR0911 - one for eac
             return False
         case Items(of, least, _):
             return [example(of, name)] if least else []
-        case ByName(names, of, least):
+        case ByName(names, of, least, _):
             return {example(names, "main"): example(of, name)} if least else {}
         case Keys(model):
             needed = (key for key in keys_of(model) if key.required)
