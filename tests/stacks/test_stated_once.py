@@ -29,7 +29,7 @@ from pydantic.fields import FieldInfo
 import falaj.components.specification
 import falaj.stacks
 from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS
-from falaj.components.specification.arguments import Default, arguments_of
+from falaj.components.specification.arguments import Default, arguments_of, hints
 from falaj.components.specification.described import documented
 from falaj.components.specification.limits import Between, Limit, OneOf
 from falaj.policies.model import Settings as PackSettings
@@ -104,7 +104,7 @@ def stated_again(section: Any) -> list[str]:
     for name, field in section.model_fields.items():
         if name not in arguments.__annotations__:
             continue
-        own = marks(arguments.__annotations__[name])
+        own = marks(hints(arguments)[name])
         limits = [m for m in field.metadata if isinstance(m, Limit)] + marks(field.annotation)
         if not all(any(mark is each for each in own) for mark in limits):
             found.append(f"{section.__name__}.{name}: another limit")

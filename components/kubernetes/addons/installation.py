@@ -32,6 +32,7 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
 )
 from falaj.components.kubernetes.bill_of_materials import resolve
+from falaj.components.kubernetes.storage_classes import BLOCK
 from falaj.components.nearest import nearest
 from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -75,7 +76,7 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
     placed = check_in_cluster(args, errors)
     control_plane = private_ranges(args, "control_plane_cidrs", errors)
     endpoints = private_ranges(args, "endpoint_cidrs", errors) or control_plane
-    storage_class = str(args.get("storage_class") or "falaj-block")
+    storage_class = str(args.get("storage_class") or BLOCK)
     domains = args.get("allowed_domains") or ()
     if placed is None:
         errors.raise_if_any()
@@ -151,7 +152,7 @@ def _chosen(
 def _options(
     addon: Addon, asked: Mapping[str, Any], placed: InCluster, errors: ArgumentErrors
 ) -> Mapping[str, Any] | None:
-    """Options of an add-on; None where it isn't installed, or was refused."""
+    """Options of an add-on, checked; None where it isn't installed, or was refused."""
     at = f"addons.{addon.name}"
     value = asked.get(addon.name)
     here = placed.distribution in addon.distributions
@@ -175,8 +176,10 @@ def _options(
     known = sorted(addon.options.__annotations__) or ["none"]
     for unknown in [each for each in options if each not in known]:
         errors.unknown(f"{at}.{unknown}", addon.name, known, "option")
-    addon.check(OptionsChecker(at, options, errors), placed)
-    return dict(options)
+    checker = OptionsChecker(at, options, errors)
+    found = checker.checked(addon.options)
+    addon.check(checker, placed)
+    return found
 
 
 def foundation(spec: PlatformSpec) -> list[Manifest]:
