@@ -94,7 +94,7 @@ def _within(at: str, value: Any, kind: Any, errors: ArgumentErrors) -> Any:
         return checked(options(at, value, kind, errors), kind, errors, at)
     if get_origin(kind) is dict:
         of = get_args(kind)[1]
-        return {name: _within(f"{at}.{name}", each, of, errors) for name, each in value.items()}
+        return {name: _within(f"{at}[{name!r}]", each, of, errors) for name, each in value.items()}
     if get_origin(kind) is list:
         of = get_args(kind)[0]
         return tuple(
@@ -225,7 +225,9 @@ class OptionsChecker:
         found = by_name(at, self.given[option], self._errors)
         return {
             name: OptionsChecker(
-                f"{at}.{name}", options(f"{at}.{name}", each, kind, self._errors), self._errors
+                f"{at}[{name!r}]",
+                options(f"{at}[{name!r}]", each, kind, self._errors),
+                self._errors,
             )
             for name, each in found.items()
         }
