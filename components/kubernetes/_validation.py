@@ -89,18 +89,18 @@ def checked(
 
 
 def _within(at: str, value: Any, kind: Any, errors: ArgumentErrors) -> Any:
-    """What is checked of a value, and with that the options that it is, or has."""
+    """A checked value; where it is options, or has such, with these checked as well."""
     if is_typeddict(kind):
         return checked(options(at, value, kind, errors), kind, errors, at)
-    if get_origin(kind) is dict:
-        of = get_args(kind)[1]
+    named = get_origin(kind) is dict
+    of = get_args(kind)[-1] if named or get_origin(kind) is list else None
+    if not is_typeddict(of):
+        return value
+    if named:
         return {name: _within(f"{at}[{name!r}]", each, of, errors) for name, each in value.items()}
-    if get_origin(kind) is list:
-        of = get_args(kind)[0]
-        return tuple(
-            _within(f"{at}[{position}]", each, of, errors) for position, each in enumerate(value)
-        )
-    return value
+    return tuple(
+        _within(f"{at}[{position}]", each, of, errors) for position, each in enumerate(value)
+    )
 
 
 def by_name(at: str, value: object, errors: ArgumentErrors) -> dict[str, Any]:

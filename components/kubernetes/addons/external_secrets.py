@@ -9,8 +9,10 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._secrets import STORE
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
+    ISSUER,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -28,8 +30,6 @@ from falaj.components.specification.limits import HTTPS
 
 _NAMESPACE: Final = "external-secrets"
 _ACCOUNT: Final = "external-secrets"
-STORE: Final = "falaj"
-"""The `ClusterSecretStore`."""
 _API: Final = "external-secrets.io/v1"
 
 
@@ -77,7 +77,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
     account: Values = {"name": _ACCOUNT}
     if client := spec.options("external-secrets")["client_id"]:
         account["annotations"] = {"azure.workload.identity/client-id": client}
-    certificates: Values = {"cert": {"issuerRef": {"kind": "ClusterIssuer", "name": "falaj"}}}
+    certificates: Values = {"cert": {"issuerRef": {"kind": "ClusterIssuer", "name": ISSUER}}}
     return {
         "external-secrets": {
             **pods,
