@@ -43,6 +43,7 @@ from falaj.components.azure._private_endpoint import (
 )
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
+from falaj.components.catalogue.clusters import PRIVATE
 from falaj.components.specification.address_plan import BALANCERS, CONTROL_PLANE
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.cpu_inference_tier import AZURE_PORTS
@@ -176,7 +177,6 @@ _NFS = "2049"
 #: https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 _LUSTRE = ("988", "1019-1023")
 #: Private ranges: from networks that are joined to this one, by peering or a private line.
-_PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ _ALL = network.SecurityRuleProtocol.ASTERISK
 #: what-is-ip-address-168-63-129-16
 _RESOLVER = "168.63.129.16"
 _BALANCER = "AzureLoadBalancer"
-#: Ranges of `_PRIVATE` as one source.
+#: Ranges of `PRIVATE` as one source.
 JOINED = "joined-networks"
 
 #: What the roles need. Names are resolved by the platform's own address, which no rule concerns.
@@ -283,7 +283,7 @@ def security_rules(
 
 def _peers(name: str, flow: Flow, subnets: Mapping[str, ipaddress.IPv4Network]) -> list[str]:
     if name == JOINED:
-        return list(_PRIVATE)
+        return list(PRIVATE)
     if name == NODES and flow.pods:
         return [str(subnets[name]), POD_CIDR]
     return [str(subnets[name])] if name in subnets else [name]

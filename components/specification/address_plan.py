@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from falaj.components.catalogue.clusters import PRIVATE as _PRIVATE
 from falaj.components.specification.argument_errors import ArgumentErrors
 
-#: https://www.rfc-editor.org/rfc/rfc1918#section-3
-PRIVATE = tuple(
-    ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-)
+PRIVATE = tuple(map(ipaddress.IPv4Network, _PRIVATE))
 
 
 def private_ranges(

@@ -32,7 +32,6 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
 )
 from falaj.components.kubernetes.bill_of_materials import resolve
-from falaj.components.kubernetes.storage_classes import BLOCK
 from falaj.components.nearest import nearest
 from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
@@ -76,7 +75,7 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
     placed = check_in_cluster(args, errors)
     control_plane = private_ranges(args, "control_plane_cidrs", errors)
     endpoints = private_ranges(args, "endpoint_cidrs", errors) or control_plane
-    storage_class = str(args.get("storage_class") or BLOCK)
+    storage_class: str = errors.checked_only(args, kind)["storage_class"]
     domains = args.get("allowed_domains") or ()
     if placed is None:
         errors.raise_if_any()
