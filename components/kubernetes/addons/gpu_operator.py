@@ -180,7 +180,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 enablePodUID=False,
                 podLabelAllowlistRegex=list(_CHARGE_BACK),
                 serviceMonitor={
-                    "enabled": spec.has("monitoring"),
+                    "enabled": spec.has(MONITORING),
                     "interval": f"{options['metrics_seconds']}s",
                     "honorLabels": True,
                     "relabelings": [
@@ -265,10 +265,10 @@ GPU_OPERATOR: Final = Addon(
             endpoints=installs_driver(spec.placed.distribution, spec.options("gpu-operator")),
             callers={
                 caller: (EXPORTER_PORT,)
-                for caller, addon in ((MONITORING, "monitoring"), (NODE_REPAIR, NODE_REPAIR))
+                for caller, addon in ((MONITORING, MONITORING), (NODE_REPAIR, NODE_REPAIR))
                 if spec.has(addon)
             },
         )
     },
-    follows=("monitoring",),
+    follows=(MONITORING,),
 )

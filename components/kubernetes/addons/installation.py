@@ -264,7 +264,7 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
     if traffic.webhooks:
         call = {"from": _ranges(spec.control_plane_cidrs), "ports": _ports(traffic.webhooks)}
         found.append(policy("allow-webhooks", [call]))
-    if traffic.scrapes and spec.has("monitoring"):
+    if traffic.scrapes and spec.has(MONITORING):
         scrape = {"from": [_peer(MONITORING)], "ports": _ports(traffic.scrapes)}
         found.append(policy("allow-scrapes", [scrape]))
     if traffic.endpoints:
@@ -348,7 +348,7 @@ def installations(spec: PlatformSpec) -> Iterator[Installation]:
             )
             for each in addon.releases
         )
-        watched = ADDONS if name == "monitoring" else ()
+        watched = ADDONS if name == MONITORING else ()
         monitors = [
             monitor(spec, each)
             for other in watched

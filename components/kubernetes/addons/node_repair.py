@@ -29,6 +29,7 @@ from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivilege
 from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
+    MONITORING,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -278,7 +279,7 @@ NODE_REPAIR_ADDON: Final = Addon(
     },
     scrapes=(Scrape(NODE_REPAIR, _SELECTOR, "metrics"),),
     after=_objects,
-    follows=("monitoring", "gpu-operator"),
+    follows=(MONITORING, "gpu-operator"),
     distributions=("aks", "existing"),
     default=False,
 )

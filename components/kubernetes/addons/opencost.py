@@ -157,5 +157,5 @@ OPENCOST: Final = Addon(
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(scrapes=(9003,), calls={MONITORING: (9090,)})},
     scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/name": "opencost"}, 9003),),
-    needs=("monitoring",),
+    needs=(MONITORING,),
 )
