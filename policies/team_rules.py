@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, cast
 
 import yaml
 from pydantic import (
@@ -39,6 +39,7 @@ from pydantic import (
     model_validator,
 )
 
+from falaj.components.catalogue.pod_rules import SeverityName
 from falaj.policies.controls import controls
 from falaj.policies.model import (
     PACKS,
@@ -120,7 +121,7 @@ class _Entry(BaseModel):
 
     id: Text
     title: Text
-    severity: Literal["critical", "high", "medium", "low"]
+    severity: SeverityName
     types: Annotated[tuple[Text, ...], Field(min_length=1)]
     remediation: Text
     requirements: Annotated[tuple[_Row, ...], Field(min_length=1)]

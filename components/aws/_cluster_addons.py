@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from falaj.components.aws._iam import Statement, arn, iam_arn, service_host
+from falaj.components.aws._iam import MOUNT_FILES, Statement, arn, iam_arn, service_host
 from falaj.components.catalogue.clusters import CLUSTER_AUTOSCALER, LOAD_BALANCER_CONTROLLER
 
 KUBE_SYSTEM: Final = "kube-system"
@@ -18,7 +18,7 @@ KUBE_SYSTEM: Final = "kube-system"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ClusterScope:
     """What the roles of a cluster are about, by name and ARN."""
 
     account: str
@@ -45,7 +45,7 @@ class PodRole:
     service_account: str
     policies: tuple[str, ...] = ()
     """Policies of AWS itself, by their path."""
-    statements: Callable[[Surroundings], Sequence[Statement]] | None = None
+    statements: Callable[[ClusterScope], Sequence[Statement]] | None = None
     """Of a policy of its own."""
 
 
@@ -54,7 +54,7 @@ class PodRole:
 _FSX_VOLUME: Final = "CSIVolumeName"
 
 
-def _lustre(around: Surroundings) -> Sequence[Statement]:
+def _lustre(around: ClusterScope) -> Sequence[Statement]:
     """Finds file systems, makes one for a claim, and deletes only what it made for claims.
 
     The actions are those of github.com/kubernetes-sigs/aws-fsx-csi-driver, docs/install.md,
@@ -101,7 +101,7 @@ def _lustre(around: Surroundings) -> Sequence[Statement]:
 LUSTRE: Final = PodRole("fsx-csi", KUBE_SYSTEM, "fsx-csi-controller-sa", statements=_lustre)
 
 
-def _homes(around: Surroundings) -> Sequence[Statement]:
+def _homes(around: ClusterScope) -> Sequence[Statement]:
     """Mounts with ``tls,iam``; the file system's own policy has the last word.
 
     https://docs.aws.amazon.com/efs/latest/ug/iam-access-control-nfs-efs.html
@@ -109,11 +109,7 @@ def _homes(around: Surroundings) -> Sequence[Statement]:
     return (
         Statement(
             "Mount",
-            [
-                "elasticfilesystem:ClientMount",
-                "elasticfilesystem:ClientRootAccess",
-                "elasticfilesystem:ClientWrite",
-            ],
+            MOUNT_FILES,
             [around.arn("elasticfilesystem", "file-system/*")],
             conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
         ),
@@ -131,7 +127,7 @@ HOMES: Final = PodRole(
 HOMES_ON_NODES: Final = PodRole("efs-csi-node", KUBE_SYSTEM, "efs-csi-node-sa", statements=_homes)
 
 
-def _autoscaler(around: Surroundings) -> Sequence[Statement]:
+def _autoscaler(around: ClusterScope) -> Sequence[Statement]:
     """Sees all scaling groups and changes the size of the cluster's own, which EKS marks.
 
     Source: github.com/kubernetes/autoscaler, cluster-autoscaler/cloudprovider/aws/README.md
@@ -174,7 +170,7 @@ def _autoscaler(around: Surroundings) -> Sequence[Statement]:
 _BALANCED: Final = "elbv2.k8s.aws/cluster"
 
 
-def _balancers(around: Surroundings) -> Sequence[Statement]:
+def _balancers(around: ClusterScope) -> Sequence[Statement]:
     """Makes private NLBs for the cluster's Services, and changes what it made for them.
 
     It is that project's own policy (the same page) without application balancers and their rules,

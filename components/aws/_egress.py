@@ -15,12 +15,12 @@ import pulumi_aws as aws
 
 from falaj.components.aws._component import child, named
 from falaj.components.aws._logs import log_group
-from falaj.components.catalogue.clusters import PRIVATE
+from falaj.components.catalogue.clusters import PRIVATE_RANGES, SHARED_RANGE
 from falaj.components.specification.network import NetworkSpec
 
 #: Everything but these can be a public server: private networks stay out of reach even if one is
 #: connected to this one later (RFC 1918, RFC 6598, and what is no unicast address).
-_NOT_PUBLIC = (*PRIVATE, "100.64.0.0/10", "224.0.0.0/3")
+_NOT_PUBLIC = (*PRIVATE_RANGES, SHARED_RANGE, "224.0.0.0/3")
 _ANYWHERE = "0.0.0.0/0"
 
 

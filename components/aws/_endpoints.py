@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws as aws
 
 from falaj.components.aws._component import child
-from falaj.components.aws._iam import Statement, arn, bucket_arn, document, iam_arn
+from falaj.components.aws._iam import PULL_IMAGES, Statement, arn, bucket_arn, document, iam_arn
 from falaj.components.specification.network import CLUSTER, SERVING
 
 #: By what stands in the network. What the inference tier pulls, ECR keeps in S3.
@@ -151,11 +151,7 @@ def _owned_by_aws(service: str, owner: Owner) -> list[Statement]:
         found.append(
             Statement(
                 "AddOnImages",
-                [
-                    "ecr:BatchCheckLayerAvailability",
-                    "ecr:BatchGetImage",
-                    "ecr:GetDownloadUrlForLayer",
-                ],
+                PULL_IMAGES,
                 [arn("ecr", region, _EKS_IMAGES[region], "repository/*")],
                 principals=anybody,
                 conditions=owner.own_principals(),

@@ -13,6 +13,18 @@ from typing import Any
 import pulumi
 
 _VERSION = "2012-10-17"
+#: docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policy-examples.html
+PULL_IMAGES = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+)
+#: https://docs.aws.amazon.com/efs/latest/ug/iam-access-control-nfs-efs.html
+MOUNT_FILES = (
+    "elasticfilesystem:ClientMount",
+    "elasticfilesystem:ClientRootAccess",
+    "elasticfilesystem:ClientWrite",
+)
 
 Texts = Sequence[pulumi.Input[str]]
 Conditions = Mapping[str, Mapping[str, pulumi.Input[str] | Texts]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from falaj.components.aws._iam import Statement, arn, document, iam_arn, service_host
+from falaj.components.aws._iam import PULL_IMAGES, Statement, arn, document, iam_arn, service_host
 from falaj.components.aws.key_ring import KEY_ADMINISTRATION, PURPOSE_TAG, SESSIONS
 from falaj.components.specification.identity import (
     AUDITOR,
@@ -26,12 +26,7 @@ _CRYPTOGRAPHY = (
 )
 READ_OBJECTS = ("s3:GetObject", "s3:GetObjectVersion")
 WRITE_OBJECTS = ("s3:AbortMultipartUpload", "s3:PutObject")
-_PULL = (
-    "ecr:BatchCheckLayerAvailability",
-    "ecr:BatchGetImage",
-    "ecr:DescribeImages",
-    "ecr:GetDownloadUrlForLayer",
-)
+_PULL = tuple(sorted((*PULL_IMAGES, "ecr:DescribeImages")))
 _PUSH = (
     "ecr:CompleteLayerUpload",
     "ecr:InitiateLayerUpload",

@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws as aws
 
 from falaj.components.aws._component import ROLE_LIMIT, child, named, stateful
-from falaj.components.aws._iam import Statement, document, trust
+from falaj.components.aws._iam import PULL_IMAGES, Statement, document, trust
 from falaj.components.aws.serving.cloud_init import PORT, Serving
 from falaj.components.specification.cpu_inference_tier import (
     CpuInferenceTierArgs,
@@ -22,9 +22,6 @@ from falaj.components.specification.cpu_inference_tier import (
     is_by_digest,
 )
 from falaj.components.specification.machine_choice import subnets_of
-
-#: docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policy-examples.html
-_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Needs:
     def read_package(self) -> list[Statement]:
         """Pull from the repository of the model's packages, and read the key ring."""
         return [
-            Statement("PullPackage", list(_PULL), [self.packages]),
+            Statement("PullPackage", PULL_IMAGES, [self.packages]),
             Statement("ReadKeyRing", ["secretsmanager:GetSecretValue"], [self.keyring]),
             Statement("Decrypt", ["kms:Decrypt"], [self.data_key]),
         ]
@@ -53,7 +50,7 @@ class Needs:
     def pull_and_log(self) -> list[Statement]:
         """Pull from the repository of the image and write to one log group."""
         return [
-            Statement("PullImage", list(_PULL), [self.images]),
+            Statement("PullImage", PULL_IMAGES, [self.images]),
             Statement(
                 "WriteLog",
                 ["logs:CreateLogStream", "logs:PutLogEvents"],

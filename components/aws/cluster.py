@@ -12,8 +12,8 @@ from falaj.components.aws._cluster_addons import (
     HOMES,
     HOMES_ON_NODES,
     LUSTRE,
+    ClusterScope,
     PodRole,
-    Surroundings,
 )
 from falaj.components.aws._component import (
     ROLE_LIMIT,
@@ -129,9 +129,9 @@ class ClusterRoles:
         """ARN of a role that pods of one service account of the cluster take."""
         known = pulumi.Output.all(
             self._account, cluster, args["network_id"], args["disk_encryption_id"]
-        ).apply(lambda found: Surroundings(found[0], self._placed.region, *found[1:]))
+        ).apply(lambda found: ClusterScope(found[0], self._placed.region, *found[1:]))
 
-        def may_be_taken(found: Surroundings) -> pulumi.Output[str]:
+        def may_be_taken(found: ClusterScope) -> pulumi.Output[str]:
             return pod_trust(
                 found.account,
                 found.arn("eks", f"cluster/{found.cluster}"),

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from falaj.components.aws._component import account_of, child, named, stateful, token, written
-from falaj.components.aws._iam import Statement, document, iam_arn
+from falaj.components.aws._iam import MOUNT_FILES, Statement, document, iam_arn
 from falaj.components.specification.machine_choice import subnets_of
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.training_file_system import (
@@ -153,11 +153,7 @@ def _homes_policy(known: dict[str, str]) -> pulumi.Output[str]:
     return document(
         Statement(
             "OwnPrincipalsByMountTarget",
-            [
-                "elasticfilesystem:ClientMount",
-                "elasticfilesystem:ClientRootAccess",
-                "elasticfilesystem:ClientWrite",
-            ],
+            MOUNT_FILES,
             [known["arn"]],
             principals={"AWS": [iam_arn(known["account"], "root")]},
             conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},

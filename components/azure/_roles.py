@@ -13,28 +13,31 @@ import pulumi
 import pulumi_azure_native as azure_native
 
 from falaj.components.azure._ids import IdError
+from falaj.components.catalogue.azure_roles import BUILT_IN_ROLES
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.placed import Placed
 
 #: What services wrap and unwrap with.
 KEY_USER = "Key Vault Crypto Service Encryption User"
-#: Built-in roles, the same in every tenant:
-#: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+#: Built-in roles that components give, by their names.
 ROLES = {
-    "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
-    "Azure Kubernetes Service Cluster User Role": "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
-    "Azure Kubernetes Service RBAC Reader": "7f6c6a51-bcf8-42ba-9220-52d62157d7db",
-    "Key Vault Contributor": "f25e0fa2-a7c8-4377-a976-54943a77a395",
-    KEY_USER: "e147488a-f6f5-4113-8e2d-b22465e65bf6",
-    "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
-    "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
-    "Managed Identity Operator": "f1a07417-d97a-45cb-824c-7a7467783830",
-    "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
-    "Private DNS Zone Contributor": "b12aa53e-6015-4669-85d0-8515ebb3ae7f",
-    "Virtual Machine Contributor": "9980e02c-c2be-4d73-94e8-173b1dc7cf3c",
-    "Reader": "acdd72a7-3385-48ef-bd42-f606fba81ae7",
-    "Storage Blob Data Contributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
-    "Storage Blob Data Reader": "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
+    name: BUILT_IN_ROLES[name]
+    for name in (
+        "AcrPull",
+        "Azure Kubernetes Service Cluster User Role",
+        "Azure Kubernetes Service RBAC Reader",
+        "Key Vault Contributor",
+        KEY_USER,
+        "Key Vault Crypto User",
+        "Key Vault Secrets User",
+        "Managed Identity Operator",
+        "Network Contributor",
+        "Private DNS Zone Contributor",
+        "Virtual Machine Contributor",
+        "Reader",
+        "Storage Blob Data Contributor",
+        "Storage Blob Data Reader",
+    )
 }
 
 

@@ -43,7 +43,7 @@ from falaj.components.azure._private_endpoint import (
 )
 from falaj.components.azure._roles import Grant, grant
 from falaj.components.azure._storage import SKUS, Account, storage_account
-from falaj.components.catalogue.clusters import PRIVATE
+from falaj.components.catalogue.clusters import PRIVATE_RANGES
 from falaj.components.specification.address_plan import BALANCERS, CONTROL_PLANE
 from falaj.components.specification.cluster import POD_CIDR
 from falaj.components.specification.cpu_inference_tier import AZURE_PORTS
@@ -176,7 +176,6 @@ _TRANSLATED = "30000-32767"
 _NFS = "2049"
 #: https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 _LUSTRE = ("988", "1019-1023")
-#: Private ranges: from networks that are joined to this one, by peering or a private line.
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,8 @@ _ALL = network.SecurityRuleProtocol.ASTERISK
 #: what-is-ip-address-168-63-129-16
 _RESOLVER = "168.63.129.16"
 _BALANCER = "AzureLoadBalancer"
-#: Ranges of `PRIVATE` as one source.
+#: All private ranges as one source: of networks that are joined to this one, by peering or a
+#: private line.
 JOINED = "joined-networks"
 
 #: What the roles need. Names are resolved by the platform's own address, which no rule concerns.
@@ -283,7 +283,7 @@ def security_rules(
 
 def _peers(name: str, flow: Flow, subnets: Mapping[str, ipaddress.IPv4Network]) -> list[str]:
     if name == JOINED:
-        return list(PRIVATE)
+        return list(PRIVATE_RANGES)
     if name == NODES and flow.pods:
         return [str(subnets[name]), POD_CIDR]
     return [str(subnets[name])] if name in subnets else [name]

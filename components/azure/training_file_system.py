@@ -15,7 +15,7 @@ from falaj.components.azure._component import (
 from falaj.components.azure._ids import NODES, key_identifier, resource_id, subnet_id
 from falaj.components.azure._private_endpoint import Door, endpoint_id, private_endpoint
 from falaj.components.azure._storage import Account, storage_account, vault_of
-from falaj.components.catalogue.clusters import PRIVATE
+from falaj.components.catalogue.clusters import PRIVATE_RANGES
 from falaj.components.specification.placed import REGIONAL, Placed
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.training_file_system import (
@@ -98,7 +98,7 @@ _LARGE_GIB = 100 * 1024
 #: Under which the volume is mounted.
 _PATH = "training"
 #: Who may mount: private addresses; the subnet's rules narrow it to the cluster's nodes.
-_CLIENTS = ",".join(PRIVATE)
+_CLIENTS = ",".join(PRIVATE_RANGES)
 
 
 @dataclass(frozen=True)

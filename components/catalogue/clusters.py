@@ -124,10 +124,13 @@ COREDNS_CUSTOM: Final = "coredns-custom"
 
 # Addresses and names that only one's own networks know, and domains that anybody may have.
 
-PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+PRIVATE_RANGES: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 """https://www.rfc-editor.org/rfc/rfc1918#section-3"""
+SHARED_RANGE: Final = "100.64.0.0/10"
+"""Between a carrier and its customers (https://www.rfc-editor.org/rfc/rfc6598#section-7)."""
 OWN_RANGES: Final = (
-    *PRIVATE, "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "fc00::/7", "fe80::/10", "::1/128",
+    *PRIVATE_RANGES, SHARED_RANGE, "127.0.0.0/8", "169.254.0.0/16", "fc00::/7", "fe80::/10",
+    "::1/128",
 )  # fmt: skip
 #: Names that only a private network knows (RFC 6762, RFC 8375, and Kubernetes' own).
 PRIVATE_SUFFIXES: Final = (

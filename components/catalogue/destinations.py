@@ -1,7 +1,7 @@
 """Where objects of the platform's operators say that data goes, each field stated once.
 
 Operators act on what their objects say, past what a pod may do: a store of backups, a service of
-the mesh, a receiver of alerts. A `Kind` is read by two: the policy packs judge objects by it
+the mesh, a receiver of alerts. A `Sender` is read by two: the policy packs judge objects by it
 before they are deployed (`policies/reading/destinations.py`), and `Residency` renders it to the
 CEL of ValidatingAdmissionPolicies (`components/kubernetes/admission/destinations.py`), which judge
 what reaches the cluster another way.
@@ -50,7 +50,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Sender:
     """A kind of objects, and where they send data or fetch it from."""
 
     group: str
@@ -69,7 +69,7 @@ class Topic:
     """What the policy of admission is called."""
     rule: str
     """Id of the rule that judges them."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[Sender, ...]
 
 
 EXTERNAL_HOST: Final = "kubernetes-external-host"
@@ -102,21 +102,21 @@ def _client(*holders: str) -> tuple[Field, ...]:
 # `hosts` of a DestinationRule, a Gateway or a route are whom it is for, not where anything goes.
 
 _MESH: Final = (
-    Kind(
+    Sender(
         _ISTIO, "ServiceEntry", "serviceentries",
         (
             *_hosts("spec.hosts[]", "spec.endpoints[].address"),
             Field("spec.addresses[]", "range"),
         ),
     ),
-    Kind(_ISTIO, "WorkloadEntry", "workloadentries", _hosts("spec.address")),
-    Kind(
+    Sender(_ISTIO, "WorkloadEntry", "workloadentries", _hosts("spec.address")),
+    Sender(
         _ISTIO, "WorkloadGroup", "workloadgroups",
         _hosts(
             "spec.template.address", "spec.probe.httpGet.host", "spec.probe.tcpSocket.host",
         ),
     ),
-    Kind(
+    Sender(
         _ISTIO, "VirtualService", "virtualservices",
         _hosts(
             *(f"spec.{each}[].route[].destination.host" for each in ("http", "tcp", "tls")),
@@ -124,17 +124,17 @@ _MESH: Final = (
             "spec.http[].redirect.authority", "spec.http[].rewrite.authority",
         ),
     ),
-    Kind(
+    Sender(
         _ISTIO, "DestinationRule", "destinationrules",
         _hosts(
             "spec.trafficPolicy.tunnel.targetHost",
             "spec.subsets[].trafficPolicy.tunnel.targetHost",
         ),
     ),
-    Kind(
+    Sender(
         _ISTIO, "Sidecar", "sidecars", _hosts("spec.outboundTrafficPolicy.egressProxy.host"),
     ),
-    Kind(
+    Sender(
         "security.istio.io", "RequestAuthentication", "requestauthentications",
         (
             *_hosts("spec.jwtRules[].jwksUri", "spec.jwtRules[].jwks_uri"),
@@ -144,14 +144,14 @@ _MESH: Final = (
     ),
 )  # fmt: skip
 _GATEWAYS: Final = (
-    Kind(
+    Sender(
         _ENVOY, "Backend", "backends",
         _hosts(
             "spec.endpoints[].fqdn.hostname", "spec.endpoints[].hostname",
             "spec.endpoints[].ip.address",
         ),
     ),
-    Kind(
+    Sender(
         _ENVOY, "EnvoyProxy", "envoyproxies",
         _hosts(
             # Deprecated for backendRefs, and still taken.
@@ -160,7 +160,7 @@ _GATEWAYS: Final = (
             "spec.telemetry.tracing.provider.host",
         ),
     ),
-    Kind(
+    Sender(
         _ENVOY, "SecurityPolicy", "securitypolicies",
         _hosts(
             "spec.jwt.providers[].remoteJWKS.uri",
@@ -172,20 +172,20 @@ _GATEWAYS: Final = (
             ),
         ),
     ),
-    Kind(
+    Sender(
         _ENVOY, "BackendTrafficPolicy", "backendtrafficpolicies",
         _hosts("spec.responseOverride[].redirect.hostname"),
     ),
 )  # fmt: skip
 #: Where proxies fetch code from that they run.
 _CODE: Final = (
-    Kind("extensions.istio.io", "WasmPlugin", "wasmplugins", _code("spec.url")),
-    Kind("extensions.istio.io", "TrafficExtension", "trafficextensions", _code("spec.wasm.url")),
-    Kind(
+    Sender("extensions.istio.io", "WasmPlugin", "wasmplugins", _code("spec.url")),
+    Sender("extensions.istio.io", "TrafficExtension", "trafficextensions", _code("spec.wasm.url")),
+    Sender(
         _ENVOY, "EnvoyExtensionPolicy", "envoyextensionpolicies",
         _code("spec.wasm[].code.http.url", "spec.wasm[].code.image.url"),
     ),
-    Kind(
+    Sender(
         _ENVOY, "EnvoyProxy", "envoyproxies", _code("spec.dynamicModules[].source.remote.url"),
     ),
 )  # fmt: skip
@@ -225,7 +225,7 @@ _WRITTEN: Final = (
     *_client("spec.remoteWrite[]"),
 )
 _MONITORING: Final = (
-    Kind(
+    Sender(
         _PROMETHEUS, "Prometheus", "prometheuses",
         (
             *_hosts(*_SCRAPED), *_WRITTEN,
@@ -234,17 +234,17 @@ _MONITORING: Final = (
             Field("spec.alerting.alertmanagers[].sigv4.region", "region"),
         ),
     ),
-    Kind(
+    Sender(
         _PROMETHEUS, "PrometheusAgent", "prometheusagents",
         (*_hosts(*_SCRAPED), *_WRITTEN),
     ),
-    Kind(
+    Sender(
         _PROMETHEUS, "ThanosRuler", "thanosrulers",
         (*_hosts("spec.alertmanagersUrl[]", "spec.queryEndpoints[]"), *_WRITTEN),
     ),
 )  # fmt: skip
 _SCRAPES: Final = (
-    Kind(
+    Sender(
         _PROMETHEUS, "Probe", "probes",
         (
             *_hosts(
@@ -253,9 +253,9 @@ _SCRAPES: Final = (
             ),
         ),
     ),
-    Kind(_PROMETHEUS, "ServiceMonitor", "servicemonitors", _client("spec.endpoints[]")),
-    Kind(_PROMETHEUS, "PodMonitor", "podmonitors", _client("spec.podMetricsEndpoints[]")),
-    Kind(
+    Sender(_PROMETHEUS, "ServiceMonitor", "servicemonitors", _client("spec.endpoints[]")),
+    Sender(_PROMETHEUS, "PodMonitor", "podmonitors", _client("spec.podMetricsEndpoints[]")),
+    Sender(
         _PROMETHEUS, "ScrapeConfig", "scrapeconfigs",
         (
             *_hosts(
@@ -279,7 +279,7 @@ _SCRAPES: Final = (
     ),
 )  # fmt: skip
 _ALERTS: Final = (
-    Kind(
+    Sender(
         _PROMETHEUS, "AlertmanagerConfig", "alertmanagerconfigs",
         (
             *(
@@ -300,7 +300,7 @@ _ALERTS: Final = (
         ),
         (Choice("spec.receivers[]", tuple(_RECEIVERS), "Configs"),),
     ),
-    Kind(
+    Sender(
         _PROMETHEUS, "Alertmanager", "alertmanagers",
         (
             *_hosts(
@@ -342,30 +342,30 @@ _STORE: Final = (
 _STORE_CHOICE: Final = (Choice(_PROVIDER, _VAULT),)
 _INLINE: Final = "spec.generator"
 _SECRET_STORES: Final = (
-    Kind(_SECRETS, "SecretStore", "secretstores", _STORE, _STORE_CHOICE),
-    Kind(_SECRETS, "ClusterSecretStore", "clustersecretstores", _STORE, _STORE_CHOICE),
+    Sender(_SECRETS, "SecretStore", "secretstores", _STORE, _STORE_CHOICE),
+    Sender(_SECRETS, "ClusterSecretStore", "clustersecretstores", _STORE, _STORE_CHOICE),
 )  # fmt: skip
 _SECRET_GENERATORS: Final = (
-    Kind(_GENERATORS, "Webhook", "webhooks", _hosts("spec.url")),
-    Kind(
+    Sender(_GENERATORS, "Webhook", "webhooks", _hosts("spec.url")),
+    Sender(
         _GENERATORS, "VaultDynamicSecret", "vaultdynamicsecrets",
         (*_hosts("spec.provider.server"), Field("spec.provider.auth.iam.region", "region")),
     ),
-    Kind(
+    Sender(
         _GENERATORS, "ECRAuthorizationToken", "ecrauthorizationtokens",
         (Field("spec.region", "region"),),
     ),
-    Kind(_GENERATORS, "STSSessionToken", "stssessiontokens", (Field("spec.region", "region"),)),
-    Kind(_GENERATORS, "ACRAccessToken", "acraccesstokens", _hosts("spec.registry")),
-    Kind(_GENERATORS, "Grafana", "grafanas", _hosts("spec.url")),
-    Kind(
+    Sender(_GENERATORS, "STSSessionToken", "stssessiontokens", (Field("spec.region", "region"),)),
+    Sender(_GENERATORS, "ACRAccessToken", "acraccesstokens", _hosts("spec.registry")),
+    Sender(_GENERATORS, "Grafana", "grafanas", _hosts("spec.url")),
+    Sender(
         _GENERATORS, "QuayAccessToken", "quayaccesstokens", (Field("spec.url", default="quay.io"),)
     ),
-    Kind(
+    Sender(
         _GENERATORS, "GithubAccessToken", "githubaccesstokens",
         (Field("spec.url", default="api.github.com"),),
     ),
-    Kind(
+    Sender(
         _GENERATORS, "ClusterGenerator", "clustergenerators",
         (
             *_hosts(*(f"{_INLINE}.{each}" for each in (
@@ -391,7 +391,7 @@ _SECRET_GENERATORS: Final = (
     ),
     # Their makers offer them abroad alone.
     *(
-        Kind(_GENERATORS, name, resource, (), (Choice("spec", ()),))
+        Sender(_GENERATORS, name, resource, (), (Choice("spec", ()),))
         for name, resource in (
             ("GCRAccessToken", "gcraccesstokens"),
             ("CloudsmithAccessToken", "cloudsmithaccesstokens"),
@@ -424,8 +424,8 @@ _ISSUER_CHOICES: Final = (
     Choice(_SOLVER, ("acmeDNS", "azureDNS", "cnameStrategy", "rfc2136", "route53", "webhook")),
 )
 _CERTIFICATES: Final = (
-    Kind("cert-manager.io", "Issuer", "issuers", _ISSUER, _ISSUER_CHOICES),
-    Kind("cert-manager.io", "ClusterIssuer", "clusterissuers", _ISSUER, _ISSUER_CHOICES),
+    Sender("cert-manager.io", "Issuer", "issuers", _ISSUER, _ISSUER_CHOICES),
+    Sender("cert-manager.io", "ClusterIssuer", "clusterissuers", _ISSUER, _ISSUER_CHOICES),
 )
 
 TOPICS: Final = (

@@ -18,6 +18,8 @@ Value = str | int | bool
 Operator = Literal["In", "NotIn", "DoesNotExist"]
 """As in label selectors: ``DoesNotExist`` has no values."""
 Scope = Literal["pod", "containers", "pod and containers"]
+SeverityName = Literal["critical", "high", "medium", "low"]
+"""How much harm a violation does, worst first."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class PodRule:
     id: str
     title: str
     """What is demanded, one line without a full stop."""
-    severity: Literal["critical", "high", "medium", "low"]
+    severity: SeverityName
     controls: tuple[str, ...]
     """References into ``policies/controls/controls.yaml``."""
     remediation: str

@@ -9,11 +9,20 @@ tag-resources#limitations
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 DATA_CLASSES: Final = ("public", "internal", "confidential", "restricted")
 """How much harm it does if somebody else reads the data, from none upwards."""
 ENVIRONMENTS: Final = ("development", "test", "production")
+TAGS: Final[Mapping[str, str]] = {
+    "owner": "owner",
+    "tenant": "tenant",
+    "data-class": "dataClass",
+    "cost-center": "costCenter",
+    "environment": "environment",
+}
+"""Falaj's tags, without its name, that everything carries; and the stack's key of each."""
 #: Between ``falaj`` and the rest of the name.
 _SIGNS: Final = {"aws": ":", "azure": "-"}
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast, get_args, get_origin, is_typeddi
 
 import pulumi
 
-from falaj.components.catalogue.clusters import PRIVATE as _PRIVATE
+from falaj.components.catalogue.clusters import PRIVATE_RANGES, SHARED_RANGE
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import arguments_of
 from falaj.components.specification.limits import SCHEDULE
@@ -28,7 +28,7 @@ TIME_ZONE: Final = re.compile(r"^[A-Za-z]+(/[A-Za-z0-9_+-]+)*$")
 """The form of names in the IANA's list of time zones."""
 #: RFC 1918, RFC 6598 (carriers' and pods' addresses) and RFC 4193.
 PRIVATE: Final = tuple(
-    ipaddress.ip_network(each) for each in (*_PRIVATE, "100.64.0.0/10", "fc00::/7")
+    ipaddress.ip_network(each) for each in (*PRIVATE_RANGES, SHARED_RANGE, "fc00::/7")
 )
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from falaj.components.catalogue.clusters import PRIVATE as _PRIVATE
+from falaj.components.catalogue.clusters import PRIVATE_RANGES
 from falaj.components.specification.argument_errors import ArgumentErrors
 
-PRIVATE = tuple(map(ipaddress.IPv4Network, _PRIVATE))
+PRIVATE = tuple(map(ipaddress.IPv4Network, PRIVATE_RANGES))
 
 
 def private_ranges(

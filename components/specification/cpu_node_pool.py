@@ -35,8 +35,8 @@ from falaj.components.specification.node_pools import (
     checked_size,
     checked_taints,
     refuse_spot_for,
-    refuse_unavailable_spot,
     refuse_unsold_capacity,
+    refuse_updates_of_spot,
 )
 from falaj.components.specification.node_pools import INT8 as INT8_LABEL
 from falaj.components.specification.placed import check_placed
@@ -89,7 +89,7 @@ def check(cloud: str, name: str, args: CpuNodePoolArgs) -> CpuNodePoolSpec:
     checked = errors.checked(given, CpuNodePoolArgs, cloud)
     checked_pool_name(cloud, name, errors)
     placed = check_placed(cloud, given, errors)
-    refuse_unavailable_spot(cloud, checked, errors)
+    refuse_updates_of_spot("max_unavailable", cloud, checked, errors)
     capacity: str = checked["capacity"]
     system: bool = checked["system"]
     size = checked_size(checked, given, errors)

@@ -42,8 +42,8 @@ from falaj.components.specification.node_pools import (
     checked_taints,
     label_value,
     refuse_spot_for,
-    refuse_unavailable_spot,
     refuse_unsold_capacity,
+    refuse_updates_of_spot,
 )
 from falaj.components.specification.placed import Placed, check_placed
 
@@ -300,12 +300,7 @@ def check_surge(
             "nodes, and as many old ones drained after them; leave max_unavailable out, or set "
             "max_surge to 0",
         )
-    if cloud == "azure" and args["capacity"] == "spot":
-        errors.say(
-            "max_surge",
-            f"given {surge}, but capacity is 'spot', and AKS takes no settings of updates with "
-            "it; leave it out, or set capacity to 'on-demand'",
-        )
+    refuse_updates_of_spot("max_surge", cloud, args, errors)
     least = EKS_SURGE_BY_ZONE * len(zones)
     if cloud == "aws" and surge < least:
         errors.add(
@@ -390,7 +385,7 @@ def check(cloud: str, name: str, args: GpuNodePoolArgs) -> GpuNodePoolSpec:
     placed = check_placed(cloud, given, errors)
     check_reservation(cloud, checked, errors)
     check_placement(checked, errors)
-    refuse_unavailable_spot(cloud, checked, errors)
+    refuse_updates_of_spot("max_unavailable", cloud, checked, errors)
     size = checked_size(checked, given, errors)
     labels = checked_labels(given, errors)
     taints = checked_taints(given, errors)

@@ -379,13 +379,15 @@ def checked_size(
     return Size(low, high, initial)
 
 
-def refuse_unavailable_spot(cloud: str, args: Mapping[str, Any], errors: ArgumentErrors) -> None:
-    """Refuse to say how spot pools of AKS are updated, which takes no such settings."""
-    if cloud == "azure" and args["capacity"] == "spot" and args["max_unavailable"] is not None:
+def refuse_updates_of_spot(
+    argument: str, cloud: str, args: Mapping[str, Any], errors: ArgumentErrors
+) -> None:
+    """Refuse an argument, where it is given, that says how spot pools of AKS are updated."""
+    if cloud == "azure" and args["capacity"] == "spot" and args[argument] is not None:
         errors.say(
-            "max_unavailable",
-            f"given {args['max_unavailable']}, but capacity is 'spot', and AKS takes no settings "
-            "of updates with it; leave it out, or set capacity to 'on-demand'",
+            argument,
+            f"given {args[argument]}, but capacity is 'spot', and AKS takes no settings of "
+            "updates with it; leave it out, or set capacity to 'on-demand'",
         )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from falaj.components.catalogue.clusters import PRIVATE
+from falaj.components.catalogue.clusters import PRIVATE_RANGES
 from falaj.components.specification.limits import OneOf, TextRule
 
 ENFORCE: Final = "enforce"
@@ -40,7 +40,7 @@ DOMAIN: Final = TextRule(
 CLUSTER_DOMAIN: Final = "cluster.local"
 #: Whose reverse look-ups are answered, by the cluster alone: the addresses of its pods and
 #: services. Those of others would be asked of who holds their range.
-_OWN_ADDRESSES: Final = (*PRIVATE, "fd00::/8")
+_OWN_ADDRESSES: Final = (*PRIVATE_RANGES, "fd00::/8")
 _METRICS: Final = 9153
 #: Extended error "Prohibited": https://www.rfc-editor.org/rfc/rfc8914#section-4.19
 _PROHIBITED: Final = 18

@@ -18,7 +18,7 @@ from types import FrameType
 
 from falaj.engine.controlplane import addons, bringup, real_machines
 from falaj.engine.controlplane.processes import Files, Supervisor
-from falaj.engine.controlplane.real_machines import MachineKeeper
+from falaj.engine.controlplane.real_machines import MachineSupervisor
 from falaj.engine.controlplane.record import Record, Settings
 from falaj.engine.errors import EngineError
 
@@ -77,7 +77,7 @@ def remove(files: Files) -> None:
 
 def _bring_up(
     files: Files, settings: Settings, supervisor: Supervisor, machines: Supervisor
-) -> tuple[bringup.Given, MachineKeeper | None]:
+) -> tuple[bringup.Given, MachineSupervisor | None]:
     network = bringup.network_of(settings)
     for left in reversed(range(TRIES)):
         ports = bringup.pick_ports(network)
@@ -94,7 +94,7 @@ def _bring_up(
         else:
             real = None
             if network is not None:
-                real = MachineKeeper(given, network, machines)
+                real = MachineSupervisor(given, network, machines)
                 real.start()
             _ready(given)
             return given, real
@@ -107,7 +107,7 @@ def _ready(given: bringup.Given) -> None:
     Record(os.getpid(), "ready", "", given.supervisor.processes, registry).write(given.files)
 
 
-def _keep_away(given: bringup.Given, real: MachineKeeper | None) -> None:
+def _keep_away(given: bringup.Given, real: MachineSupervisor | None) -> None:
     """Kill everything while a file asks for it, or start it again with the data that it left."""
     files, supervisor = given.files, given.supervisor
     if files.away.exists() and supervisor.processes:

@@ -130,7 +130,7 @@ class RealMachines:
 
 
 @dataclass
-class MachineKeeper:
+class MachineSupervisor:
     """The machines of one control plane, as the control plane itself has them."""
 
     given: Given

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from falaj.components import catalogue
 from falaj.components.catalogue.region_names import may_be_site, place_named
+from falaj.components.catalogue.tag_names import TAGS, tag_name
 from falaj.policies.model.resource import kind_of
 
 
@@ -102,10 +103,7 @@ class Settings(BaseModel):
     environment: Literal["development", "test", "production"] = "production"
     strict: bool = True
     """Whether what can't be known fails; False only warns."""
-    required_tags: tuple[str, ...] = (
-        "falaj:owner", "falaj:tenant", "falaj:data-class", "falaj:cost-center",
-        "falaj:environment",
-    )  # fmt: skip
+    required_tags: tuple[str, ...] = tuple(tag_name("aws", each) for each in TAGS)
     """Tags that everything that takes tags must carry. On Azure ``falaj-owner`` and so on: its
     private DNS zones drop tags with a colon."""
     most_gpu_machines: MostMachines = 16

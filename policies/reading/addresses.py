@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import PRIVATE_RANGES, SHARED_RANGE
 from falaj.policies.model import is_unknown, number, text
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -25,8 +26,8 @@ _MUCH_V4: Final = 2**30
 _NOT_PUBLIC: Final = tuple(
     ipaddress.ip_network(each)
     for each in (
-        "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8",
-        "169.254.0.0/16", "224.0.0.0/3", "fc00::/7", "fe80::/10", "ff00::/8",
+        *PRIVATE_RANGES, SHARED_RANGE, "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "fc00::/7",
+        "fe80::/10", "ff00::/8",
     )
 )  # fmt: skip
 _MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from falaj.components.catalogue.destinations import TOPICS, Field, Kind
+from falaj.components.catalogue.destinations import TOPICS, Field, Sender
 from falaj.components.catalogue.region_names import place_named
 from falaj.policies.model import (
     Context,
@@ -129,7 +129,7 @@ def _judge(
         yield manifest.violation(path, outside(host))
 
 
-def _others(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
+def _others(manifest: Manifest, kind: Sender) -> Iterator[Finding]:
     """Keys of a choice that stand for what is abroad, or can't be judged."""
     for choice in kind.choices:
         for at, found in select(manifest.body, choice.path.replace("[]", "")):

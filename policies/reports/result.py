@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from falaj.components.catalogue.pod_rules import SeverityName
 from falaj.policies.model import PolicyError, Rule
 
 # Where a result comes from: who asked for it, on what machine, and from which commit.
@@ -93,10 +94,9 @@ AnsweredBy = Literal[
     "nobody",
 ]
 Encryption = Literal["customer-key", "provider-key", "none", "unknown", "not-applicable"]
-SeverityName = Literal["critical", "high", "medium", "low"]
 #: Statuses that fail a check.
 FAILING: Final[tuple[Status, ...]] = ("violation", "indeterminate")
-SEVERITIES: Final[tuple[SeverityName, ...]] = ("critical", "high", "medium", "low")
+SEVERITIES: Final[tuple[SeverityName, ...]] = get_args(SeverityName)
 
 #: A moment with its time zone, of which every form of it can be written.
 Moment = Annotated[

@@ -24,7 +24,7 @@ from falaj.wire import MASKED, STACK, UNKNOWN_TEXTS
 _MANIFEST: Final = {"time": "0001-01-01T00:00:00Z", "magic": "", "version": ""}
 
 
-def foretell(pulumi: Pulumi, settings: CloudSettings) -> None:
+def make_predicted(pulumi: Pulumi, settings: CloudSettings) -> None:
     """Make a stack in the sandbox of a check that another one stands on.
 
     Raises:
@@ -36,12 +36,14 @@ def foretell(pulumi: Pulumi, settings: CloudSettings) -> None:
         arguments = ["preview", "-s", name]
         outcome = operation.run(pulumi, arguments, f"making {name}", predicted)
         require_made(outcome, name)
-        if adopt(pulumi, predicted, outcome.outputs):
+        if import_predicted(pulumi, predicted, outcome.outputs):
             return
     update_in_sandbox(pulumi, settings)
 
 
-def adopt(pulumi: Pulumi, predicted: Mapping[str, str], outputs: Mapping[str, Any]) -> bool:
+def import_predicted(
+    pulumi: Pulumi, predicted: Mapping[str, str], outputs: Mapping[str, Any]
+) -> bool:
     """Let the sandbox have what a preview of a stack that wasn't there made in its copy.
 
     Args:

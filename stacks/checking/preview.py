@@ -17,12 +17,12 @@ from falaj.policies.configuration import PROJECT_FOLDER
 from falaj.policies.model import PACKS, PolicyError
 from falaj.policies.outcome import RECORD_FOLDER, read_records
 from falaj.policies.reports.result import AnsweredBy, StackResult
-from falaj.policies.state import PROVIDERS, readable, stack_of_states
+from falaj.policies.state import readable, stack_of_states
 from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
 from falaj.sandbox.schema import SDKS
 from falaj.stacks.checking.assumed import missing_values
-from falaj.stacks.checking.ground import adopt, foretell
+from falaj.stacks.checking.ground import import_predicted, make_predicted
 from falaj.stacks.checking.recorded import judge_in_part
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
@@ -35,6 +35,7 @@ from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.sandbox_guard import PHASE_VARIABLE
 from falaj.stacks.settings import CloudSettings
+from falaj.wire import PROVIDER
 
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"
@@ -180,7 +181,7 @@ def _asked_for(stack: StackFile, message: str) -> str:
 
 def _check(subject: Subject, strict: bool | None, folder: Path, is_ground: bool) -> StackResult:
     stack, settings = subject.stack, subject.settings
-    pulumi, _ = opened(subject, sandbox=not subject.is_local, copied=True, make=foretell)
+    pulumi, _ = opened(subject, sandbox=not subject.is_local, copied=True, make=make_predicted)
     packs = settings.policies.packs if isinstance(settings, CloudSettings) else PACKS
     folders = pack_folders(packs)
     configuration = folder / "packs.json"
@@ -202,7 +203,7 @@ def _check(subject: Subject, strict: bool | None, folder: Path, is_ground: bool)
         document = _document(pulumi, arguments, {**variables, **predicted})
         # Its preview needn't be made again for those that stand on it.
         if is_ground and next(refusals.read(folder), None) is None:
-            adopt(pulumi, predicted, operation.outputs_in(events))
+            import_predicted(pulumi, predicted, operation.outputs_in(events))
     records = list(read_records(folder))
     return result_of(subject, pulumi, document, records, len(folders))
 
@@ -336,8 +337,8 @@ def packages_of(states: Iterable[Mapping[str, Any]]) -> set[str]:
     found: set[str] = set()
     for each in states:
         kind = str(each.get("type", ""))
-        if kind.startswith(PROVIDERS):
-            found.add(kind.removeprefix(PROVIDERS))
+        if kind.startswith(PROVIDER):
+            found.add(kind.removeprefix(PROVIDER))
         elif each.get("custom") is True:
             found.add(kind.partition(":")[0])
     return found

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from falaj.stacks.command import installation, project
-from falaj.stacks.command.console import say
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
 from falaj.stacks.settings.source import from_project_and_stack
+
+
+def no_sandbox(stack: StackFile) -> StackError:
+    """The refusal of ``--sandbox`` for a stack on one machine."""
+    return StackError(
+        f"--sandbox: stack {stack.name} is of the platform local; allowed: stacks in a cloud\n"
+        "  a local stack needs no credentials: run it without --sandbox"
+    )
 
 
 @dataclass(frozen=True)
@@ -25,17 +32,13 @@ class Call:
 
         What the stack's platform needs of Python is there afterwards as well.
         """
-        if self.stack.ensure():
-            say(f"made {self.stack.shown_path} from its template; it is yours to edit")
+        self.stack.ensure()
         project = self.stack.project
         values = from_project_and_stack(self.stack.path, project.root, namespace=project.name)
         installation.require(installation.extras_of_stack(values))
         found = self.stack.settings()
         if self.sandbox and isinstance(found, LocalSettings):
-            raise StackError(
-                f"--sandbox: stack {self.stack.name} is of the platform local; allowed: stacks in "
-                "a cloud\n  a local stack needs no credentials: run it without --sandbox"
-            )
+            raise no_sandbox(self.stack)
         return found
 
     def sandboxed(self, settings: Settings) -> bool:

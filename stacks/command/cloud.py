@@ -217,8 +217,7 @@ def bring_up_upstream(
             f"  bring it up first with: {project.command('up', stack)}"
         )
     say(f"{pulumi.stack.name} stands on {name}, which the sandbox hasn't got: making it there")
-    if stack.ensure():
-        say(f"made {stack.shown_path} from its template; it is yours to edit")
+    stack.ensure()
     found = stack.settings()
     if not isinstance(found, CloudSettings):
         raise StackError(

@@ -99,8 +99,7 @@ def put(stack: StackFile, pairs: Sequence[str]) -> int:
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise StackError(f"{twice}: given twice; give each key once")
-    if stack.ensure():
-        say(f"made {stack.shown_path} from its template; it is yours to edit")
+    stack.ensure()
     values = dict(zip(keys, pairs[1::2], strict=True))
     return _report(stack, edit.set_values(stack.path, stack.project.root, values))
 

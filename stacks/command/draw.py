@@ -16,6 +16,7 @@ from falaj.stacks.checking.evidence import put
 from falaj.stacks.checking.preview import opened, preview_document
 from falaj.stacks.checking.subject import Subject, subject_of
 from falaj.stacks.command import installation, project
+from falaj.stacks.command.call import no_sandbox
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
 from falaj.stacks.command.project import StackFile
@@ -108,8 +109,7 @@ def _columns() -> int:
 
 def _planned(stack: StackFile, sandbox: bool) -> list[State]:
     """The resources that an update would leave behind."""
-    if stack.ensure():
-        say(f"made {stack.shown_path} from its template; it is yours to edit")
+    stack.ensure()
     subject = subject_of(stack)
     installation.require(subject.extras)
     in_sandbox = _sandboxed(subject, sandbox)
@@ -134,10 +134,7 @@ def _now(stack: StackFile, sandbox: bool) -> list[State]:
 
 def _sandboxed(subject: Subject, asked: bool) -> bool:
     if asked and subject.is_local:
-        raise StackError(
-            f"--sandbox: stack {subject.stack.name} is of the platform local; allowed: stacks in "
-            "a cloud\n  a local stack needs no credentials: run it without --sandbox"
-        )
+        raise no_sandbox(subject.stack)
     settings = subject.settings
     return asked or (isinstance(settings, CloudSettings) and settings.sandbox)
 

@@ -21,7 +21,6 @@ from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record, Settings
 from falaj.engine.controlplane.registry import Image, Registry, with_libraries
 from falaj.engine.progress import Report
-from falaj.stacks.command.console import say
 from falaj.stacks.command.images import push_image
 from falaj.stacks.command.options import the_project
 from falaj.stacks.command.project import StackFile
@@ -112,8 +111,7 @@ def place(
     if dry_run and template is not None and not file.path.exists():
         settings = load_file(template, here.root)
     else:
-        if file.ensure():
-            say(f"made {file.shown_path} from the template {stack}")
+        file.ensure()
         settings = file.settings()
     if not isinstance(settings, InClusterSettings):
         raise StackError(

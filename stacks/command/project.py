@@ -12,6 +12,7 @@ import yaml
 
 from falaj.engine.files import replace_file, stack_home
 from falaj.stacks.command import installation, testplane
+from falaj.stacks.command.console import say
 from falaj.stacks.command.installation import ROOT
 from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
@@ -143,7 +144,8 @@ class StackFile:
         return stack_home(self.project.name, self.name)
 
     def ensure(self) -> bool:
-        """Make the stack's file from the template of the same name; True if it was made now.
+        """Make the stack's file from the template of the same name, and say so; True if it was
+        made now.
 
         Raises:
             StackError: there is neither a file nor a template.
@@ -163,6 +165,7 @@ class StackFile:
                 message += f"; templates: {', '.join(templates)}\n  make one with: {how}"
             raise StackError(message)
         self.create_from(templates[self.name])
+        say(f"made {self.shown_path} from its template; it is yours to edit")
         return True
 
     def create_from(self, template: Path) -> None:

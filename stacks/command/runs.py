@@ -91,15 +91,15 @@ def show(
         ("state", _state(found)),
         ("model", found.kind or "not chosen yet"),
         ("when", found.when),
-        *((f"data {name}", _said(value)) for name, value in found.data.items()),
-        *((f"code {name}", _said(value)) for name, value in found.code.items()),
+        *((f"data {name}", _formatted(value)) for name, value in found.data.items()),
+        *((f"code {name}", _formatted(value)) for name, value in found.code.items()),
         ("folder", str(found.folder) if found.folder else "gone: the package has its figures"),
     ]
     if found.versions:
         rows.insert(1, ("version", _versions(found)))
     _say_pairs("", rows)
     _say_pairs("figures", [(name, _figure(name, each)) for name, each in found.figures.items()])
-    _say_pairs("parameters", [(name, _said(each)) for name, each in found.parameters.items()])
+    _say_pairs("parameters", [(name, _formatted(each)) for name, each in found.parameters.items()])
     if found.history:
         say(f"\nepochs ({len(found.history)})")
         say(table(list(_epochs(found.history))))
@@ -252,10 +252,10 @@ def _figure(name: str, value: float) -> str:
     return records.figure(name.removeprefix("served_").removeprefix("validation_"), value)
 
 
-def _said(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if isinstance(value, Mapping) and value:
         entries = cast("Mapping[str, Any]", value)
-        return ", ".join(f"{name} {_said(each)}" for name, each in entries.items())
+        return ", ".join(f"{name} {_formatted(each)}" for name, each in entries.items())
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -268,7 +268,7 @@ def _cell(title: str, name: str, value: Any) -> str:
         return "-"
     if title == "figures":
         return _figure(name, value)
-    text = _said(value)
+    text = _formatted(value)
     return text[:SHORT] if name in ("digest", "own") else text
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Final
 
 from falaj.policies.model import Resource, Stack, is_unknown, leaves, select, text
-from falaj.policies.model.resource import REFERENCE
 from falaj.policies.reading.addresses import EVERY_PORT, Ports, is_open, network
 from falaj.stacks.drawing.model import INTERNET, UNSEEN, Edge, EdgeKind, End, Node, NodeKind
+from falaj.wire import STACK_REFERENCE
 
 # A property means a resource by an id or name, or by what the engine says of its origin. A state
 # has every resource's id. A preview has none, but the sandbox predicts what properties will be
@@ -158,7 +158,7 @@ class References:
         for key, urns in resource.dependencies.items():
             if any(text(leaf) == value for _, leaf in leaves(resource.properties.get(key))):
                 for urn in urns:
-                    if f"::{REFERENCE}::" in urn:
+                    if f"::{STACK_REFERENCE}::" in urn:
                         return urn.rpartition("/")[2]
         return ""
 

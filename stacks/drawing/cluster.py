@@ -145,9 +145,9 @@ def add_objects(builder: Builder) -> Cluster:
 
 #: What objects are drawn as, by group and kind; of any group where that is empty.
 _KINDS: Final[Mapping[tuple[str, str], NodeKind]] = {
-    ("gateway.networking.k8s.io", "Gateway"): "entrance",
-    ("networking.k8s.io", "Ingress"): "entrance",
-    ("extensions", "Ingress"): "entrance",
+    ("gateway.networking.k8s.io", "Gateway"): "ingress",
+    ("networking.k8s.io", "Ingress"): "ingress",
+    ("extensions", "Ingress"): "ingress",
     ("core", "PersistentVolumeClaim"): "volume",
     ("storage.k8s.io", "StorageClass"): "volume",
     ("external-secrets.io", "SecretStore"): "vault",
@@ -218,7 +218,7 @@ def _details(manifest: Manifest, kind: NodeKind) -> Iterator[str]:
         replicas = manifest.get("spec.replicas")
         if isinstance(replicas, int | float) and not isinstance(replicas, bool):
             yield f"{replicas:g} replicas"
-    if kind == "entrance":
+    if kind == "ingress":
         for listener in items(manifest.get("spec.listeners")):
             host = text(get(listener, "hostname"))
             yield " ".join(filter(None, (host, str(get(listener, "port") or ""))))
@@ -521,7 +521,7 @@ def _route(cluster: Cluster, route: Manifest) -> None:
     """From a gateway to what a route sends to."""
     namespace = _namespace_of(route)
     parents = [
-        _entrance(cluster, text(get(each, "namespace")) or namespace, text(get(each, "name")))
+        _parent(cluster, text(get(each, "namespace")) or namespace, text(get(each, "name")))
         for each in items(route.get("spec.parentRefs"))
     ]
     for rule in items(route.get("spec.rules")):
@@ -540,14 +540,14 @@ def _tcp(value: Any) -> str:
     return f"tcp {found}" if found is not None else "tcp"
 
 
-def _entrance(cluster: Cluster, namespace: str, name: str) -> str:
+def _parent(cluster: Cluster, namespace: str, name: str) -> str:
     for each in cluster.objects:
         if each.kind == "Gateway" and each.name == name and _namespace_of(each) == namespace:
             return node_id(each)
-    id = f"entrance:{namespace}:{name}"
+    id = f"ingress:{namespace}:{name}"
     container = cluster.namespace(None, namespace)
     return cluster.builder.node(
-        id, "entrance", name, "gateway", container=container, is_elsewhere=True
+        id, "ingress", name, "gateway", container=container, is_elsewhere=True
     )
 
 

@@ -566,7 +566,7 @@ def _owners(builder: Builder, resource: Resource) -> list[str]:
     same = [
         id
         for id, node in builder.nodes.items()
-        if node.kind == "entrance" and node.urn and resource.package == "kubernetes"
+        if node.kind == "ingress" and node.urn and resource.package == "kubernetes"
     ]
     return (
         owners or same or [builder.stand_for(resource, "other", resource.type.rpartition(":")[2])]

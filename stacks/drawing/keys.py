@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
+from falaj.components.catalogue.azure_roles import BUILT_IN_ROLES
 from falaj.policies.model import Resource, get, is_unknown, items, leaves, text
 from falaj.policies.reading.iam import read
 from falaj.policies.reading.types import azure
@@ -43,17 +44,19 @@ _ROLE_POLICIES: Final = aws("iam/rolePolicy")
 _POD_IDENTITIES: Final = aws("eks/podIdentityAssociation")
 _ASSIGNMENTS: Final = azure("authorization:RoleAssignment")
 _FEDERATED: Final = azure("managedidentity:FederatedIdentityCredential")
-#: Azure's own roles that data is read and written with
-#: (https://learn.microsoft.com/azure/role-based-access-control/built-in-roles).
+#: Azure's own roles that data is read and written with.
 _BUILT_IN: Final[Mapping[str, str]] = {
-    "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": "reads",
-    "ba92f5b4-2d11-453d-a403-e96b0029c9fe": "reads, writes",
-    "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": "owns data of",
-    "7f951dda-4ed3-4680-a7ca-43fe172d538d": "pulls from",
-    "8311e382-0749-4cb8-b61a-304f252e45ec": "pushes to",
-    "4633458b-17de-408a-b874-0445c86b69e6": "reads secrets of",
-    "e147488a-f6f5-4113-8e2d-b22465e65bf6": "encrypts with keys of",
-    "12338af0-0e69-4776-bea7-57ae8d297424": "uses keys of",
+    BUILT_IN_ROLES[name]: label
+    for name, label in {
+        "Storage Blob Data Reader": "reads",
+        "Storage Blob Data Contributor": "reads, writes",
+        "Storage Blob Data Owner": "owns data of",
+        "AcrPull": "pulls from",
+        "AcrPush": "pushes to",
+        "Key Vault Secrets User": "reads secrets of",
+        "Key Vault Crypto Service Encryption User": "encrypts with keys of",
+        "Key Vault Crypto User": "uses keys of",
+    }.items()
 }
 #: What nodes of a service are that keep data, by its name in ARNs.
 _KEEPERS: Final = {

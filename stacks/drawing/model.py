@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 NodeKind = Literal[
     # What holds others.
     "network", "zone", "subnet", "cluster", "namespace", "area",
     # What computes, and what lets callers in.
-    "pool", "machine", "tier", "workload", "add-on", "balancer", "entrance", "endpoint", "gateway",
+    "pool", "machine", "tier", "workload", "add-on", "balancer", "ingress", "endpoint", "gateway",
     # What keeps something.
     "file system", "store", "database", "registry", "volume", "records",
     # What protects.
@@ -23,6 +23,8 @@ NodeKind = Literal[
     "internet",
 ]  # fmt: skip
 EdgeKind = Literal["flow", "encrypts", "reads"]
+EDGE_KINDS: Final[tuple[EdgeKind, ...]] = get_args(EdgeKind)
+"""In the order in which they are told."""
 End = Literal["in", "out"]
 
 INTERNET: Final = "internet"

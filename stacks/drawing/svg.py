@@ -19,7 +19,7 @@ from falaj.stacks.drawing.layout import (
     places,
     wrap,
 )
-from falaj.stacks.drawing.model import CONTAINERS, INTERNET, EdgeKind, Node, Picture
+from falaj.stacks.drawing.model import CONTAINERS, EDGE_KINDS, INTERNET, Node, Picture
 from falaj.stacks.drawing.wording import (
     HALF,
     ITSELF,
@@ -58,7 +58,7 @@ _MARKS: Final = {
     "compute": {"pool", "machine", "tier", "workload", "add-on"},
     "store": {"store", "file system", "database", "registry", "volume", "records"},
     "key": {"key", "vault", "secret", "authority", "identity"},
-    "door": {"balancer", "entrance", "endpoint", "gateway", "cluster", "names"},
+    "door": {"balancer", "ingress", "endpoint", "gateway", "cluster", "names"},
 }
 
 
@@ -77,8 +77,7 @@ def draw(picture: Picture) -> str:
         for each in boxes:
             _box(picture, each, parts)
         y = max(bottom(boxes), y)
-    kinds: tuple[EdgeKind, ...] = ("flow", "encrypts", "reads")
-    for kind in kinds:
+    for kind in EDGE_KINDS:
         found = rows(picture, picture.of_kind(kind))
         remark = quiet_groups(picture) if kind == "flow" else ""
         if found or remark:

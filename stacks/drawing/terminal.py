@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from falaj.stacks.drawing.model import INTERNET, EdgeKind, Node, Picture
+from falaj.stacks.drawing.model import EDGE_KINDS, INTERNET, Node, Picture
 from falaj.stacks.drawing.wording import (
     HALF,
     ITSELF,
@@ -47,8 +47,7 @@ def draw(picture: Picture, width: int) -> str:
     lines += ["", SECTIONS["places"].upper(), ""]
     for each in placed(picture, ""):
         lines += _node(picture, each, width, 0)
-    kinds: tuple[EdgeKind, ...] = ("flow", "encrypts", "reads")
-    for kind in kinds:
+    for kind in EDGE_KINDS:
         found = rows(picture, picture.of_kind(kind))
         remark = quiet_groups(picture) if kind == "flow" else ""
         if found or remark:

@@ -30,7 +30,7 @@ ENCRYPTION: Final = {
 }
 #: Kinds that are shown where things are; the others are ends of flows only.
 PLACED: Final = frozenset((
-    *CONTAINERS, "pool", "machine", "tier", "workload", "add-on", "balancer", "entrance",
+    *CONTAINERS, "pool", "machine", "tier", "workload", "add-on", "balancer", "ingress",
     "endpoint", "gateway", "file system", "store", "database", "registry", "volume", "records",
     "key", "vault", "secret", "authority", "identity", "watch", "names", "other",
 ))  # fmt: skip

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.stacks.errors import StackError
-from falaj.stacks.images.crane import Crane, Helm, RegistryError, archive_digest, layer_digest
+from falaj.stacks.images.crane import Crane, Helm, RegistryError, archive_digest
 from falaj.stacks.images.items import EMPTY, Item, Lock, Locked, load, save
-from falaj.stacks.images.mirror import UNKNOWN, Outcome
+from falaj.stacks.images.mirror import UNKNOWN, Outcome, digest_there
 
 Say = Callable[[str], None]
 CONTENTS: Final = "contents.yaml"
@@ -91,12 +91,12 @@ class Archive:
             label = f"[{number}/{len(wanted)}] {item.name}"
             try:
                 target = item.at(registry)
-                if self._there(item, target) == item.digest:
+                if digest_there(self._crane, item, target) == item.digest:
                     outcome.there.append(item.name)
                     self._say(f"{label}: there")
                     continue
                 self._send(item, registry)
-                if self._there(item, target) != item.digest:
+                if digest_there(self._crane, item, target) != item.digest:
                     raise RegistryError(
                         f"{target} is not {item.digest} after it was sent: the registry changes "
                         "what it is sent, or somebody else pushes there; don't use it"
@@ -110,11 +110,6 @@ class Archive:
 
     def _path(self, item: Item) -> Path:
         return self._folder / item.kind / (f"{item.name}.tgz" if item.is_archive else item.name)
-
-    def _there(self, item: Item, target: str) -> str | None:
-        if item.is_archive:
-            return layer_digest(self._crane, target)
-        return self._crane.digest(target)
 
     def _fetch(self, item: Item, digest: str) -> None:
         """Fetch into a folder of another name first: what has the right name is complete."""

@@ -71,7 +71,7 @@ class Mirror:
         target = item.at(self._registry)
         if item.digest is None:
             raise StackError(UNKNOWN)
-        have = self._digest_there(item, target)
+        have = digest_there(self._crane, item, target)
         if have == item.digest:
             outcome.there.append(item.name)
             self._say(f"{label}: there")
@@ -116,13 +116,8 @@ class Mirror:
                 )
             self._helm.push(archive, self._registry, item.mirror)
 
-    def _digest_there(self, item: Item, target: str) -> str | None:
-        if item.is_archive:
-            return layer_digest(self._crane, target)
-        return self._crane.digest(target)
-
     def _verify(self, item: Item, target: str) -> None:
-        have = self._digest_there(item, target)
+        have = digest_there(self._crane, item, target)
         if have != item.digest:
             raise RegistryError(
                 f"{target} is {have or 'missing'} after copying, not {item.digest}: the registry "
@@ -131,6 +126,11 @@ class Mirror:
 
 
 # Asks registries which digest each tag stands for, and says where a tag was moved.
+
+
+def digest_there(crane: Crane, item: Item, target: str) -> str | None:
+    """The digest of an image, or of a chart's archive, in a registry; None where none is there."""
+    return layer_digest(crane, target) if item.is_archive else crane.digest(target)
 
 
 @dataclass

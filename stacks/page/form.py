@@ -21,8 +21,9 @@ from falaj.workloads.training.dates import DateForm, full_year
 from falaj.workloads.training.numerals import bare, number, readings
 from falaj.workloads.training.record import LANGUAGE
 
-Kind = Literal["number", "whole", "flag", "choice", "text", "words", "date", "image", "numbers",
-               "texts"]  # fmt: skip
+InputKind = Literal[
+    "number", "whole", "flag", "choice", "text", "words", "date", "image", "numbers", "texts",
+]  # fmt: skip
 
 MOST_FIELDS: Final = 400
 """Of a model with more inputs the row is pasted: nobody fills in so many fields."""
@@ -79,7 +80,7 @@ class Field:
     name: str
     datatype: str
     shape: tuple[int, ...]
-    kind: Kind
+    kind: InputKind
     hint: str = ""
     choices: tuple[str, ...] = ()
     typical: str = ""
@@ -134,7 +135,7 @@ class Field:
                 return [self._one(text)]
 
     def _one(self, text: str) -> Any:
-        readers: Mapping[Kind, Callable[[str], Any]] = {
+        readers: Mapping[InputKind, Callable[[str], Any]] = {
             "number": self._number,
             "whole": self._whole,
             "flag": self._flag,

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from filelock import FileLock, Timeout
 
+from falaj.engine.files import replace_file
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.document import Document, Way, parse, read
 from falaj.stacks.settings.given import NAMESPACES, Given, Location, nest
@@ -367,16 +368,11 @@ def _lock(target: Path) -> Generator[None]:
 
 def _write(target: Path, before: str, after: str) -> None:
     """Replace a file's text if it still is what was read."""
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        temporary.write_bytes(after.encode("utf-8"))
-        temporary.chmod(target.stat().st_mode & 0o7777)
         if target.read_bytes() != before.encode("utf-8"):
             raise StackError(
                 f"{target.name} was changed meanwhile; nothing was written\n  run it again"
             )
-        temporary.replace(target)
+        replace_file(target, after)
     except OSError as error:
         raise StackError(f"{target.name} can't be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)

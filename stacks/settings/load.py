@@ -35,7 +35,7 @@ from falaj.stacks.settings.problems import (
 )
 from falaj.stacks.settings.problems import Path as KeyPath
 from falaj.stacks.settings.shapes import (
-    Anything,
+    AnyValue,
     ByName,
     Choice,
     Either,
@@ -222,7 +222,7 @@ def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
         shape = at(whole, path)
         if shape is None or scalar.quote:
             continue
-        numeric = any(isinstance(each, Number | Anything) for each in choices(shape))
+        numeric = any(isinstance(each, Number | AnyValue) for each in choices(shape))
         if scalar.unclear:
             number = decimal(scalar.text) if numeric else None
             value = scalar.text if number is None else number
@@ -291,7 +291,7 @@ def _finding(path: KeyPath, problem: ErrorDetails, model: type[BaseModel], own: 
     if problem["type"] == "extra_forbidden":
         return unknown_key(path, section_at(whole, path[:-1]) or model)
     key = _key(whole, path)
-    shape = at(whole, path) or Anything()
+    shape = at(whole, path) or AnyValue()
     if problem["type"] == "missing":
         value = key.example if key and key.example else example(shape, str(path[-1]))
         return Finding(path, f"missing; allowed: {describe(shape)}", (Put(path, value),))

@@ -22,7 +22,7 @@ from falaj.stacks.settings.load import ALL, BLUEPRINTS, EXISTING, PLATFORMS
 from falaj.stacks.settings.problems import NAMESPACE
 from falaj.stacks.settings.reference import description, purpose
 from falaj.stacks.settings.shapes import (
-    Anything,
+    AnyValue,
     ByName,
     Choice,
     Either,
@@ -296,7 +296,7 @@ class _Definitions:
                 return {"$ref": f"#/$defs/{self._section(model)}"}
             case Either(shapes):
                 return {"anyOf": [self._of(each) for each in shapes]}
-            case Anything():
+            case AnyValue():
                 return {}
 
 

@@ -97,18 +97,18 @@ class Either:
 
 
 @dataclass(frozen=True)
-class Anything:
+class AnyValue:
     """Whatever YAML has."""
 
 
-Shape: TypeAlias = "Text | Choice | Number | Flag | Items | ByName | Keys | Either | Anything"
+Shape: TypeAlias = "Text | Choice | Number | Flag | Items | ByName | Keys | Either | AnyValue"
 _PLAIN: Final[dict[Any, Shape]] = {
     str: Text(),
     int: Number(whole=True),
     float: Number(whole=False),
     bool: Flag(),
-    Any: Anything(),
-    object: Anything(),
+    Any: AnyValue(),
+    object: AnyValue(),
 }
 
 
@@ -232,7 +232,7 @@ def below(shape: Shape, part: str | int) -> Shape | None:
     if isinstance(shape, Either):
         found = tuple(inner for each in shape.shapes if (inner := below(each, part)) is not None)
         return None if not found else found[0] if len(found) == 1 else Either(found)
-    return Anything() if isinstance(shape, Anything) else None
+    return AnyValue() if isinstance(shape, AnyValue) else None
 
 
 def at(shape: Shape, path: Path) -> Shape | None:
@@ -291,7 +291,7 @@ def takes(shape: Shape, value: Any) -> bool:  # noqa: PLR0911 - one for each sha
             return isinstance(value, dict) and known.issuperset(cast("dict[Any, Any]", value))
         case Either(shapes):
             return any(takes(each, value) for each in shapes)
-        case Anything():
+        case AnyValue():
             return True
 
 
@@ -320,7 +320,7 @@ def describe(shape: Shape) -> str:  # noqa: PLR0911 - one for each shape
             return "a section of keys"
         case Either(shapes):
             return ", or ".join(dict.fromkeys(map(describe, shapes)))
-        case Anything():
+        case AnyValue():
             return "any value"
 
 
@@ -366,7 +366,7 @@ def example(shape: Shape, name: str = "") -> Any:  # noqa: PLR0911 - one for eac
             return {key.name: key.example or example(key.shape, key.name) for key in needed}
         case Either(shapes):
             return example(shapes[0], name)
-        case Anything():
+        case AnyValue():
             return name
 
 

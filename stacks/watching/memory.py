@@ -24,7 +24,7 @@ _MOST_TRIED: Final = 50
 _MOST_MESSAGES: Final = 100
 _MOST_VERSIONS: Final = 10
 
-Kind = Literal["labels", "answers"]
+LedgerKind = Literal["labels", "answers"]
 """``labels``: wrong answers among those whose label came back; ``answers``: requests that the
 server failed to answer."""
 
@@ -160,7 +160,7 @@ class Memory(_Part):
     last: Last | None = None
     looked: float | None = None
     process: int | None = None
-    ledgers: dict[Kind, Ledger] = Field(default_factory=dict[Kind, Ledger])
+    ledgers: dict[LedgerKind, Ledger] = Field(default_factory=dict[LedgerKind, Ledger])
     outbox: list[Message] = Field(default_factory=list[Message])
 
     def begin(self, pending: Pending) -> None:
@@ -202,7 +202,7 @@ class Memory(_Part):
             self.acted = min(self.acted, now)
         self.retrainings = [min(each, now) for each in self.retrainings]
 
-    def ledger(self, kind: Kind) -> Ledger:
+    def ledger(self, kind: LedgerKind) -> Ledger:
         """The outcomes of a kind."""
         return self.ledgers.setdefault(kind, Ledger())
 

@@ -7,13 +7,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from falaj.stacks.documents import is_mapping
 from falaj.workloads.rollout.pairs import Outcomes
 
 State = Literal["collecting", "ok", "drifted", "no reference"]
-STATES: Final = ("collecting", "ok", "drifted", "no reference")
+STATES: Final[tuple[State, ...]] = get_args(State)
 MOST_BYTES: Final = 8 << 20
 """Of a report: a row of some 300 bytes for each of 20,000 columns, and room."""
 _MOST_ROWS: Final = 20_000

@@ -15,7 +15,7 @@ from falaj.engine.files import replace_file
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.watching import RETRAIN, ROLL_BACK, WatchSettings
 from falaj.stacks.watching.data import NoDataError, Table
-from falaj.stacks.watching.memory import WEEK, Kind, Last, Memory, Message, Pending, Told
+from falaj.stacks.watching.memory import WEEK, Last, LedgerKind, Memory, Message, Pending, Told
 from falaj.stacks.watching.report import Report, digest_of
 from falaj.stacks.watching.seen import MEMORY
 from falaj.stacks.watching.server import NoAnswerError
@@ -28,7 +28,7 @@ _MOST_TRIES: Final = 12
 _HOUR: Final = 3_600
 SIGNAL: Final = "signal.json"
 _STEPS: Final = {"rollBack": "rollback", "retrain": "retraining"}
-_KINDS: Final[Mapping[Kind, str]] = {
+_KINDS: Final[Mapping[LedgerKind, str]] = {
     "labels": "answers whose label came back were wrong",
     "answers": "requests failed",
 }

@@ -88,13 +88,13 @@ def test_a_foundation_and_a_tier_beside_each_other(project: Project, tmp_path: P
 FORETELL = """
 import sys
 from pathlib import Path
-from falaj.stacks.checking.ground import foretell
+from falaj.stacks.checking.ground import make_predicted
 from falaj.stacks.checking.preview import opened
 from falaj.stacks.checking.subject import subject_of
 from falaj.stacks.command.project import Project, StackFile
 ground = subject_of(StackFile(sys.argv[1], Project.find(Path.cwd())))
 pulumi, _ = opened(ground, sandbox=True, copied=True)
-foretell(pulumi, ground.settings)
+make_predicted(pulumi, ground.settings)
 """
 
 

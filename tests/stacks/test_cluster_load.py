@@ -270,7 +270,7 @@ def test_controllers_are_pushed_once_and_pinned(
 ) -> None:
     assert run(plane, project, *CONTROLLERS) == 0
     said = capsys.readouterr().out
-    assert "made stacks/Pulumi.real-cluster.yaml from the template real-cluster" in said
+    assert "made stacks/Pulumi.real-cluster.yaml from its template" in said
     lock = load(project / LOCK).images
     assert set(lock) == set(CONTROLLERS)
     for name in CONTROLLERS:

@@ -86,8 +86,8 @@ def previewed(
     return updated
 
 
-def foretell(engine: Engine) -> None:
-    ground.foretell(cast(Pulumi, engine), cast(CloudSettings, None))
+def make_predicted(engine: Engine) -> None:
+    ground.make_predicted(cast(Pulumi, engine), cast(CloudSettings, None))
 
 
 def test_the_cloud_has_what_was_predicted_and_the_state_the_outputs(
@@ -95,7 +95,7 @@ def test_the_cloud_has_what_was_predicted_and_the_state_the_outputs(
 ) -> None:
     outputs = {"keyIds": {"data": "k"}, "zones": ["a", "b"], "count": 2}
     updated = previewed(monkeypatch, outputs)
-    foretell(engine)
+    make_predicted(engine)
     assert engine.made() == ["topic-1"]
     (state,) = engine.imported
     (stack,) = state["deployment"]["resources"]
@@ -112,7 +112,7 @@ def test_what_a_preview_cannot_tell_an_update_makes(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]
 ) -> None:
     updated = previewed(monkeypatch, outputs)
-    foretell(engine)
+    make_predicted(engine)
     assert updated == ["base"]
     assert (engine.made(), engine.imported) == ([], [])
 
@@ -130,5 +130,5 @@ def test_nothing_stands_on_what_cannot_be_made(
 ) -> None:
     updated = previewed(monkeypatch, {"a": 1}, status=status, interrupted=interrupted)
     with pytest.raises(raised):
-        foretell(engine)
+        make_predicted(engine)
     assert (engine.made(), engine.imported, updated) == ([], [], [])

@@ -147,17 +147,17 @@ def _run(
     else:
         records.rewrite_metrics(it.output, found[0].history)
     listener = serve(weights)
-    keeper = _Keeper(it, weights, listener, progress, found)
+    upkeep = _Upkeep(it, weights, listener, progress, found)
     thread = threading.Thread(target=listener.serve_forever, name="listener", daemon=True)
     thread.start()
     try:
-        return keeper.run(stop)
+        return upkeep.run(stop)
     finally:
         listener.shutdown()
         listener.server_close()
 
 
-class _Keeper:
+class _Upkeep:
     """Judges the model now and then, keeps it, and ends the training."""
 
     def __init__(

@@ -18,7 +18,7 @@ _WORD: Final = re.compile(r"[a-z0-9.]*")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """Objects of one kind, as the API server's addresses name them."""
 
     group: str
@@ -64,7 +64,7 @@ class Plan:
     """ResourceQuota there, which counts what may not be listed."""
     namespaces: tuple[str, ...]
     """What is restored beside the witness, one after the other."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ResourceKind, ...]
     """What is restored of each: nothing that acts."""
     witness: Witness
     modifier: str
@@ -94,7 +94,9 @@ def read(path: Path) -> Plan:
         raise WorkloadError(f"can't read the plan {path}: {error}") from error
     plan = _keys(path, "the plan", found, Plan)
     witness = _keys(path, "witness", plan["witness"], Witness)
-    kinds = [_keys(path, "kinds", each, Kind) for each in _list(path, "kinds", plan["kinds"])]
+    kinds = [
+        _keys(path, "kinds", each, ResourceKind) for each in _list(path, "kinds", plan["kinds"])
+    ]
     for at in ("velero", "schedule", "scratch", "quota", "modifier", "results"):
         _match(path, at, plan[at], _NAME)
     for at in ("namespace", "name"):
@@ -113,7 +115,7 @@ def read(path: Path) -> Plan:
         scratch=plan["scratch"],
         quota=plan["quota"],
         namespaces=tuple(namespaces),
-        kinds=tuple(Kind(**each) for each in kinds),
+        kinds=tuple(ResourceKind(**each) for each in kinds),
         witness=Witness(**witness),
         modifier=plan["modifier"],
         results=plan["results"],

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import ApiError
-from falaj.workloads.restoring.plan import Kind, Plan
+from falaj.workloads.restoring.plan import Plan, ResourceKind
 
 _API: Final = "velero.io/v1"
 _MINE: Final = "falaj.io/rehearsal"
@@ -34,8 +34,8 @@ _ENDED: Final = frozenset({COMPLETED, "PartiallyFailed", "Failed", "FailedValida
 _POLL_SECONDS: Final = 2.0
 CLEAN_SECONDS: Final = 300.0
 """Until the scratch namespace has to be empty again."""
-_CONFIG_MAP: Final = Kind("", "v1", "configmaps")
-_QUOTA: Final = Kind("", "v1", "resourcequotas")
+_CONFIG_MAP: Final = ResourceKind("", "v1", "configmaps")
+_QUOTA: Final = ResourceKind("", "v1", "resourcequotas")
 #: Whoever may list them may read their values.
 #: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#listing-secrets
 SECRETS: Final = "secrets"
@@ -291,7 +291,7 @@ class Rehearsal:
             for kind in self._listed()
         )
 
-    def _listed(self) -> list[Kind]:
+    def _listed(self) -> list[ResourceKind]:
         return [each for each in self._plan.kinds if each.name != SECRETS]
 
     def _secrets(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from falaj.components import catalogue
-from falaj.components.catalogue.destinations import TOPICS, Field, Form, Kind, Topic
+from falaj.components.catalogue.destinations import TOPICS, Field, Form, Sender, Topic
 from falaj.components.kubernetes.admission.policy import (
     OWN_RANGES,
     Check,
@@ -157,7 +157,7 @@ class _Node:
         return node
 
 
-def _of_kinds(kinds: Iterable[Kind], add: Callable[[_Node, Kind], None]) -> str:
+def _of_kinds(kinds: Iterable[Sender], add: Callable[[_Node, Sender], None]) -> str:
     """The texts of an object, whichever of some kinds it is."""
     by_tree: dict[str, list[str]] = {}
     for kind in kinds:
@@ -184,8 +184,8 @@ def _text_of(node: _Node, here: str, depth: int) -> str:
     return f'({joined(found)}).join("\\n")'
 
 
-def _fields(form: Form) -> Callable[[_Node, Kind], None]:
-    def add(root: _Node, kind: Kind) -> None:
+def _fields(form: Form) -> Callable[[_Node, Sender], None]:
+    def add(root: _Node, kind: Sender) -> None:
         for each in kind.fields:
             if each.form == form:
                 path = each.path.split(".")
@@ -215,7 +215,7 @@ def _leaf(given: Field, key: str) -> _Leaf:
     return leaf
 
 
-def _choices(root: _Node, kind: Kind) -> None:
+def _choices(root: _Node, kind: Sender) -> None:
     for each in kind.choices:
         ends = f" && k.endsWith({literal(each.ending)})" if each.ending else ""
         keys = texts(each.keys)

@@ -34,6 +34,7 @@ from falaj.policies.rules.encryption.azure_tables import PROFILES, contained
 from falaj.policies.rules.encryption.stores import (
     Part,
     Readers,
+    State,
     Stores,
     demands_customer_key,
     merged,
@@ -549,7 +550,7 @@ RULES: tuple[Rule, ...] = (
 #
 # The tables are those of the pack's rules, so a map and a judgement never disagree.
 
-AtRest = Literal["customer key", "service key", "none", "not stored here", "unknown"]
+AtRest = Literal[State, "not stored here"]
 
 #: Of several parts, the worst is what counts.
 _WORST_FIRST: Final[tuple[AtRest, ...]] = ("none", "unknown", "service key", "customer key")

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Final
 
-from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS, tag_names
+from falaj.components.catalogue.tag_names import (
+    DATA_CLASSES,
+    ENVIRONMENTS,
+    TAGS,
+    tag_name,
+    tag_names,
+)
 from falaj.policies.model import (
     Context,
     Finding,
@@ -30,13 +36,7 @@ from falaj.policies.reading.types import azure
 TAGS_RULE: Final = "governance-required-tags"
 
 #: Where a stack says the values of tags.
-_CONFIG_KEYS: Final = {
-    "falaj:owner": "falaj:owner",
-    "falaj:tenant": "falaj:tenant",
-    "falaj:data-class": "falaj:dataClass",
-    "falaj:cost-center": "falaj:costCenter",
-    "falaj:environment": "falaj:environment",
-}
+_CONFIG_KEYS: Final = {tag_name("aws", name): f"falaj:{key}" for name, key in TAGS.items()}
 
 
 def missing_tags(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from falaj.components.catalogue.azure_roles import BUILT_IN_ROLES
 from falaj.policies.model import (
     ABSENT,
     Context,
@@ -516,33 +517,32 @@ def aws_conflicting_duties(resource: Resource, context: Context) -> Iterator[Fin
 DEFINITION: Final = azure("authorization:RoleDefinition")
 ASSIGNMENT: Final = azure("authorization:RoleAssignment")
 
-#: Ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/
-#: built-in-roles
-OWNER: Final = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635"
-CONTRIBUTOR: Final = "b24988ac-6180-42a0-ab88-20f7382dd24c"
-USER_ACCESS_ADMINISTRATOR: Final = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9"
-ROLE_ADMINISTRATOR: Final = "f58310d9-a9f6-439a-9e8d-f62e7b41a168"
+#: Built-in roles that may do nearly everything, or grant it, by their ids.
 BROAD: Final = {
-    OWNER: "Owner",
-    CONTRIBUTOR: "Contributor",
-    USER_ACCESS_ADMINISTRATOR: "User Access Administrator",
-    ROLE_ADMINISTRATOR: "Role Based Access Control Administrator",
-}
+    BUILT_IN_ROLES[name]: name
+    for name in (
+        "Owner", "Contributor", "User Access Administrator",
+        "Role Based Access Control Administrator",
+    )
+}  # fmt: skip
 GRANTS: Final = "grants roles"
 MANAGES_KEYS: Final = "manages keys"
 USES_DATA: Final = "uses keys or data"
 _DUTIES: Final = {
-    OWNER: GRANTS,
-    USER_ACCESS_ADMINISTRATOR: GRANTS,
-    ROLE_ADMINISTRATOR: GRANTS,
-    "00482a5a-887f-4fb3-b363-3b7fe8e74483": MANAGES_KEYS,  # Key Vault Administrator
-    "14b46e9e-c2b7-4b4b-b07b-48a6ebf60603": MANAGES_KEYS,  # Key Vault Crypto Officer
-    "12338af0-0e69-4776-bea7-57ae8d297424": USES_DATA,  # Key Vault Crypto User
-    "e147488a-f6f5-4113-8e2d-b22465e65bf6": USES_DATA,  # … Crypto Service Encryption User
-    "4633458b-17de-408a-b874-0445c86b69e6": USES_DATA,  # Key Vault Secrets User
-    "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": USES_DATA,  # Storage Blob Data Owner
-    "ba92f5b4-2d11-453d-a403-e96b0029c9fe": USES_DATA,  # Storage Blob Data Contributor
-    "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": USES_DATA,  # Storage Blob Data Reader
+    BUILT_IN_ROLES[name]: duty
+    for name, duty in {
+        "Owner": GRANTS,
+        "User Access Administrator": GRANTS,
+        "Role Based Access Control Administrator": GRANTS,
+        "Key Vault Administrator": MANAGES_KEYS,
+        "Key Vault Crypto Officer": MANAGES_KEYS,
+        "Key Vault Crypto User": USES_DATA,
+        "Key Vault Crypto Service Encryption User": USES_DATA,
+        "Key Vault Secrets User": USES_DATA,
+        "Storage Blob Data Owner": USES_DATA,
+        "Storage Blob Data Contributor": USES_DATA,
+        "Storage Blob Data Reader": USES_DATA,
+    }.items()
 }
 _OF_ACTIONS: Final = (
     (re.compile(r"microsoft\.authorization/roleassignments/(write|\*)"), GRANTS),

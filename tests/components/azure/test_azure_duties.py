@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from falaj.components.azure._roles import ROLES, role_id
+from falaj.components.catalogue.azure_roles import BUILT_IN_ROLES
+from falaj.policies import rules
 from falaj.sandbox.clouds.azure import kinds
 from tests.components.azure.conftest import Deployed
 from tests.components.azure.whole_foundation import MEMBERS, foundation
@@ -155,7 +160,16 @@ def test_pods_get_what_their_duty_needs(made: Deployed) -> None:
 def test_built_in_roles_are_azures() -> None:
     """Each id is that of the role that it is called after, in Microsoft's list."""
     known = kinds.load_table("built_in_roles")["roles"]
-    assert {known[role]: role for role in ROLES.values()} == ROLES
+    assert {known.get(role): role for role in BUILT_IN_ROLES.values()} == BUILT_IN_ROLES
+
+
+def test_cases_of_rules_assign_roles_that_azure_has() -> None:
+    """Else rule and case agree on a role that nobody can be given."""
+    known = kinds.load_table("built_in_roles")["roles"]
+    cases = (Path(rules.__file__).parent / "zero_trust/identities.cases.yaml").read_text("utf-8")
+    named = set(re.findall(r"roleDefinitionId: \S*?/([0-9a-f]{8}-[0-9a-f-]{27})", cases))
+    assert len(named) > 4
+    assert {each for each in named if each not in known} == set()
 
 
 def test_roles_of_two_subscriptions_of_a_tenant_differ() -> None:
