@@ -190,13 +190,13 @@ BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}
 """Of ``python -m falaj.workloads.batch``."""
 
 REPAIR = {
-    "sick_minutes": Bound(0, 1_440, whole=False),
-    "healthy_minutes": Bound(0, 1_440, whole=False),
-    "drain_minutes": Bound(0, 10_080, whole=False),
-    "pass_seconds": Bound(1, 300),
-    "lease_seconds": Bound(3, 300),
+    "sick_minutes": Bound(0, 1_440, whole=False, default=5),
+    "healthy_minutes": Bound(0, 1_440, whole=False, default=10),
+    "drain_minutes": Bound(0, 10_080, whole=False, default=60),
+    "pass_seconds": Bound(1, 300, default=15),
+    "lease_seconds": Bound(3, 300, default=30),
     "most_nodes": Bound(1, 5_000),
-    "most_percent": Bound(1, 100),
+    "most_percent": Bound(1, 100, default=10),
 }
 """Of ``python -m falaj.workloads.repair``; ``most_out`` is a number of nodes or a percentage. No
 cluster of Kubernetes is made for more nodes than 5,000:

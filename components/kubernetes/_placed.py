@@ -3,16 +3,24 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.catalogue.clusters import REGION_LABEL, TENANT_LABEL
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import REGISTRY, SITE, TENANT, OneOf
+from falaj.components.specification.limits import (
+    DATA_CLASS,
+    DEFAULT_ENVIRONMENT,
+    ENVIRONMENT,
+    REGISTRY,
+    SITE,
+    TENANT,
+    OneOf,
+)
 from falaj.components.specification.node_pools import PREFIX, label_value
-from falaj.components.specification.placed import DATA_CLASSES, ENVIRONMENTS
 
 DISTRIBUTIONS: Final = ("eks", "aks", "existing")
 """EKS, AKS, and any other conformant cluster that stands in the country."""
@@ -49,8 +57,8 @@ SECRET_NAMES: Final[Mapping[str, tuple[str, str]]] = {
 class InClusterArgs(TypedDict):
     """Arguments that all components in a cluster share: plain values, known before anything."""
 
-    distribution: str
-    """``eks``, ``aks`` or ``existing``."""
+    distribution: Annotated[str, OneOf(DISTRIBUTIONS)]
+    """What the cluster is: the cloud's, or any other one that conforms."""
     region: str
     """Where the cluster is: the cloud's region (``me-central-1``, ``uaenorth`` …); for an
     ``existing`` cluster the name of the site in the country, which its nodes carry as the label
@@ -59,18 +67,18 @@ class InClusterArgs(TypedDict):
     """Values of ``topology.kubernetes.io/zone`` that pods may be in. On an ``existing`` cluster
     they say that nodes carry this label: services spread over the zones that are named. Default:
     all, and no spreading over zones on an ``existing`` cluster."""
-    registry: str
+    registry: Annotated[str, REGISTRY]
     """The registry in the country that images are pulled from: host with port and path."""
-    tenant: str
-    """Who the component is for: part of names and labels. 2 to 20 of a-z, 0-9 and ``-``."""
+    tenant: Annotated[str, TENANT]
+    """Who the component is for: part of names and labels."""
     owner: str
     """Who answers for it: an e-mail address or a team's name; an annotation."""
-    data_class: str
-    """``public``, ``internal``, ``confidential`` or ``restricted``; a label."""
+    data_class: Annotated[str, DATA_CLASS]
+    """How far its data may go; a label."""
     cost_center: str
     """Who pays; a label for charge-back."""
-    environment: NotRequired[str]
-    """``development``, ``test`` or ``production``. Default: ``production``."""
+    environment: NotRequired[Annotated[str, ENVIRONMENT, Default(DEFAULT_ENVIRONMENT)]]
+    """What it is for."""
     acknowledge_degraded: NotRequired[str]
     """Date of the region's degraded status that was read and accepted. Default: a region reported
     as degraded is refused."""
@@ -151,28 +159,16 @@ def checked_regions(argument: str, value: object, errors: ArgumentErrors) -> tup
 def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InCluster | None:
     """The shared arguments of ``args``; None where ``errors`` got one that can't be used."""
     before = errors.count
-    texts = {
-        key: errors.text(args, key)
-        for key in (
-            "distribution", "region", "registry", "tenant", "owner", "data_class", "cost_center",
-        )
-    }  # fmt: skip
-    environment = str(args.get("environment") or "production")
-    errors.choice("environment", environment, ENVIRONMENTS)
-    if texts["data_class"]:
-        errors.choice("data_class", texts["data_class"], DATA_CLASSES)
-    if texts["distribution"]:
-        errors.choice("distribution", texts["distribution"], DISTRIBUTIONS)
-    for key, rule in (("tenant", TENANT), ("registry", REGISTRY)):
-        if texts[key]:
-            errors.form(key, texts[key], rule)
+    stated = errors.checked_only(args, InClusterArgs)
+    needed = sorted(InClusterArgs.__required_keys__)
+    errors.needed(args, needed)
+    texts: dict[str, str] = {key: str(stated[key] or "") for key in needed}
     if texts["distribution"] == "aks" and "--" in texts["tenant"]:
         errors.add(
             "tenant",
             texts["tenant"],
             "no '--' on AKS, where it ends a tenant's name in those of its secrets",
         )
-    zones = errors.texts("zones", args["zones"]) if args.get("zones") is not None else ()
     check_place(texts["distribution"], texts["region"], args, errors)
     # What is missing was told before: `ArgumentErrors.names` does.
     if errors.count > before or "" in texts.values():
@@ -180,13 +176,13 @@ def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InClust
     return InCluster(
         distribution=texts["distribution"],
         region=texts["region"],
-        zones=zones,
+        zones=stated["zones"] or (),
         registry=texts["registry"],
         tenant=texts["tenant"],
         owner=texts["owner"],
         data_class=texts["data_class"],
         cost_center=texts["cost_center"],
-        environment=environment,
+        environment=stated["environment"],
     )
 
 

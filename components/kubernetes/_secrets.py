@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from falaj.components.catalogue.clusters import SECRET_STORE
 from falaj.components.kubernetes._objects import Manifest
 
+STORE: Final = SECRET_STORE
+"""The platform's `ClusterSecretStore`."""
 _VALID = "2160h"
 _RENEWED_BEFORE = "720h"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast, get_args, get_origin, is_typeddict
 
 import pulumi
 
+from falaj.components.catalogue.clusters import PRIVATE_RANGES, SHARED_RANGE
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import arguments_of
+from falaj.components.specification.limits import SCHEDULE
 
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123 labels)
@@ -20,15 +22,13 @@ OBJECT: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")
 """Names of objects that are values of labels as well: those of a label, and dots."""
 RELATIVE_PATH: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")
 """A path below a claim, without ``..``."""
-#: Numbers, lists, ranges, steps, and names of months and days.
-CRON: Final = re.compile(r"[\dA-Za-z*/,?-]+( +[\dA-Za-z*/,?-]+){4}")
+CRON: Final = re.compile(SCHEDULE.pattern)
 """Five fields of cron."""
 TIME_ZONE: Final = re.compile(r"^[A-Za-z]+(/[A-Za-z0-9_+-]+)*$")
 """The form of names in the IANA's list of time zones."""
 #: RFC 1918, RFC 6598 (carriers' and pods' addresses) and RFC 4193.
 PRIVATE: Final = tuple(
-    ipaddress.ip_network(each)
-    for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+    ipaddress.ip_network(each) for each in (*PRIVATE_RANGES, SHARED_RANGE, "fc00::/7")
 )
 
 
@@ -89,18 +89,18 @@ def checked(
 
 
 def _within(at: str, value: Any, kind: Any, errors: ArgumentErrors) -> Any:
-    """What is checked of a value, and with that the options that it is, or has."""
+    """A checked value; where it is options, or has such, with these checked as well."""
     if is_typeddict(kind):
         return checked(options(at, value, kind, errors), kind, errors, at)
-    if get_origin(kind) is dict:
-        of = get_args(kind)[1]
-        return {name: _within(f"{at}.{name}", each, of, errors) for name, each in value.items()}
-    if get_origin(kind) is list:
-        of = get_args(kind)[0]
-        return tuple(
-            _within(f"{at}[{position}]", each, of, errors) for position, each in enumerate(value)
-        )
-    return value
+    named = get_origin(kind) is dict
+    of = get_args(kind)[-1] if named or get_origin(kind) is list else None
+    if not is_typeddict(of):
+        return value
+    if named:
+        return {name: _within(f"{at}[{name!r}]", each, of, errors) for name, each in value.items()}
+    return tuple(
+        _within(f"{at}[{position}]", each, of, errors) for position, each in enumerate(value)
+    )
 
 
 def by_name(at: str, value: object, errors: ArgumentErrors) -> dict[str, Any]:
@@ -199,66 +199,15 @@ class OptionsChecker:
         """A problem with an option."""
         self._errors.say(f"{self._at}.{option}", reason)
 
-    def text(self, option: str, *, needed: str = "") -> str:
-        """A plain text; empty where it is absent, which is refused if ``needed`` says for what."""
-        if self.given.get(option) is not None:
-            return self._errors.text(
-                {f"{self._at}.{option}": self.given[option]}, f"{self._at}.{option}"
-            )
-        if needed:
-            self.say(option, f"missing; needed {needed}; or leave the add-on out with false")
-        return ""
-
-    def object_name(self, option: str) -> None:
-        """Refuse what is no name of an object of Kubernetes."""
-        if self.given.get(option) is not None:
-            object_name(f"{self._at}.{option}", self.given[option], self._errors)
-
-    def address(self, option: str, *, needed: str = "") -> None:
-        """As `text`, and refuse what is reached without TLS."""
-        text = self.text(option, needed=needed)
-        if text and not text.startswith("https://"):
-            self.say(option, f"given {text!r}; allowed: an address that starts with https://")
-
-    def texts(self, option: str) -> tuple[str, ...]:
-        """Plain texts, each once; none where it is absent."""
+    def needed(self, option: str, where: str) -> None:
+        """Refuse the lack of an option; ``where`` says for what it is needed."""
         if self.given.get(option) is None:
-            return ()
-        return self._errors.texts(f"{self._at}.{option}", self.given[option])
+            self.say(option, f"missing; needed {where}; or leave the add-on out with false")
 
     def foreign(self, option: str, distribution: str) -> None:
         """Refuse an option of other distributions, where it is given."""
         if self.given.get(option) is not None:
             self.say(option, f"has no meaning on {distribution}; leave it out")
-
-    def whole(self, option: str, low: int, high: int) -> None:
-        """Refuse what is no whole number between two limits."""
-        if self.given.get(option) is not None:
-            self._errors.whole(f"{self._at}.{option}", self.given[option], low, high)
-
-    def flag(self, option: str) -> None:
-        """Refuse what is neither true nor false."""
-        if self.given.get(option) is not None:
-            self._errors.flag(f"{self._at}.{option}", self.given[option])
-
-    def cron(self, option: str) -> None:
-        """Refuse what is no cron expression: minute, hour, day, month and day of the week.
-
-        The fields are those of https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/
-        """
-        text = self.text(option)
-        if text and not CRON.fullmatch(text):
-            self.say(option, f"given {text!r}; allowed: five fields, as 0 22 * * *")
-
-    def names(self, option: str, most: int) -> tuple[str, ...]:
-        """Names of objects, each once and ``most`` at most; empty where they were refused."""
-        at = f"{self._at}.{option}"
-        names = self._errors.texts(at, self.given.get(option))
-        for position, each in enumerate(names):
-            object_name(f"{at}[{position}]", each, self._errors)
-        if len(names) > most:
-            self.say(option, f"given {len(names)}; allowed: up to {most}")
-        return names
 
     def nested(self, option: str, kind: type) -> OptionsChecker | None:
         """The checker of options within an option; None where there are none."""
@@ -268,19 +217,17 @@ class OptionsChecker:
         at = f"{self._at}.{option}"
         return OptionsChecker(at, options(at, value, kind, self._errors), self._errors)
 
-    def named(self, option: str, kind: type, most: int) -> dict[str, OptionsChecker]:
-        """Checkers of options by name, of which there are ``most`` at most; none where absent."""
+    def named(self, option: str, kind: type) -> dict[str, OptionsChecker]:
+        """Checkers of options by name; none where absent."""
         if self.given.get(option) is None:
             return {}
         at = f"{self._at}.{option}"
         found = by_name(at, self.given[option], self._errors)
-        if len(found) > most:
-            self.say(option, f"given {len(found)}; allowed: up to {most}")
-        for each in found:
-            object_name(at, each, self._errors)
         return {
             name: OptionsChecker(
-                f"{at}.{name}", options(f"{at}.{name}", each, kind, self._errors), self._errors
+                f"{at}[{name!r}]",
+                options(f"{at}[{name!r}]", each, kind, self._errors),
+                self._errors,
             )
             for name, each in found.items()
         }
@@ -289,14 +236,3 @@ class OptionsChecker:
         """Refuse what are no ranges of one's own networks, where they are given."""
         if self.given.get(option) is not None:
             private_ranges(f"{self._at}.{option}", self.given[option], self._errors)
-
-    def chosen(self, option: str, allowed: Sequence[str]) -> None:
-        """Refuse what isn't a list of at least one of ``allowed``, each once."""
-        if self.given.get(option) is None:
-            return
-        at = f"{self._at}.{option}"
-        found = self._errors.texts(at, self.given[option])
-        for position, each in enumerate(found):
-            self._errors.choice(f"{at}[{position}]", each, allowed)
-        if not found:
-            self.say(option, f"given none; allowed: at least one of {', '.join(allowed)}")

@@ -1,7 +1,7 @@
 """The add-ons that turn a cluster into a platform for training and serving."""
 
 from collections.abc import Mapping
-from typing import Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired, cast
 
 import pulumi
 
@@ -14,6 +14,8 @@ from falaj.components.kubernetes.addons.installation import (
     foundation,
     installations,
 )
+from falaj.components.kubernetes.storage_classes import BLOCK
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.property_names import engine_inputs
 
@@ -53,9 +55,8 @@ class PlatformArgs(InClusterArgs):
     images: NotRequired[dict[str, str]]
     """Digests (``sha256:…``) by short name of the image, as ``falaj images pin`` writes them.
     Default: those of the bill of materials."""
-    storage_class: NotRequired[str]
-    """Class of the add-ons' own volumes, encrypted with a key of the customer. Default:
-    ``falaj-block``."""
+    storage_class: NotRequired[Annotated[str, Default(BLOCK)]]
+    """Class of the add-ons' own volumes, encrypted with a key of the customer."""
 
 
 class Platform(pulumi.ComponentResource):

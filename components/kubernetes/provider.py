@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 import pulumi
 
@@ -12,6 +12,7 @@ from falaj.components.kubernetes._objects import sdk_version
 from falaj.components.kubernetes._placed import CLOUDS, DISTRIBUTIONS
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import OneOf
 
 __all__ = ["ClusterProvider", "ClusterProviderArgs", "aks_kubeconfig", "eks_kubeconfig"]
 
@@ -20,8 +21,8 @@ __all__ = ["ClusterProvider", "ClusterProviderArgs", "aks_kubeconfig", "eks_kube
 class ClusterProviderArgs(TypedDict):
     """Arguments of `ClusterProvider`."""
 
-    distribution: str
-    """``eks``, ``aks`` or ``existing``."""
+    distribution: Annotated[str, OneOf(DISTRIBUTIONS)]
+    """What the cluster is: the cloud's, or any other one that conforms."""
     region: str
     """The cloud's region, or the site of an ``existing`` cluster."""
     kubeconfig: NotRequired[str]
@@ -89,8 +90,8 @@ def check(name: str, args: Mapping[str, Any]) -> None:
     """
     errors = ArgumentErrors(f"ClusterProvider {name!r}")
     errors.names(args, ClusterProviderArgs)
-    distribution, region = errors.text(args, "distribution"), errors.text(args, "region")
-    errors.choice("distribution", distribution, DISTRIBUTIONS)
+    stated = errors.checked_only(args, ClusterProviderArgs)
+    distribution, region = str(stated["distribution"]), str(stated["region"])
     cloud = CLOUDS.get(distribution)
     if cloud is None:
         errors.needed(args, ["context"], "for an existing cluster")

@@ -23,6 +23,7 @@ from falaj.components.kubernetes._placed import (
     checked_regions,
     refuse_place_abroad,
 )
+from falaj.components.kubernetes._validation import checked
 from falaj.components.kubernetes.admission import (
     access,
     destinations,
@@ -43,11 +44,11 @@ from falaj.components.kubernetes.storage_classes import BLOCK, FILES
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import TextRule
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = ["Residency", "ResidencyArgs", "ResidencySpec", "check", "manifests", "policies"]
 
-DEFAULT_STORAGE_CLASSES = (BLOCK, FILES)
 #: Runtime classes that NVIDIA's operator makes.
 #: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/cdi.html
 DEFAULT_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
@@ -57,7 +58,9 @@ PUBLIC_REGISTRIES = frozenset({
     "docker.io", "index.docker.io", "registry-1.docker.io", "ghcr.io", "quay.io", "gcr.io",
     "registry.k8s.io", "nvcr.io", "public.ecr.aws", "mcr.microsoft.com", "registry.gitlab.com",
 })  # fmt: skip
-_NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
+_NAME = TextRule(
+    r"^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$", "a name of a-z, 0-9, '-' and '.'", BLOCK
+)
 #: Ranges larger than these are held by registries of addresses, not by who uses them.
 _LARGEST = {4: 12, 6: 19}
 
@@ -81,18 +84,20 @@ class ResidencyArgs(InClusterArgs):
     own_networks: NotRequired[list[str]]
     """Public ranges of addresses that are one's own networks, as ``203.0.113.0/24``. Default:
     none but the private ranges."""
-    storage_classes: NotRequired[Annotated[list[str], Default(DEFAULT_STORAGE_CLASSES)]]
+    storage_classes: NotRequired[Annotated[list[Annotated[str, _NAME]], Default((BLOCK, FILES))]]
     """Classes that volumes may be claimed of."""
-    system_namespaces: NotRequired[list[str]]
+    system_namespaces: NotRequired[list[Annotated[str, _NAME]]]
     """Further namespaces whose pods may reach into their nodes: agents of networks, storage or
     security. Default: those of the cluster and of the platform's own agents."""
     token_audiences: NotRequired[list[str]]
     """Whom, besides the cluster and its cloud, tokens in pods may be for. Default: nobody."""
-    runtime_classes: NotRequired[Annotated[list[str], Default(DEFAULT_RUNTIME_CLASSES)]]
-    """Runtime classes that pods may ask for; the default ones are of NVIDIA's operator."""
-    priority_classes: NotRequired[Annotated[list[str], Default(tuple(PRIORITIES))]]
-    """Classes of priority that pods outside of the system and the platform may name. `GpuQueues`
-    makes the default ones, of which a tenant has those that its `priorities` list."""
+    runtime_classes: NotRequired[
+        Annotated[list[Annotated[str, _NAME]], Default(DEFAULT_RUNTIME_CLASSES)]
+    ]
+    """Runtime classes that pods may ask for; without it those of NVIDIA's operator."""
+    priority_classes: NotRequired[list[Annotated[str, _NAME]]]
+    """Classes of priority that pods outside of the system and the platform may name. Default:
+    those that `GpuQueues` makes; of these a tenant has the ones that its `priorities` list."""
     partner_regions: NotRequired[list[str]]
     """Regions and sites of further clusters in the country that jobs come from or go to
     (`GpuQueues`, ``burst`` and ``accepts``): pods may allow them beside this cluster's own, which
@@ -120,14 +125,11 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
         pulumi.InputPropertiesError: with every argument that can't be used.
     """
     errors = ArgumentErrors(f"Residency {name!r}")
-    checked = errors.checked(args, ResidencyArgs)
+    errors.names(args, ResidencyArgs)
     placed = check_in_cluster(args, errors)
     if placed is not None:
         _check_places(placed, errors)
-    classes, runtimes, priorities = (
-        _named(checked, argument, errors)
-        for argument in ("storage_classes", "runtime_classes", "priority_classes")
-    )
+    stated = checked(args, ResidencyArgs, errors)
     registries = _hosts(args, "allowed_registries", errors)
     for position, each in enumerate(registries):
         if each.partition("/")[0] in PUBLIC_REGISTRIES:
@@ -139,7 +141,9 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
     hosts = _hosts(args, "allowed_hosts", errors)
     metrics = _hosts(args, "metrics_hosts", errors)
     networks = _networks(args, errors)
-    agents = _agents(checked, errors)
+    agents: tuple[str, ...] = stated["system_namespaces"] or ()
+    _check_agents(agents, errors)
+    priorities: tuple[str, ...] | None = stated["priority_classes"]
     audiences = _texts(args, "token_audiences", errors)
     partners = checked_regions("partner_regions", args.get("partner_regions"), errors)
     errors.raise_if_any()
@@ -149,15 +153,15 @@ def check(name: str, args: Mapping[str, Any]) -> ResidencySpec:
         cluster_registries=cluster_registries,
         hosts=hosts,
         networks=networks,
-        storage_classes=classes,
+        storage_classes=stated["storage_classes"],
         agents=frozenset(agents),
         audiences=audiences,
-        runtime_classes=runtimes,
-        priority_classes=priorities,
+        runtime_classes=stated["runtime_classes"],
+        priority_classes=tuple(PRIORITIES) if priorities is None else priorities,
         partner_regions=partners,
         metrics_hosts=metrics,
     )
-    return ResidencySpec(scope, checked["enforce"])
+    return ResidencySpec(scope, stated["enforce"])
 
 
 def policies(spec: ResidencySpec) -> tuple[Policy, ...]:
@@ -251,15 +255,6 @@ def _texts(args: Mapping[str, Any], argument: str, errors: ArgumentErrors) -> tu
     return errors.texts(argument, args[argument]) if args.get(argument) is not None else ()
 
 
-def _named(checked: Mapping[str, Any], argument: str, errors: ArgumentErrors) -> tuple[str, ...]:
-    """Names of objects."""
-    given: tuple[str, ...] = checked[argument] or ()
-    for position, each in enumerate(given):
-        if not _NAME.match(each):
-            errors.add(f"{argument}[{position}]", each, "a name of a-z, 0-9, '-' and '.'")
-    return given
-
-
 def _hosts(args: Mapping[str, Any], argument: str, errors: ArgumentErrors) -> tuple[str, ...]:
     given = _texts(args, argument, errors)
     for position, each in enumerate(given):
@@ -288,8 +283,7 @@ def _networks(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...
     return given
 
 
-def _agents(checked: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
-    given = _named(checked, "system_namespaces", errors)
+def _check_agents(given: tuple[str, ...], errors: ArgumentErrors) -> None:
     for position, each in enumerate(given):
         if (
             each == "default"
@@ -301,4 +295,3 @@ def _agents(checked: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ..
                 "namespaces of agents that need their nodes",
                 "tenants and operators don't, and would escape what holds for pods",
             )  # fmt: skip
-    return given

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict, cast
+from typing import Annotated, Any, Final, NotRequired, TypedDict, cast
 
 import pulumi
 
@@ -14,9 +14,11 @@ from falaj.components.kubernetes._placed import (
     InClusterArgs,
     check_in_cluster,
 )
-from falaj.components.kubernetes._validation import by_name, object_name, options
+from falaj.components.kubernetes._validation import checked
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import OBJECT, Between, OneOf
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
@@ -39,10 +41,10 @@ _ENCRYPTION_SET: Final = re.compile(
     r"/diskEncryptionSets/[^/]+$",
     re.IGNORECASE,
 )
-_RECLAIM: Final = ("Delete", "Retain")
-_FILE_SYSTEMS: Final = ("ext4", "xfs")
 #: https://docs.aws.amazon.com/fsx/latest/LustreGuide/managing-throughput-capacity.html
-_THROUGHPUTS: Final = (125, 250, 500, 1000)
+_THROUGHPUTS: Final = OneOf((125, 250, 500, 1000))
+#: Only redundancy within the region.
+_SKUS: Final = OneOf(("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "StandardSSD_LRS"))
 #: ceph-csi's classes encrypt where both are set: github.com/ceph/ceph-csi/blob/devel/docs
 _CEPH: Final = (".rbd.csi.ceph.com", ".cephfs.csi.ceph.com")
 #: Drivers whose volumes are folders or disks of a node, or have no encryption of their own.
@@ -59,18 +61,18 @@ class StorageFilesArgs(TypedDict):
     mount_address: NotRequired[pulumi.Input[str]]
     """``TrainingFileSystem.mount_address``: ``<host>@tcp:/<name>``, or ``<host>:/<path>`` of NFS.
     Needed with ``file_system_id``."""
-    protocol: NotRequired[str]
-    """``lustre``, or ``nfs`` (NetApp Files on AKS). Default: ``lustre``."""
-    size_gib: NotRequired[int]
+    protocol: NotRequired[Annotated[str, OneOf(("lustre", "nfs")), Default("lustre")]]
+    """How nodes mount it; NetApp Files on AKS by ``nfs``."""
+    size_gib: NotRequired[Annotated[int, Between(1, 10_000_000)]]
     """Its size. Needed with ``file_system_id``."""
-    namespaces: NotRequired[list[str]]
+    namespaces: NotRequired[list[Annotated[str, OBJECT]]]
     """Namespaces that have it as the claim ``falaj-files``. Needed with ``file_system_id``."""
     subnet_id: NotRequired[pulumi.Input[str]]
     """EKS, new ones: subnet. Needed without ``file_system_id``."""
     security_group_id: NotRequired[pulumi.Input[str]]
     """EKS, new ones: security group that lets Lustre in. Needed without ``file_system_id``."""
-    throughput_mb_s_per_tib: NotRequired[int]
-    """EKS, new ones: 125, 250, 500 or 1000. Default: 250."""
+    throughput_mb_s_per_tib: NotRequired[Annotated[int, _THROUGHPUTS, Default(250)]]
+    """EKS, new ones: megabytes a second for each TiB."""
 
 
 class StorageCsiClassArgs(TypedDict):
@@ -102,25 +104,25 @@ class StorageClassesArgs(InClusterArgs):
     Needed on ``eks`` and ``aks``."""
     files: NotRequired[StorageFilesArgs]
     """The shared file system on ``eks`` and ``aks``. Default: none."""
-    classes: NotRequired[dict[str, StorageCsiClassArgs]]
+    classes: NotRequired[dict[Annotated[str, OBJECT], StorageCsiClassArgs]]
     """Classes of an ``existing`` cluster by name; ``falaj-block`` is the default one. Needed
     there."""
-    default_class: NotRequired[str]
-    """What claims get that name no class. Default: ``falaj-block``."""
-    reclaim: NotRequired[str]
-    """``Retain`` or ``Delete`` what was claimed. Default: ``Retain`` in production."""
-    file_system_type: NotRequired[str]
-    """Of disks: ``ext4`` or ``xfs``. Default: ``ext4``."""
-    iops: NotRequired[int]
-    """EKS: operations a second of each disk, 3000 to 80000. Default: 3000, which gp3 has."""
-    throughput_mib_s: NotRequired[int]
-    """EKS: 125 to 2000. Default: 125, which gp3 has."""
-    disk_sku: NotRequired[str]
-    """AKS: ``Premium_LRS``, ``Premium_ZRS``, ``PremiumV2_LRS`` or ``StandardSSD_LRS``. Default:
-    ``Premium_LRS``."""
-    double_encryption: NotRequired[bool]
+    default_class: NotRequired[Annotated[str, Default(BLOCK)]]
+    """What claims get that name no class."""
+    reclaim: NotRequired[Annotated[str, OneOf(("Delete", "Retain"))]]
+    """What becomes of what was claimed. Default: ``Retain`` in production, else ``Delete``."""
+    file_system_type: NotRequired[Annotated[str, OneOf(("ext4", "xfs")), Default("ext4")]]
+    """Of disks."""
+    iops: NotRequired[Annotated[int, Between(3000, 80_000), Default(3000)]]
+    """EKS: operations a second of each disk; the fewest are what gp3 has without a further
+    price."""
+    throughput_mib_s: NotRequired[Annotated[int, Between(125, 2000), Default(125)]]
+    """EKS: of each disk; the least is what gp3 has without a further price."""
+    disk_sku: NotRequired[Annotated[str, _SKUS, Default("Premium_LRS")]]
+    """AKS: kind of the disks."""
+    double_encryption: NotRequired[Annotated[bool, Default(value=True)]]
     """AKS: whether the disk encryption set encrypts twice, with one's own key and the platform's,
-    as `KeyRing`'s does. Not with ``PremiumV2_LRS``. Default: true."""
+    as `KeyRing`'s does. Not with ``PremiumV2_LRS``."""
 
 
 @dataclass(frozen=True)
@@ -165,35 +167,28 @@ def check(name: str, args: StorageClassesArgs) -> StorageClassesSpec:
     errors.names(given, StorageClassesArgs)
     placed = check_in_cluster(given, errors)
     distribution = placed.distribution if placed else ""
+    stated = checked(given, StorageClassesArgs, errors)
     classes = tuple(
-        _csi_class(each, one, errors)
-        for each, one in by_name("classes", given.get("classes", {}), errors).items()
+        _csi_class(each, one, errors) for each, one in (stated["classes"] or {}).items()
     )
     _of_platform(distribution, given, errors)
     key: object = given.get("disk_encryption_id")
     if placed and key is not None:
         _key(placed, key, errors)
-    files = _files(distribution, given.get("files"), errors)
+    files: Mapping[str, Any] | None = stated["files"]
+    if files is not None:
+        _check_files(distribution, files, errors)
     names = [each.name for each in classes] if distribution == "existing" else [BLOCK]
-    default = given.get("default_class", BLOCK)
+    default: str = stated["default_class"]
     if names and default not in names:
         errors.add("default_class", default, ", ".join(names))
     production = placed is not None and placed.environment == "production"
-    reclaim = given.get("reclaim", "Retain" if production else "Delete")
-    errors.choice("reclaim", reclaim, _RECLAIM)
-    type_ = given.get("file_system_type", "ext4")
-    errors.choice("file_system_type", type_, _FILE_SYSTEMS)
-    iops = errors.whole("iops", given.get("iops", 3000), 3000, 80000)
-    throughput = errors.whole("throughput_mib_s", given.get("throughput_mib_s", 125), 125, 2000)
-    sku = given.get("disk_sku", "Premium_LRS")
-    # Only redundancy within the region.
-    skus = ("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "StandardSSD_LRS")
-    errors.choice("disk_sku", sku, skus)
-    double = errors.flag("double_encryption", given.get("double_encryption", True))
+    sku: str = stated["disk_sku"]
+    double: bool = stated["double_encryption"]
     # https://learn.microsoft.com/en-us/azure/virtual-machines/disk-encryption#restrictions
     if double and sku == "PremiumV2_LRS":
         errors.add(
-            "disk_sku", sku, ", ".join(each for each in skus if each != sku),
+            "disk_sku", sku, ", ".join(each for each in map(str, _SKUS.values) if each != sku),
             "or set double_encryption to false, with a disk encryption set to match",
         )  # fmt: skip
     errors.raise_if_any()
@@ -205,12 +200,12 @@ def check(name: str, args: StorageClassesArgs) -> StorageClassesSpec:
         key=key,
         files=files,
         classes=classes,
-        default_class=str(default),
-        reclaim=str(reclaim),
-        file_system_type=str(type_),
-        iops=iops,
-        throughput_mib_s=throughput,
-        disk_sku=str(sku),
+        default_class=default,
+        reclaim=stated["reclaim"] or ("Retain" if production else "Delete"),
+        file_system_type=stated["file_system_type"],
+        iops=stated["iops"],
+        throughput_mib_s=stated["throughput_mib_s"],
+        disk_sku=sku,
         double_encryption=double,
     )
 
@@ -257,21 +252,11 @@ def _key(placed: InCluster, value: object, errors: ArgumentErrors) -> None:
         )  # fmt: skip
 
 
-def _files(distribution: str, value: object, errors: ArgumentErrors) -> Mapping[str, Any] | None:
-    if value is None:
-        return None
-    given = options("files", value, StorageFilesArgs, errors)
-    found: dict[str, Any] = dict(given)
-    if given.get("file_system_id") is not None:
+def _check_files(distribution: str, files: Mapping[str, Any], errors: ArgumentErrors) -> None:
+    if files["file_system_id"] is not None:
         for key in ("mount_address", "size_gib", "namespaces"):
-            if given.get(key) is None:
+            if files[key] is None:
                 errors.say(f"files.{key}", "missing; needed with file_system_id")
-        if given.get("size_gib") is not None:
-            size = errors.whole("files.size_gib", given["size_gib"], 1, 10_000_000)
-            found["size_gib"] = size
-        if given.get("namespaces") is not None:
-            for each in errors.texts("files.namespaces", given["namespaces"]):
-                object_name("files.namespaces", each, errors)
     elif distribution == "aks":
         errors.say(
             "files.file_system_id",
@@ -280,25 +265,16 @@ def _files(distribution: str, value: object, errors: ArgumentErrors) -> Mapping[
         )
     else:
         for key in ("subnet_id", "security_group_id"):
-            if given.get(key) is None:
+            if files[key] is None:
                 errors.say(f"files.{key}", "missing; needed without file_system_id")
-    protocol = given.get("protocol", "lustre")
-    errors.choice("files.protocol", protocol, ("lustre", "nfs"))
-    speed: object = given.get("throughput_mb_s_per_tib", 250)
-    errors.choice("files.throughput_mb_s_per_tib", speed, _THROUGHPUTS)
-    # Programs in other languages send numbers as floats.
-    found["throughput_mb_s_per_tib"] = next((each for each in _THROUGHPUTS if each == speed), 0)
-    return found
 
 
-def _csi_class(name: str, value: object, errors: ArgumentErrors) -> CsiClass:
+def _csi_class(name: str, given: Mapping[str, Any], errors: ArgumentErrors) -> CsiClass:
     at = f"classes[{name!r}]"
-    given = options(at, value, StorageCsiClassArgs, errors)
-    object_name(at, name, errors)
-    provisioner = str(given.get("provisioner") or "")
-    parameters = errors.mapping(f"{at}.parameters", given.get("parameters", {}))
-    evidence = str(given.get("evidence") or "").strip()
-    key = given.get("key_parameter")
+    provisioner: str = given["provisioner"] or ""
+    parameters: dict[str, str] = given["parameters"] or {}
+    evidence: str = given["evidence"] or ""
+    key: str | None = given["key_parameter"]
     if provisioner in _UNPROTECTED:
         errors.add(
             f"{at}.provisioner", provisioner, "drivers that encrypt what they keep",
@@ -316,7 +292,7 @@ def _csi_class(name: str, value: object, errors: ArgumentErrors) -> CsiClass:
                 "OpenBao",
             )
     elif key is not None:
-        if not parameters.get(str(key)):
+        if not parameters.get(key):
             errors.add(
                 f"{at}.key_parameter", key, f"one of parameters: {', '.join(parameters) or 'none'}"
             )
@@ -326,9 +302,10 @@ def _csi_class(name: str, value: object, errors: ArgumentErrors) -> CsiClass:
             f"missing; what proves that {provisioner or 'the driver'} encrypts with a key of "
             "one's own? Name the parameter with the key, or set evidence",
         )
-    shared = errors.flag(f"{at}.shared", given.get("shared", name == FILES))
-    snapshots = errors.mapping(f"{at}.snapshot_parameters", given.get("snapshot_parameters", {}))
-    return CsiClass(name, provisioner, parameters, evidence, shared, snapshots)
+    shared: bool = name == FILES if given["shared"] is None else given["shared"]
+    return CsiClass(
+        name, provisioner, parameters, evidence, shared, given["snapshot_parameters"] or {}
+    )
 
 
 # Disks have one class for each platform. The file system that the jobs of several nodes share is
@@ -557,7 +534,7 @@ def _volume(spec: StorageClassesSpec, given: Mapping[str, Any], namespace: str) 
 
 def _source(distribution: str, given: Mapping[str, Any], name: str) -> dict[str, Any]:
     address = given["mount_address"]
-    if given.get("protocol", "lustre") == "nfs":
+    if given["protocol"] == "nfs":
         return {
             "mountOptions": list(_NFS_OPTIONS),
             "nfs": {

@@ -201,7 +201,9 @@ class ArgumentErrors:
         if of is str and limit is None:
             # Nothing is a value of such a text as well.
             return self.mapping(name, items)
-        return {key: self._plain(f"{name}.{key}", each, of, limit) for key, each in items.items()}
+        return {
+            key: self._plain(f"{name}[{key!r}]", each, of, limit) for key, each in items.items()
+        }
 
     def _count(self, argument: Argument, name: str, count: int) -> None:
         length = argument.length

@@ -123,7 +123,8 @@ def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def hints(kind: type) -> dict[str, Any]:
+@cache
+def hints(kind: type) -> Mapping[str, Any]:
     """The annotations of a TypedDict, also where its module's annotations are texts."""
     found = kind.__annotations__
     if any(isinstance(hint, ForwardRef | str) for hint in found.values()):

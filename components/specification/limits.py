@@ -230,6 +230,16 @@ UUID: Final = TextRule(
     "a UUID in small letters",
     "01234567-89ab-cdef-0123-456789abcdef",
 )
+#: The fields of https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/: numbers,
+#: lists, ranges, steps, and names of months and days.
+SCHEDULE: Final = TextRule(
+    r"^[0-9A-Za-z*/,?-]+(?: +[0-9A-Za-z*/,?-]+){4}$",
+    "five fields of cron: minute, hour, day, month and day of the week",
+    "0 22 * * *",
+)
+HTTPS: Final = TextRule(
+    r"^https://.*$", "an address that starts with https://", "https://store.example.ae"
+)
 #: https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests
 DIGEST: Final = TextRule(
     r"^sha256:[0-9a-f]{64}$",

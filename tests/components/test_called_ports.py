@@ -17,8 +17,14 @@ ALWAYS = {443, 4443, 8443, 10250, 10251}
 def webhooks(place: str) -> dict[int, set[str]]:
     """The ports that the API server calls, with the add-ons whose they are."""
     found: dict[int, set[str]] = {port: {"the cluster"} for port in ALWAYS}
-    for name, addon in ADDONS.items():
-        for traffic in addon.traffic(spec(place)).values():
+    asked = {
+        name: True
+        for name, addon in ADDONS.items()
+        if place in addon.distributions and not addon.default
+    }
+    installed = spec(place, asked)
+    for name in installed.addons:
+        for traffic in ADDONS[name].traffic(installed).values():
             for port in traffic.webhooks:
                 found.setdefault(port, set()).add(name)
     assert {"istio", "keda", "kueue", "cert-manager"} <= set.union(*found.values())

@@ -6,7 +6,8 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import (
     Annotated,
@@ -26,10 +27,11 @@ from pydantic import BaseModel
 from pydantic import Field as PydanticField
 from pydantic.fields import FieldInfo
 
+import falaj.components.kubernetes
 import falaj.components.specification
 import falaj.stacks
 from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS
-from falaj.components.specification.arguments import Default, arguments_of
+from falaj.components.specification.arguments import Default, arguments_of, hints
 from falaj.components.specification.described import documented
 from falaj.components.specification.limits import Between, Limit, OneOf
 from falaj.policies.model import Settings as PackSettings
@@ -104,8 +106,10 @@ def stated_again(section: Any) -> list[str]:
     for name, field in section.model_fields.items():
         if name not in arguments.__annotations__:
             continue
-        own = marks(arguments.__annotations__[name])
+        own = marks(hints(arguments)[name])
         limits = [m for m in field.metadata if isinstance(m, Limit)] + marks(field.annotation)
+        # Equal annotations may be one object, with the default of another argument.
+        limits = [mark for mark in limits if not isinstance(mark, Default)]
         if not all(any(mark is each for each in own) for mark in limits):
             found.append(f"{section.__name__}.{name}: another limit")
         if "Literal[" in str(field.annotation):
@@ -190,17 +194,17 @@ def test_no_section_states_what_its_component_does() -> None:
 class Arguments(TypedDict):
     """What a component takes."""
 
-    nodes: NotRequired[Annotated[int, Between(0, 450), Default(1)]]
+    nodes: NotRequired[Annotated[int, Between(0, 447), Default(1)]]
     kind: NotRequired[Annotated[str, OneOf(("a", "b"))]]
     tall: NotRequired[Annotated[bool, Default(value=False)]]
 
 
 class Retyped(Section):
-    """A section that says the same once more."""
+    """A section that says nearly the same once more: equal annotations may be one object."""
 
     described_by: ClassVar = Arguments
-    nodes: Annotated[int, Between(0, 450)] | None = None
-    kind: Annotated[str, OneOf(("a", "b"))] | None = None
+    nodes: Annotated[int, Between(0, 446)] | None = None
+    kind: Annotated[str, OneOf(("b", "a"))] | None = None
     tall: bool = False
 
 
@@ -228,58 +232,9 @@ def test_checks_take_defaults_from_the_arguments() -> None:
     assert found == []
 
 
-IN_CLUSTERS = tuple(
-    importlib.import_module(f"falaj.components.kubernetes.{each}")
-    for each in (
-        "batch_inference", "federated_training", "gateway.arguments",
-        "inference_service.arguments", "pipeline", "residency", "sweep", "tenant",
-        "training.arguments", "workspace.arguments",
-    )
-)  # fmt: skip
-"""Modules with arguments of components in a cluster, and of options within them."""
-KINDS_IN_CLUSTERS = [
-    kind
-    for module in IN_CLUSTERS
-    for kind in vars(module).values()
-    if is_typeddict(kind) and kind.__module__ == module.__name__
-]
-
-
-def test_checks_in_a_cluster_take_defaults_from_the_arguments() -> None:
-    names = {
-        name
-        for kind in KINDS_IN_CLUSTERS
-        for name, argument in arguments_of(kind).items()
-        if argument.default is not None
-    }
-    assert len(names) > 60
-    folders = [Path(str(module.__file__)) for module in IN_CLUSTERS]
-    whole = {"arguments.py", "__init__.py"}
-    paths = {
-        path
-        for each in folders
-        for path in (each.parent.glob("*.py") if each.name in whole else [each])
-    }
-    found: list[str] = []
-    for path in sorted(paths):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(attr="get"),
-                    args=[ast.Constant(value=str(name)), ast.Constant(value=other)],
-                ) if name in names and other != "":
-                    found.append(f"{path.name}:{node.lineno}: {name}")
-                case _:
-                    pass
-    assert found == []
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [*map(arguments_class, COMPONENTS), *KINDS_IN_CLUSTERS],
-    ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
-)
-def test_texts_leave_bounds_and_defaults_to_the_annotation(kind: Any) -> None:
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_texts_leave_bounds_and_defaults_to_the_annotation(component: str) -> None:
+    kind = arguments_class(component)
     texts = documented(kind)
     for name, argument in arguments_of(kind).items():
         text = texts[name]
@@ -291,6 +246,160 @@ def test_texts_leave_bounds_and_defaults_to_the_annotation(kind: Any) -> None:
         if isinstance(argument.limit, OneOf) and len(argument.limit.values) > 1:
             listed = r"'?(, | or )'?".join(re.escape(str(each)) for each in argument.limit.values)
             assert not re.search(listed, text), f"{name}: {text}"
+
+
+# Arguments and options of what runs in a cluster.
+
+IN_CLUSTER = Path(falaj.components.kubernetes.__file__).parent
+_TYPED_RANGE = re.compile(r"\b\d[\d,.]* to \d|\b(?:up to|at most) \d")
+_TYPED_DEFAULT = re.compile(r"\bDefault: (?:'([^']+)'|([\d.,]*\d|true|false))\.(?: |$)")
+
+
+@cache
+def in_cluster() -> Mapping[str, Any]:
+    """Every TypedDict of arguments or options, by its name."""
+    found: dict[str, Any] = {}
+    for path in sorted(IN_CLUSTER.rglob("*.py")):
+        parts = path.relative_to(IN_CLUSTER).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        module = importlib.import_module(".".join(("falaj.components.kubernetes", *parts)))
+        found |= {
+            name: kind
+            for name, kind in vars(module).items()
+            if is_typeddict(kind)
+            and kind.__module__ == module.__name__
+            and name.endswith(("Args", "Options"))
+        }
+    return found
+
+
+def own_texts(kind: Any) -> Mapping[str, str]:
+    """The texts of a class's fields, without those that it inherits."""
+    [node] = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(node, ast.ClassDef)
+    fields = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
+    own = {each.id for each in fields if isinstance(each, ast.Name)}
+    return {name: text for name, text in documented(kind).items() if name in own}
+
+
+def typed_in_texts(kind: Any) -> list[str]:
+    """Fields whose text types a range, or a default that isn't another argument's value."""
+    found: list[str] = []
+    for name, text in own_texts(kind).items():
+        default = _TYPED_DEFAULT.search(text)
+        another = default is not None and default[1] in kind.__annotations__
+        if _TYPED_RANGE.search(text) or (default and not another):
+            found.append(name)
+    return found
+
+
+def test_texts_of_options_in_a_cluster_leave_bounds_and_defaults_to_the_annotation() -> None:
+    typed = {
+        name: fields for name, kind in in_cluster().items() if (fields := typed_in_texts(kind))
+    }
+    assert len(in_cluster()) > 50
+    assert typed == {}
+
+
+class Rehearsals(TypedDict):
+    """Options that type what their annotations should say."""
+
+    minutes: NotRequired[int]
+    """After which it is given up, 1 to 240."""
+    names: NotRequired[list[str]]
+    """Up to which; up to 50 of them."""
+    days: NotRequired[int]
+    """Days. Default: 1,000."""
+    fast: NotRequired[bool]
+    """Whether. Default: true."""
+    mode: NotRequired[str]
+    """How. Default: ``audit``. Not on Sundays."""
+    region: NotRequired[str]
+    """Where. Default: the cluster's, by ``zone``."""
+    place: NotRequired[str]
+    """Where. Default: ``region``."""
+    replicas: NotRequired[Annotated[int, Between(1, 3)]]
+    """How many. Default: 2 in production, else 1."""
+
+
+def test_a_range_or_default_that_a_text_types_is_found() -> None:
+    assert typed_in_texts(Rehearsals) == ["minutes", "names", "days", "fast", "mode"]
+
+
+def rooms() -> Iterator[tuple[str, list[ast.Module]]]:
+    """The modules of a component together; each add-on is one alone."""
+    files: dict[str, list[ast.Module]] = {}
+    for path in sorted(IN_CLUSTER.rglob("*.py")):
+        parts = path.relative_to(IN_CLUSTER).parts
+        room = parts[0] if parts[0] != "addons" else "/".join(parts)
+        files.setdefault(room, []).append(ast.parse(path.read_text(encoding="utf-8")))
+    yield from files.items()
+
+
+def stated_in(trees: list[ast.Module], kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, of the classes that a room defines."""
+    classes = [each.name for tree in trees for each in tree.body if isinstance(each, ast.ClassDef)]
+    return {
+        name: argument
+        for each in classes
+        if each in kinds
+        for name, argument in arguments_of(kinds[each]).items()
+        if name in kinds[each].__annotations__ and (argument.limit or argument.default)
+    }
+
+
+def about(call: ast.Call) -> str:
+    """The argument that a check is about: the last part of the path that it is given."""
+    first = call.args[0] if call.args else None
+    if isinstance(first, ast.JoinedStr):
+        first = first.values[-1]
+    return str(first.value).rpartition(".")[2] if isinstance(first, ast.Constant) else ""
+
+
+def checked_again(trees: list[ast.Module], stated: Mapping[str, Any]) -> list[str]:
+    """Calls that type the bounds or the default of an argument whose annotation has one."""
+    found: list[str] = []
+    for node in (each for tree in trees for each in ast.walk(tree)):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=check) | ast.Name(id=check)) if check in {
+                "whole", "number", "amount", "choice", "get",
+            }:  # fmt: skip
+                name = about(node)
+                rest = [*node.args[1:], *(each.value for each in node.keywords)]
+                typed = [each for each in rest if isinstance(each, ast.Constant | ast.Tuple)]
+                is_default = check == "get" and name in stated and stated[name].default
+                is_bound = check != "get" and name in stated and stated[name].limit
+                if typed and (is_default or is_bound):
+                    found.append(f"{name} ({check})")
+            case ast.BoolOp(op=ast.Or(), values=[
+                ast.Call(func=ast.Attribute(attr="get")) as got, ast.Constant(),
+            ]) if about(got) in stated and stated[about(got)].default:  # fmt: skip
+                found.append(f"{about(got)} (or)")
+            case _:
+                pass
+    return found
+
+
+def test_checks_in_a_cluster_type_no_bound_or_default_again() -> None:
+    found = {room: checked_again(trees, stated_in(trees, in_cluster())) for room, trees in rooms()}
+    assert {room: calls for room, calls in found.items() if calls} == {}
+
+
+def test_a_bound_or_default_that_a_check_types_is_found() -> None:
+    tree = ast.parse(
+        "class Arguments(TypedDict): ...\n"
+        'errors.whole("nodes", given["nodes"], 0, 447)\n'
+        'errors.whole(f"{at}.nodes", given["nodes"], 0, 447)\n'
+        'errors.choice("kind", given["kind"], ("a", "b"))\n'
+        'given.get("nodes", 1)\n'
+        'given.get("tall") or False\n'
+        'errors.whole("others", given["others"], 0, 447)\n'
+        'given.get("kind", "a")\n'
+        'given.get("nodes")\n'
+    )
+    assert checked_again([tree], stated_in([tree], {"Arguments": Arguments})) == [
+        "nodes (whole)", "nodes (whole)", "kind (choice)", "nodes (get)", "tall (or)",
+    ]  # fmt: skip
 
 
 def test_every_argument_is_plain_or_an_input() -> None:

@@ -64,22 +64,22 @@ class Settings:
     """What helps (`NEEDS`) by the number of each error after which a node is sick."""
     exporters: Exporters | None = None
     """None: GPUs aren't read, and others write all conditions."""
-    sick_minutes: float = 5
+    sick_minutes: float = REPAIR["sick_minutes"].usual
     """How long a condition holds before anything is done."""
-    healthy_minutes: float = 10
+    healthy_minutes: float = REPAIR["healthy_minutes"].usual
     """How long a node is well before it returns."""
-    drain_minutes: float = 60
+    drain_minutes: float = REPAIR["drain_minutes"].usual
     """After which somebody is told that pods are still there."""
-    most_out: str = "10%"
+    most_out: str = f"{REPAIR['most_percent'].usual}%"
     """Nodes that may be out of service at once: a number, or a share of those that are looked
     after, rounded down and at least one."""
     evict_unmanaged: bool = False
     """Whether pods leave that nothing starts again."""
     dry_run: bool = False
     """Whether what would be done is only said."""
-    pass_seconds: int = 15
+    pass_seconds: int = int(REPAIR["pass_seconds"].usual)
     """Between two looks at all nodes."""
-    lease_seconds: int = 30
+    lease_seconds: int = int(REPAIR["lease_seconds"].usual)
     """After which another replica leads where the leader is silent."""
 
     @property

@@ -131,7 +131,7 @@ class PlatformSpec:
         return addon in self.addons
 
     def options(self, addon: str) -> Mapping[str, Any]:
-        """Its options as given; none where it isn't installed."""
+        """Its options with their defaults; none where it isn't installed."""
         return self.addons.get(addon, {})
 
     def repository(self, image: str) -> str:
@@ -208,7 +208,7 @@ class Addon:
     asks: tuple[str, ...] = ()
     """Arguments of `Platform` that it can't do without, beside those that are always needed."""
     check: Callable[[OptionsChecker, InCluster], None] = lambda options, placed: None
-    """Refuses options that can't be."""
+    """Refuses what can't be of options that are each as their annotations say."""
 
 
 def resources(cpu: str, memory: str) -> dict[str, dict[str, str]]:

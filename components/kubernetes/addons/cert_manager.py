@@ -5,7 +5,7 @@ Values: https://github.com/cert-manager/cert-manager/blob/v1.21.2/deploy/charts/
 
 from __future__ import annotations
 
-from typing import Final, NotRequired, TypedDict
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._validation import OptionsChecker
@@ -22,12 +22,16 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.called_ports import KUBELET
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import Between
 
 _NAMESPACE: Final = "cert-manager"
 _API: Final = "cert-manager.io/v1"
 
 
+@described
 class CertManagerOptions(TypedDict):
     """Options of ``cert-manager``."""
 
@@ -35,13 +39,11 @@ class CertManagerOptions(TypedDict):
     """Secret of type ``kubernetes.io/tls`` in ``cert-manager`` with an intermediate CA of your own
     PKI (OpenBao, ACM PCA, an HSM). Default: a root that cert-manager makes and keeps in the
     cluster."""
-    ca_years: NotRequired[int]
-    """Years that the root made here is valid, 1 to 20. Default: 10."""
+    ca_years: NotRequired[Annotated[int, Between(1, 20), Default(10)]]
+    """Years that the root made here is valid."""
 
 
 def _check(options: OptionsChecker, _: object) -> None:
-    options.text("ca_secret")
-    options.whole("ca_years", 1, 20)
     if options.given.get("ca_secret") and options.given.get("ca_years"):
         options.say(
             "ca_years",
@@ -84,14 +86,14 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
 
 def _issuers(spec: PlatformSpec) -> list[Manifest]:
     options = spec.options("cert-manager")
-    secret = options.get("ca_secret") or TRUST
+    secret = options["ca_secret"] or TRUST
     issuer: Manifest = {
         "apiVersion": _API,
         "kind": "ClusterIssuer",
         "metadata": spec.metadata(ISSUER),
         "spec": {"ca": {"secretName": secret}},
     }
-    if options.get("ca_secret"):
+    if options["ca_secret"]:
         return [issuer]
     return [
         {
@@ -108,7 +110,7 @@ def _issuers(spec: PlatformSpec) -> list[Manifest]:
                 "isCA": True,
                 "commonName": f"Falaj {spec.placed.region}",
                 "secretName": secret,
-                "duration": f"{int(options.get('ca_years') or 10) * 8760}h",
+                "duration": f"{options['ca_years'] * 8760}h",
                 "privateKey": {"algorithm": "ECDSA", "size": 384, "rotationPolicy": "Never"},
                 "issuerRef": {"kind": "ClusterIssuer", "name": f"{ISSUER}-root"},
             },

@@ -24,7 +24,7 @@ from falaj.components.kubernetes.addons.cert_manager import certificate
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
 from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
 
-_NAMESPACE: Final = GATEWAYS
+NAMESPACE: Final = GATEWAYS
 _CONTROLLER: Final = "gateway.envoyproxy.io/gatewayclass-controller"
 
 
@@ -75,11 +75,11 @@ def _certificates(spec: PlatformSpec) -> list[Manifest]:
     both = ["digital signature", "key encipherment", "server auth", "client auth"]
 
     def one(name: str, service: str) -> Manifest:
-        hosts = [service, f"{service}.{_NAMESPACE}", f"{service}.{_NAMESPACE}.svc",
-                 f"{service}.{_NAMESPACE}.svc.cluster.local"]  # fmt: skip
-        return certificate(spec, name, _NAMESPACE, hosts, both)
+        hosts = [service, f"{service}.{NAMESPACE}", f"{service}.{NAMESPACE}.svc",
+                 f"{service}.{NAMESPACE}.svc.cluster.local"]  # fmt: skip
+        return certificate(spec, name, NAMESPACE, hosts, both)
 
-    wildcard = certificate(spec, "envoy", _NAMESPACE, [f"*.{_NAMESPACE}"], both)
+    wildcard = certificate(spec, "envoy", NAMESPACE, [f"*.{NAMESPACE}"], both)
     found = [
         one("envoy-gateway", "envoy-gateway"),
         wildcard,
@@ -87,20 +87,20 @@ def _certificates(spec: PlatformSpec) -> list[Manifest]:
     ]
     if spec.has("external-secrets"):
         # Signs the state of OpenID Connect logins.
-        found += generated_secret(spec, "envoy-oidc-hmac", _NAMESPACE, "hmac-secret")
+        found += generated_secret(spec, "envoy-oidc-hmac", NAMESPACE, "hmac-secret")
     return found
 
 
 ENVOY_GATEWAY: Final = Addon(
     name="envoy-gateway",
     summary="gateways into the cluster, by the Gateway API",
-    namespaces=(Namespace(_NAMESPACE),),
-    releases=(Release("gateway-helm", "envoy-gateway", _NAMESPACE),),
+    namespaces=(Namespace(NAMESPACE),),
+    releases=(Release("gateway-helm", "envoy-gateway", NAMESPACE),),
     options=EnvoyGatewayOptions,
     images=lambda spec: ("envoy-gateway", "envoy", "envoy-ratelimit"),
     values=_values,
     traffic=lambda spec: {
-        _NAMESPACE: Traffic(
+        NAMESPACE: Traffic(
             webhooks=(CONTROLLER_WEBHOOKS,),
             scrapes=(19001,),
             # Services that answer to the gateway; what callers reach it is each gateway's own.
@@ -108,9 +108,9 @@ ENVOY_GATEWAY: Final = Addon(
         )
     },
     scrapes=(
-        Scrape(_NAMESPACE, {"control-plane": "envoy-gateway"}, "metrics"),
+        Scrape(NAMESPACE, {"control-plane": "envoy-gateway"}, "metrics"),
         Scrape(
-            _NAMESPACE,
+            NAMESPACE,
             {"app.kubernetes.io/component": "proxy"},
             "metrics",
             path="/stats/prometheus",

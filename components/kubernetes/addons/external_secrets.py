@@ -5,11 +5,11 @@ Values: https://github.com/external-secrets/external-secrets/blob/v2.9.0/deploy/
 
 from __future__ import annotations
 
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
-from falaj.components.catalogue.clusters import SECRET_STORE
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
+from falaj.components.kubernetes._secrets import STORE
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     ISSUER,
@@ -23,29 +23,31 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.called_ports import KUBELET
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import HTTPS
 
 _NAMESPACE: Final = "external-secrets"
 _ACCOUNT: Final = "external-secrets"
-STORE: Final = SECRET_STORE
-"""The `ClusterSecretStore`."""
 _API: Final = "external-secrets.io/v1"
 
 
+@described
 class ExternalSecretsOptions(TypedDict):
     """Options of ``external-secrets``."""
 
-    vault_url: NotRequired[str]
+    vault_url: NotRequired[Annotated[str, HTTPS]]
     """Address of the Key Vault (``https://….vault.azure.net``) on AKS, or of OpenBao
     (``https://openbao.…:8200``) on an ``existing`` cluster. Needed on both; not on EKS, where the
     store is Secrets Manager of the region. A Key Vault's name says no place: list its host in
     the packs' and the cluster's allowed hosts."""
     client_id: NotRequired[str]
     """Client id of the managed identity that reads the Key Vault. Needed on AKS."""
-    path: NotRequired[str]
-    """Mount of OpenBao's key-value engine. Default: ``secret``."""
-    role: NotRequired[str]
-    """Role of OpenBao's Kubernetes login. Default: ``external-secrets``."""
+    path: NotRequired[Annotated[str, Default("secret")]]
+    """Mount of OpenBao's key-value engine."""
+    role: NotRequired[Annotated[str, Default("external-secrets")]]
+    """Role of OpenBao's Kubernetes login."""
 
 
 def _check(options: OptionsChecker, placed: InCluster) -> None:
@@ -54,14 +56,11 @@ def _check(options: OptionsChecker, placed: InCluster) -> None:
         "aks": ("vault_url", "client_id"),
         "existing": ("vault_url", "path", "role"),
     }
-    needed = f"on {placed.distribution}"
     for option in ExternalSecretsOptions.__annotations__:
         if option not in allowed[placed.distribution]:
             options.foreign(option, placed.distribution)
-        elif option == "vault_url":
-            options.address(option, needed=needed)
-        else:
-            options.text(option, needed=needed if option == "client_id" else "")
+        elif option in ("vault_url", "client_id"):
+            options.needed(option, f"on {placed.distribution}")
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:
@@ -76,7 +75,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
         "resources": resources("20m", "192Mi"),
     }
     account: Values = {"name": _ACCOUNT}
-    if client := spec.options("external-secrets").get("client_id"):
+    if client := spec.options("external-secrets")["client_id"]:
         account["annotations"] = {"azure.workload.identity/client-id": client}
     certificates: Values = {"cert": {"issuerRef": {"kind": "ClusterIssuer", "name": ISSUER}}}
     return {
@@ -123,11 +122,11 @@ def _store(spec: PlatformSpec) -> list[Manifest]:
         }
     else:
         account = {"name": _ACCOUNT, "namespace": _NAMESPACE}
-        login = {"mountPath": "kubernetes", "role": options.get("role") or "external-secrets"}
+        login = {"mountPath": "kubernetes", "role": options["role"]}
         provider = {
             "vault": {
                 "server": options["vault_url"],
-                "path": options.get("path") or "secret",
+                "path": options["path"],
                 "version": "v2",
                 "auth": {"kubernetes": {**login, "serviceAccountRef": account}},
             }

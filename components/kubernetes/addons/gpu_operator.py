@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components.catalogue.clusters import GPU, GPU_ERROR_TAINT, NODE_REPAIR
 from falaj.components.kubernetes._placed import InCluster
@@ -28,7 +28,10 @@ from falaj.components.kubernetes.addons.gpu_metrics import (
     WINDOW_VARIABLES,
     listing,
 )
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.described import described
 from falaj.components.specification.gpu_node_pool import LEAST_SLICES, MOST_SLICES, Sharing
+from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.node_pools import GPU_TAINT
 
 NAMESPACE: Final = "gpu-operator"
@@ -51,6 +54,7 @@ _TOLERATIONS: Final = [
 ]
 
 
+@described
 class GpuOperatorOptions(TypedDict):
     """Options of ``gpu-operator``."""
 
@@ -61,11 +65,11 @@ class GpuOperatorOptions(TypedDict):
     """ConfigMap in ``gpu-operator`` with the package lists of a mirror in the country: the driver
     is built on the node against the kernel's headers, which it would fetch from the
     distribution's mirrors abroad. Needed with ``driver``."""
-    mig_strategy: NotRequired[str]
-    """``mixed`` (resources such as ``nvidia.com/mig-1g.18gb``, which pools and quotas count) or
-    ``single``. Default: ``mixed``."""
-    metrics_seconds: NotRequired[int]
-    """Seconds between readings of GPU metrics, 5 to 120. Default: 15."""
+    mig_strategy: NotRequired[Annotated[str, OneOf(("mixed", "single")), Default("mixed")]]
+    """Whether parts of GPUs are resources of their own, such as ``nvidia.com/mig-1g.18gb``, which
+    pools and quotas count (``mixed``), or called as whole GPUs are (``single``)."""
+    metrics_seconds: NotRequired[Annotated[int, Between(5, 120), Default(15)]]
+    """Seconds between readings of GPU metrics."""
 
 
 def installs_driver(distribution: str, options: Mapping[str, Any]) -> bool:
@@ -74,26 +78,23 @@ def installs_driver(distribution: str, options: Mapping[str, Any]) -> bool:
     Amazon Linux 2023's NVIDIA image and AKS's managed driver have both already; a second driver on
     top of AKS's also switches off the node problem detector's GPU checks.
     """
-    return bool(options.get("driver", distribution == "existing"))
+    asked: bool | None = options["driver"]
+    return distribution == "existing" if asked is None else asked
 
 
 def _check(options: OptionsChecker, placed: InCluster) -> None:
-    options.flag("driver")
-    options.whole("metrics_seconds", 5, 120)
-    if options.given.get("mig_strategy", "mixed") not in {"mixed", "single"}:
-        options.say(
-            "mig_strategy", f"given {options.given['mig_strategy']!r}; allowed: mixed, single"
-        )
-    if options.given.get("driver") and placed.distribution != "existing":
+    found = options.checked(GpuOperatorOptions)
+    if found["driver"] and placed.distribution != "existing":
         options.say(
             "driver",
             f"given true on {placed.distribution}, whose node images have it; leave it out",
         )
         return
-    drives = installs_driver(placed.distribution, options.given)
+    drives = installs_driver(placed.distribution, found)
     where = "where the operator installs the driver (driver: false where nodes have it)"
-    options.text("driver_packages", needed=where if drives else "")
-    if options.given.get("driver_packages") and not drives:
+    if drives:
+        options.needed("driver_packages", where)
+    elif found["driver_packages"]:
         options.say("driver_packages", "given, but the operator installs no driver; leave it out")
 
 
@@ -143,7 +144,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "nfd": {"enabled": True, "nodefeaturerules": False},
             "psa": {"enabled": True},
             "cdi": {"enabled": True},
-            "mig": {"strategy": options.get("mig_strategy") or "mixed"},
+            "mig": {"strategy": options["mig_strategy"]},
             "operator": {
                 **operand("gpu-operator"),
                 # Hooks, which aren't run: definitions come with the chart.
@@ -179,8 +180,8 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                 enablePodUID=False,
                 podLabelAllowlistRegex=list(_CHARGE_BACK),
                 serviceMonitor={
-                    "enabled": spec.has("monitoring"),
-                    "interval": f"{int(options.get('metrics_seconds') or 15)}s",
+                    "enabled": spec.has(MONITORING),
+                    "interval": f"{options['metrics_seconds']}s",
                     "honorLabels": True,
                     "relabelings": [
                         {
@@ -264,10 +265,10 @@ GPU_OPERATOR: Final = Addon(
             endpoints=installs_driver(spec.placed.distribution, spec.options("gpu-operator")),
             callers={
                 caller: (EXPORTER_PORT,)
-                for caller, addon in ((MONITORING, "monitoring"), (NODE_REPAIR, NODE_REPAIR))
+                for caller, addon in ((MONITORING, MONITORING), (NODE_REPAIR, NODE_REPAIR))
                 if spec.has(addon)
             },
         )
     },
-    follows=("monitoring",),
+    follows=(MONITORING,),
 )

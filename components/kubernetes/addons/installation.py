@@ -75,7 +75,7 @@ def check_platform(name: str, args: Mapping[str, Any], kind: type) -> PlatformSp
     placed = check_in_cluster(args, errors)
     control_plane = private_ranges(args, "control_plane_cidrs", errors)
     endpoints = private_ranges(args, "endpoint_cidrs", errors) or control_plane
-    storage_class = str(args.get("storage_class") or "falaj-block")
+    storage_class: str = errors.checked_only(args, kind)["storage_class"]
     domains = args.get("allowed_domains") or ()
     if placed is None:
         errors.raise_if_any()
@@ -151,7 +151,7 @@ def _chosen(
 def _options(
     addon: Addon, asked: Mapping[str, Any], placed: InCluster, errors: ArgumentErrors
 ) -> Mapping[str, Any] | None:
-    """Options of an add-on; None where it isn't installed, or was refused."""
+    """Options of an add-on, checked; None where it isn't installed, or was refused."""
     at = f"addons.{addon.name}"
     value = asked.get(addon.name)
     here = placed.distribution in addon.distributions
@@ -175,8 +175,10 @@ def _options(
     known = sorted(addon.options.__annotations__) or ["none"]
     for unknown in [each for each in options if each not in known]:
         errors.unknown(f"{at}.{unknown}", addon.name, known, "option")
-    addon.check(OptionsChecker(at, options, errors), placed)
-    return dict(options)
+    checker = OptionsChecker(at, options, errors)
+    found = checker.checked(addon.options)
+    addon.check(checker, placed)
+    return found
 
 
 def foundation(spec: PlatformSpec) -> list[Manifest]:
@@ -262,7 +264,7 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
     if traffic.webhooks:
         call = {"from": _ranges(spec.control_plane_cidrs), "ports": _ports(traffic.webhooks)}
         found.append(policy("allow-webhooks", [call]))
-    if traffic.scrapes and spec.has("monitoring"):
+    if traffic.scrapes and spec.has(MONITORING):
         scrape = {"from": [_peer(MONITORING)], "ports": _ports(traffic.scrapes)}
         found.append(policy("allow-scrapes", [scrape]))
     if traffic.endpoints:
@@ -346,7 +348,7 @@ def installations(spec: PlatformSpec) -> Iterator[Installation]:
             )
             for each in addon.releases
         )
-        watched = ADDONS if name == "monitoring" else ()
+        watched = ADDONS if name == MONITORING else ()
         monitors = [
             monitor(spec, each)
             for other in watched

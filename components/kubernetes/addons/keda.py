@@ -77,10 +77,10 @@ KEDA: Final = Addon(
         _NAMESPACE: Traffic(
             webhooks=(KEDA_METRICS, CONTROLLER_WEBHOOKS),
             scrapes=(8080,),
-            calls={MONITORING: (9090,)} if spec.has("monitoring") else {},
+            calls={MONITORING: (9090,)} if spec.has(MONITORING) else {},
         )
     },
     scrapes=(Scrape(_NAMESPACE, {"app": "keda-operator"}, 8080),),
     # Its scalers read Prometheus.
-    needs=("monitoring",),
+    needs=(MONITORING,),
 )

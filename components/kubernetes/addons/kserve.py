@@ -33,8 +33,10 @@ class KServeOptions(TypedDict):
 
 
 def _check(options: OptionsChecker, _: object) -> None:
-    domain = options.text("domain")
-    gateway = options.text("gateway", needed="with domain" if domain else "")
+    found = options.checked(KServeOptions)
+    domain, gateway = found["domain"], found["gateway"]
+    if domain:
+        options.needed("gateway", "with domain")
     if gateway and gateway.count("/") != 1:
         options.say("gateway", f"given {gateway!r}; allowed: namespace/name")
     if gateway and not domain:
@@ -62,14 +64,14 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                     "nodeSelector": spec.node_selector,
                     "resources": resources("100m", "512Mi"),
                     "gateway": {
-                        "domain": options.get("domain") or "cluster.local",
+                        "domain": options["domain"] or "cluster.local",
                         "urlScheme": "https",
                         "disableIstioVirtualHost": True,
-                        "disableIngressCreation": not options.get("domain"),
+                        "disableIngressCreation": not options["domain"],
                         "ingressGateway": {
                             "enableGatewayApi": True,
                             "createGateway": False,
-                            "kserveGateway": options.get("gateway") or "",
+                            "kserveGateway": options["gateway"] or "",
                             "className": "",
                         },
                     },

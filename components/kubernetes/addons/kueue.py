@@ -6,13 +6,12 @@ Configuration: https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/
 
 from __future__ import annotations
 
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import yaml
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._placed import COST_CENTER_LABEL
-from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     ISSUER,
     PRIORITY_CLASS,
@@ -26,7 +25,10 @@ from falaj.components.kubernetes.addons.addon import (
     resources,
 )
 from falaj.components.kubernetes.gpu_queues.queues import NAMESPACE, transformations
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS, KUEUE_VISIBILITY
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import OBJECT, Between
 
 #: What users run. JobSet and Trainer wait for their definitions where those come later.
 FRAMEWORKS: Final = (
@@ -50,34 +52,26 @@ GATES: Final = (
 _UNCOUNTED: Final = ("vpc.amazonaws.com/", "rdma/", "ephemeral-storage", "hugepages-")
 
 
+@described
 class KueueOptions(TypedDict):
     """Options of ``kueue``."""
 
-    ready_minutes: NotRequired[int]
+    ready_minutes: NotRequired[Annotated[int, Between(1, 240), Default(20)]]
     """Minutes in which all pods of an admitted job have to be ready, new nodes and pulls of images
-    included, 1 to 240; a gang that doesn't form gives its quota back and queues again.
-    Default: 20."""
-    recovery_minutes: NotRequired[int]
-    """Likewise for a pod of a running job that was replaced, 1 to 240. Default: 10."""
-    requeue_limit: NotRequired[int]
-    """How often a job is queued again before it is set aside, 1 to 100. Default: 10."""
-    retention_hours: NotRequired[int]
-    """Hours that records of finished jobs are kept, 1 to 8,760. Default: 168."""
-    origin: NotRequired[str]
+    included; a gang that doesn't form gives its quota back and queues again."""
+    recovery_minutes: NotRequired[Annotated[int, Between(1, 240), Default(10)]]
+    """Likewise for a pod of a running job that was replaced."""
+    requeue_limit: NotRequired[Annotated[int, Between(1, 100), Default(10)]]
+    """How often a job is queued again before it is set aside."""
+    retention_hours: NotRequired[Annotated[int, Between(1, 8760), Default(168)]]
+    """Hours that records of finished jobs are kept."""
+    origin: NotRequired[Annotated[str, OBJECT]]
     """What this cluster is called in those that it sends jobs to (`GpuQueues`, ``burst``), which
     no other cluster is: Kueue clears away what has its own name there and isn't its own. Default:
     the region."""
-    worker_lost_minutes: NotRequired[int]
+    worker_lost_minutes: NotRequired[Annotated[int, Between(1, 1440), Default(15)]]
     """Minutes without an answer after which a job that was sent to another cluster is taken for
-    lost and waits again, 1 to 1,440. Default: 15."""
-
-
-def _check(options: OptionsChecker, _: object) -> None:
-    for option, most in (("ready_minutes", 240), ("recovery_minutes", 240),
-                         ("requeue_limit", 100), ("retention_hours", 8760),
-                         ("worker_lost_minutes", 1440)):  # fmt: skip
-        options.whole(option, 1, most)
-    options.object_name("origin")
+    lost and waits again."""
 
 
 def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
@@ -88,9 +82,6 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
     namespace, and scales without waiting in a queue unless it names one.
     """
     options = spec.options("kueue")
-
-    def minutes(option: str, default: int) -> str:
-        return f"{int(options.get(option) or default)}m"
 
     training = {"key": "falaj.io/duty", "operator": "In", "values": ["training"]}
     return {
@@ -115,13 +106,13 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": {"matchExpressions": [training]},
         "waitForPodsReady": {
-            "timeout": minutes("ready_minutes", 20),
-            "recoveryTimeout": minutes("recovery_minutes", 10),
+            "timeout": f"{options['ready_minutes']}m",
+            "recoveryTimeout": f"{options['recovery_minutes']}m",
             # One slow gang doesn't hold up every other queue.
             "blockAdmission": False,
             "requeuingStrategy": {
                 "timestamp": "Eviction",
-                "backoffLimitCount": int(options.get("requeue_limit") or 10),
+                "backoffLimitCount": options["requeue_limit"],
                 "backoffBaseSeconds": 60,
                 "backoffMaxSeconds": 3600,
             },
@@ -139,8 +130,8 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
             "transformations": transformations(),
         },
         "multiKueue": {
-            "origin": options.get("origin") or spec.placed.region,
-            "workerLostTimeout": minutes("worker_lost_minutes", 15),
+            "origin": options["origin"] or spec.placed.region,
+            "workerLostTimeout": f"{options['worker_lost_minutes']}m",
             # One cluster after the other, in the order of `burst.workers`. By default Kueue asks
             # all at once, and the fastest answer has the job.
             "dispatcherName": "kueue.x-k8s.io/multikueue-dispatcher-incremental",
@@ -148,9 +139,9 @@ def kueue_configuration(spec: PlatformSpec) -> dict[str, Any]:
         },
         "objectRetentionPolicies": {
             "workloads": {
-                "afterFinished": f"{int(options.get('retention_hours') or 168)}h",
+                "afterFinished": f"{options['retention_hours']}h",
                 # Kept finalizers of broken jobs have held quota for weeks: kueue issue 13413.
-                "afterDeactivatedByKueue": f"{int(options.get('retention_hours') or 168)}h",
+                "afterDeactivatedByKueue": f"{options['retention_hours']}h",
             }
         },
     }
@@ -194,7 +185,6 @@ KUEUE: Final = Addon(
     namespaces=(Namespace(NAMESPACE),),
     releases=(Release("kueue", "kueue", NAMESPACE),),
     options=KueueOptions,
-    check=_check,
     images=lambda spec: ("kueue",),
     values=_values,
     traffic=lambda spec: {

@@ -10,8 +10,11 @@ Dashboards: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
+
+from annotated_types import Len
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
 from falaj.components.kubernetes._objects import Manifest
@@ -44,8 +47,10 @@ from falaj.components.kubernetes.addons.alerts import (
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
 from falaj.components.kubernetes.addons.gpu_metrics import WINDOW_MINUTES
 from falaj.components.kubernetes.addons.receivers import ReceiverOptions
-from falaj.components.kubernetes.addons.velero import recovery_point_hours, rehearsed_within_days
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.called_ports import KUBELET
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import OBJECT, Between
 
 _SOURCE: Final = {"type": "prometheus", "uid": "prometheus"}
 _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 24
@@ -209,28 +214,23 @@ _LABELS: Final = (
 )
 
 
+@described
 class MonitoringOptions(TypedDict):
     """Options of ``monitoring``."""
 
-    retention_days: NotRequired[int]
-    """Days that metrics are kept, 1 to 400. Default: 30."""
-    storage_gib: NotRequired[int]
-    """Size of Prometheus's encrypted volume, 10 to 16,000; the oldest metrics go when it is full.
-    Default: 200."""
-    replicas: NotRequired[int]
-    """Prometheus and Alertmanager, 1 to 3. Default: 2 in production, else 1."""
-    grafana: NotRequired[bool]
-    """Whether Grafana is installed. Default: true."""
-    receivers: NotRequired[dict[str, ReceiverOptions]]
-    """Who gets alerts, by name, up to 20. Default: nobody, and alerts are seen in Alertmanager
-    alone."""
+    retention_days: NotRequired[Annotated[int, Between(1, 400), Default(30)]]
+    """Days that metrics are kept."""
+    storage_gib: NotRequired[Annotated[int, Between(10, 16_000), Default(200)]]
+    """Size of Prometheus's encrypted volume; the oldest metrics go when it is full."""
+    replicas: NotRequired[Annotated[int, Between(1, 3)]]
+    """Prometheus and Alertmanager. Default: 2 in production, else 1."""
+    grafana: NotRequired[Annotated[bool, Default(value=True)]]
+    """Whether Grafana is installed."""
+    receivers: NotRequired[Annotated[dict[Annotated[str, OBJECT], ReceiverOptions], Len(0, 20)]]
+    """Who gets alerts, by name. Default: nobody, and alerts are seen in Alertmanager alone."""
 
 
 def _check(options: OptionsChecker, _: object) -> None:
-    options.whole("retention_days", 1, 400)
-    options.whole("storage_gib", 10, 16_000)
-    options.whole("replicas", 1, 3)
-    options.flag("grafana")
     receivers.check(options)
 
 
@@ -244,15 +244,15 @@ def _volume(spec: PlatformSpec, gib: int) -> Values:
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:
-    options = spec.options("monitoring")
-    storage = int(options.get("storage_gib") or 200)
+    options = spec.options(MONITORING)
+    storage = int(options["storage_gib"])
     production = spec.placed.environment == "production"
     # Reads services in the mesh; KEDA and OpenCost, which aren't in it, read Prometheus.
     mesh = {"labels": MESH_LABELS, "annotations": MESH_ANNOTATIONS}
     pods: Values = {
         "nodeSelector": spec.node_selector,
         "priorityClassName": PRIORITY_CLASS,
-        "replicas": int(options.get("replicas") or (2 if production else 1)),
+        "replicas": options["replicas"] or (2 if production else 1),
     }
     absent: Values = {"enabled": False}
     return {
@@ -272,7 +272,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                     **({"podMetadata": mesh} if spec.has("istio") else {}),
                     "image": spec.image_parts("prometheus"),
                     "resources": resources("1", "8Gi"),
-                    "retention": f"{int(options.get('retention_days') or 30)}d",
+                    "retention": f"{options['retention_days']}d",
                     "retentionSize": f"{storage * 85 // 100}GiB",
                     "storageSpec": _volume(spec, storage),
                     "externalLabels": {"cluster": spec.name, "region": spec.placed.region},
@@ -295,7 +295,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
                     "storage": _volume(spec, 10),
                 }
             },
-            "grafana": grafana_values(spec) if options.get("grafana", True) else absent,
+            "grafana": grafana_values(spec) if options["grafana"] else absent,
             "kube-state-metrics": {
                 "image": spec.image_parts("kube-state-metrics"),
                 "nodeSelector": spec.node_selector,
@@ -350,7 +350,7 @@ def _operator(spec: PlatformSpec) -> Values:
 
 def _secret(spec: PlatformSpec) -> list[Manifest]:
     """Grafana's administrator, unless the secret is made by hand."""
-    if not (spec.has("external-secrets") and spec.options("monitoring").get("grafana", True)):
+    if not (spec.has("external-secrets") and spec.options(MONITORING)["grafana"]):
         return []
     return generated_secret(
         spec, GRAFANA_ADMIN, MONITORING, "admin-password", **{"admin-user": "admin"}
@@ -361,7 +361,9 @@ def _backup_alerts(spec: PlatformSpec) -> tuple[Alert, ...]:
     if not spec.has("velero"):
         return ()
     options = spec.options("velero")
-    return backup_alerts(recovery_point_hours(options), rehearsed_within_days(options))
+    rehearsal: Mapping[str, Any] | None = options["rehearsal"]
+    within_days = None if rehearsal is None else rehearsal["within_days"]
+    return backup_alerts(options["recovery_point_hours"], within_days)
 
 
 def _watched(spec: PlatformSpec) -> list[Manifest]:
@@ -374,7 +376,7 @@ def _watched(spec: PlatformSpec) -> list[Manifest]:
         },
         *receivers.objects(spec),
     ]
-    if spec.options("monitoring").get("grafana", True):
+    if spec.options(MONITORING)["grafana"]:
         found += [
             {
                 "apiVersion": "v1",
@@ -390,8 +392,8 @@ def _watched(spec: PlatformSpec) -> list[Manifest]:
 
 
 def _images(spec: PlatformSpec) -> tuple[str, ...]:
-    grafana = ("grafana", "grafana-sidecar") if spec.options("monitoring").get(
-        "grafana", True) else ()  # fmt: skip
+    grafana = ("grafana", "grafana-sidecar") if spec.options(MONITORING)[
+        "grafana"] else ()  # fmt: skip
     return (
         "prometheus-operator", "prometheus-config-reloader", "prometheus", "alertmanager",
         "node-exporter", "kube-state-metrics", *grafana,
@@ -443,7 +445,7 @@ def _traffic(_: PlatformSpec) -> dict[str, Traffic]:
 
 
 PROMETHEUS: Final = Addon(
-    name="monitoring",
+    name=MONITORING,
     summary="metrics, alerts and dashboards",
     namespaces=(
         Namespace(MONITORING),

@@ -6,11 +6,10 @@ Values: https://github.com/Mellanox/network-operator/blob/v26.4.1/deployment/net
 from __future__ import annotations
 
 import json
-from typing import Final, NotRequired, TypedDict
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from falaj.components.catalogue.clusters import GPU_TAINT
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
     Addon,
     Namespace,
@@ -20,6 +19,9 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import Between
 from falaj.components.specification.node_pools import FABRIC
 
 _NAMESPACE: Final = "network-operator"
@@ -27,15 +29,12 @@ _NAMESPACE: Final = "network-operator"
 _VENDOR: Final = "15b3"
 
 
+@described
 class NetworkOperatorOptions(TypedDict):
     """Options of ``network-operator``."""
 
-    shares: NotRequired[int]
-    """Pods that may use a node's RDMA devices at a time, 1 to 1,000. Default: 63."""
-
-
-def _check(options: OptionsChecker, _: object) -> None:
-    options.whole("shares", 1, 1000)
+    shares: NotRequired[Annotated[int, Between(1, 1000), Default(63)]]
+    """Pods that may use a node's RDMA devices at a time."""
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:
@@ -70,7 +69,7 @@ def _policy(spec: PlatformSpec) -> list[Manifest]:
     every cluster: https://github.com/Azure/aks-rdma-infiniband
     """
     registry, _, name = spec.repository("rdma-device-plugin").rpartition("/")
-    shares = int(spec.options("network-operator").get("shares") or 63)
+    shares = spec.options("network-operator")["shares"]
     pool = {"resourceName": "ib", "rdmaHcaMax": shares, "selectors": {"vendors": [_VENDOR]}}
     on_fabric = {"key": FABRIC, "operator": "In", "values": ["infiniband"]}
     return [
@@ -102,7 +101,6 @@ NETWORK_OPERATOR: Final = Addon(
     namespaces=(Namespace(_NAMESPACE, "privileged", "devices and sockets of the kubelet"),),
     releases=(Release("network-operator", "network-operator", _NAMESPACE),),
     options=NetworkOperatorOptions,
-    check=_check,
     images=lambda spec: ("network-operator", "rdma-device-plugin"),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(scrapes=(8080,))},

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components.catalogue.clusters import (
     GPU_ERROR_TAINT,
@@ -29,6 +29,7 @@ from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivilege
 from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import (
+    MONITORING,
     PRIORITY_CLASS,
     Addon,
     Namespace,
@@ -39,6 +40,9 @@ from falaj.components.kubernetes.addons.addon import (
 )
 from falaj.components.kubernetes.addons.gpu_operator import EXPORTER_LABEL, EXPORTER_PORT
 from falaj.components.kubernetes.addons.gpu_operator import NAMESPACE as GPU_OPERATOR
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import TextRule
 from falaj.components.specification.node_pools import GPU, GPU_TAINT
 from falaj.components.specification.workload_bounds import bound
 
@@ -57,56 +61,49 @@ _CONDITIONS: Final[Mapping[str, tuple[str, ...]]] = {
 _KEY: Final = (
     r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 )
-_CONDITION: Final = re.compile(rf"^{_KEY}=(?:True|False)$")
+_CONDITION: Final = TextRule(
+    rf"^{_KEY}=(?:True|False)$", "TYPE=True or TYPE=False", "GPUMissing=True"
+)
+_SICK: Final = bound("repair", "sick_minutes")
+_HEALTHY: Final = bound("repair", "healthy_minutes")
+_DRAIN: Final = bound("repair", "drain_minutes")
+_NODES: Final = bound("repair", "most_nodes")
+_PERCENT: Final = bound("repair", "most_percent")
 _TAINT: Final = re.compile(rf"^{_KEY}$")
 
 
+@described
 class NodeRepairOptions(TypedDict):
     """Options of ``node-repair``."""
 
-    conditions: NotRequired[list[str]]
+    conditions: NotRequired[list[Annotated[str, _CONDITION]]]
     """Conditions of nodes that say that a GPU is sick, each with its status then, such as
     ``XIDErrors=True``. Default: on AKS ``GPUMissing=True`` and ``NVLinkStatusInactive=True``; none
     elsewhere."""
     taints: NotRequired[list[str]]
     """Keys of taints of others that say so. Default: none."""
-    read_gpus: NotRequired[bool]
+    read_gpus: NotRequired[Annotated[bool, Default(value=True)]]
     """Whether what GPUs report to the exporter of ``gpu-operator`` counts as well, where that is
-    installed. Default: true."""
-    most_out: NotRequired[int | str]
+    installed."""
+    most_out: NotRequired[Annotated[int | str, Default(f"{_PERCENT.default}%")]]
     """How many nodes with GPUs may be out of service or sick, for whatever reason: a number, or a
     share of them such as ``10%``, rounded down and at least one. Where there are more, no further
-    one is taken out, and an alert tells. Default: ``10%``."""
-    sick_minutes: NotRequired[int]
-    """Minutes that a condition holds before anything is done. Default: 5."""
-    healthy_minutes: NotRequired[int]
-    """Minutes that a node is well before it returns. Default: 10."""
-    drain_minutes: NotRequired[int]
-    """Minutes after which an alert tells that pods are still on the node; nothing is killed.
-    Default: 60."""
-    evict_unmanaged: NotRequired[bool]
-    """Whether pods are evicted that nothing starts again, as by ``kubectl drain --force``.
-    Default: false, a person decides."""
-    dry_run: NotRequired[bool]
-    """Whether the controller only says what it would do. Default: false."""
-
-
-_MINUTES: Final = ("sick_minutes", "healthy_minutes", "drain_minutes")
+    one is taken out, and an alert tells."""
+    sick_minutes: NotRequired[Annotated[int, _SICK, Default(_SICK.default)]]
+    """Minutes that a condition holds before anything is done."""
+    healthy_minutes: NotRequired[Annotated[int, _HEALTHY, Default(_HEALTHY.default)]]
+    """Minutes that a node is well before it returns."""
+    drain_minutes: NotRequired[Annotated[int, _DRAIN, Default(_DRAIN.default)]]
+    """Minutes after which an alert tells that pods are still on the node; nothing is killed."""
+    evict_unmanaged: NotRequired[Annotated[bool, Default(value=False)]]
+    """Whether pods are evicted that nothing starts again, as by ``kubectl drain --force``; without
+    it a person decides."""
+    dry_run: NotRequired[Annotated[bool, Default(value=False)]]
+    """Whether the controller only says what it would do."""
 
 
 def _check(options: OptionsChecker, _: InCluster) -> None:
-    for option in _MINUTES:
-        limit = bound("repair", option)
-        options.whole(option, int(limit.low), int(limit.high))
-    for option in ("read_gpus", "evict_unmanaged", "dry_run"):
-        options.flag(option)
-    for position, each in enumerate(options.texts("conditions")):
-        if not _CONDITION.match(each):
-            options.say(
-                f"conditions[{position}]",
-                f"given {each!r}; allowed: TYPE=True or TYPE=False, such as GPUMissing=True",
-            )
-    for position, each in enumerate(options.texts("taints")):
+    for position, each in enumerate(options.checked(NodeRepairOptions)["taints"] or ()):
         own = each in SYSTEM_TAINTS or each == GPU_TAINT.key
         if own or not _TAINT.match(each):
             options.say(
@@ -118,30 +115,31 @@ def _check(options: OptionsChecker, _: InCluster) -> None:
 
 def _check_most(options: OptionsChecker) -> None:
     given = options.given.get("most_out")
-    nodes, percent = bound("repair", "most_nodes"), bound("repair", "most_percent")
     share = re.fullmatch(r"([0-9]{1,3})%", given) if isinstance(given, str) else None
-    if given is None or nodes.allows(given) or (share and percent.allows(int(share[1]))):
+    if given is None or _NODES.allows(given) or (share and _PERCENT.allows(int(share[1]))):
         return
     options.say(
         "most_out",
-        f"given {given!r}; allowed: {nodes.low:g} to {nodes.high:g}, or {percent.low:g}% to "
-        f"{percent.high:g}%",
+        f"given {given!r}; allowed: {_NODES.low:g} to {_NODES.high:g}, or {_PERCENT.low:g}% to "
+        f"{_PERCENT.high:g}%",
     )
 
 
 def controller_settings(spec: PlatformSpec) -> dict[str, Any]:
     """The controller's settings, as it reads them (`workloads/repair/settings.py`)."""
     options = spec.options(NODE_REPAIR)
-    chosen = ("most_out", *_MINUTES, "evict_unmanaged", "dry_run")
+    conditions: Sequence[str] | None = options["conditions"]
+    if conditions is None:
+        conditions = _CONDITIONS.get(spec.placed.distribution, ())
+    chosen = ("most_out", "sick_minutes", "healthy_minutes", "drain_minutes", "evict_unmanaged",
+              "dry_run")  # fmt: skip
     found: dict[str, Any] = {
         "domain": REPAIR_DOMAIN,
         "taint": GPU_ERROR_TAINT,
         "watched": list(_WATCHED),
-        "conditions": list(
-            options.get("conditions", _CONDITIONS.get(spec.placed.distribution, ()))
-        ),
-        "taints": list(options.get("taints") or ()),
-        **{option: options[option] for option in chosen if options.get(option) is not None},
+        "conditions": list(conditions),
+        "taints": list(options["taints"] or ()),
+        **{option: options[option] for option in chosen},
     }
     if _reads_gpus(spec):
         found["xids"] = {str(number): need for number, need in XIDS.items()}
@@ -152,7 +150,7 @@ def controller_settings(spec: PlatformSpec) -> dict[str, Any]:
 
 
 def _reads_gpus(spec: PlatformSpec) -> bool:
-    return spec.has("gpu-operator") and bool(spec.options(NODE_REPAIR).get("read_gpus", True))
+    return spec.has("gpu-operator") and bool(spec.options(NODE_REPAIR)["read_gpus"])
 
 
 def _objects(spec: PlatformSpec) -> list[Manifest]:
@@ -281,7 +279,7 @@ NODE_REPAIR_ADDON: Final = Addon(
     },
     scrapes=(Scrape(NODE_REPAIR, _SELECTOR, "metrics"),),
     after=_objects,
-    follows=("monitoring", "gpu-operator"),
+    follows=(MONITORING, "gpu-operator"),
     distributions=("aks", "existing"),
     default=False,
 )

@@ -5,8 +5,9 @@ Values: https://github.com/opencost/opencost-helm-chart/blob/main/charts/opencos
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
@@ -23,24 +24,28 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import Between
 
 _NAMESPACE: Final = "opencost"
 #: A node's price is split between cores and memory as OpenCost's own default does: 1 core costs
 #: as much as about 7.5 GiB (0.031611 to 0.004237 USD per hour, opencost configs/default.json).
 _GIB_PER_CORE: Final = 0.031611 / 0.004237
+_PRICE: Final = Between(0, math.inf, unit="USD per hour")
 
 
+@described
 class OpenCostOptions(TypedDict):
     """Options of ``opencost``; prices in USD per hour."""
 
     gpu_model: NotRequired[str]
     """Model whose price in the catalogue a GPU costs, such as ``H200``: OpenCost knows one
     price of a GPU. Needed without ``gpu``; has no meaning on an ``existing`` cluster."""
-    gpu: NotRequired[float]
+    gpu: NotRequired[Annotated[float, _PRICE]]
     """Price of a GPU. Needed on an ``existing`` cluster, and wherever the catalogue has none."""
-    cpu: NotRequired[float]
+    cpu: NotRequired[Annotated[float, _PRICE]]
     """Price of a core; likewise."""
-    memory_gib: NotRequired[float]
+    memory_gib: NotRequired[Annotated[float, _PRICE]]
     """Price of a GiB of memory; likewise."""
 
 
@@ -51,7 +56,7 @@ def prices(placed: InCluster, options: Mapping[str, Any]) -> dict[str, float | N
     what a machine costs beyond its cores and memory.
     """
     found: dict[str, float | None] = {
-        key: float(options[key]) if options.get(key) is not None else None
+        key: float(options[key]) if options[key] is not None else None
         for key in ("cpu", "memory_gib", "gpu")
     }
     cloud = CLOUDS.get(placed.distribution)
@@ -77,7 +82,7 @@ def prices(placed: InCluster, options: Mapping[str, Any]) -> dict[str, float | N
         (usd - cores * (core or 0) - memory * (found["memory_gib"] or 0))
         / float(machine.gpu_count)
         for usd, cores, memory, machine in priced
-        if machine.gpu and machine.gpu.model == options.get("gpu_model")
+        if machine.gpu and machine.gpu.model == options["gpu_model"]
     ]
     if gpus and found["gpu"] is None:
         found["gpu"] = round(max(0.0, min(gpus)), 4)
@@ -85,17 +90,7 @@ def prices(placed: InCluster, options: Mapping[str, Any]) -> dict[str, float | N
 
 
 def _check(options: OptionsChecker, placed: InCluster) -> None:
-    options.text("gpu_model")
-    good = True
-    for option in ("cpu", "memory_gib", "gpu"):
-        value = options.given.get(option)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (number and value >= 0):
-            options.say(option, f"given {value!r}; allowed: USD per hour, 0 or more")
-            good = False
-    if not good:
-        return
-    for option, price in prices(placed, options.given).items():
+    for option, price in prices(placed, options.checked(OpenCostOptions)).items():
         if price is None:
             options.say(
                 option,
@@ -162,5 +157,5 @@ OPENCOST: Final = Addon(
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(scrapes=(9003,), calls={MONITORING: (9090,)})},
     scrapes=(Scrape(_NAMESPACE, {"app.kubernetes.io/name": "opencost"}, 9003),),
-    needs=("monitoring",),
+    needs=(MONITORING,),
 )

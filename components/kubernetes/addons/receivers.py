@@ -5,25 +5,31 @@ Routes: https://prometheus.io/docs/alerting/latest/configuration/#route
 """
 
 import re
-from typing import Any, Final, NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 from urllib.parse import urlsplit
+
+from annotated_types import Len
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import MONITORING, PlatformSpec, Values
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import OBJECT, Between, OneOf, TextRule
 
 SEVERITIES: Final = ("critical", "warning", "info")
 """Of alerts, the worst first."""
 HEARTBEAT: Final = "Watchdog"
 """An alert of the chart's that always fires."""
-_MOST: Final = 20
 _NOBODY: Final = "nobody"
 _BEAT_MINUTES: Final = 5
 _SMTP: Final = re.compile(r"^([A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?):([0-9]{1,5})$")
-_MAILBOX: Final = re.compile(r"^[^@\s,<>]+@[A-Za-z0-9.-]+$")
+_MAILBOX: Final = TextRule(r"^[^@\s,<>]+@[A-Za-z0-9.-]+$", "an address of mail", "ops@example.ae")
 _LAST_PORT: Final = 65_535
 
 
+@described
 class ReceiverOptions(TypedDict):
     """Somebody who gets alerts: by one of ``webhook``, ``pagerduty`` and ``email``."""
 
@@ -34,30 +40,32 @@ class ReceiverOptions(TypedDict):
     pagerduty: NotRequired[str]
     """Address, ``https://…``, of a service in the country that takes PagerDuty's events
     (version 2). Its routing key is the entry ``routing-key`` of ``secret``."""
-    email: NotRequired[list[str]]
+    email: NotRequired[Annotated[list[Annotated[str, _MAILBOX]], Len(1)]]
     """Addresses that get mail through ``relay``."""
     relay: NotRequired[str]
     """Mail relay as ``host:port``, which has to offer TLS. Needed with ``email``."""
-    sender: NotRequired[str]
+    sender: NotRequired[Annotated[str, _MAILBOX]]
     """Address that mail is from. Needed with ``email``."""
     user: NotRequired[str]
     """Name at the relay; the password is the entry ``password`` of ``secret``. Default: nobody
     logs in."""
-    secret: NotRequired[str]
+    secret: NotRequired[Annotated[str, OBJECT]]
     """Secret in ``monitoring`` with what lets Alertmanager in. Needed with ``pagerduty`` and
     ``user``."""
-    ca_secret: NotRequired[str]
+    ca_secret: NotRequired[Annotated[str, OBJECT]]
     """Secret in ``monitoring`` whose entry ``ca.crt`` is the authority that the receiver's
     certificate is of. Default: those that Alertmanager's image brings."""
     cidrs: list[str]
     """Private ranges that the receiver or relay is in: Alertmanager may call nobody else."""
-    severities: NotRequired[list[str]]
-    """Which alerts: ``critical``, ``warning``, ``info``. Default: critical and warning."""
-    heartbeat: NotRequired[bool]
+    severities: NotRequired[
+        Annotated[list[Annotated[str, OneOf(SEVERITIES)]], Len(1), Default(SEVERITIES[:2])]
+    ]
+    """Which alerts."""
+    heartbeat: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether it gets an alert that always fires, every five minutes: who misses it knows that
-    nobody would hear of anything else. Default: false."""
-    repeat_hours: NotRequired[int]
-    """Hours after which an alert that still fires is sent again, 1 to 168. Default: 4."""
+    nobody would hear of anything else."""
+    repeat_hours: NotRequired[Annotated[int, Between(1, 168), Default(4)]]
+    """Hours after which an alert that still fires is sent again."""
 
 
 #: What a receiver is reached by, and what else belongs to it alone.
@@ -66,17 +74,12 @@ _WAYS: Final = {"webhook": (), "pagerduty": (), "email": ("relay", "sender", "us
 
 def check(options: OptionsChecker) -> None:
     """Refuse ``receivers`` that can't be."""
-    found = options.named("receivers", ReceiverOptions, _MOST)
+    found = options.named("receivers", ReceiverOptions)
     if _NOBODY in found:
         options.say("receivers", f"given {_NOBODY!r}, which takes what nobody asks for; rename it")
     for each in found.values():
         _check_way(each)
         each.private_ranges("cidrs")
-        each.chosen("severities", SEVERITIES)
-        each.whole("repeat_hours", 1, 168)
-        each.flag("heartbeat")
-        each.object_name("secret")
-        each.object_name("ca_secret")
         for option in ("pagerduty", "user"):
             if each.given.get(option) and not each.given.get("secret"):
                 each.say("secret", f"missing; needed with {option}")
@@ -101,8 +104,8 @@ def _check_way(options: OptionsChecker) -> None:
     if given[0] == "email":
         _check_mail(options)
         return
-    address = options.text(given[0])
-    if not _host_and_port(address):
+    address = str(options.given[given[0]]).strip()
+    if address and not _host_and_port(address):
         options.say(
             given[0],
             f"given {address!r}; allowed: an address that starts with https://, without a "
@@ -111,21 +114,13 @@ def _check_way(options: OptionsChecker) -> None:
 
 
 def _check_mail(options: OptionsChecker) -> None:
-    for position, each in enumerate(options.texts("email")):
-        if not _MAILBOX.match(each):
-            options.say(f"email[{position}]", f"given {each!r}; allowed: an address of mail")
-    if not options.given.get("email"):
-        options.say("email", "given nobody; allowed: at least one address of mail")
-    for option, form, what in (
-        ("relay", _SMTP, "host:port"), ("sender", _MAILBOX, "an address of mail"),
-    ):  # fmt: skip
-        text = options.text(option)
-        found = form.match(text)
-        if not text:
+    for option in ("relay", "sender"):
+        if options.given.get(option) is None:
             options.say(option, "missing; needed with email")
-        elif not found or (option == "relay" and not 1 <= int(found[2]) <= _LAST_PORT):
-            options.say(option, f"given {text!r}; allowed: {what}")
-    options.text("user")
+    relay = str(options.given.get("relay") or "").strip()
+    found = _SMTP.match(relay)
+    if relay and not (found and 1 <= int(found[2]) <= _LAST_PORT):
+        options.say("relay", f"given {relay!r}; allowed: host:port")
 
 
 def _host_and_port(address: str) -> tuple[str, int] | None:
@@ -140,8 +135,8 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
     return found.hostname, port
 
 
-def _of(spec: PlatformSpec) -> dict[str, ReceiverOptions]:
-    return dict(spec.options(MONITORING).get("receivers") or {})
+def _of(spec: PlatformSpec) -> Mapping[str, Mapping[str, Any]]:
+    return spec.options(MONITORING)["receivers"] or {}
 
 
 def values(spec: PlatformSpec) -> Values:
@@ -168,7 +163,7 @@ def objects(spec: PlatformSpec) -> list[Manifest]:
     return found
 
 
-def _configuration(spec: PlatformSpec, name: str, options: ReceiverOptions) -> Manifest:
+def _configuration(spec: PlatformSpec, name: str, options: Mapping[str, Any]) -> Manifest:
     return {
         "apiVersion": "monitoring.coreos.com/v1alpha1",
         "kind": "AlertmanagerConfig",
@@ -181,9 +176,8 @@ def _configuration(spec: PlatformSpec, name: str, options: ReceiverOptions) -> M
     }
 
 
-def _routes(name: str, options: ReceiverOptions) -> list[dict[str, Any]]:
-    asked = options.get("severities") or SEVERITIES[:2]
-    wanted = "|".join(each for each in SEVERITIES if each in asked)
+def _routes(name: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    wanted = "|".join(each for each in SEVERITIES if each in options["severities"])
     found = [
         {
             "receiver": name,
@@ -191,11 +185,11 @@ def _routes(name: str, options: ReceiverOptions) -> list[dict[str, Any]]:
             "groupBy": ["alertname", "namespace"],
             "groupWait": "30s",
             "groupInterval": "5m",
-            "repeatInterval": f"{options.get('repeat_hours') or 4}h",
+            "repeatInterval": f"{options['repeat_hours']}h",
             "continue": True,
         }
     ]
-    if options.get("heartbeat"):
+    if options["heartbeat"]:
         found.append({
             "receiver": name,
             "matchers": [{"name": "alertname", "matchType": "=", "value": HEARTBEAT}],
@@ -208,21 +202,21 @@ def _routes(name: str, options: ReceiverOptions) -> list[dict[str, Any]]:
     return found
 
 
-def _receiver(options: ReceiverOptions) -> dict[str, Any]:
+def _receiver(options: Mapping[str, Any]) -> dict[str, Any]:
     def entry(key: str) -> dict[str, str]:
-        return {"name": options.get("secret") or "", "key": key}
+        return {"name": options["secret"] or "", "key": key}
 
-    authority = {"secret": {"name": options.get("ca_secret"), "key": "ca.crt"}}
-    tls = {"tlsConfig": {"ca": authority}} if options.get("ca_secret") else {}
-    if mail := options.get("email"):
-        user = options.get("user")
+    authority = {"secret": {"name": options["ca_secret"], "key": "ca.crt"}}
+    tls = {"tlsConfig": {"ca": authority}} if options["ca_secret"] else {}
+    if mail := options["email"]:
+        user = options["user"]
         login = {"authUsername": user, "authPassword": entry("password")} if user else {}
         return {
             "emailConfigs": [
                 {
                     "to": each,
-                    "from": options.get("sender"),
-                    "smarthost": options.get("relay"),
+                    "from": options["sender"],
+                    "smarthost": options["relay"],
                     "requireTLS": True,
                     "sendResolved": True,
                     **login,
@@ -233,23 +227,21 @@ def _receiver(options: ReceiverOptions) -> dict[str, Any]:
         }
     # Where it is redirected to, nobody has judged.
     client: dict[str, Any] = {"followRedirects": False, **tls}
-    if address := options.get("pagerduty"):
+    if address := options["pagerduty"]:
         config = {"url": address, "routingKey": entry("routing-key"), "sendResolved": True}
         return {"pagerdutyConfigs": [{**config, "httpConfig": client}]}
-    if options.get("secret"):
+    if options["secret"]:
         client["authorization"] = {"type": "Bearer", "credentials": entry("token")}
     return {
-        "webhookConfigs": [
-            {"url": options.get("webhook"), "sendResolved": True, "httpConfig": client}
-        ]
+        "webhookConfigs": [{"url": options["webhook"], "sendResolved": True, "httpConfig": client}]
     }
 
 
-def _policy(spec: PlatformSpec, name: str, options: ReceiverOptions) -> Manifest:
+def _policy(spec: PlatformSpec, name: str, options: Mapping[str, Any]) -> Manifest:
     """Lets Alertmanager's pods, and no others of the namespace, call a receiver."""
-    address = options.get("webhook") or options.get("pagerduty")
+    address = options["webhook"] or options["pagerduty"]
     reached = _host_and_port(address) if address else None
-    port = reached[1] if reached else int(str(options.get("relay")).rpartition(":")[2])
+    port = reached[1] if reached else int(str(options["relay"]).rpartition(":")[2])
     to = [{"ipBlock": {"cidr": each}} for each in options["cidrs"]]
     return {
         "apiVersion": "networking.k8s.io/v1",

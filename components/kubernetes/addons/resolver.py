@@ -12,7 +12,7 @@ with its add-on, which `Cluster` sets; RKE2 with its chart, by hand (`HelmChartC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import pulumi
 
@@ -21,6 +21,9 @@ from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import OptionsChecker
 from falaj.components.kubernetes.addons.addon import Addon, PlatformSpec
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.resolver import (
     AUDIT,
     CLUSTER_DOMAIN,
@@ -35,27 +38,26 @@ from falaj.components.specification.resolver import (
     servers,
 )
 
-_MODES: Final = (ENFORCE, AUDIT)
 WHOLE: Final = "coredns"
-_MAPS: Final = (COREDNS_CUSTOM, WHOLE)
 
 
+@described
 class ResolverOptions(TypedDict):
     """Options of ``resolver``."""
 
-    mode: NotRequired[str]
+    mode: NotRequired[Annotated[str, OneOf((ENFORCE, AUDIT)), Default(ENFORCE)]]
     """What pods are told of other names: ``enforce``, that there is no such name; ``audit``, what
-    the network's resolver says, which is logged and counted. Default: ``enforce``."""
-    domains: NotRequired[list[str]]
+    the network's resolver says, which is logged and counted."""
+    domains: NotRequired[list[Annotated[str, DOMAIN]]]
     """Further domains whose names pods resolve, beside the cluster's, the cloud's services', the
     registry, the domains of the network's firewall and hosts that the packs allow;
     ``.example.ae`` stands for all below it. Default: none."""
-    searched_domains: NotRequired[list[str]]
+    searched_domains: NotRequired[list[Annotated[str, DOMAIN]]]
     """Domains that nodes search (``search`` of their ``/etc/resolv.conf``), without a dot before
     them: names in them aren't asked of anybody, and not counted. Default: the cloud's."""
-    cluster_domain: NotRequired[str]
+    cluster_domain: NotRequired[Annotated[str, DOMAIN]]
     """The cluster's own domain, where it isn't ``cluster.local``. Existing clusters only."""
-    config_map: NotRequired[str]
+    config_map: NotRequired[Annotated[str, OneOf((COREDNS_CUSTOM, WHOLE))]]
     """The ConfigMap in ``kube-system`` that is written: ``coredns-custom``, of AKS and k3s, or
     ``coredns``, of clusters by kubeadm: its ``Corefile`` is replaced, and stays when the stack
     goes, as no name would be found without it. Needed on existing clusters, where it says what the
@@ -63,24 +65,18 @@ class ResolverOptions(TypedDict):
 
 
 def _check(options: OptionsChecker, placed: InCluster) -> None:
-    for option, allowed in (("mode", _MODES), ("config_map", _MAPS)):
-        given = options.text(option)
-        if given and given not in allowed:
-            options.say(option, f"given {given!r}; allowed: {' or '.join(allowed)}")
-    for option in ("domains", "searched_domains"):
-        for position, each in enumerate(options.texts(option)):
-            if not DOMAIN.allows(each) or (option != "domains" and each.startswith(".")):
-                options.say(
-                    f"{option}[{position}]", f"given {each!r}; allowed: {DOMAIN.description}"
-                )
-    domain = options.text("cluster_domain")
-    if domain and (not DOMAIN.allows(domain) or domain.startswith(".")):
-        options.say("cluster_domain", "allowed: a domain of two labels or more, without port")
+    found = options.checked(ResolverOptions)
+    # With a dot before it, a domain stands for those below it.
+    for position, each in enumerate(found["searched_domains"] or ()):
+        if each.startswith("."):
+            options.say(f"searched_domains[{position}]", f"given {each!r}; leave out the dot")
+    if (found["cluster_domain"] or "").startswith("."):
+        options.say("cluster_domain", f"given {found['cluster_domain']!r}; leave out the dot")
     if placed.distribution == "aks":
         for option in ("cluster_domain", "config_map"):
             options.foreign(option, "aks")
     else:
-        options.text("config_map", needed="to know what the cluster's resolver reads")
+        options.needed("config_map", "to know what the cluster's resolver reads")
 
 
 def _names(spec: PlatformSpec, allowed: Sequence[str] | None) -> Names:
@@ -88,20 +84,20 @@ def _names(spec: PlatformSpec, allowed: Sequence[str] | None) -> Names:
     domains = (
         *cloud_domains(placed.distribution, placed.region),
         *filter(None, [domain_of(placed.registry)]),
-        *(options.get("domains") or ()),
+        *(options["domains"] or ()),
         *(allowed or ()),
     )
-    searched = options.get("searched_domains")
+    searched = options["searched_domains"]
     if searched is None:
         searched = searched_domains(placed.distribution)
-    return Names.of(domains, searched, options.get("cluster_domain") or CLUSTER_DOMAIN)
+    return Names.of(domains, searched, options["cluster_domain"] or CLUSTER_DOMAIN)
 
 
 def config(spec: PlatformSpec, allowed: Sequence[str] | None) -> dict[str, str]:
     """The ConfigMap's data; ``allowed`` are domains that pods may reach anyway."""
     options, names = spec.options("resolver"), _names(spec, allowed)
-    mode = str(options.get("mode") or ENFORCE)
-    if options.get("config_map") == WHOLE:
+    mode = str(options["mode"])
+    if options["config_map"] == WHOLE:
         return {"Corefile": corefile(names, mode)}
     return {"falaj.server": servers(names, mode), "falaj.override": override(mode)}
 
@@ -109,7 +105,7 @@ def config(spec: PlatformSpec, allowed: Sequence[str] | None) -> dict[str, str]:
 def _after(spec: PlatformSpec) -> Sequence[Manifest]:
     allowed: Any = spec.allowed_domains
     late = isinstance(allowed, pulumi.Output)
-    name = str(spec.options("resolver").get("config_map") or COREDNS_CUSTOM)
+    name = str(spec.options("resolver")["config_map"] or COREDNS_CUSTOM)
     about = spec.metadata(name, "kube-system")
     # It is there before, and somebody else's: only these keys become the platform's.
     about["annotations"]["pulumi.com/patchForce"] = "true"

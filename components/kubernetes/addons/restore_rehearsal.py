@@ -17,7 +17,9 @@ https://velero.io/docs/v1.18/restore-resource-modifiers/
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
+
+from annotated_types import Len
 
 from falaj.components.kubernetes._objects import Manifest, admission_policy
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, unprivileged, unprivileged_pod
@@ -29,6 +31,9 @@ from falaj.components.kubernetes.addons.addon import (
     PlatformSpec,
     resources,
 )
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import OBJECT, SCHEDULE, Between
 
 VELERO: Final = Namespace("velero")
 """Velero's own, whose objects it obeys."""
@@ -44,7 +49,6 @@ _MODIFIER: Final = "restore-rehearsal-changes"
 _VELERO_API: Final = "velero.io/v1"
 #: Beside the rehearsal's own time: to clean up after it.
 _CLEAN_MINUTES: Final = 10
-_MOST_NAMESPACES: Final = 50
 _MOST_OBJECTS: Final = 5000
 
 #: Group, version and resource of what is restored. Nothing else: pods, jobs and what makes them
@@ -83,32 +87,25 @@ _NEVER: Final = (
 _CONTENT: Final = "In every backup of this cluster; a rehearsal restores it and looks for it.\n"
 
 
+@described
 class RehearsalOptions(TypedDict):
     """Options of a rehearsal."""
 
-    schedule: NotRequired[str]
-    """When, as a cron expression in UTC. Default: ``0 2 * * 5``, Fridays at 06:00 in the
-    Emirates."""
-    namespaces: NotRequired[list[str]]
+    schedule: NotRequired[Annotated[str, SCHEDULE, Default("0 2 * * 5")]]
+    """When, as a cron expression in UTC; without it on Fridays at 06:00 in the Emirates."""
+    namespaces: NotRequired[Annotated[list[Annotated[str, OBJECT]], Len(0, 50)]]
     """Namespaces that are restored beside the witness of the platform's own, one after the other:
     their secrets are in the scratch namespace until each was looked at. Default: none."""
-    minutes: NotRequired[int]
-    """After which a rehearsal is given up, 1 to 240. Default: 30."""
-    within_days: NotRequired[int]
-    """An alert fires when none succeeded for so many days, 1 to 400. Default: 10."""
+    minutes: NotRequired[Annotated[int, Between(1, 240), Default(30)]]
+    """After which a rehearsal is given up."""
+    within_days: NotRequired[Annotated[int, Between(1, 400), Default(10)]]
+    """An alert fires when none succeeded for so many days."""
 
 
 def check(options: OptionsChecker) -> None:
     """Refuse options that can't be."""
-    options.cron("schedule")
-    options.whole("minutes", 1, 240)
-    options.whole("within_days", 1, 400)
-    given = options.given.get("namespaces")
-    if given is None:
-        return
-    names = options.names("namespaces", _MOST_NAMESPACES)
     taken = {SCRATCH.name, WITNESS.name, VELERO.name}
-    for each in names:
+    for each in options.checked(RehearsalOptions)["namespaces"] or ():
         if each in taken or each.startswith("kube-"):
             options.say(
                 "namespaces",
@@ -117,19 +114,9 @@ def check(options: OptionsChecker) -> None:
             )
 
 
-def minutes(options: Mapping[str, Any]) -> int:
-    """After which a rehearsal is given up."""
-    return int(options.get("minutes") or 30)
-
-
-def within_days(options: Mapping[str, Any]) -> int:
-    """How many days there may be without a rehearsal that succeeded."""
-    return int(options.get("within_days") or 10)
-
-
 def sources(options: Mapping[str, Any]) -> tuple[str, ...]:
     """All namespaces that are restored."""
-    return (WITNESS.name, *(options.get("namespaces") or ()))
+    return (WITNESS.name, *(options["namespaces"] or ()))
 
 
 def plan(options: Mapping[str, Any], schedule: str, recovery_point_hours: int) -> dict[str, Any]:
@@ -139,7 +126,7 @@ def plan(options: Mapping[str, Any], schedule: str, recovery_point_hours: int) -
         "schedule": schedule,
         "scratch": SCRATCH.name,
         "quota": NAME,
-        "namespaces": list(options.get("namespaces") or ()),
+        "namespaces": list(options["namespaces"] or ()),
         "kinds": [
             {"group": group, "version": version, "resource": resource}
             for group, version, resource in KINDS
@@ -152,7 +139,7 @@ def plan(options: Mapping[str, Any], schedule: str, recovery_point_hours: int) -
         "modifier": _MODIFIER,
         "results": RESULTS,
         "recovery_point_hours": recovery_point_hours,
-        "minutes": minutes(options),
+        "minutes": options["minutes"],
     }
 
 
@@ -311,7 +298,7 @@ def _cron_job(spec: PlatformSpec, options: Mapping[str, Any]) -> Manifest:
         "kind": "CronJob",
         "metadata": about,
         "spec": {
-            "schedule": options.get("schedule") or "0 2 * * 5",
+            "schedule": options["schedule"],
             "timeZone": "Etc/UTC",
             "concurrencyPolicy": "Forbid",
             "startingDeadlineSeconds": 3600,
@@ -322,7 +309,7 @@ def _cron_job(spec: PlatformSpec, options: Mapping[str, Any]) -> Manifest:
                 "spec": {
                     "backoffLimit": 1,
                     "podFailurePolicy": {"rules": [final]},
-                    "activeDeadlineSeconds": 2 * (minutes(options) + _CLEAN_MINUTES) * 60,
+                    "activeDeadlineSeconds": 2 * (options["minutes"] + _CLEAN_MINUTES) * 60,
                     "template": {"metadata": labels, "spec": pod},
                 },
             },

@@ -6,7 +6,7 @@ Values: https://github.com/vmware-tanzu/helm-charts/blob/velero-12.1.0/charts/ve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components import catalogue
 from falaj.components.kubernetes._objects import Manifest
@@ -26,14 +26,13 @@ from falaj.components.kubernetes.addons.addon import (
     resources,
 )
 from falaj.components.kubernetes.addons.restore_rehearsal import RehearsalOptions
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import HTTPS, SCHEDULE, Between
 
 _NAMESPACE: Final = restore_rehearsal.VELERO.name
 _SCHEDULE: Final = "velero-daily"
 """The schedule's object: the chart puts its release's name before that of ``schedules``."""
-_WHOLE: Final[Mapping[str, tuple[int, int]]] = {
-    "keep_days": (1, 3650),
-    "recovery_point_hours": (1, 744),
-}
 #: Where the key of a site's own store is mounted.
 _KEYS: Final = "/keys"
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -43,6 +42,7 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+@described
 class VeleroOptions(TypedDict):
     """Options of ``velero``."""
 
@@ -62,21 +62,21 @@ class VeleroOptions(TypedDict):
     client_id: NotRequired[str]
     """Client id of the managed identity. Needed on AKS; on EKS a Pod Identity association binds
     the role to the service account ``velero``."""
-    endpoint: NotRequired[str]
-    """Address of an S3 store in the country, ``https://…``. Needed on an ``existing`` cluster."""
+    endpoint: NotRequired[Annotated[str, HTTPS]]
+    """Address of an S3 store in the country. Needed on an ``existing`` cluster."""
     credentials_secret: NotRequired[str]
     """Secret in ``velero`` whose entry ``cloud`` holds the store's credentials. Needed there,
     too."""
     key_secret: NotRequired[str]
     """Secret in ``velero`` whose entry ``key`` holds the 32 bytes that backups are encrypted with
     (SSE-C): the store never keeps them. Needed there, too; keep a copy outside of the cluster."""
-    schedule: NotRequired[str]
-    """When, as a cron expression in UTC. Default: ``0 22 * * *``, 02:00 in the Emirates."""
-    keep_days: NotRequired[int]
-    """Days that a backup is kept, 1 to 3,650. Default: 30."""
-    recovery_point_hours: NotRequired[int]
-    """Hours of changes that may be lost, the recovery point objective, 1 to 744: an alert fires,
-    and a rehearsal fails, when the newest whole backup is older. Default: 30."""
+    schedule: NotRequired[Annotated[str, SCHEDULE, Default("0 22 * * *")]]
+    """When, as a cron expression in UTC; without it at 02:00 in the Emirates."""
+    keep_days: NotRequired[Annotated[int, Between(1, 3650), Default(30)]]
+    """Days that a backup is kept."""
+    recovery_point_hours: NotRequired[Annotated[int, Between(1, 744), Default(30)]]
+    """Hours of changes that may be lost, the recovery point objective: an alert fires, and a
+    rehearsal fails, when the newest whole backup is older."""
     rehearsal: NotRequired[RehearsalOptions]
     """Restores the newest backup regularly beside its origin, looks at it and throws it away;
     ``{}`` takes all defaults. Default: none, as it runs the image ``falaj-inference``, which is
@@ -85,22 +85,14 @@ class VeleroOptions(TypedDict):
 
 def _check(options: OptionsChecker, placed: InCluster) -> None:
     needed = _NEEDED[placed.distribution]
-    optional = ("region",) if placed.distribution != "existing" else ()
+    for option in needed:
+        options.needed(option, f"on {placed.distribution}")
+    elsewhere = {each for others in _NEEDED.values() for each in others}.difference(needed)
     for option in VeleroOptions.__annotations__:
-        if option in _WHOLE:
-            options.whole(option, *_WHOLE[option])
-        elif option == "rehearsal":
-            if (rehearsal := options.nested(option, RehearsalOptions)) is not None:
-                restore_rehearsal.check(rehearsal)
-        elif option == "schedule":
-            options.cron(option)
-        elif option in needed:
-            read = options.address if option == "endpoint" else options.text
-            read(option, needed=f"on {placed.distribution}")
-        elif option in optional:
-            options.text(option)
-        else:
+        if option in elsewhere or (option == "region" and placed.distribution == "existing"):
             options.foreign(option, placed.distribution)
+    if (rehearsal := options.nested("rehearsal", RehearsalOptions)) is not None:
+        restore_rehearsal.check(rehearsal)
     _check_place(options, placed)
 
 
@@ -123,7 +115,7 @@ def _check_place(options: OptionsChecker, placed: InCluster) -> None:
 
 def _location(spec: PlatformSpec) -> dict[str, Any]:
     options = spec.options("velero")
-    region = options.get("region") or spec.placed.region
+    region = options["region"] or spec.placed.region
     if spec.placed.distribution == "aks":
         provider, config = "azure", {
             "storageAccount": options["storage_account"],
@@ -158,7 +150,7 @@ def _plugin(spec: PlatformSpec) -> str:
 def _values(spec: PlatformSpec) -> dict[str, Values]:
     options = spec.options("velero")
     account: Values = {"create": True, "name": "velero"}
-    secret, key = options.get("credentials_secret"), options.get("key_secret")
+    secret, key = options["credentials_secret"], options["key_secret"]
     keys: Values = {
         "extraVolumes": [{"name": "keys", "secret": {"secretName": key, "defaultMode": 0o440}}],
         "extraVolumeMounts": [{"name": "keys", "mountPath": _KEYS, "readOnly": True}],
@@ -202,7 +194,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "configuration": {
                 "backupStorageLocation": [_location(spec)],
                 "volumeSnapshotLocation": [],
-                "defaultBackupTTL": f"{int(options.get('keep_days') or 30) * 24}h",
+                "defaultBackupTTL": f"{options['keep_days'] * 24}h",
             },
             "backupsEnabled": True,
             # Volumes hold checkpoints and caches, which their own file systems back up.
@@ -210,7 +202,7 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
             "deployNodeAgent": False,
             "schedules": {
                 "daily": {
-                    "schedule": options.get("schedule") or "0 22 * * *",
+                    "schedule": options["schedule"],
                     "template": {
                         "excludedResources": ["events", "events.events.k8s.io"],
                         "snapshotVolumes": False,
@@ -221,34 +213,23 @@ def _values(spec: PlatformSpec) -> dict[str, Values]:
     }
 
 
-def recovery_point_hours(options: Mapping[str, Any]) -> int:
-    """How old the newest whole backup may be."""
-    return int(options.get("recovery_point_hours") or 30)
-
-
-def rehearsed_within_days(options: Mapping[str, Any]) -> int | None:
-    """How many days there may be without a successful rehearsal; None where there are none."""
-    rehearsal: Mapping[str, Any] | None = options.get("rehearsal")
-    return None if rehearsal is None else restore_rehearsal.within_days(rehearsal)
-
-
 def _images(spec: PlatformSpec) -> Sequence[str]:
-    rehearsing = spec.options("velero").get("rehearsal") is not None
+    rehearsing = spec.options("velero")["rehearsal"] is not None
     return ("velero", _plugin(spec), *((INFERENCE_IMAGE,) if rehearsing else ()))
 
 
 def _asked_namespaces(spec: PlatformSpec) -> Sequence[Namespace]:
-    if spec.options("velero").get("rehearsal") is None:
+    if spec.options("velero")["rehearsal"] is None:
         return ()
     return (restore_rehearsal.SCRATCH, restore_rehearsal.WITNESS)
 
 
 def _rehearsal(spec: PlatformSpec) -> Sequence[Manifest]:
     options = spec.options("velero")
-    rehearsal: Mapping[str, Any] | None = options.get("rehearsal")
+    rehearsal: Mapping[str, Any] | None = options["rehearsal"]
     if rehearsal is None:
         return ()
-    plan = restore_rehearsal.plan(rehearsal, _SCHEDULE, recovery_point_hours(options))
+    plan = restore_rehearsal.plan(rehearsal, _SCHEDULE, options["recovery_point_hours"])
     return restore_rehearsal.manifests(spec, rehearsal, plan)
 
 

@@ -3,12 +3,14 @@
 No quota is given twice, nor where there is no pool.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import pulumi
+from annotated_types import Len
 
 from falaj.components.catalogue.clusters import GPU, HOSTNAME_LABEL, TIME_SLICE
 from falaj.components.kubernetes._objects import Manifest, declare, token
@@ -17,7 +19,7 @@ from falaj.components.kubernetes._placed import (
     InClusterArgs,
     check_in_cluster,
 )
-from falaj.components.kubernetes._validation import OBJECT, amount, by_name, object_name, options
+from falaj.components.kubernetes._validation import OBJECT, by_name, checked, options
 from falaj.components.kubernetes.gpu_queues.burst import (
     Burst,
     QueueBurstArgs,
@@ -28,6 +30,7 @@ from falaj.components.kubernetes.gpu_queues.burst import (
     sending,
 )
 from falaj.components.kubernetes.gpu_queues.prefetch import (
+    MOST_IMAGES,
     prefetching,
     references,
     with_image_volumes,
@@ -54,9 +57,11 @@ from falaj.components.kubernetes.gpu_queues.queues import (
     topologies,
 )
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default, with_defaults
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import DATA_CLASS, Between, OneOf
+from falaj.components.specification.limits import OBJECT as NAME
 from falaj.components.specification.node_pools import checked_taints
-from falaj.components.specification.placed import DATA_CLASSES
 from falaj.components.specification.property_names import engine_inputs
 
 __all__ = [
@@ -74,20 +79,29 @@ __all__ = [
 ]
 
 
+#: Kueue's own limits: 64 flavours and 64 resources in a group.
+_MOST_FLAVORS: Final = 64
+_CORES: Final = Between(0, math.inf, above=True)
+_COUNT: Final = Between(0, 10**9)
+_RECLAIM: Final = OneOf(("Any", "LowerPriority", "Never"))
+_WITHIN_QUEUE: Final = OneOf(("LowerPriority", "LowerOrNewerEqualPriority", "Never"))
+_STRATEGY: Final = OneOf(("BestEffortFIFO", "StrictFIFO"))
+
+
 class QueuePoolArgs(TypedDict):
     """Nodes that carry the same label ``falaj.io/flavor``."""
 
-    nodes: int
+    nodes: Annotated[int, Between(0, 100_000)]
     """Most nodes, as the pool scales to."""
-    cpu: float
+    cpu: Annotated[float, _CORES]
     """Cores of one node that are left for pods."""
-    memory_gib: int
+    memory_gib: Annotated[int, Between(1, 1_000_000)]
     """Memory of one node that is left for pods."""
-    devices: NotRequired[dict[str, int]]
+    devices: NotRequired[dict[str, Annotated[int, Between(1, 1024)]]]
     """GPUs or parts of them that one node offers, by name: ``{"nvidia.com/gpu": 8}``. Default:
     none."""
-    capacity: NotRequired[str]
-    """``on-demand``, ``spot``, ``reservation`` or ``capacity-block``. Default: ``on-demand``."""
+    capacity: NotRequired[Annotated[str, OneOf(CAPACITIES), Default("on-demand")]]
+    """How its machines are bought."""
     taints: NotRequired[list[str]]
     """``key=value:Effect``, beside that of GPU nodes. Default: none."""
     topology: NotRequired[bool]
@@ -97,41 +111,40 @@ class QueuePoolArgs(TypedDict):
     placed by node alone."""
     tenants: NotRequired[list[str]]
     """Tenants that the pool is for. Default: whoever has a quota."""
-    tenants_share_gpus: NotRequired[bool]
-    """Whether several tenants may be on one GPU by time-slicing. Default: false."""
-    prefetch_images: NotRequired[list[str]]
-    """Images that its nodes have before pods need them, 1 to 20, pulled in this order: short names
-    of the bill of materials such as ``falaj-training``, or images below the registry with their
-    digest, ``team/train@sha256:…``. Nodes need Kubernetes 1.35 and containerd 2.1, or later, and
+    tenants_share_gpus: NotRequired[Annotated[bool, Default(value=False)]]
+    """Whether several tenants may be on one GPU by time-slicing."""
+    prefetch_images: NotRequired[Annotated[list[str], Len(1, MOST_IMAGES)]]
+    """Images that its nodes have before pods need them, pulled in this order: short names of the
+    bill of materials such as ``falaj-training``, or images below the registry with their digest,
+    ``team/train@sha256:…``. Nodes need Kubernetes 1.35 and containerd 2.1, or later, and
     disks that all of them fit on. Default: none."""
 
 
 class QueueShareArgs(TypedDict):
     """What a tenant has of one pool."""
 
-    devices: NotRequired[dict[str, int]]
+    devices: NotRequired[dict[str, Annotated[int, _COUNT]]]
     """Its own GPUs, or parts of them. Default: none; it borrows."""
-    cpu: NotRequired[float]
+    cpu: NotRequired[Annotated[float, Between(0, math.inf)]]
     """Its own cores. Default: as large a part of the pool's as of its devices."""
-    memory_gib: NotRequired[int]
+    memory_gib: NotRequired[Annotated[int, _COUNT]]
     """Its own memory. Default: likewise."""
-    borrow: NotRequired[dict[str, int]]
+    borrow: NotRequired[dict[str, Annotated[int, _COUNT]]]
     """Most devices that it borrows from others, by name. Default: what is idle."""
-    lend: NotRequired[dict[str, int]]
+    lend: NotRequired[dict[str, Annotated[int, _COUNT]]]
     """Most devices that it lends, by name. Default: what is idle."""
 
 
 class QueueTenantArgs(TypedDict):
     """A tenant's queue."""
 
-    quotas: dict[str, QueueShareArgs]
+    quotas: Annotated[dict[str, QueueShareArgs], Len(1)]
     """What it has of each pool, by flavour. It gets into no other pool."""
-    weight: NotRequired[float]
-    """Its claim to what is idle, against others'. Default: 1."""
-    strategy: NotRequired[str]
-    """``BestEffortFIFO`` lets small jobs pass a large one that waits; ``StrictFIFO`` doesn't.
-    Default: ``BestEffortFIFO``."""
-    data_class: NotRequired[str]
+    weight: NotRequired[Annotated[float, Between(0, math.inf, above=True), Default(1)]]
+    """Its claim to what is idle, against others'."""
+    strategy: NotRequired[Annotated[str, _STRATEGY, Default("BestEffortFIFO")]]
+    """``BestEffortFIFO`` lets small jobs pass a large one that waits; ``StrictFIFO`` doesn't."""
+    data_class: NotRequired[Annotated[str, DATA_CLASS]]
     """Class of its data. Restricted data gets no spot machines and no time slices. Default: that
     of the component."""
 
@@ -139,48 +152,45 @@ class QueueTenantArgs(TypedDict):
 class QueuePreemptionArgs(TypedDict):
     """Who has to make way."""
 
-    reclaim: NotRequired[str]
-    """For a tenant that wants back what it lent: ``Any``, ``LowerPriority`` or ``Never``.
-    Default: ``Any``."""
-    within_queue: NotRequired[str]
-    """For another job of the same tenant: ``LowerPriority``, ``LowerOrNewerEqualPriority`` or
-    ``Never``. Default: ``LowerPriority``."""
-    while_borrowing: NotRequired[bool]
+    reclaim: NotRequired[Annotated[str, _RECLAIM, Default("Any")]]
+    """For a tenant that wants back what it lent."""
+    within_queue: NotRequired[Annotated[str, _WITHIN_QUEUE, Default("LowerPriority")]]
+    """For another job of the same tenant."""
+    while_borrowing: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether a job that borrows displaces others of at most ``falaj-normal``. Not with fair
-    sharing. Default: false."""
+    sharing."""
 
 
 class QueueProvisioningArgs(TypedDict):
     """Machines that the cluster autoscaler makes for whole gangs."""
 
-    flavors: list[str]
+    flavors: Annotated[list[str], Len(1)]
     """Pools that it is asked for."""
-    class_name: NotRequired[str]
-    """Class of the ProvisioningRequest. Default:
-    ``best-effort-atomic-scale-up.autoscaling.x-k8s.io``."""
-    retries: NotRequired[int]
-    """How often it is asked again, 1 to 30 minutes later. Default: 3."""
+    class_name: NotRequired[Annotated[str, OneOf(CLASSES), Default(CLASSES[0])]]
+    """Class of the ProvisioningRequest."""
+    retries: NotRequired[Annotated[int, Between(0, 100), Default(3)]]
+    """How often it is asked again: a minute later at first, half an hour at most."""
 
 
 @described
 class GpuQueuesArgs(InClusterArgs):
     """Arguments of `GpuQueues`."""
 
-    pools: dict[str, QueuePoolArgs]
+    pools: Annotated[dict[str, QueuePoolArgs], Len(1, _MOST_FLAVORS)]
     """The cluster's pools, by the value of their label ``falaj.io/flavor``: ``h200``,
     ``h200-mig-1g.18gb``, ``l4-time-slicing-4``, ``cpu-x86-64`` …"""
-    tenants: dict[str, QueueTenantArgs]
+    tenants: Annotated[dict[Annotated[str, NAME], QueueTenantArgs], Len(1)]
     """Queues by tenant."""
-    topology_levels: NotRequired[list[str]]
+    topology_levels: NotRequired[Annotated[list[str], Len(1, 16)]]
     """Labels that all nodes of pools with ``topology`` carry, from the widest domain to
     ``kubernetes.io/hostname``. A node that lacks one gets no gang. Default: what nodes carry by
     themselves: EKS' network layers, elsewhere ``kubernetes.io/hostname`` alone. For jobs that ask
     for a ``rack`` or a ``block`` label the nodes and name ``falaj.io/block``, ``falaj.io/rack``
     and ``kubernetes.io/hostname``."""
-    fair_sharing: NotRequired[bool]
-    """Whether Kueue is configured with fair sharing, as `Platform` does. Default: true."""
-    admission_fair_sharing: NotRequired[bool]
-    """Whether queues of one tenant take turns by what they used. Default: false."""
+    fair_sharing: NotRequired[Annotated[bool, Default(value=True)]]
+    """Whether Kueue is configured with fair sharing, as `Platform` does."""
+    admission_fair_sharing: NotRequired[Annotated[bool, Default(value=False)]]
+    """Whether queues of one tenant take turns by what they used."""
     preemption: NotRequired[QueuePreemptionArgs]
     """Who has to make way. Default: as stated there."""
     burst: NotRequired[QueueBurstArgs]
@@ -193,8 +203,8 @@ class GpuQueuesArgs(InClusterArgs):
     none but its own cluster's. Default: none."""
     provisioning: NotRequired[QueueProvisioningArgs]
     """Machines that are made before a job is admitted. Default: the autoscaler follows pods."""
-    priority_classes: NotRequired[bool]
-    """Whether the classes of priority are made here, once for a cluster. Default: true."""
+    priority_classes: NotRequired[Annotated[bool, Default(value=True)]]
+    """Whether the classes of priority are made here, once for a cluster."""
     images: NotRequired[dict[str, str]]
     """Digests by short name, for ``prefetch_images`` and the program that holds them. Default: the
     bill of materials'."""
@@ -204,31 +214,22 @@ class GpuQueuesArgs(InClusterArgs):
 
 
 def checked_provisioning(
-    value: object, flavors: Sequence[str], errors: ArgumentErrors
+    given: Mapping[str, Any] | None, flavors: Sequence[str], errors: ArgumentErrors
 ) -> Provisioning | None:
     """Machines that the autoscaler makes for a gang."""
-    if value is None:
+    if given is None:
         return None
-    given = options("provisioning", value, QueueProvisioningArgs, errors)
-    chosen = errors.texts("provisioning.flavors", given.get("flavors", []))
-    if not chosen:
-        errors.add("provisioning.flavors", given.get("flavors"), "at least one pool")
+    chosen: tuple[str, ...] = given["flavors"] or ()
     for position, each in enumerate(chosen):
         if each not in flavors:
             errors.add(
                 f"provisioning.flavors[{position}]", each,
                 f"the pools of this cluster: {', '.join(flavors) or 'none'}",
             )  # fmt: skip
-    name = given.get("class_name", CLASSES[0])
-    errors.choice("provisioning.class_name", name, CLASSES)
-    retries = errors.whole("provisioning.retries", given.get("retries", 3), 0, 100)
-    return Provisioning(str(name), chosen, retries)
+    return Provisioning(given["class_name"], chosen, given["retries"])
 
 
-_MOST_NODES: Final = 100_000
 _LEVEL: Final = re.compile(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$")
-#: Kueue's own limits: 64 flavours and 64 resources in a group.
-_MOST_FLAVORS: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,28 +270,23 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
     if all(each.topology != TOPOLOGY for each in pools.values()):
         # Nobody asked for any: machines that don't exist yet would have no place in one.
         pools = {flavor: replace(each, topology="") for flavor, each in pools.items()}
-    if not given.get("pools") or len(pools) > _MOST_FLAVORS:
-        errors.add("pools", f"{len(pools)} pools", f"1 to {_MOST_FLAVORS}")
     data_class = placed.data_class if placed else "internal"
     unknown = by_name("pools", given.get("pools", {}), errors).keys() - pools.keys()
     queues = tuple(
         _queue(tenant, one, pools=pools, refused=unknown, data_class=data_class, errors=errors)
         for tenant, one in by_name("tenants", given.get("tenants", {}), errors).items()
     )
-    if not queues:
-        errors.add("tenants", given.get("tenants"), "at least one")
+    stated = checked(given, GpuQueuesArgs, errors)
     _within_capacity(pools, queues, errors)
     _not_shared(pools, queues, errors)
     _all_with_topology(pools, queues, errors)
-    levels = _levels(given.get("topology_levels", LEVELS[distribution]), errors)
-    fair = errors.flag("fair_sharing", given.get("fair_sharing", True))
-    preemption = _preemption(given.get("preemption", {}), fair, errors)
-    usage = errors.flag("admission_fair_sharing", given.get("admission_fair_sharing", False))
+    levels = stated["topology_levels"] or LEVELS[distribution]
+    _check_levels(levels, errors)
+    preemption = _preemption(stated, errors)
     tenants = [each.tenant for each in queues]
-    burst = checked_burst(given.get("burst"), tenants, errors)
-    accepts = checked_accepts(given.get("accepts"), tenants, burst, errors)
-    provisioning = checked_provisioning(given.get("provisioning"), tuple(pools), errors)
-    classes = errors.flag("priority_classes", given.get("priority_classes", True))
+    burst = checked_burst(stated["burst"], tenants, errors)
+    accepts = checked_accepts(stated["accepts"], tenants, burst, errors)
+    provisioning = checked_provisioning(stated["provisioning"], tuple(pools), errors)
     pools, holder = _with_images(pools, given, placed, errors)
     errors.raise_if_any()
     if placed is None:
@@ -302,11 +298,11 @@ def check(name: str, args: GpuQueuesArgs) -> GpuQueuesSpec:
         queues=queues,
         topology_levels=levels,
         preemption=preemption,
-        admission_fair_sharing=usage,
+        admission_fair_sharing=stated["admission_fair_sharing"],
         burst=burst,
         accepts=accepts,
         provisioning=provisioning,
-        priority_classes=classes,
+        priority_classes=stated["priority_classes"],
         holder=holder,
     )
 
@@ -341,44 +337,34 @@ def _with_images(
 def _pool(flavor: str, value: object, distribution: str, errors: ArgumentErrors) -> Pool | None:
     at = f"pools[{flavor!r}]"
     before = errors.count
-    given = options(at, value, QueuePoolArgs, errors)
+    given = checked(options(at, value, QueuePoolArgs, errors), QueuePoolArgs, errors, at)
     if not OBJECT.match(flavor):
         errors.add(at, flavor, "at most 63 of a-z, 0-9, '-' and '.', not at either end")
-    devices = {
-        name: errors.whole(f"{at}.devices[{name!r}]", each, 1, 1024)
-        for name, each in by_name(f"{at}.devices", given.get("devices", {}), errors).items()
-    }
+    devices: dict[str, int] = given["devices"] or {}
     for name in devices:
         if credits_of(name) is None:
             errors.add(
                 f"{at}.devices[{name!r}]", name,
                 f"{GPU}, {TIME_SLICE}, or a MIG profile such as nvidia.com/mig-1g.18gb",
             )  # fmt: skip
-    capacity = given.get("capacity", "on-demand")
-    errors.choice(f"{at}.capacity", capacity, CAPACITIES)
-    nodes = errors.whole(f"{at}.nodes", given.get("nodes"), 0, _MOST_NODES)
-    cpu = amount(f"{at}.cpu", given.get("cpu"), errors)
-    memory = errors.whole(f"{at}.memory_gib", given.get("memory_gib"), 1, 1_000_000)
-    taints = checked_taints({"taints": given.get("taints")}, errors)
-    wanted = given.get("topology", True if distribution == "existing" and GPU in devices else None)
-    topology = TOPOLOGY if wanted else HOSTS
-    if wanted is not None and not errors.flag(f"{at}.topology", wanted):
-        topology = ""
-    tenants = errors.texts(f"{at}.tenants", given.get("tenants", []))
-    shared = errors.flag(f"{at}.tenants_share_gpus", given.get("tenants_share_gpus", False))
+    taints = checked_taints({"taints": given["taints"]}, errors)
+    wanted: bool | None = given["topology"]
+    if wanted is None and distribution == "existing" and GPU in devices:
+        wanted = True
+    topology = HOSTS if wanted is None else TOPOLOGY if wanted else ""
     if errors.count > before:
         return None
     return Pool(
         flavor=flavor,
-        nodes=nodes,
-        cpu=cpu,
-        memory_gib=memory,
+        nodes=given["nodes"],
+        cpu=given["cpu"],
+        memory_gib=given["memory_gib"],
         devices=devices,
-        capacity=str(capacity),
+        capacity=given["capacity"],
         taints=taints,
         topology=topology,
-        tenants=tenants,
-        tenants_share_gpus=shared,
+        tenants=given["tenants"] or (),
+        tenants_share_gpus=given["tenants_share_gpus"],
     )
 
 
@@ -392,16 +378,10 @@ def _queue(
     errors: ArgumentErrors,
 ) -> Queue:
     at = f"tenants[{tenant!r}]"
-    given = options(at, value, QueueTenantArgs, errors)
-    object_name(at, tenant, errors)
-    data_class = given.get("data_class", data_class)
-    errors.choice(f"{at}.data_class", data_class, DATA_CLASSES)
-    strategy = given.get("strategy", "BestEffortFIFO")
-    errors.choice(f"{at}.strategy", strategy, ("BestEffortFIFO", "StrictFIFO"))
+    given = checked(options(at, value, QueueTenantArgs, errors), QueueTenantArgs, errors, at)
+    data_class = given["data_class"] or data_class
     shares: dict[str, Share] = {}
-    quotas = by_name(f"{at}.quotas", given.get("quotas", {}), errors)
-    if not quotas:
-        errors.add(f"{at}.quotas", given.get("quotas"), "a share of at least one pool")
+    quotas: dict[str, dict[str, Any]] = given["quotas"] or {}
     for named, one in quotas.items():
         where = f"{at}.quotas[{named!r}]"
         pool = pools.get(named)
@@ -419,19 +399,17 @@ def _queue(
                 "use another pool, or MIG profiles",
             )  # fmt: skip
         shares[named] = _share(where, one, pool, errors)
-    weight = amount(f"{at}.weight", given.get("weight", 1), errors)
-    return Queue(tenant, shares, weight, str(strategy))
+    return Queue(tenant, shares, given["weight"], given["strategy"])
 
 
-def _share(at: str, value: object, pool: Pool, errors: ArgumentErrors) -> Share:
-    given = options(at, value, QueueShareArgs, errors)
+def _share(at: str, given: Mapping[str, Any], pool: Pool, errors: ArgumentErrors) -> Share:
     offered = pool.offered
 
     def counts(key: str) -> dict[str, int]:
         found: dict[str, int] = {}
-        for name, most in by_name(f"{at}.{key}", given.get(key, {}), errors).items():
+        for name, most in (given[key] or {}).items():
             if name in pool.devices:
-                found[name] = errors.whole(f"{at}.{key}[{name!r}]", most, 0, 10**9)
+                found[name] = most
             else:
                 known = ", ".join(pool.devices) or "no devices"
                 errors.add(f"{at}.{key}[{name!r}]", name, f"{known}, as {pool.flavor} has")
@@ -448,12 +426,12 @@ def _share(at: str, value: object, pool: Pool, errors: ArgumentErrors) -> Share:
     }
     if not pool.devices:
         for key in ("cpu", "memory_gib"):
-            if given.get(key) is None:
+            if given[key] is None:
                 errors.say(f"{at}.{key}", f"missing; {pool.flavor} has no devices to go by")
-    if given.get("cpu") is not None:
-        nominal["cpu"] = int(amount(f"{at}.cpu", given["cpu"], errors, above=-1e-9) * 1000)
-    if given.get("memory_gib") is not None:
-        nominal["memory"] = errors.whole(f"{at}.memory_gib", given["memory_gib"], 0, 10**9)
+    if given["cpu"] is not None:
+        nominal["cpu"] = int(given["cpu"] * 1000)
+    if given["memory_gib"] is not None:
+        nominal["memory"] = given["memory_gib"]
     return Share(nominal, counts("borrow"), counts("lend"))
 
 
@@ -508,34 +486,24 @@ def _all_with_topology(
             )
 
 
-def _levels(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
-    levels = errors.texts("topology_levels", value)
+def _check_levels(levels: Sequence[str], errors: ArgumentErrors) -> None:
     for position, each in enumerate(levels):
         at = f"topology_levels[{position}]"
         if not _LEVEL.match(each):
             errors.add(at, each, "the name of a label of nodes")
         elif each == HOSTNAME_LABEL and position != len(levels) - 1:
             errors.add(at, each, f"{HOSTNAME_LABEL} as the last one only")
-    if not levels or len(levels) > 16:
-        errors.add("topology_levels", value, "1 to 16 labels of nodes")
-    return levels
 
 
-def _preemption(value: object, fair: bool, errors: ArgumentErrors) -> Preemption:
-    given = options("preemption", value, QueuePreemptionArgs, errors)
-    reclaim = given.get("reclaim", "Any")
-    errors.choice("preemption.reclaim", reclaim, ("Any", "LowerPriority", "Never"))
-    within = given.get("within_queue", "LowerPriority")
-    errors.choice(
-        "preemption.within_queue", within, ("LowerPriority", "LowerOrNewerEqualPriority", "Never")
-    )
-    borrowing = errors.flag("preemption.while_borrowing", given.get("while_borrowing", False))
-    if borrowing and fair:
+def _preemption(stated: Mapping[str, Any], errors: ArgumentErrors) -> Preemption:
+    given: Mapping[str, Any] = stated["preemption"] or with_defaults(QueuePreemptionArgs, {})
+    borrowing: bool = given["while_borrowing"]
+    if borrowing and stated["fair_sharing"]:
         errors.add(
             "preemption.while_borrowing", True, "false, where fair_sharing is true",
             "Kueue has it with classical pre-emption only",
         )  # fmt: skip
-    return Preemption(str(reclaim), str(within), borrowing)
+    return Preemption(given["reclaim"], given["within_queue"], borrowing)
 
 
 class GpuQueues(pulumi.ComponentResource):

@@ -9,7 +9,9 @@ Kueue has this check for all flavours of a queue or for none.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
+
+from annotated_types import Len
 
 from falaj.components.catalogue.clusters import TENANT_LABEL, TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, admission_policy, metadata
@@ -20,8 +22,8 @@ from falaj.components.kubernetes._placed import (
     check_place,
 )
 from falaj.components.kubernetes._rights import account, role
-from falaj.components.kubernetes._secrets import external_secret
-from falaj.components.kubernetes._validation import by_name, cidr, is_private, object_name, options
+from falaj.components.kubernetes._secrets import STORE, external_secret
+from falaj.components.kubernetes._validation import by_name, cidr, is_private, object_name
 from falaj.components.kubernetes.gpu_queues.queues import (
     API,
     BURST_QUEUE,
@@ -32,6 +34,8 @@ from falaj.components.kubernetes.gpu_queues.queues import (
     credits_of,
 )
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
+from falaj.components.specification.limits import OBJECT, OneOf
 
 __all__ = [
     "ACCEPTED", "BURST", "WATCHED", "Burst", "QueueBurstArgs", "QueueWorkerArgs", "Worker",
@@ -46,7 +50,7 @@ _ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
 #: Kueue's limit of clusters in one configuration.
 _MOST_WORKERS: Final = 20
 #: https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#stoppolicy
-_STOP_POLICIES: Final = ("None", "Hold", "HoldAndDrain")
+_STOP_POLICIES: Final = OneOf(("None", "Hold", "HoldAndDrain"))
 #: Kinds that MultiKueue watches in a worker for the frameworks that the platform turns on, of all
 #: namespaces: it counts a cluster as lost where one of these isn't let or isn't there.
 #: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/admissionchecks/multikueue/multikueuecluster.go
@@ -65,21 +69,21 @@ ACCEPTED: Final = ("batch", "jobset.x-k8s.io", "trainer.kubeflow.org")
 class QueueWorkerArgs(TypedDict):
     """Another cluster in the country."""
 
-    name: str
+    name: Annotated[str, OBJECT]
     """Its name."""
-    distribution: str
-    """``eks``, ``aks`` or ``existing``."""
+    distribution: Annotated[str, OneOf(DISTRIBUTIONS)]
+    """What it is."""
     region: str
     """The cloud's region in the country, or the name of a site."""
-    kubeconfig_secret: str
+    kubeconfig_secret: Annotated[str, OBJECT]
     """Secret in ``kueue-system`` with the key ``kubeconfig``: the account ``burst-<cluster>`` that
     ``accepts`` made there, with a token or a client certificate."""
     kubeconfig_entry: NotRequired[str]
     """Entry of the secret store that External Secrets makes this secret of, every hour anew.
     Default: the secret is made by somebody else."""
-    secret_store: NotRequired[str]
-    """The `ClusterSecretStore` with that entry. Default: ``falaj``."""
-    endpoint_cidrs: list[str]
+    secret_store: NotRequired[Annotated[str, OBJECT, Default(STORE)]]
+    """The `ClusterSecretStore` with that entry."""
+    endpoint_cidrs: Annotated[list[str], Len(1)]
     """Private ranges that its API server is in: Kueue may call there, on 443 and 6443."""
     acknowledge_degraded: NotRequired[str]
     """As for the component. Default: a degraded region is refused."""
@@ -88,15 +92,15 @@ class QueueWorkerArgs(TypedDict):
 class QueueBurstArgs(TypedDict):
     """Where jobs may go beside this cluster."""
 
-    workers: list[QueueWorkerArgs]
+    workers: Annotated[list[QueueWorkerArgs], Len(1, _MOST_WORKERS)]
     """In the order that they are asked: one's own sites first, clouds after them. The next is
     asked where those before it didn't take the job within 5 minutes."""
     quotas: dict[str, dict[str, str]]
     """What a tenant has there, by tenant and resource: ``{"acme": {"cpu": "500", "memory":
     "4Ti", "nvidia.com/gpu": "32"}}``. What isn't named can't be had."""
-    stop_policy: NotRequired[str]
+    stop_policy: NotRequired[Annotated[str, _STOP_POLICIES, Default("None")]]
     """``None``: jobs are sent. ``Hold``: those that run there end, and none is sent any more.
-    ``HoldAndDrain``: those that run are ended as well, and wait. Default: ``None``."""
+    ``HoldAndDrain``: those that run are ended as well, and wait."""
 
 
 @dataclass(frozen=True)
@@ -124,21 +128,19 @@ class Burst:
     stop_policy: str
 
 
-def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors) -> Burst | None:
+def checked_burst(
+    given: Mapping[str, Any] | None, tenants: Sequence[str], errors: ArgumentErrors
+) -> Burst | None:
     """Other clusters in the country, one's own before clouds; None where there are none.
 
     Args:
-        value: the argument.
+        given: the argument, held to what it states.
         tenants: who has a queue.
         errors: gets what can't be used.
     """
-    if value is None:
+    if given is None:
         return None
-    given = options("burst", value, QueueBurstArgs, errors)
-    listed: Any = given.get("workers")
-    if not isinstance(listed, list | tuple) or not 1 <= len(listed) <= _MOST_WORKERS:
-        errors.add("burst.workers", listed, f"1 to {_MOST_WORKERS} clusters")
-        return None
+    listed: Sequence[Mapping[str, Any]] = given["workers"] or ()
     workers = [_worker(f"burst.workers[{at}]", each, errors) for at, each in enumerate(listed)]
     names = [each.name for each in workers]
     secrets = [each.kubeconfig_secret for each in workers]
@@ -157,10 +159,8 @@ def checked_burst(value: object, tenants: Sequence[str], errors: ArgumentErrors)
                 at, each.name, "clusters of one's own before those of clouds",
                 "they are asked in this order; move it up",
             )  # fmt: skip
-    quotas = _quotas(given.get("quotas", {}), tenants, errors)
-    stop_policy = given.get("stop_policy", "None")
-    errors.choice("burst.stop_policy", stop_policy, _STOP_POLICIES)
-    return Burst(tuple(workers), quotas, str(stop_policy))
+    quotas = _quotas(given["quotas"] or {}, tenants, errors)
+    return Burst(tuple(workers), quotas, given["stop_policy"])
 
 
 def _quotas(
@@ -185,19 +185,11 @@ def _quotas(
     return quotas
 
 
-def _worker(at: str, value: object, errors: ArgumentErrors) -> Worker:
-    given = options(at, value, QueueWorkerArgs, errors)
-    distribution, region = str(given.get("distribution")), str(given.get("region"))
-    errors.choice(f"{at}.distribution", distribution, DISTRIBUTIONS)
+def _worker(at: str, given: Mapping[str, Any], errors: ArgumentErrors) -> Worker:
+    distribution, region = str(given["distribution"]), str(given["region"])
     # As of the cluster itself: in the country, and healthy or its state was accepted.
     check_place(distribution, region, given, errors, at=f"{at}.")
-    entry, named = "", f"{at}.kubeconfig_entry"
-    if given.get("kubeconfig_entry") is not None:
-        entry = errors.text({named: given["kubeconfig_entry"]}, named)
-    listed = given.get("endpoint_cidrs")
-    ranges = errors.texts(f"{at}.endpoint_cidrs", [] if listed is None else listed)
-    if listed is not None and not ranges:
-        errors.add(f"{at}.endpoint_cidrs", listed, "at least one range")
+    ranges: tuple[str, ...] = given["endpoint_cidrs"] or ()
     for position, each in enumerate(ranges):
         where = f"{at}.endpoint_cidrs[{position}]"
         network = cidr(where, each, errors)
@@ -207,13 +199,13 @@ def _worker(at: str, value: object, errors: ArgumentErrors) -> Worker:
                 "jobs and their data go over one's own lines; use the private endpoint",
             )  # fmt: skip
     return Worker(
-        object_name(f"{at}.name", given.get("name"), errors),
+        given["name"] or "",
         distribution,
         region,
-        object_name(f"{at}.kubeconfig_secret", given.get("kubeconfig_secret"), errors),
-        entry,
-        object_name(f"{at}.secret_store", given.get("secret_store", "falaj"), errors),
-        tuple(ranges),
+        given["kubeconfig_secret"] or "",
+        given["kubeconfig_entry"] or "",
+        given["secret_store"],
+        ranges,
     )
 
 

@@ -48,7 +48,7 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.limits import DEFAULT_KUBERNETES_VERSION
 from falaj.components.specification.node_pools import FLAVOR
 
-_MOST_IMAGES: Final = 20
+MOST_IMAGES: Final = 20
 #: Below what the cluster autoscaler takes note of (``--expendable-pods-priority-cutoff``, -10):
 #: https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md
 _PRIORITY: Final = -100
@@ -78,8 +78,6 @@ def references(
     )
     found: dict[str, tuple[str, ...]] = {}
     for at, names in chosen.items():
-        if not 0 < len(names) <= _MOST_IMAGES:
-            errors.add(at, f"{len(names)} images", f"1 to {_MOST_IMAGES}")
         listed: dict[tuple[str, str], str] = {}
         for position, each in enumerate(names):
             where = f"{at}[{position}]"

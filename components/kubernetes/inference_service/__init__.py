@@ -258,10 +258,11 @@ def _callers(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[Caller, 
     for position, entry in enumerate(cast("Sequence[object]", value)):
         at = f"callers[{position}]"
         one = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
-        caller = Caller(str(one.get("namespace", "")), str(one.get("service_account", "")))
         if set(one) != {"namespace", "service_account"}:
             errors.add(at, entry, "namespace and service_account, by name")
-        elif not OBJECT.match(caller.namespace) or not OBJECT.match(caller.service_account):
+            continue
+        caller = Caller(str(one["namespace"]), str(one["service_account"]))
+        if not OBJECT.match(caller.namespace) or not OBJECT.match(caller.service_account):
             errors.add(at, entry, "names without wildcards", "name every caller")
         elif caller not in found:
             found.append(caller)

@@ -81,8 +81,8 @@ class ModelVersionArgs(TypedDict):
     version: Annotated[int, VERSION]
     """Its number in the registry of models."""
     weight: Annotated[int, Between(0, 100)]
-    """Share of the requests in percent; those of all versions add up to 100. A version
-    with 0 stays up at its fewest replicas, so that a rollback is a change of weights alone."""
+    """Share of the requests in percent; those of all versions are all of them. A version with 0
+    stays up at its fewest replicas, so that a rollback is a change of weights alone."""
     package_digest: NotRequired[str]
     """``sha256:…`` of the version's package in the registry of images, as ``falaj models push``
     prints it. Needed where ``package_source`` is ``image``."""

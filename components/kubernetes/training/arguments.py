@@ -88,7 +88,7 @@ class SizedArgs(InClusterArgs):
     """Local disk of each pod at ``/scratch``: the node's NVMe where it has one."""
     spot: NotRequired[bool]
     """Whether machines that the cloud may take back are used. Not for restricted data. Default:
-    false."""
+    where the flavor is of such."""
     images: NotRequired[dict[str, str]]
     """Digests of images by short name, as ``falaj images pin`` writes them. Default: those of the
     bill of materials."""
@@ -101,7 +101,7 @@ class AdmittedArgs(SizedArgs):
     priority: NotRequired[Annotated[str, _PRIORITY, Default(DEFAULT)]]
     """A higher one goes first."""
     namespace: NotRequired[Annotated[str, OBJECT]]
-    """Namespace of the pods. Default: ``<tenant>-training``."""
+    """Namespace of the pods. Default: the tenant's, ``<tenant>-training``."""
     service_account: NotRequired[Annotated[str, OBJECT, Default("trainer")]]
     """Service account of the pods."""
 
@@ -165,8 +165,7 @@ class PublishArgs(RegistryAccessArgs):
     published. Default: any."""
     max_accuracy_drop: NotRequired[Annotated[float, bound("optimization", "max_accuracy_drop")]]
     """Percentage points of accuracy (per cent of a regression's error or of a language model's
-    nats) that 8 bits may cost.
-    Default: 0.5."""
+    nats) that 8 bits may cost. Default: half of one."""
     quantise: NotRequired[Annotated[str, _QUANTISE, Default(_QUANTISE.default)]]
     """``auto`` is 8 bits where they are faster and accurate enough."""
     flavor: NotRequired[Annotated[str, CPU_FLAVOR]]
@@ -208,9 +207,9 @@ class GangArgs(KeyedRunArgs):
     framework: NotRequired[Annotated[str, OneOf(FRAMEWORKS), Default(FRAMEWORKS[0])]]
     """How pods find each other; ``parameter-server`` is by TensorFlow's roles. All but the first
     need ``program`` and ``image``. For ``horovod`` the program is started once for each process,
-    with the variables of Horovod's Gloo controller: neither ssh nor MPI is needed, and at most 256
-    processes. The image brings ``python3`` (3.8 or newer) and a Horovod that was built with Gloo,
-    and with NCCL for GPUs."""
+    with the variables of Horovod's Gloo controller: neither ssh nor MPI is needed, and there are
+    no more processes than its rendezvous answers. The image brings ``python3`` (3.8 or newer) and
+    a Horovod that was built with Gloo, and with NCCL for GPUs."""
     nodes: NotRequired[Annotated[int, NODES, Default(1)]]
     """Pods that train together, each on a node of its own where it takes all its GPUs."""
     processes_per_node: NotRequired[Annotated[int, Between(1, 256)]]

@@ -54,7 +54,7 @@ class WorkspaceArgs(SizedArgs):
     package_mirror: NotRequired[PackageMirrorArgs]
     """Where ``pip`` gets packages. Default: nowhere; what is in the image is there."""
     namespace: NotRequired[Annotated[str, OBJECT]]
-    """Namespace of the pod. Default: ``<tenant>-training``."""
+    """Namespace of the pod. Default: the tenant's, ``<tenant>-training``."""
     secret_store: NotRequired[Annotated[str, OBJECT, Default(SECRET_STORE)]]
     """ClusterSecretStore that the token is fetched from."""
     certificate_issuer: NotRequired[Annotated[str, OBJECT, Default(CERTIFICATE_ISSUER)]]

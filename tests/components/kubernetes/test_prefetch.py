@@ -57,8 +57,8 @@ def refused(value: object) -> str:
 
 AT = "pools['h200'].prefetch_images"
 REFUSED: list[tuple[object, str]] = [
-    ([], f"{AT}: given '0 images'; allowed: 1 to 20"),
-    ([f"team/a{i}@sha256:{i:064}" for i in range(21)], f"{AT}: given '21 images'; allowed: 1 to"),
+    ([], f"{AT}: given 0 of them; allowed: 1 to 20"),
+    ([f"team/a{i}@sha256:{i:064}" for i in range(21)], f"{AT}: given 21 of them; allowed: 1 to"),
     ("falaj-training", f"{AT}: given 'falaj-training'; allowed: a list of texts"),
     ([7], f"{AT}[0]: given 7; allowed: text"),
     (["team/train:1.0"], f"{AT}[0]: given 'team/train:1.0'; allowed: repository@sha256:…"),

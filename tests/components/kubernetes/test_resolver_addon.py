@@ -73,9 +73,9 @@ def test_a_cluster_by_kubeadm_is_taken_over_if_asked() -> None:
     ("place", "options", "told"),
     [
         ("existing", {}, "addons.resolver.config_map: missing"),
-        ("existing", {"config_map": "kube-dns"}, "coredns-custom or coredns"),
+        ("existing", {"config_map": "kube-dns"}, "coredns-custom, coredns"),
         ("aks", {"config_map": "coredns"}, "no meaning on aks"),
-        ("aks", {"mode": "open"}, "enforce or audit"),
+        ("aks", {"mode": "open"}, "enforce, audit"),
         ("aks", {"domains": ["https://a.example"]}, "a domain of two labels or more"),
         ("aks", {"domains": ["com"]}, "a domain of two labels or more"),
         ("aks", {"domains": ["a.example {\n}\n. "]}, "a domain of two labels or more"),

@@ -16,7 +16,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.restoring.plan import Plan, read
 from falaj.workloads.restoring.rehearsal import SECRETS, digest_of
 
-MADE = restore_rehearsal.plan({"namespaces": ["acme-serving"]}, "velero-daily", 30)
+MADE = restore_rehearsal.plan({"namespaces": ("acme-serving",), "minutes": 30}, "velero-daily", 30)
 
 
 def written(folder: Path, plan: object) -> Path:
