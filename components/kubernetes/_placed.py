@@ -9,7 +9,7 @@ from falaj.components import catalogue
 from falaj.components.catalogue.clusters import REGION_LABEL, TENANT_LABEL
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.arguments import Default
+from falaj.components.specification.arguments import Default, needed_of
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
     DATA_CLASS,
@@ -160,7 +160,7 @@ def check_in_cluster(args: Mapping[str, Any], errors: ArgumentErrors) -> InClust
     """The shared arguments of ``args``; None where ``errors`` got one that can't be used."""
     before = errors.count
     stated = errors.checked_only(args, InClusterArgs)
-    needed = sorted(InClusterArgs.__required_keys__)
+    needed = needed_of(InClusterArgs)
     errors.needed(args, needed)
     texts: dict[str, str] = {key: str(stated[key] or "") for key in needed}
     if texts["distribution"] == "aks" and "--" in texts["tenant"]:

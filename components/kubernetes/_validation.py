@@ -12,7 +12,7 @@ import pulumi
 
 from falaj.components.catalogue.clusters import PRIVATE_RANGES, SHARED_RANGE
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.arguments import arguments_of
+from falaj.components.specification.arguments import arguments_of, hints, needed_of
 from falaj.components.specification.limits import SCHEDULE
 
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -50,14 +50,13 @@ def options(
         errors.add(at, value, f"an object with {known}")
         return {}
     given = cast("Mapping[str, Any]", value)
-    allowed = sorted(kind.__annotations__)
+    known = hints(kind)
     for key, each in given.items():
-        if key not in kind.__annotations__:
-            errors.unknown(f"{at}.{key}", kind.__name__, allowed, "option")
-        elif isinstance(each, pulumi.Output) and "Output[" not in str(kind.__annotations__[key]):
+        if key not in known:
+            errors.unknown(f"{at}.{key}", kind.__name__, sorted(known), "option")
+        elif isinstance(each, pulumi.Output) and "Output[" not in str(known[key]):
             errors.say(f"{at}.{key}", "is an output; it has to be a plain value, known beforehand")
-    needed = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
-    for key in sorted(needed if required else ()):
+    for key in needed_of(kind) if required else ():
         if given.get(key) is None:
             errors.say(f"{at}.{key}", "missing")
     return given

@@ -10,7 +10,13 @@ from typing import Any, cast, get_args, get_origin, is_typeddict
 import pulumi
 
 from falaj.components.nearest import nearest
-from falaj.components.specification.arguments import Argument, arguments_of, with_defaults
+from falaj.components.specification.arguments import (
+    Argument,
+    arguments_of,
+    hints,
+    needed_of,
+    with_defaults,
+)
 from falaj.components.specification.limits import (
     Between,
     ByCloud,
@@ -120,18 +126,16 @@ class ArgumentErrors:
         Raises:
             pulumi.InputPropertiesError: at once where there is such an output.
         """
-        hints = kind.__annotations__
-        known: list[str] = sorted(hints)
+        known = hints(kind)
         late = False
         for name, value in args.items():
-            if name in hints:
-                if isinstance(value, pulumi.Output) and "Output[" not in str(hints[name]):
+            if name in known:
+                if isinstance(value, pulumi.Output) and "Output[" not in str(known[name]):
                     self.say(name, _OUTPUT)
                     late = True
                 continue
-            self.unknown(name, kind.__name__, known, "argument")
-        required = cast("frozenset[str]", getattr(kind, "__required_keys__", frozenset[str]()))
-        self.needed(args, sorted(required))
+            self.unknown(name, kind.__name__, sorted(known), "argument")
+        self.needed(args, needed_of(kind))
         if late:
             self.raise_if_any()
 

@@ -114,6 +114,14 @@ def arguments_of(kind: type) -> Mapping[str, Argument]:
     return {name: _argument(name, hint, name in required) for name, hint in hints(kind).items()}
 
 
+def needed_of(kind: type) -> tuple[str, ...]:
+    """The arguments of a TypedDict that have to be given, by name.
+
+    Its ``__required_keys__`` are all of them where its module's annotations are texts.
+    """
+    return tuple(sorted(name for name, each in arguments_of(kind).items() if each.required))
+
+
 def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The plain arguments of ``kind``: what is given of them, else the default, else None."""
     return {

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, SupportsIndex, TypeVar, is_typeddict
 
-from falaj.components.specification.arguments import arguments_of
+from falaj.components.specification.arguments import arguments_of, needed_of
 
 _LITERAL: Final = re.compile(r"``([^`]+)``|`([^`]+)`")
 _WRAPPERS: Final = ("NotRequired", "Required")
@@ -48,8 +48,9 @@ class _Text(str):
 
     def expandtabs(self, tabsize: SupportsIndex = 8) -> str:
         lines = [str(self), ""]
+        needs = needed_of(self._kind) if is_typeddict(self._kind) else ()
         for name, each in _fields(self._kind).items():
-            needed = ", needed" if name in getattr(self._kind, "__required_keys__", ()) else ""
+            needed = ", needed" if name in needs else ""
             lines.append(f"{name}: {each.type}{needed}")
             lines += textwrap.wrap(
                 _with_rule(self._kind, name, each.text), _WIDTH,

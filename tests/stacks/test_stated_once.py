@@ -35,6 +35,7 @@ from falaj.components.specification.arguments import Default, arguments_of, hint
 from falaj.components.specification.described import documented
 from falaj.components.specification.limits import Between, Limit, OneOf
 from falaj.policies.model import Settings as PackSettings
+from falaj.stacks.settings.derived import section_of
 from falaj.stacks.settings.load import BLUEPRINTS
 from falaj.stacks.settings.reference import sections_below
 from falaj.stacks.settings.section import Section
@@ -94,6 +95,15 @@ def marks(annotation: Any) -> list[Any]:
     return [mark for mark in found if isinstance(mark, Limit | Default | annotated_types.Len)]
 
 
+def is_derived(section: Any, name: str) -> bool:
+    """Whether a key was made of the component's argument, so that it can't say anything else.
+
+    Its limit is the argument's then, or one that equals it: typing keeps what it made of equals.
+    """
+    bases = (each for each in section.__mro__ if name in inspect.get_annotations(each))
+    return next(bases).__module__ == section_of.__module__
+
+
 def stated_again(section: Any) -> list[str]:
     """Keys of a section whose limit or default isn't the component's own."""
     arguments = section.described_by
@@ -104,7 +114,7 @@ def stated_again(section: Any) -> list[str]:
         return model_stated_again(section, arguments)
     found: list[str] = []
     for name, field in section.model_fields.items():
-        if name not in arguments.__annotations__:
+        if name not in arguments.__annotations__ or is_derived(section, name):
             continue
         own = marks(hints(arguments)[name])
         limits = [m for m in field.metadata if isinstance(m, Limit)] + marks(field.annotation)

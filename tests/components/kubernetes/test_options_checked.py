@@ -8,9 +8,10 @@ import pulumi
 import pytest
 from annotated_types import Len
 
-from falaj.components.kubernetes._validation import OptionsChecker, checked
+from falaj.components.kubernetes._validation import OptionsChecker, checked, options
+from falaj.components.kubernetes.addons.velero import VeleroOptions
 from falaj.components.specification.argument_errors import ArgumentErrors, InvalidArgumentsError
-from falaj.components.specification.arguments import Default
+from falaj.components.specification.arguments import Default, needed_of
 from falaj.components.specification.described import described, explained
 from falaj.components.specification.limits import OBJECT, Between, OneOf
 
@@ -140,3 +141,12 @@ def test_help_says_what_annotations_do() -> None:
     assert "several: dict[str, Inner]\n" in shown
     assert "kinds: list[str]\n" in shown
     assert "late: pulumi.Input[str]\n" in shown
+
+
+def test_what_is_needed_is_known_where_a_modules_annotations_are_texts() -> None:
+    """`VeleroOptions.__required_keys__` are all of them there."""
+    assert needed_of(VeleroOptions) == ()
+    assert "keep_days: int\n" in pydoc.plain(pydoc.render_doc(VeleroOptions))
+    errors = ArgumentErrors("Platform 'p'")
+    assert options("addons.velero", {"keep_days": 7}, VeleroOptions, errors) == {"keep_days": 7}
+    assert not errors.count
