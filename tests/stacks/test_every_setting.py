@@ -347,7 +347,6 @@ REFUSED_OF_WORKLOADS = {
     "falaj:inferenceServices.NAME.canary.share": "is that of versions",
     "falaj:inferenceServices.NAME.packageSource": "decides over digests",
     "falaj:inferenceServices.NAME.scaleToZero": "not where another tier overflows into it",
-    "falaj:inferenceServices.NAME.tier": "decides over flavor and overflow",
     "falaj:inferenceServices.NAME.tokenKeys": "public keys, as JSON",
     "falaj:inferenceServices.NAME.versions.weight": "weights add up to 100",
     "falaj:pipelines.NAME.machine": "of EFA, which AWS has",
