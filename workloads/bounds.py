@@ -157,11 +157,11 @@ MOST_ACCURACY_DROP = 0.5
 SERVICE = {
     "workers": Bound(1, 256),
     "threads": Bound(1, 256),
-    "max_body_bytes": Bound(1_024, 2**30),
-    "max_rows": Bound(1, 2**20),
-    "max_tokens": Bound(1, 100_000),
+    "max_body_bytes": Bound(1_024, 2**30, default=8 * 2**20),
+    "max_rows": Bound(1, 2**20, default=1_024),
+    "max_tokens": Bound(1, 100_000, default=1_024),
     "tokens_per_minute": Bound(1, 1_000_000_000),
-    "drain_seconds": Bound(0, 600, whole=False),
+    "drain_seconds": Bound(0, 600, whole=False, default=10),
     "grpc_memory_bytes": Bound(128 * 2**20, 2**36),
 }
 """Of ``service.json``. A gRPC process has 26 MiB of data before the first call on a machine of two
@@ -203,12 +203,12 @@ cluster of Kubernetes is made for more nodes than 5,000:
 https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
 ROLLOUT = {
-    "window_minutes": Bound(1, 10_080, whole=False),
-    "deadline_hours": Bound(1, 720, whole=False),
-    "least_requests": Bound(100, 1_000_000_000),
-    "most_error_rise": Bound(0, 100, whole=False),
-    "most_latency_rise": Bound(0, 10_000, whole=False),
-    "least_likeness": Bound(0, 100, whole=False),
+    "window_minutes": Bound(1, 10_080, whole=False, default=60),
+    "deadline_hours": Bound(1, 720, whole=False, default=24),
+    "least_requests": Bound(100, 1_000_000_000, default=2_000),
+    "most_error_rise": Bound(0, 100, whole=False, default=0.1),
+    "most_latency_rise": Bound(0, 10_000, whole=False, default=25),
+    "least_likeness": Bound(0, 100, whole=False, default=95),
 }
 """Of ``python -m falaj.workloads.rollout``: percentage points of requests that fail, per cent of
 a time, per cent of the answers."""

@@ -30,6 +30,12 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 #: What the names of a tenant's two namespaces end in, after the tenant's.
 TRAINING_ENDING: Final = "-training"
 SERVING_ENDING: Final = "-serving"
+#: Namespaces of Prometheus and of the gateways' proxies, unless another one is named.
+MONITORING: Final = "monitoring"
+GATEWAYS: Final = "envoy-gateway-system"
+#: External Secrets' `ClusterSecretStore` and cert-manager's `ClusterIssuer`, likewise.
+SECRET_STORE: Final = "falaj"  # noqa: S105 - a name
+CERTIFICATE_ISSUER: Final = "falaj"
 #: Of schedules that name no time zone.
 USUAL_TIME_ZONE: Final = "Asia/Dubai"
 
@@ -84,7 +90,7 @@ LOAD_BALANCER_CONTROLLER: Final = PodAccount(
 #: The platform's other add-ons: operators, which need rights and tokens but not their nodes.
 PLATFORM_NAMESPACES: Final = frozenset({
     "kueue-system", "jobset-system", "kubeflow-system", "kserve", "keda", "cert-manager",
-    "envoy-gateway-system", "external-secrets", "opencost", "istio-system", "monitoring",
+    GATEWAYS, "external-secrets", "opencost", "istio-system", MONITORING,
     "velero", "falaj-system", NODE_REPAIR, IMAGE_PREFETCH, CLUSTER_AUTOSCALER.namespace,
     LOAD_BALANCER_CONTROLLER.namespace,
 })  # fmt: skip

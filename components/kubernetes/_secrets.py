@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from falaj.components.catalogue.clusters import SECRET_STORE
 from falaj.components.kubernetes._objects import Manifest
 
-STORE: Final = "falaj"
+STORE: Final = SECRET_STORE
 """The platform's `ClusterSecretStore`."""
 _VALID = "2160h"
 _RENEWED_BEFORE = "720h"

@@ -3,18 +3,24 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired
+from typing import Annotated, Any, Final, NotRequired
 
 import pulumi
 
-from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
+from falaj.components.catalogue.clusters import MODEL_REPOSITORIES, SECRET_STORE
 from falaj.components.kubernetes._key_ring import BASE, KEY_RING, KEYS
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._pods import PACKAGE_KEYS
-from falaj.components.kubernetes._validation import RELATIVE_PATH, object_name
-from falaj.components.kubernetes.training.arguments import KeyRing, Run, SizedArgs
+from falaj.components.kubernetes._validation import RELATIVE_PATH
+from falaj.components.kubernetes.training.arguments import (
+    DEFAULT_QUEUE,
+    PARALLEL,
+    RETRIES,
+    AdmittedArgs,
+    KeyRing,
+    Run,
+)
 from falaj.components.kubernetes.training.jobs import (
-    MOST_PARALLEL,
     add_key_ring,
     independent_job,
     network_policy,
@@ -31,16 +37,22 @@ from falaj.components.kubernetes.training.pods import (
 )
 from falaj.components.kubernetes.training_job import checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import DIGEST
+from falaj.components.specification.limits import (
+    DEFAULT_PACKAGE_MIB,
+    DIGEST,
+    MODEL,
+    OBJECT,
+    PACKAGE_MIB,
+    VERSION,
+    OneOf,
+)
 from falaj.components.specification.workload_bounds import bound, choice
 
 _FORMAT: Final = choice("batch", "format")
 DECIMALS: Final = ("point", "comma")
 CONTAINER: Final = "predict"
-#: A repository's last part: https://github.com/opencontainers/distribution-spec
-_MODEL: Final = re.compile(r"^[a-z0-9]+([._-][a-z0-9]+)*$")
-_MOST_MODEL: Final = 64
 _ENCODING: Final = re.compile(r"^[A-Za-z0-9_-]{1,32}$")
 _PACKAGE: Final = "/package"
 _WORK: Final = f"{BASE}/work"
@@ -49,21 +61,20 @@ _ROOM_MIB: Final = 256
 
 
 @described
-class BatchInferenceArgs(SizedArgs):
+class BatchInferenceArgs(AdmittedArgs):
     """Arguments of `BatchInference`."""
 
     inputs: list[str]
     """What is predicted: .csv, .jsonl and .parquet files, folders of them and dataset snapshots,
     below the claim of ``data``."""
-    data: str
+    data: Annotated[str, OBJECT]
     """Name of the volume claim with the input, mounted read-only at ``/data``."""
-    results: NotRequired[str]
+    results: NotRequired[Annotated[str, OBJECT]]
     """Name of the volume claim that predictions are kept in, sealed: a file system that many pods
     write to (`StorageClasses` has ``falaj-files``). Default: that of ``data``."""
-    model: str
-    """Name of the model, whose versions are ``models/<name>`` below ``registry``. Small letters
-    and digits, with single ``.``, ``_`` or ``-`` between them."""
-    version: int
+    model: Annotated[str, MODEL]
+    """Name of the model, whose versions are ``models/<name>`` below ``registry``."""
+    version: Annotated[int, VERSION]
     """Version of the model."""
     package_digest: str
     """Digest of the version's image, which ``falaj models push`` prints: a tag could be moved."""
@@ -75,39 +86,31 @@ class BatchInferenceArgs(SizedArgs):
     (``<tenant>/batch-keys``; on AKS ``<tenant>--batch-keys``): the text that ``python -m
     falaj.workloads.registry keyring pack`` writes. It opens package and sealed input, and seals
     the predictions."""
-    secret_store: NotRequired[str]
-    """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
-    format: NotRequired[str]
-    """``csv``, ``jsonl`` or ``parquet``. Default: ``parquet``."""
+    secret_store: NotRequired[Annotated[str, OBJECT, Default(SECRET_STORE)]]
+    """Name of the `ClusterSecretStore` of External Secrets."""
+    format: NotRequired[Annotated[str, _FORMAT, Default("parquet")]]
+    """What predictions are written as."""
     keep: NotRequired[list[str]]
     """Columns of the input that go along with the predictions; ``*`` is all of them. Default:
     none, and rows are told apart by their number."""
     encoding: NotRequired[str]
     """Encoding of CSV files. Default: UTF-8, or what the byte order mark says."""
-    decimal: NotRequired[str]
-    """What stands before decimals: ``point`` or ``comma``. Default: what each column tells."""
-    skip_bad_rows: NotRequired[bool]
-    """Whether rows that can't be predicted go to a file beside, with the reasons. Default: they
-    are refused, and nothing is written."""
-    shares: NotRequired[int]
-    """Equal shares of the rows, each a pod and a file. Default: 1."""
-    parallel: NotRequired[int]
-    """Pods at a time, where the quota has room; fewer where it hasn't. Default: 4."""
-    retries: NotRequired[int]
+    decimal: NotRequired[Annotated[str, OneOf(DECIMALS)]]
+    """What stands before decimals. Default: what each column tells."""
+    skip_bad_rows: NotRequired[Annotated[bool, Default(value=False)]]
+    """Whether rows that can't be predicted go to a file beside, with the reasons; else they are
+    refused, and nothing is written."""
+    shares: NotRequired[Annotated[int, bound("batch", "shards"), Default(1)]]
+    """Equal shares of the rows, each a pod and a file."""
+    parallel: NotRequired[Annotated[int, PARALLEL, Default(4)]]
+    """Pods at a time, where the quota has room; fewer where it hasn't."""
+    retries: NotRequired[Annotated[int, RETRIES, Default(3)]]
     """How often a pod is started again after faults of its machine; it goes on behind what was
-    done. Default: 3."""
-    model_mib: NotRequired[int]
-    """Size of the package at most, in MiB: bounds the volume that holds it, sealed. Default:
-    1,024."""
-    queue: NotRequired[str]
-    """Kueue's queue in the namespace. A change of it replaces the job. Default: ``default``."""
-    priority: NotRequired[str]
-    """``falaj-low``, ``falaj-normal``, ``falaj-high`` or ``falaj-urgent``. Default:
-    ``falaj-normal``."""
-    namespace: NotRequired[str]
-    """Namespace of the pods. Default: ``<tenant>-training``."""
-    service_account: NotRequired[str]
-    """Service account of the pods. Default: ``trainer``."""
+    done."""
+    model_mib: NotRequired[Annotated[int, PACKAGE_MIB, Default(DEFAULT_PACKAGE_MIB)]]
+    """Size of the package at most, in MiB: bounds the volume that holds it, sealed."""
+    queue: NotRequired[Annotated[str, OBJECT, Default(DEFAULT_QUEUE)]]
+    """Kueue's queue in the namespace. A change of it replaces the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,20 +142,15 @@ def check(name: str, args: BatchInferenceArgs) -> BatchInferenceSpec:
     """
     errors = ArgumentErrors(f"BatchInference {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    errors.names(given, BatchInferenceArgs)
-    run = _run(name, given, errors)
-    errors.text(given, "key_secret")
-    ring = checked_ring(given, run, errors)
+    checked = errors.checked(given, BatchInferenceArgs)
+    run = _run(name, given, checked, errors)
+    ring = checked_ring(given, checked, run, errors)
     inputs = errors.texts("inputs", given["inputs"]) if "inputs" in given else ()
     if not inputs:
         errors.say("inputs", "missing; name at least one file or folder below the claim of data")
     for each in inputs:
         if not RELATIVE_PATH.match(each):
             errors.add("inputs", each, "a path below the claim of data, without '..'")
-    model = errors.text(given, "model")
-    if model and (not _MODEL.match(model) or len(model) > _MOST_MODEL):
-        errors.add("model", model, "at most 64 of a-z and 0-9, single '.', '_' or '-' between")
-    version = errors.whole("version", given.get("version"), 1, 999_999_999)
     for argument in ("package_digest", "keys_digest"):
         digest = given.get(argument)
         if (digest is not None or argument == "package_digest") and not DIGEST.allows(digest):
@@ -160,42 +158,40 @@ def check(name: str, args: BatchInferenceArgs) -> BatchInferenceSpec:
                 argument, digest, "sha256: and 64 of 0-9 and a-f",
                 "it is the digest of an image in the registry, as a tag could be moved",
             )  # fmt: skip
-    chosen = given.get("format", "parquet")
-    errors.choice("format", chosen, _FORMAT)
-    shares = errors.within("shares", given.get("shares", 1), bound("batch", "shards"))
-    parallel = errors.whole("parallel", given.get("parallel", 4), 1, MOST_PARALLEL)
-    retries = errors.whole("retries", given.get("retries", 3), 0, 20)
-    mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
-    options = _options(given, errors)
+    options = _options(given, checked, errors)
     errors.raise_if_any()
     if run is None or ring is None:
         raise AssertionError("what can't be used was refused")
+    shares: int = checked["shares"]
     return BatchInferenceSpec(
-        run=run, ring=ring, inputs=inputs, model=model, version=version,
+        run=run, ring=ring, inputs=inputs, model=checked["model"], version=checked["version"],
         package_digest=str(given["package_digest"]),
-        keys_digest=str(given.get("keys_digest", "")), options=options, format=str(chosen),
-        shares=shares, parallel=min(parallel, shares), retries=retries, model_mib=mib,
+        keys_digest=str(given.get("keys_digest", "")), options=options, format=checked["format"],
+        shares=shares, parallel=min(checked["parallel"], shares), retries=checked["retries"],
+        model_mib=checked["model_mib"],
     )  # fmt: skip
 
 
-def _run(name: str, given: Mapping[str, Any], errors: ArgumentErrors) -> Run | None:
+def _run(
+    name: str, given: Mapping[str, Any], checked: Mapping[str, Any], errors: ArgumentErrors
+) -> Run | None:
     """What its pods have in common with those that train."""
     flavor = str(given.get("flavor", ""))
     if is_gpu_flavor(flavor):
         errors.add("flavor", flavor, "nodes without GPUs, such as cpu-x86-64")
         return None
-    data = object_name("data", given.get("data"), errors)
-    results = object_name("results", given.get("results", data), errors) if data else ""
-    if not results:
+    if checked["data"] is None or errors.has("data", "results"):
         return None
     # Predictions are kept where runs are, and nobody asks a pod for figures.
-    taken = {**given, "data": data, "checkpoints": results, "telemetry": False}
-    return checked_run(name, taken, errors, needs_dataset=False)
+    kept = {"checkpoints": checked["results"] or checked["data"], "telemetry": False}
+    return checked_run(name, given, {**checked, **kept}, errors, needs_dataset=False)
 
 
-def _options(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
+def _options(
+    given: Mapping[str, Any], checked: Mapping[str, Any], errors: ArgumentErrors
+) -> tuple[str, ...]:
     found: list[str] = []
-    for column in errors.texts("keep", given["keep"]) if "keep" in given else ():
+    for column in checked["keep"] or ():
         # Kubernetes takes "$(NAME)" for a variable and "$$" for one of both.
         found.append(f"--keep={column.replace('$', '$$')}")
     encoding = given.get("encoding")
@@ -203,11 +199,9 @@ def _options(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...
         if not (isinstance(encoding, str) and _ENCODING.match(encoding)):
             errors.add("encoding", encoding, "the name of an encoding, such as windows-1256")
         found += ["--encoding", str(encoding)]
-    decimal = given.get("decimal")
-    if decimal is not None:
-        errors.choice("decimal", decimal, DECIMALS)
-        found += ["--decimal", str(decimal)]
-    if errors.flag("skip_bad_rows", given.get("skip_bad_rows", False)):
+    if checked["decimal"] is not None:
+        found += ["--decimal", str(checked["decimal"])]
+    if checked["skip_bad_rows"]:
         found.append("--skip-bad-rows")
     return tuple(found)
 

@@ -15,9 +15,9 @@ from falaj.components.kubernetes._load_balancer import checked_address, private_
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._peers import in_namespace
 from falaj.components.kubernetes._placed import PROTECTED
-from falaj.components.kubernetes._validation import amount, cidr, is_private, object_name
+from falaj.components.kubernetes._validation import cidr, is_private, object_name
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
-from falaj.components.kubernetes.training.arguments import KeyedRunArgs, KeyRing, Run
+from falaj.components.kubernetes.training.arguments import RESTARTS, KeyedRunArgs, KeyRing, Run
 from falaj.components.kubernetes.training.jobs import (
     add_key_ring,
     network_policy,
@@ -31,6 +31,7 @@ from falaj.components.kubernetes.training_job import check_arguments, checked_ri
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import OBJECT, POSITIVE, Between, OneOf
 from falaj.components.specification.workload_bounds import WorkloadChoice, bound, choice
 
 PORT: Final = 8470
@@ -62,7 +63,7 @@ class FederatedTrainingSpec:
     role: str
     mode: str
     peers: Peers
-    certificate_secret: str
+    certificate_secret: Annotated[str, OBJECT]
     token_secret: str
     sites: Mapping[str, str]
     """SHA-256 of each site's token, by its name."""
@@ -219,8 +220,8 @@ class FederatedTrainingArgs(KeyedRunArgs):
     reference rows, which prepare the columns and judge the model. Each side has a key ring of its
     own, if any: what crosses between them are models, by TLS."""
 
-    role: str
-    """``coordinator`` or ``site``: one component for each, in the cluster where it runs."""
+    role: Annotated[str, OneOf(ROLES)]
+    """One component for each, in the cluster where it runs."""
     mode: NotRequired[Annotated[str, MODE, Default(MODE.default)]]
     """``rounds``: the coordinator averages the models of all sites, round by round.
     ``asynchronous`` and ``local`` wait for no site, for links that are slow or break and sites of
@@ -232,7 +233,7 @@ class FederatedTrainingArgs(KeyedRunArgs):
     its host name."""
     sites: NotRequired[dict[str, str]]
     """SHA-256 (hex) of each site's token by the site's name. The coordinator needs it."""
-    token_secret: NotRequired[str]
+    token_secret: NotRequired[Annotated[str, OBJECT]]
     """Name of the Secret whose entry ``token`` a site shows. A site needs it."""
     coordinator: NotRequired[str]
     """``host:port`` of the coordinator. A site needs it."""
@@ -245,8 +246,8 @@ class FederatedTrainingArgs(KeyedRunArgs):
     cluster's subnets, on AKS of its network's ``balancers``."""
     peer_namespaces: NotRequired[list[str]]
     """Namespaces of the other side in this cluster. Default: none."""
-    rounds: NotRequired[int]
-    """How often models are averaged, of ``rounds``. Default: 20."""
+    rounds: NotRequired[Annotated[int, Between(1, 100_000), Default(20)]]
+    """How often models are averaged, of ``rounds``."""
     staleness: NotRequired[Annotated[int, _STALENESS, Default(_STALENESS.default)]]
     """Versions of the model that an update may be behind, of the other modes."""
     gather: NotRequired[Annotated[int, _GATHER]]
@@ -257,19 +258,19 @@ class FederatedTrainingArgs(KeyedRunArgs):
     compression: NotRequired[Annotated[str, _UPDATES, Default(_UPDATES.default)]]
     """What updates travel as, of the other modes: ``float16`` and ``bfloat16`` halve them, ``top``
     sends the largest numbers alone. What is left out goes into the next update."""
-    epochs: NotRequired[int]
+    epochs: NotRequired[Annotated[int, bound("training", "epochs")]]
     """Passes of a site over its rows: of ``rounds`` in each round (default: 2), else in all
     (default: by family and size)."""
-    clip: NotRequired[float]
+    clip: NotRequired[Annotated[float, POSITIVE]]
     """Largest L2 norm of a site's update. Default: any, or 1 with ``noise``."""
-    noise: NotRequired[float]
+    noise: NotRequired[Annotated[float, POSITIVE]]
     """Noise multiplier, which hides any one site among the others. Default: none."""
     least_sites: NotRequired[int]
     """Fewest that must answer in a round. Default: all."""
-    round_seconds: NotRequired[int]
-    """How long a round waits for the others once these did. Default: 600."""
-    max_restarts: NotRequired[int]
-    """As in `TrainingJob`. Default: 10."""
+    round_seconds: NotRequired[Annotated[int, Between(1, 604_800), Default(600)]]
+    """How long a round waits for the others once these did."""
+    max_restarts: NotRequired[Annotated[int, RESTARTS, Default(10)]]
+    """As in `TrainingJob`."""
 
 
 def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
@@ -280,15 +281,11 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     """
     errors = ArgumentErrors(f"FederatedTraining {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    errors.names(given, FederatedTrainingArgs)
-    role = errors.text(given, "role")
-    if role:
-        errors.choice("role", role, ROLES)
-    mode = given.get("mode", MODE.default)
-    errors.choice("mode", mode, MODE)
-    run = checked_run(name, given, errors)
+    checked = errors.checked(given, FederatedTrainingArgs)
+    role, mode = str(checked["role"]), str(checked["mode"])
+    run = checked_run(name, given, checked, errors)
     check_arguments(given, errors, _OURS)
-    ring = checked_ring(given, run, errors)
+    ring = checked_ring(given, checked, run, errors)
     if run is not None and run.size.gpus:
         errors.add("flavor", run.placement.flavor, "one without GPUs: sites train on CPUs")
     if run is not None and run.queue == BURST_QUEUE:
@@ -296,15 +293,14 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
             "queue", run.queue, "a queue of this cluster",
             "the Service and the secrets of a federation aren't sent along",
         )  # fmt: skip
-    secret = object_name("certificate_secret", given.get("certificate_secret"), errors)
-    sites, own_token = {}, ""
+    sites: dict[str, str] = {}
     if role == "coordinator":
         sites = _sites(given, errors)
         for argument in ("token_secret", "coordinator"):
             if argument in given:
                 errors.say(argument, "is a site's; leave it out")
     elif role == "site":
-        own_token = object_name("token_secret", given.get("token_secret"), errors)
+        errors.needed(given, ("token_secret",), "by a site")
         for argument in _COORDINATORS_ALONE:
             if argument in given:
                 errors.say(argument, "is the coordinator's; leave it out")
@@ -314,8 +310,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
         peers = replace(peers, address=checked_address(placed, given.get("address"), errors))
         if peers.address and not peers.ranges:
             errors.say("address", "is for peer_ranges, which need a load balancer; leave it out")
-    options = _options(given, mode, len(sites), errors)
-    restarts = errors.whole("max_restarts", given.get("max_restarts", 10), 0, 100)
+    options = _options(given, checked, len(sites), errors)
     errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
@@ -325,11 +320,11 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
         role=role,
         mode=mode,
         peers=peers,
-        certificate_secret=secret,
-        token_secret=own_token,
+        certificate_secret=checked["certificate_secret"],
+        token_secret=checked["token_secret"] or "",
         sites=sites,
         options=options,
-        max_restarts=restarts,
+        max_restarts=checked["max_restarts"],
         key_ring=ring,
     )
 
@@ -371,44 +366,50 @@ def _peers(given: Mapping[str, Any], role: str, errors: ArgumentErrors) -> Peers
 
 
 def _options(
-    given: Mapping[str, Any], mode: str, sites: int, errors: ArgumentErrors
+    given: Mapping[str, Any], checked: Mapping[str, Any], sites: int, errors: ArgumentErrors
 ) -> tuple[str, ...]:
+    mode = str(checked["mode"])
     others = _OF_SERVED if mode == ROUNDS else _OF_ROUNDS
     for argument in others:
         if argument in given:
             modes = ", ".join(_SERVED) if mode == ROUNDS else ROUNDS
             errors.say(argument, f"is for another mode ({modes}); leave it out")
-    return _of_rounds(given, sites, errors) if mode == ROUNDS else _of_served(given, mode, errors)
+    if mode == ROUNDS:
+        return _of_rounds(given, checked, sites, errors)
+    return _of_served(given, checked, errors)
 
 
-def _of_served(given: Mapping[str, Any], mode: str, errors: ArgumentErrors) -> tuple[str, ...]:
+def _of_served(
+    given: Mapping[str, Any], checked: Mapping[str, Any], errors: ArgumentErrors
+) -> tuple[str, ...]:
+    mode = str(checked["mode"])
     if "local_steps" in given and mode != "local":
         errors.say("local_steps", "is for mode 'local'; leave it out")
     found = ["--mode", mode, "--rows", "own"]
-    compression = given.get("compression", _UPDATES.default)
-    errors.choice("compression", compression, _UPDATES)
-    found += ["--compression", str(compression)]
-    for argument, rule in (
-        ("epochs", bound("training", "epochs")), ("staleness", _STALENESS), ("gather", _GATHER),
-        ("local_steps", _LOCAL_STEPS),
-    ):  # fmt: skip
+    found += ["--compression", str(checked["compression"])]
+    for argument in ("epochs", "staleness", "gather", "local_steps"):
         if argument in given:
-            value = errors.within(argument, given[argument], rule)
-            found += ["--" + argument.replace("_", "-"), str(value)]
+            found += ["--" + argument.replace("_", "-"), str(checked[argument])]
     return tuple(found)
 
 
-def _of_rounds(given: Mapping[str, Any], sites: int, errors: ArgumentErrors) -> tuple[str, ...]:
-    found: list[str] = []
-    for argument, default, low, high in (
-        ("rounds", 20, 1, 100_000), ("epochs", 2, 1, 1_000),
-        ("least_sites", max(1, sites), 1, max(1, sites)), ("round_seconds", 600, 1, 604_800),
-    ):  # fmt: skip
-        value = errors.whole(argument, given.get(argument, default), low, high)
-        found += ["--" + argument.replace("_", "-"), str(value)]
+_EPOCHS_OF_A_ROUND: Final = Between(1, 1_000)
+_USUAL_EPOCHS: Final = 2
+
+
+def _of_rounds(
+    given: Mapping[str, Any], checked: Mapping[str, Any], sites: int, errors: ArgumentErrors
+) -> tuple[str, ...]:
+    every = max(1, sites)
+    epochs = errors.within("epochs", given.get("epochs", _USUAL_EPOCHS), _EPOCHS_OF_A_ROUND)
+    least = errors.whole("least_sites", given.get("least_sites", every), 1, every)
+    found = [
+        "--rounds", str(checked["rounds"]), "--epochs", str(epochs),
+        "--least-sites", str(least), "--round-seconds", str(checked["round_seconds"]),
+    ]  # fmt: skip
     if "noise" in given or "clip" in given:
-        noise = amount("noise", given["noise"], errors) if "noise" in given else 0.0
-        clip = amount("clip", given.get("clip", 1.0), errors)
+        noise: float = checked["noise"] or 0.0
+        clip: float = 1.0 if checked["clip"] is None else checked["clip"]
         found += ["--clip", f"{clip:g}", "--noise", f"{noise:g}"]
     return tuple(found)
 

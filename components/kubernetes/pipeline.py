@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import pulumi
 
@@ -48,7 +48,9 @@ from falaj.components.kubernetes.training.pods import DATA, publishing_pods
 from falaj.components.kubernetes.training_job import checked_flavor, checked_job
 from falaj.components.kubernetes.training_job import manifests as job_manifests
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import Between
 from falaj.components.specification.node_pools import PREFIX, label_value
 
 __all__ = ["NewDataArgs", "Pipeline", "PipelineArgs", "check", "manifests"]
@@ -64,16 +66,13 @@ _NO_QUEUE: Final = "pipeline-templates"
 _LATE_SECONDS: Final = 600
 #: Starters do what takes a second, but wait for their quota as every job of the namespace does.
 _STARTER_SECONDS: Final = 1800
-_LEAST_MINUTES: Final = 5
-_MOST_MINUTES: Final = 30
-_MOST_DAYS: Final = 365
 
 
 class NewDataArgs(TypedDict):
     """How often is looked for a new snapshot."""
 
-    every_minutes: NotRequired[int]
-    """Minutes between two looks, 5 to 30. Default: 15."""
+    every_minutes: NotRequired[Annotated[int, Between(5, 30), Default(15)]]
+    """Minutes between two looks."""
 
 
 @described
@@ -87,17 +86,15 @@ class PipelineArgs(GangArgs):
     schedule: NotRequired[str]
     """When a run is started, as a cron expression: ``0 3 * * *`` is daily at three. Default: not
     by the clock."""
-    timezone: NotRequired[str]
-    """Of ``schedule``, by its name in the IANA's list. Default: ``Asia/Dubai``."""
+    timezone: NotRequired[Annotated[str, Default(USUAL_TIME_ZONE)]]
+    """Of ``schedule``, by its name in the IANA's list."""
     new_data: NotRequired[NewDataArgs]
     """Start a run when there is a snapshot that the last run didn't have; needs a ``dataset`` that
     ends in ``*``. Default: new data alone start nothing."""
-    on_up: NotRequired[bool]
-    """Whether ``falaj up`` starts a run where it makes the pipeline, or changes it. Default:
-    true."""
-    keep_days: NotRequired[int]
-    """Days after which a run that ended is removed, 1 to 365; its folder and its model stay.
-    Default: 14."""
+    on_up: NotRequired[Annotated[bool, Default(value=True)]]
+    """Whether ``falaj up`` starts a run where it makes the pipeline, or changes it."""
+    keep_days: NotRequired[Annotated[int, Between(1, 365), Default(14)]]
+    """Days after which a run that ended is removed; its folder and its model stay."""
     control_plane_cidrs: list[str]
     """Private ranges that the API server is in, as pods see it: those of the platform's
     ``installation.controlPlaneCidrs``. There alone the starter gets."""
@@ -145,7 +142,7 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     """
     errors = ArgumentErrors(f"Pipeline {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    errors.names(given, PipelineArgs)
+    checked = errors.checked(given, PipelineArgs)
     if not _NAME.match(name) or name.endswith(ACCOUNT_ENDING) or _OF_A_RUN.search(name):
         errors.add(
             "name", name,
@@ -157,8 +154,7 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     if pattern.endswith("*"):
         # The form of any snapshot that it may stand for.
         training["dataset"] = f"{pattern[:-1]}x"
-    days = errors.whole("keep_days", given.get("keep_days", 14), 1, _MOST_DAYS)
-    job = checked_job(name, training, errors)
+    job = checked_job(name, training, checked, errors)
     if given.get("publish") is None and not given.get("program"):
         errors.say("publish", "missing: a run whose model goes nowhere is of no use to anybody")
     if given.get("queue") == BURST_QUEUE:
@@ -166,13 +162,12 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     schedule = str(given.get("schedule", ""))
     if "schedule" in given and not CRON.fullmatch(schedule):
         errors.add("schedule", given["schedule"], "five fields, as 0 3 * * *")
-    zone = str(given.get("timezone", USUAL_TIME_ZONE))
+    zone = str(checked["timezone"])
     if not TIME_ZONE.match(zone):
         errors.add("timezone", zone, "a time zone such as Asia/Dubai")
     if "timezone" in given and not schedule:
         errors.say("timezone", "is of schedule; leave it out, or give one")
     minutes = _minutes(given, pattern, errors)
-    on_up = errors.flag("on_up", given.get("on_up", True))
     ranges = private_ranges("control_plane_cidrs", given.get("control_plane_cidrs", ()), errors)
     flavor = _flavor(given, job, errors)
     image = ""
@@ -182,8 +177,8 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     if job is None:
         raise AssertionError("what can't be used was refused")
     run = replace(job.run, repeated=True, dataset=pattern)
-    job = replace(job, run=run, ttl_seconds=days * 24 * 3600)
-    return PipelineSpec(job, schedule, zone, minutes, on_up, ranges, flavor, image)
+    job = replace(job, run=run, ttl_seconds=checked["keep_days"] * 24 * 3600)
+    return PipelineSpec(job, schedule, zone, minutes, checked["on_up"], ranges, flavor, image)
 
 
 def _minutes(given: Mapping[str, Any], pattern: str, errors: ArgumentErrors) -> int:
@@ -195,8 +190,7 @@ def _minutes(given: Mapping[str, Any], pattern: str, errors: ArgumentErrors) -> 
             "dataset", pattern, "the beginning of snapshots' names, and '*', as credit-*",
             "new_data looks for another snapshot than that of the last run",
         )  # fmt: skip
-    minutes = asked.get("every_minutes", 15)
-    return errors.whole("new_data.every_minutes", minutes, _LEAST_MINUTES, _MOST_MINUTES)
+    return errors.checked_only(asked, NewDataArgs, at="new_data.")["every_minutes"]
 
 
 def _flavor(given: Mapping[str, Any], job: TrainingJobSpec | None, errors: ArgumentErrors) -> str:

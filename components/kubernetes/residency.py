@@ -14,7 +14,7 @@ from falaj.components.catalogue.clusters import (
     SERVING_ENDING,
     TRAINING_ENDING,
 )
-from falaj.components.catalogue.region_names import host_abroad
+from falaj.components.catalogue.region_names import HOST_PATTERN, host_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,
@@ -52,7 +52,7 @@ __all__ = ["Residency", "ResidencyArgs", "ResidencySpec", "check", "manifests", 
 #: Runtime classes that NVIDIA's operator makes.
 #: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/cdi.html
 DEFAULT_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
-_HOST = re.compile(r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$")
+_HOST = re.compile(HOST_PATTERN)
 #: Registries that everybody has, none of which is in the country.
 PUBLIC_REGISTRIES = frozenset({
     "docker.io", "index.docker.io", "registry-1.docker.io", "ghcr.io", "quay.io", "gcr.io",

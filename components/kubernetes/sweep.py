@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NotRequired
+from typing import Annotated, Any, Final, NotRequired
 
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
-from falaj.components.kubernetes.training.arguments import KeyedRunArgs, KeyRing, Run
+from falaj.components.kubernetes.training.arguments import (
+    PARALLEL,
+    RETRIES,
+    KeyedRunArgs,
+    KeyRing,
+    Run,
+)
 from falaj.components.kubernetes.training.jobs import (
-    MOST_PARALLEL,
     add_key_ring,
     independent_job,
     network_policy,
@@ -19,12 +24,14 @@ from falaj.components.kubernetes.training.jobs import (
 from falaj.components.kubernetes.training.pods import DATA, RUNS, template
 from falaj.components.kubernetes.training_job import check_arguments, checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import Between
 from falaj.components.specification.workload_bounds import bound, choice
 
 _PRUNER: Final = choice("sweep", "pruner")
 #: What a file that all trials append to, one at a time, was tried with.
-MOST_TRIALS: Final = 1_000
+TRIALS: Final = Between(1, 1_000)
 
 
 @described
@@ -34,17 +41,16 @@ class SweepArgs(KeyedRunArgs):
     search: dict[str, str]
     """What is tried, by the parameter's name: ``1e-4..1e-1``, ``1e-4..1e-1:log`` or ``8|16|32``.
     Names are those of options of ``python -m falaj.workloads.training run``, with ``_``."""
-    trials: NotRequired[int]
-    """How many, 1 to 1,000. Default: 20."""
-    parallel: NotRequired[int]
-    """Trials at a time, where the quota has room; fewer where it hasn't. Default: 4."""
-    seed: NotRequired[int]
-    """Of the runs, and the first of the sampler's. Default: 0."""
-    pruner: NotRequired[str]
-    """What ends a trial early: ``median`` (worse than half of the others), ``hyperband`` or
-    ``none``. Default: ``median``."""
-    retries: NotRequired[int]
-    """How often a trial is started again after faults of its machine. Default: 2."""
+    trials: NotRequired[Annotated[int, TRIALS, Default(20)]]
+    """How many."""
+    parallel: NotRequired[Annotated[int, PARALLEL, Default(4)]]
+    """Trials at a time, where the quota has room; fewer where it hasn't."""
+    seed: NotRequired[Annotated[int, bound("training", "seed"), Default(0)]]
+    """Of the runs, and the first of the sampler's."""
+    pruner: NotRequired[Annotated[str, _PRUNER, Default(_PRUNER.default)]]
+    """What ends a trial early: ``median`` is being worse than half of the others."""
+    retries: NotRequired[Annotated[int, RETRIES, Default(2)]]
+    """How often a trial is started again after faults of its machine."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +75,10 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     """
     errors = ArgumentErrors(f"Sweep {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    errors.names(given, SweepArgs)
-    run = checked_run(name, given, errors)
+    checked = errors.checked(given, SweepArgs)
+    run = checked_run(name, given, checked, errors)
     check_arguments(given, errors)
-    ring = checked_ring(given, run, errors)
+    ring = checked_ring(given, checked, run, errors)
     options = [each.partition("=")[0] for each in run.arguments] if run is not None else []
     if any(len(each) > 2 and "--seed".startswith(each) for each in options):
         errors.say("arguments", "has --seed, which is the argument 'seed' of a sweep")
@@ -83,17 +89,15 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
         is_one = not any(mark in values for mark in ("..", "|"))
         if not parameter.isidentifier() or is_one or "=" in values:
             errors.add(f"search[{parameter!r}]", values, "1e-4..1e-1, 1e-4..1e-1:log or 8|16|32")
-    trials = errors.whole("trials", given.get("trials", 20), 1, MOST_TRIALS)
-    parallel = errors.whole("parallel", given.get("parallel", 4), 1, MOST_PARALLEL)
-    seed = errors.within("seed", given.get("seed", 0), bound("training", "seed"))
-    pruner = str(given.get("pruner", _PRUNER.default))
-    errors.choice("pruner", pruner, _PRUNER)
-    retries = errors.whole("retries", given.get("retries", 2), 0, 20)
     errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
     run = replace(run, telemetry=False)  # trials tell the study how they are doing
-    return SweepSpec(run, search, trials, min(parallel, trials), seed, pruner, retries, ring)
+    trials: int = checked["trials"]
+    return SweepSpec(
+        run, search, trials, min(checked["parallel"], trials), checked["seed"],
+        checked["pruner"], checked["retries"], ring,
+    )  # fmt: skip
 
 
 def manifests(spec: SweepSpec) -> list[Manifest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pulumi
 
@@ -20,19 +20,24 @@ from falaj.components.kubernetes._placed import (
     checked_regions,
 )
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE
-from falaj.components.kubernetes._validation import RELATIVE_PATH, amount, object_name, options
+from falaj.components.kubernetes._validation import RELATIVE_PATH, options
 from falaj.components.kubernetes.bill_of_materials import resolve_one
-from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE, DEFAULT, PRIORITIES
+from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
 from falaj.components.kubernetes.training import publication, traffic
 from falaj.components.kubernetes.training.arguments import (
+    FRAMEWORKS,
+    GRACE_SECONDS,
+    NODES,
     Elastic,
     ElasticArgs,
+    GangArgs,
     KeyRing,
     Placement,
     PodSize,
     Publication,
     PublishArgs,
     Run,
+    RunArgs,
     TopologyArgs,
     TrainingJobArgs,
     TrainingJobSpec,
@@ -54,6 +59,7 @@ from falaj.components.kubernetes.training.placement import (
 )
 from falaj.components.kubernetes.training.pods import RESERVED
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import arguments_of, with_defaults
 from falaj.components.specification.parallel import (
     COMPRESSION,
     PARTS,
@@ -78,6 +84,7 @@ _NOTICE_SECONDS: Final[Mapping[str, int]] = {"eks": 120, "aks": 30, "existing": 
 """How long before a spot machine goes it is told: AWS 2 minutes, Azure 30 seconds.
 docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html,
 learn.microsoft.com/azure/virtual-machines/linux/scheduled-events"""
+_USUAL_GRACE: Final = 120
 _MIB: Final = 1024
 #: Python with torch, before a byte of data.
 _PROCESS_MIB: Final = 512
@@ -86,6 +93,7 @@ _PROCESS_MIB: Final = 512
 def checked_run(
     name: str,
     given: Mapping[str, Any],
+    checked: Mapping[str, Any],
     errors: ArgumentErrors,
     *,
     needs_dataset: bool = True,
@@ -96,11 +104,15 @@ def checked_run(
     Args:
         name: the workload's.
         given: its arguments.
+        checked: what `ArgumentErrors.checked` found them to be; of those that it doesn't have
+            their defaults hold.
         errors: gets what is wrong.
         needs_dataset: whether Falaj's training runs in it.
         processes: of each pod. Default: one for each GPU.
     """
+    refused = errors.has(*arguments_of(RunArgs))
     before = errors.count
+    checked = {**with_defaults(GangArgs, {}), **checked}
     if not NAME.match(name):
         errors.add("name", name, "1 to 36 of a-z, 0-9 and '-', first a letter, last no '-'")
     elif name.endswith(publication.ENDING):
@@ -109,54 +121,42 @@ def checked_run(
         )
     placed = check_in_cluster(given, errors)
     flavor = checked_flavor(given, errors)
-    size = checked_size(given, flavor, processes, errors)
-    objects = {
-        argument: object_name(argument, given.get(argument, default), errors)
-        for argument, default in (
-            ("checkpoints", None), ("queue", "default"), ("service_account", "trainer"),
-            ("monitoring_namespace", "monitoring"), ("data", given.get("checkpoints")),
-            ("namespace", f"{placed.tenant}{TRAINING_ENDING}" if placed else "training"),
-        )
-    }  # fmt: skip
-    further = _further_regions(given, objects["queue"], placed, errors)
-    priority = given.get("priority", DEFAULT)
-    errors.choice("priority", priority, tuple(PRIORITIES))
-    spot = checked_spot(given, placed, flavor, errors)
+    size = checked_size(checked, flavor, processes, errors)
+    further = _further_regions(given, checked["queue"], placed, errors)
+    spot = checked_spot(checked, placed, flavor, errors)
     dataset = str(given.get("dataset", ""))
     if needs_dataset:
         dataset = errors.text(given, "dataset")
     if dataset and not RELATIVE_PATH.match(dataset):
         errors.add("dataset", dataset, "a path below the claim of datasets, without '..'")
-    arguments = words("arguments", given, errors)
     env = _env(given, errors)
-    telemetry = errors.flag("telemetry", given.get("telemetry", True))
-    grace = _grace(given, placed, spot, errors)
+    grace = _grace(checked, placed, spot, errors)
     image, fabric, level, mode = "", "none", None, "required"
     if placed is not None:
         image = _image(given, placed, size.gpus, errors)
-        fabric, interfaces = fabric_devices(given, placed, flavor, size.gpus, errors)
+        fabric, interfaces = fabric_devices(checked, placed, flavor, size.gpus, errors)
         size = replace(size, resources={**size.resources, **interfaces})
         level, mode = checked_topology(given, placed, errors)
-    if errors.count > before or placed is None:
+    if refused or errors.count > before or placed is None:
         return None
     return Run(
         placed=placed,
         name=name,
-        namespace=objects["namespace"],
-        service_account=objects["service_account"],
+        namespace=checked["namespace"] or f"{placed.tenant}{TRAINING_ENDING}",
+        service_account=checked["service_account"],
         image=image,
         size=size,
         placement=Placement(flavor, spot, level, mode, fabric, further),
-        queue=objects["queue"],
-        priority=str(priority),
-        checkpoints=objects["checkpoints"],
-        data=objects["data"],
+        queue=checked["queue"],
+        priority=checked["priority"],
+        checkpoints=checked["checkpoints"],
+        data=checked["data"] or checked["checkpoints"],
         dataset=dataset,
-        arguments=arguments,
+        arguments=checked["arguments"] or (),
         grace_seconds=grace,
         env=env,
-        telemetry=telemetry,
-        monitoring_namespace=objects["monitoring_namespace"],
+        telemetry=checked["telemetry"],
+        monitoring_namespace=checked["monitoring_namespace"],
     )
 
 
@@ -181,21 +181,6 @@ def _further_regions(
     return found
 
 
-def words(argument: str, given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, ...]:
-    """A command line's words, in order; unlike names, one may come twice."""
-    value: object = given.get(argument, ())
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        errors.add(argument, value, "a list of texts, one for each word of the command line")
-        return ()
-    found: list[str] = []
-    for position, word in enumerate(cast("Sequence[object]", value)):
-        if isinstance(word, str) and word:
-            found.append(word)
-        else:
-            errors.add(f"{argument}[{position}]", word, "text that is not empty")
-    return tuple(found)
-
-
 def checked_flavor(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
     """The argument ``flavor``."""
     flavor = errors.text(given, "flavor")
@@ -205,16 +190,20 @@ def checked_flavor(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
 
 
 def checked_size(
-    given: Mapping[str, Any], flavor: str, processes: int | None, errors: ArgumentErrors
+    checked: Mapping[str, Any], flavor: str, processes: int | None, errors: ArgumentErrors
 ) -> PodSize:
-    """The arguments of `SizedArgs` that say how much a pod takes."""
-    fallback = 1 if is_gpu_flavor(flavor) else 0
-    gpus = errors.whole("gpus_per_node", given.get("gpus_per_node", fallback), 0, 16)
+    """The arguments of `SizedArgs` that say how much a pod takes, each checked by itself."""
+
+    def given_or(argument: str, fallback: float) -> Any:
+        value = checked.get(argument)
+        return fallback if value is None else value
+
+    gpus: int = given_or("gpus_per_node", 1 if is_gpu_flavor(flavor) else 0)
     device = devices(flavor, gpus, errors)
-    cpus = amount("cpus", given.get("cpus", 3 * gpus or 2), errors)
-    memory = amount("memory_gib", given.get("memory_gib", 12 * gpus or 4), errors)
-    shared = amount("shared_memory_gib", given.get("shared_memory_gib", 2 * gpus or 0.5), errors)
-    scratch = errors.whole("scratch_gib", given.get("scratch_gib", 10), 1, 30_000)
+    cpus: float = given_or("cpus", 3 * gpus or 2)
+    memory: float = given_or("memory_gib", 12 * gpus or 4)
+    shared: float = given_or("shared_memory_gib", 2 * gpus or 0.5)
+    scratch: int = checked["scratch_gib"]
     count = processes or max(1, gpus)
     if gpus and count != gpus:
         errors.add(
@@ -232,10 +221,10 @@ def checked_size(
 
 
 def checked_spot(
-    given: Mapping[str, Any], placed: InCluster | None, flavor: str, errors: ArgumentErrors
+    checked: Mapping[str, Any], placed: InCluster | None, flavor: str, errors: ArgumentErrors
 ) -> bool:
-    """The argument ``spot``."""
-    spot = errors.flag("spot", given.get("spot", flavor.endswith("-spot")))
+    """The argument ``spot``, where it is true or false."""
+    spot: bool = flavor.endswith("-spot") if checked["spot"] is None else checked["spot"]
     if spot and placed is not None and placed.data_class == "restricted":
         errors.say(
             "spot",
@@ -248,12 +237,14 @@ def checked_spot(
 
 
 def _grace(
-    given: Mapping[str, Any], placed: InCluster | None, spot: bool, errors: ArgumentErrors
+    checked: Mapping[str, Any], placed: InCluster | None, spot: bool, errors: ArgumentErrors
 ) -> int:
-    notice = _NOTICE_SECONDS[placed.distribution] if placed is not None else 120
-    most = notice if spot else 3_600
-    seconds = errors.whole("grace_seconds", given.get("grace_seconds", min(120, most)), 10, most)
-    return min(seconds, most)
+    notice = _NOTICE_SECONDS[placed.distribution] if placed is not None else _USUAL_GRACE
+    allowed = replace(GRACE_SECONDS, high=notice) if spot else GRACE_SECONDS
+    seconds = checked["grace_seconds"]
+    if seconds is None:
+        return min(_USUAL_GRACE, int(allowed.high))
+    return errors.within("grace_seconds", seconds, allowed)
 
 
 def _env(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:
@@ -273,8 +264,6 @@ def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, errors: Argum
     return resolve_one(placed, short, given.get("images"), errors)
 
 
-FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
-MOST_NODES: Final = 512
 #: Set from the component's own arguments; ``--resume never`` would lose the work of each attempt.
 _KEY_RING: Final = "--keyring"
 _OWN_MODEL: Final = ("--code", "--code-digest", "--option")
@@ -297,8 +286,7 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
     """
     errors = ArgumentErrors(f"TrainingJob {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    errors.names(given, TrainingJobArgs)
-    found = checked_job(name, given, errors)
+    found = checked_job(name, given, errors.checked(given, TrainingJobArgs), errors)
     errors.raise_if_any()
     if found is None:
         raise AssertionError("what can't be used was refused")
@@ -306,42 +294,42 @@ def check(name: str, args: TrainingJobArgs) -> TrainingJobSpec:
 
 
 def checked_job(
-    name: str, given: Mapping[str, Any], errors: ArgumentErrors
+    name: str, given: Mapping[str, Any], checked: Mapping[str, Any], errors: ArgumentErrors
 ) -> TrainingJobSpec | None:
-    """The arguments of `TrainingJobArgs`, whose names were checked; None where one was refused.
+    """The arguments of `TrainingJobArgs`; None where one was refused.
 
     Args:
         name: the job's.
         given: its arguments.
+        checked: as `checked_run` takes it.
         errors: gets what is wrong.
     """
-    framework = str(given.get("framework", "pytorch"))
-    errors.choice("framework", framework, FRAMEWORKS)
-    program = words("program", given, errors)
+    checked = {**with_defaults(TrainingJobArgs, {}), **checked}
+    framework = str(checked["framework"])
+    program: tuple[str, ...] = checked["program"] or ()
     _check_program(given, framework, program, errors)
-    nodes = errors.whole("nodes", given.get("nodes", 1), 1, MOST_NODES)
-    processes: int | None = None
-    if "processes_per_node" in given:
-        processes = errors.whole("processes_per_node", given["processes_per_node"], 1, 256)
-    run = checked_run(name, given, errors, needs_dataset=not program, processes=processes)
+    nodes: int = checked["nodes"]
+    processes: int | None = checked["processes_per_node"]
+    run = checked_run(name, given, checked, errors, needs_dataset=not program, processes=processes)
     if not program:
         check_arguments(given, errors, (*_OURS, *_DIVIDES))
     elastic = _elastic(given, framework, nodes, errors)
     is_own = bool(program) or framework != "pytorch"
-    division = _division(given, nodes, run, elastic, errors, is_own=is_own)
-    servers = _servers(given, framework, errors)
+    division = _division(given, nodes, run, elastic, errors, checked=checked, is_own=is_own)
+    if "parameter_servers" in given and framework != "parameter-server":
+        errors.say("parameter_servers", "is for framework 'parameter-server'")
     launcher = ""
     if framework == "horovod":
         launcher = _launcher(given, nodes, run.size.processes if run else 1, errors)
-    ring = checked_ring(given, run, errors, launcher)
-    restarts = errors.whole("max_restarts", given.get("max_restarts", 3), 0, 100)
-    ttl = _ttl(given, program, errors)
+    ring = checked_ring(given, checked, run, errors, launcher)
+    ttl = _ttl(checked["ttl_hours"], program, errors)
     published = _publication(given, run, ring, errors)
     most = elastic.most if elastic is not None else nodes
     between = traffic.checked(
         given,
+        str(checked["peer_encryption"]),
         run.placed.data_class if run is not None else "",
-        run.placement.fabric if run is not None else str(given.get("fabric", "none")),
+        run.placement.fabric if run is not None else str(checked["fabric"]),
         errors,
         peers=most > 1 or framework == "parameter-server",
     )
@@ -352,9 +340,9 @@ def checked_job(
         program=program,
         framework=framework,
         nodes=nodes,
-        parameter_servers=servers,
+        parameter_servers=checked["parameter_servers"],
         elastic=elastic,
-        max_restarts=restarts,
+        max_restarts=checked["max_restarts"],
         ttl_seconds=ttl,
         traffic=between,
         launcher_image=launcher,
@@ -398,17 +386,21 @@ def check_arguments(
 
 
 def checked_ring(
-    given: Mapping[str, Any], run: Run | None, errors: ArgumentErrors, launcher: str = ""
+    given: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    run: Run | None,
+    errors: ArgumentErrors,
+    launcher: str = "",
 ) -> KeyRing | None:
     """The arguments of `KeyedRunArgs`.
 
     Args:
         given: the component's arguments.
+        checked: what `ArgumentErrors.checked` found them to be.
         run: what they are for; None where it was refused.
         errors: gets what is wrong.
         launcher: Falaj's image, where Horovod's pods have it already.
     """
-    store = object_name("secret_store", given.get("secret_store", "falaj"), errors)
     if given.get("key_secret") is None:
         if "secret_store" in given:
             errors.say("secret_store", "is where key_secret is; name that as well")
@@ -427,7 +419,7 @@ def checked_ring(
     image = launcher or run.image
     if "image" in given and not launcher:
         image = resolve_one(run.placed, INFERENCE_IMAGE, given.get("images"), errors)
-    return KeyRing(entry, store, image)
+    return KeyRing(entry, checked["secret_store"], image)
 
 
 def _publication(
@@ -472,8 +464,10 @@ def _elastic(
     if given.get("elastic") is None:
         return None
     asked = options("elastic", given["elastic"], ElasticArgs, errors)
-    least = errors.whole("elastic.min_nodes", asked.get("min_nodes", 1), 1, MOST_NODES)
-    most = errors.whole("elastic.max_nodes", asked.get("max_nodes", nodes), least, MOST_NODES)
+    found = errors.checked_only(asked, ElasticArgs, at="elastic.")
+    least: int = found["min_nodes"] or int(NODES.low)
+    most: int = found["max_nodes"] or max(least, nodes)
+    most = errors.within("elastic.max_nodes", most, replace(NODES, low=least))
     if framework == "horovod":
         errors.say(
             "elastic",
@@ -506,6 +500,7 @@ def _division(
     elastic: Elastic | None,
     errors: ArgumentErrors,
     *,
+    checked: Mapping[str, Any],
     is_own: bool,
 ) -> tuple[str, ...]:
     """The options of Falaj's training for the arguments that divide a model.
@@ -516,6 +511,7 @@ def _division(
         run: what they are for; None where it was refused.
         elastic: how many pods there may be.
         errors: gets what is wrong.
+        checked: what `ArgumentErrors.checked` found the arguments to be.
         is_own: whether a program of the team's own trains.
     """
     asked = [argument for argument in _DIVIDING if given.get(argument) is not None]
@@ -530,12 +526,11 @@ def _division(
         return ()
     before = errors.count
     words = {"recompute": RECOMPUTE, "compression": COMPRESSION}
-    chosen = {name: str(given.get(name, rule.default)) for name, rule in words.items()}
-    for name, rule in words.items():
-        errors.choice(name, chosen[name], rule)
+    refused = errors.has(*words)
+    chosen = {name: str(checked[name]) for name in words}
     parallel = options("parallel", given.get("parallel", {}), ParallelArgs, errors)
     found = errors.checked_only(parallel, ParallelArgs, at="parallel.")
-    if errors.count > before or run is None:
+    if refused or errors.count > before or run is None:
         return ()
     division, each = division_of(found), run.size.processes
     if each % division.tensor:
@@ -587,17 +582,9 @@ def _launcher(given: Mapping[str, Any], nodes: int, processes: int, errors: Argu
     return resolve_one(placed, INFERENCE_IMAGE, given.get("images"), errors)
 
 
-def _servers(given: Mapping[str, Any], framework: str, errors: ArgumentErrors) -> int:
-    servers = errors.whole("parameter_servers", given.get("parameter_servers", 1), 1, 64)
-    if "parameter_servers" in given and framework != "parameter-server":
-        errors.say("parameter_servers", "is for framework 'parameter-server'")
-    return servers
-
-
-def _ttl(given: Mapping[str, Any], program: tuple[str, ...], errors: ArgumentErrors) -> int | None:
-    if "ttl_hours" not in given:
+def _ttl(hours: int | None, program: tuple[str, ...], errors: ArgumentErrors) -> int | None:
+    if hours is None:
         return None
-    hours = errors.whole("ttl_hours", given["ttl_hours"], 1, 24 * 365)
     if program:
         errors.say(
             "ttl_hours",

@@ -1,11 +1,18 @@
 """A server of the Open Inference Protocol v2 over TLS 1.3, kept running by a supervisor."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import pulumi
 
 from falaj.components.local.local_provider import LocalComponent
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.workload_bounds import bound
+
+_BODY: Final = bound("service", "max_body_bytes")
+_ROWS: Final = bound("service", "max_rows")
+_TOKENS: Final = bound("service", "max_tokens")
+_DRAIN: Final = bound("service", "drain_seconds")
 
 
 @described
@@ -46,17 +53,19 @@ class InferenceServiceArgs(TypedDict):
     clients: NotRequired[dict[str, list[str]]]
     """What each client certificate may do: scopes (predict, observe, feedback, admin) by common
     name. Default: certificates grant nothing, tokens are needed."""
-    max_body_bytes: NotRequired[pulumi.Input[int]]
-    """Largest request body, in bytes; 255 MiB at most with ``grpc``. Default: 8 MiB."""
-    max_rows: NotRequired[pulumi.Input[int]]
-    """Most rows in a request. Default: 1,024."""
-    max_tokens: NotRequired[pulumi.Input[int]]
-    """Most characters that a language model adds to a text of a request. Default: 1,024."""
-    tokens_per_minute: NotRequired[pulumi.Input[int] | None]
+    max_body_bytes: NotRequired[Annotated[pulumi.Input[int], _BODY, Default(_BODY.default)]]
+    """Largest request body, in bytes; 255 MiB at most with ``grpc``."""
+    max_rows: NotRequired[Annotated[pulumi.Input[int], _ROWS, Default(_ROWS.default)]]
+    """Most rows in a request."""
+    max_tokens: NotRequired[Annotated[pulumi.Input[int], _TOKENS, Default(_TOKENS.default)]]
+    """Most characters that a language model adds to a text of a request."""
+    tokens_per_minute: NotRequired[
+        Annotated[pulumi.Input[int] | None, bound("service", "tokens_per_minute")]
+    ]
     """Most characters that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds. Default: no limit."""
-    drain_seconds: NotRequired[pulumi.Input[int]]
-    """How long an old version may finish its requests. Default: 10."""
+    drain_seconds: NotRequired[Annotated[pulumi.Input[int], _DRAIN, Default(_DRAIN.default)]]
+    """How long an old version may finish its requests, in seconds."""
     grpc: NotRequired[pulumi.Input[bool]]
     """Answer gRPC on the same port. Default: true."""
     batching: NotRequired[pulumi.Input[bool]]

@@ -174,6 +174,8 @@ class ArgumentErrors:
             return self._by_name(argument, name, value, limit)
         if get_origin(argument.type) is not list:
             return self._plain(name, value, argument.type, limit)
+        if argument.is_command:
+            return self.words(name, value)
         of = get_args(argument.type)[0]
         items: Sequence[object] = ()
         if of is str:
@@ -308,6 +310,20 @@ class ArgumentErrors:
                 self.add(at, item, "each only once", "leave out the second")
             else:
                 found.append(item.strip())
+        return tuple(found)
+
+    def words(self, argument: str, value: object) -> tuple[str, ...]:
+        """A command line's words, in order; unlike names, one may come twice."""
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            allowed = "a list of texts, one for each word of the command line"
+            self.add(argument, value, allowed)
+            return ()
+        found: list[str] = []
+        for position, word in enumerate(cast("Sequence[object]", value)):
+            if isinstance(word, str) and word:
+                found.append(word)
+            else:
+                self.add(f"{argument}[{position}]", word, "text that is not empty")
         return tuple(found)
 
     def mapping(self, argument: str, value: object) -> dict[str, str]:

@@ -59,6 +59,11 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Words:
+    """Of a list whose texts are a command line's: in order, and one may come twice."""
+
+
+@dataclass(frozen=True)
 class Argument:
     """One argument of a component."""
 
@@ -77,6 +82,8 @@ class Argument:
     default: Default | None
     """None: there is none, or leaving the argument out means more than a value."""
     example: Example | None
+    is_command: bool = False
+    """Whether a list's texts are the words of a command line."""
 
     @property
     def allowed(self) -> str:
@@ -171,7 +178,7 @@ def _argument(name: str, hint: Any, required: bool) -> Argument:
     late = any(is_late(each) for each in get_args(bare))
     return Argument(
         name, bare, required, late, of(Limit), _rule_of_names(hint), of(annotated_types.Len),
-        of(Default), of(Example),
+        of(Default), of(Example), is_command=of(Words) is not None,
     )  # fmt: skip
 
 

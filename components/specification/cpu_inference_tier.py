@@ -12,7 +12,15 @@ from falaj.components.specification.address_plan import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import DIGEST, MODEL, Between, OneOf, TextRule
+from falaj.components.specification.limits import (
+    DIGEST,
+    MODEL,
+    PORT,
+    VERSION,
+    Between,
+    OneOf,
+    TextRule,
+)
 from falaj.components.specification.machine_choice import (
     INT8,
     MEMORY_GIB,
@@ -147,11 +155,9 @@ def serverless_size(
 MODES = OneOf(("instances", "serverless"))
 INSTANCES = Between(1, 100)
 CPU_TARGET_PERCENT = Between(10, 90)
-PORT = Between(1, 65_535)
 #: Ports that Azure's networks let callers in on: their rules are the network's, which knows no
 #: tier. On AWS each tier has rules of its own.
 AZURE_PORTS = (443, 8443)
-VERSION = Between(1, 999_999_999)
 HOST = TextRule(
     r"^(?=.{3,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$",
     "a full name in lower case",

@@ -151,6 +151,8 @@ class Between(Limit):
         """Whether it is a number in the range."""
         if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
             return False
+        if not math.isfinite(value):
+            return False
         return value <= self.high and (value > self.low if self.above else value >= self.low)
 
 
@@ -158,6 +160,9 @@ def plain_number(value: float) -> str:
     """A number as people write it: whole ones without a point or an exponent."""
     return str(int(value)) if float(value).is_integer() else repr(value)
 
+
+#: Amounts of which any will do, but none at all.
+POSITIVE: Final = Between(0, math.inf, above=True)
 
 # Forms of texts that several components, or components and stack settings, have in common.
 
@@ -212,6 +217,18 @@ MODEL: Final = TextRule(
     r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
     "1 to 64 lower-case letters and digits, with single '.', '_' or '-' between them",
     "churn",
+)
+#: Of a model's versions in a registry of models.
+VERSION: Final = Between(1, 999_999_999)
+#: Sizes of a model's package, in MiB, that volumes for it are made for.
+PACKAGE_MIB: Final = Between(1, 2**20)
+DEFAULT_PACKAGE_MIB: Final = 1_024
+PORT: Final = Between(1, 65_535)
+#: As both clouds and Entra write them: https://www.rfc-editor.org/rfc/rfc9562#section-4
+UUID: Final = TextRule(
+    r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+    "a UUID in small letters",
+    "01234567-89ab-cdef-0123-456789abcdef",
 )
 #: The fields of https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/: numbers,
 #: lists, ranges, steps, and names of months and days.

@@ -15,6 +15,7 @@ from falaj.components.specification.limits import (
     ENVIRONMENT,
     TAG_VALUE,
     TENANT,
+    UUID,
     Between,
     OneOf,
 )
@@ -166,7 +167,6 @@ def sound_zones(place: catalogue.Place) -> tuple[str, ...]:
 # Who somebody is in a cloud: the principals that duties and keys are given to.
 
 _AWS = re.compile(r"^arn:aws:iam::\d{12}:(?:role|user)/(?:[\x21-\x7e]{1,512}/)?[\w+=,.@-]{1,64}$")
-_AZURE = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 
 
 def checked_principals(
@@ -199,7 +199,7 @@ def checked_principals(
                 "the ARN of a role or user, such as arn:aws:iam::000000000000:role/platform",
                 "name the role itself, not a session of it, an account or '*'",
             )
-        elif cloud == "azure" and not _AZURE.match(principal):
+        elif cloud == "azure" and not UUID.allows(principal):
             errors.add(at, given, f"the object id (a GUID) of {of}")
         elif principal in found:
             errors.add(at, given, "each only once", "leave out the second")

@@ -8,11 +8,12 @@ import pulumi
 
 from falaj.components import catalogue
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import UUID
 
 #: What an account is called and looks like, by cloud.
 _ACCOUNTS = {
     "aws": (r"^\d{12}$", "an account's 12 digits, such as '111122223333'"),
-    "azure": (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "a subscription's id, a UUID"),
+    "azure": (UUID.pattern, "a subscription's id, a UUID"),
 }
 
 

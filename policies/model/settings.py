@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from falaj.components import catalogue
-from falaj.components.catalogue.region_names import may_be_site, place_named
+from falaj.components.catalogue.region_names import HOST_PATTERN, may_be_site, place_named
 from falaj.components.catalogue.tag_names import TAGS, tag_name
 from falaj.policies.model.resource import kind_of
 
@@ -34,7 +34,7 @@ Site = Annotated[
 Host = Annotated[
     str,
     Field(
-        pattern=r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$",
+        pattern=HOST_PATTERN,
         description="a host in lower case, or '*.' and a host for all below it, with port and "
         "path where it has them",
         examples=["models.example.ae"],

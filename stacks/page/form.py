@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeGuard
 import orjson
 
 from falaj.stacks.documents import mapping, sequence
+from falaj.workloads.bounds import SERVICE
 from falaj.workloads.inference.completions import OF_VERSION
 from falaj.workloads.training.dates import DateForm, full_year
 from falaj.workloads.training.numerals import bare, number, readings
@@ -263,7 +264,8 @@ class Form:
 _OF_TEXTS: Final = (
     Field("prompt", "Text to go on with", "BYTES", (1,), "words", "may be empty"),
     Field(
-        "max_tokens", "Characters to add", "UINT32", (1,), "whole", "1 to 1,024 by default",
+        "max_tokens", "Characters to add", "UINT32", (1,), "whole",
+        f"1 to {SERVICE['max_tokens'].usual:,} by default",
         typical="200", missing=False,
     ),
     Field(

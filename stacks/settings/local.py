@@ -55,6 +55,10 @@ _ALPHA: Final = bound("drift", "alpha")
 _KEEP_HOURS: Final = bound("jobs", "keep_hours")
 _MOST_JOBS: Final = bound("jobs", "most_jobs")
 _MOST_BYTES: Final = bound("jobs", "most_bytes")
+_MAX_ROWS: Final = bound("service", "max_rows")
+_MAX_TOKENS: Final = bound("service", "max_tokens")
+_MAX_BODY: Final = bound("service", "max_body_bytes")
+_DRAIN: Final = bound("service", "drain_seconds")
 HOST: Final = TextRule(
     r"^[A-Za-z0-9*][A-Za-z0-9.-]{0,251}$",
     "a host's name of letters, digits, '.' and '-', or one that starts with '*'",
@@ -204,14 +208,14 @@ class ServiceSettings(Section):
     """Worker processes, each with the model."""
     threads: Annotated[int, bound("service", "threads")] = 1
     """Threads of each worker."""
-    max_rows: Annotated[int, bound("service", "max_rows")] = 1_024
+    max_rows: Annotated[int, _MAX_ROWS] = _MAX_ROWS.default
     """Most rows in a request."""
-    max_tokens: Annotated[int, bound("service", "max_tokens")] = 1_024
+    max_tokens: Annotated[int, _MAX_TOKENS] = _MAX_TOKENS.default
     """Most characters that a language model adds to a text of a request."""
     tokens_per_minute: Annotated[int, bound("service", "tokens_per_minute")] | None = None
-    max_body_bytes: Annotated[int, bound("service", "max_body_bytes")] = 8 << 20
+    max_body_bytes: Annotated[int, _MAX_BODY] = _MAX_BODY.default
     """Largest request, in bytes."""
-    drain_seconds: Annotated[int, bound("service", "drain_seconds")] = 10
+    drain_seconds: Annotated[int, _DRAIN] = _DRAIN.default
     """How long an old version may finish its requests, in seconds."""
     grpc: bool = True
     """Answer gRPC on the same port, where ``max_body_bytes`` is 255 MiB at most. It costs nothing

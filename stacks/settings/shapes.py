@@ -27,7 +27,13 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from falaj.components.specification.arguments import Argument, Default, Example, arguments_of
+from falaj.components.specification.arguments import (
+    Argument,
+    Default,
+    Example,
+    Words,
+    arguments_of,
+)
 from falaj.components.specification.limits import Between, OneOf, TextRule, plain_number
 from falaj.stacks.settings.problems import Path
 
@@ -196,7 +202,7 @@ def _limited(shape: Shape, metadata: Sequence[Any]) -> Shape:
                 shape = replace(shape, most=each.max_length)
         elif isinstance(each, annotated_types.Ge) and isinstance(shape, Number):
             shape = replace(shape, range=Between(cast("float", each.ge), math.inf))
-        elif not isinstance(each, Default | Example) and not hasattr(each, "pattern"):
+        elif not isinstance(each, Default | Example | Words) and not hasattr(each, "pattern"):
             raise TypeError(f"{each!r} is no limit that settings know")
     return shape
 

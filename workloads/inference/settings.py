@@ -217,15 +217,15 @@ class AuthSettings:
 class Limits:
     """Bounds on what a client may send and on how long it may take (sizes in bytes)."""
 
-    max_body_bytes: int = 8 * 1024 * 1024
+    max_body_bytes: int = int(SERVICE["max_body_bytes"].usual)
     max_inflight_bytes: int = 64 * 1024 * 1024
     """Of the bodies of all unanswered requests of a worker; at least one body."""
-    max_rows: int = 1024
-    max_tokens: int = 1024
+    max_rows: int = int(SERVICE["max_rows"].usual)
+    max_tokens: int = int(SERVICE["max_tokens"].usual)
     """That a request may have a language model generate, for each of its texts."""
     tokens_per_minute: int | None = None
     """Of prompts and of what is generated, for each caller of a worker; None: without a limit."""
-    drain_seconds: float = 10
+    drain_seconds: float = SERVICE["drain_seconds"].usual
     header_timeout_seconds: float = 10
     idle_timeout_seconds: float = 75
     load_seconds: float = 300

@@ -84,8 +84,8 @@ def parser() -> argparse.ArgumentParser:
     ):
         bound = ROLLOUT[name.replace("-", "_")]
         one.add_argument(
-            f"--{name}", type=int if bound.whole else float, required=True,
-            help=f"{what}: {bound.description}",
+            f"--{name}", type=int if bound.whole else float,
+            default=bound.usual, help=f"{what}: {bound.description}; default: %(default)s",
         )  # fmt: skip
     return top
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from falaj.components.catalogue import clusters
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._validation import OptionsChecker
@@ -15,13 +16,13 @@ from falaj.components.specification.called_ports import CALLED_PORTS
 COMPONENT: Final = "platform"
 PRIORITY_CLASS: Final = "falaj-platform"
 """Of the add-ons' pods: above every tenant's, below the cluster's own."""
-ISSUER: Final = "falaj"
+ISSUER: Final = clusters.CERTIFICATE_ISSUER
 """The `ClusterIssuer` of the private CA."""
 TRUST: Final = "falaj-ca"
 """The secret with its certificate and key."""
 #: https://prometheus-operator.dev/docs/api-reference/api/
 MONITORING_API: Final = "monitoring.coreos.com/v1"
-MONITORING: Final = "monitoring"
+MONITORING: Final = clusters.MONITORING
 MESH_LABELS: Final = {"istio.io/dataplane-mode": "ambient"}
 """Of pods outside of the serving namespaces that call into them: they get an identity."""
 MESH_ANNOTATIONS: Final = {"ambient.istio.io/bypass-inbound-capture": "true"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
+from falaj.components.catalogue.clusters import GATEWAYS
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes.addons.addon import (
     PRIORITY_CLASS,
@@ -23,7 +24,7 @@ from falaj.components.kubernetes.addons.cert_manager import certificate
 from falaj.components.kubernetes.addons.external_secrets import generated_secret
 from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
 
-NAMESPACE: Final = "envoy-gateway-system"
+NAMESPACE: Final = GATEWAYS
 _CONTROLLER: Final = "gateway.envoyproxy.io/gatewayclass-controller"
 
 

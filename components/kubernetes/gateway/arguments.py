@@ -2,12 +2,14 @@
 
 import ipaddress
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 from urllib.parse import urlsplit
 
+from annotated_types import Len
+
+from falaj.components.catalogue.clusters import GATEWAYS
 from falaj.components.kubernetes._load_balancer import checked_address
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes._validation import (
@@ -20,7 +22,23 @@ from falaj.components.kubernetes._validation import (
 )
 from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import OBJECT, Between, OneOf, TextRule
+
+HOST: Final = TextRule(
+    r"^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "a full name in small letters, or *. and one",
+    "api.acme.ae",
+)
+_SIZE: Final = TextRule(r"^[1-9]\d*(Ki|Mi|Gi)$", "a size in Ki, Mi or Gi", "10Mi")
+_ISSUER_KINDS: Final = OneOf(("ClusterIssuer", "Issuer"))
+#: RFC 1918.
+_OWN: Final = tuple(str(each) for each in PRIVATE[:3])
+#: The CRD's own limits.
+_MOST_HOSTS, _MOST_RULES = 16, 16
+_MOST_REPLICAS: Final = Between(2, 500)
+_USUAL_RATE: Final = 100
 
 
 class GatewayTokensArgs(TypedDict):
@@ -56,10 +74,10 @@ class GatewayLoginArgs(TypedDict):
 class GatewayRateArgs(TypedDict):
     """How often a client may ask, counted by each proxy."""
 
-    requests: int
+    requests: Annotated[int, Between(1, 10_000_000)]
     """Most requests in the time."""
-    unit: NotRequired[str]
-    """``Second``, ``Minute`` or ``Hour``. Default: ``Second``."""
+    unit: NotRequired[Annotated[str, OneOf(("Second", "Minute", "Hour")), Default("Second")]]
+    """The time."""
     source: NotRequired[str]
     """Range of addresses that it is for, each address counted alone. Default: all together."""
 
@@ -67,9 +85,9 @@ class GatewayRateArgs(TypedDict):
 class GatewayGrantArgs(TypedDict):
     """Routes of one namespace to services of another of the same tenant."""
 
-    routes_in: str
+    routes_in: Annotated[str, OBJECT]
     """Namespace of the routes."""
-    services_in: str
+    services_in: Annotated[str, OBJECT]
     """Namespace of the services."""
     services: list[str]
     """Names of the services."""
@@ -79,12 +97,12 @@ class GatewayGrantArgs(TypedDict):
 class GatewayArgs(InClusterArgs):
     """Arguments of `Gateway`."""
 
-    hosts: list[str]
+    hosts: Annotated[list[Annotated[str, HOST]], Len(1, _MOST_HOSTS)]
     """Names that it serves: ``api.acme.ae``, ``*.models.acme.ae``."""
-    certificate_issuer: str
+    certificate_issuer: Annotated[str, OBJECT]
     """cert-manager's issuer of the certificate."""
-    certificate_issuer_kind: NotRequired[str]
-    """``ClusterIssuer`` or ``Issuer``. Default: ``ClusterIssuer``."""
+    certificate_issuer_kind: NotRequired[Annotated[str, _ISSUER_KINDS, Default("ClusterIssuer")]]
+    """What it is: of the cluster, or of the gateway's namespace."""
     tokens: NotRequired[dict[str, GatewayTokensArgs]]
     """Issuers of tokens by name. Needed without ``login``."""
     login: NotRequired[GatewayLoginArgs]
@@ -99,43 +117,32 @@ class GatewayArgs(InClusterArgs):
     hosts_of: NotRequired[dict[str, list[str]]]
     """Which of ``hosts`` are a tenant's, by tenant: its routes serve no others, and nobody else's
     serve these. Needed with several tenants. Default: all are the one tenant's."""
-    allowed_cidrs: NotRequired[list[str]]
-    """Ranges of clients. Default: the private ones of RFC 1918."""
+    allowed_cidrs: NotRequired[Annotated[list[str], Default(_OWN)]]
+    """Private ranges of clients."""
     address: NotRequired[str]
     """Private address of the load balancer. Needed on an ``existing`` cluster."""
     subnet: NotRequired[str]
     """Subnet of the load balancer: an id (EKS) or a name (AKS). Default: ``balancers`` of
     the cluster's `Network` on AKS, the controller's choice on EKS."""
-    rates: NotRequired[list[GatewayRateArgs]]
+    rates: NotRequired[Annotated[list[GatewayRateArgs], Len(1, _MOST_RULES)]]
     """How often clients may ask. Default: 100 a second from each private address."""
-    largest_request: NotRequired[str]
-    """Largest body: ``10Mi``. Default: ``10Mi``."""
-    request_seconds: NotRequired[int]
-    """Most seconds for an answer. Default: 60."""
-    client_ca_secret: NotRequired[str]
+    largest_request: NotRequired[Annotated[str, _SIZE, Default("10Mi")]]
+    """Largest body."""
+    request_seconds: NotRequired[Annotated[int, Between(1, 3_600), Default(60)]]
+    """Most seconds for an answer."""
+    client_ca_secret: NotRequired[Annotated[str, OBJECT]]
     """Secret in the gateway's namespace with ``ca.crt``: clients need a certificate of it.
     Default: none."""
     grants: NotRequired[list[GatewayGrantArgs]]
     """Routes to services of other namespaces. Default: none."""
-    replicas: NotRequired[int]
-    """Fewest proxies, 2 to 50. Default: 2."""
-    most_replicas: NotRequired[int]
-    """Most proxies. Default: 10."""
-    namespace: NotRequired[str]
-    """Where it is. Default: ``envoy-gateway-system``."""
+    replicas: NotRequired[Annotated[int, Between(2, 50), Default(2)]]
+    """Fewest proxies."""
+    most_replicas: NotRequired[Annotated[int, _MOST_REPLICAS, Default(10)]]
+    """Most proxies; not fewer than ``replicas``."""
+    namespace: NotRequired[Annotated[str, OBJECT, Default(GATEWAYS)]]
+    """Where it is."""
     images: NotRequired[dict[str, str]]
     """Digests by short name. Default: the bill of materials'."""
-
-
-_HOST: Final = re.compile(
-    r"^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"
-)
-_SIZE: Final = re.compile(r"^[1-9]\d*(Ki|Mi|Gi)$")
-#: RFC 1918.
-_OWN: Final = tuple(str(each) for each in PRIVATE[:3])
-_UNITS: Final = ("Second", "Minute", "Hour")
-#: The CRD's own limits.
-_MOST_HOSTS, _MOST_RULES = 16, 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,14 +183,11 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     """
     errors = ArgumentErrors(f"Gateway {name!r}")
     given: Mapping[str, Any] = args
-    errors.names(given, GatewayArgs)
+    checked = errors.checked(given, GatewayArgs)
     placed = check_in_cluster(given, errors)
     object_name("name", name, errors)
-    hosts = _hosts(given.get("hosts"), errors)
-    kind = str(given.get("certificate_issuer_kind", "ClusterIssuer"))
-    errors.choice("certificate_issuer_kind", kind, ("ClusterIssuer", "Issuer"))
-    issuer = object_name("certificate_issuer", given.get("certificate_issuer"), errors)
-    domains = errors.texts("own_domains", given.get("own_domains", []))
+    hosts: tuple[str, ...] = checked["hosts"] or ()
+    domains: tuple[str, ...] = checked["own_domains"] or ()
     tokens = {
         each: _tokens(each, one, domains, errors)
         for each, one in by_name("tokens", given.get("tokens", {}), errors).items()
@@ -193,7 +197,7 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
         errors.say("tokens", "missing; nobody gets in without a token or a login")
     tenants = errors.texts("tenants", given.get("tenants", [placed.tenant if placed else "x"]))
     hosts_of = _hosts_of(given.get("hosts_of"), hosts, tenants, errors)
-    ranges = private_ranges("allowed_cidrs", given.get("allowed_cidrs", _OWN), errors)
+    ranges = private_ranges("allowed_cidrs", checked["allowed_cidrs"], errors)
     asks = login is not None or any(each.get("jwks_uri") for each in tokens.values())
     issuers: tuple[str, ...] = ()
     near: object = given.get("issuer_cidrs")
@@ -202,17 +206,11 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
     elif asks:
         errors.say("issuer_cidrs", "missing; proxies get the issuers' keys from there")
     address = checked_address(placed, given.get("address"), errors)
-    rates = _rates(given, errors)
-    size = str(given.get("largest_request", "10Mi"))
-    if not _SIZE.match(size):
-        errors.add("largest_request", size, "a size such as 512Ki, 10Mi or 1Gi")
-    seconds = errors.whole("request_seconds", given.get("request_seconds", 60), 1, 3600)
-    ca = given.get("client_ca_secret")
-    secret = object_name("client_ca_secret", ca, errors) if ca is not None else ""
-    grants = _grants(given.get("grants", []), tenants, errors)
-    fewest = errors.whole("replicas", given.get("replicas", 2), 2, 50)
-    most = errors.whole("most_replicas", given.get("most_replicas", 10), fewest, 500)
-    where = object_name("namespace", given.get("namespace", "envoy-gateway-system"), errors)
+    rates = _rates(checked["rates"], errors)
+    grants = _grants(checked["grants"] or (), tenants, errors)
+    fewest: int = checked["replicas"]
+    allowed = replace(_MOST_REPLICAS, low=fewest)
+    most = errors.within("most_replicas", checked["most_replicas"], allowed)
     image = ""
     if placed:
         image = resolve_one(placed, "envoy", given.get("images"), errors)
@@ -223,7 +221,7 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
         placed=placed,
         name=name,
         hosts=hosts,
-        issuer=(kind, issuer),
+        issuer=(checked["certificate_issuer_kind"], checked["certificate_issuer"]),
         tokens=tokens,
         login=login,
         tenants=tenants,
@@ -231,26 +229,16 @@ def check(name: str, args: GatewayArgs) -> GatewaySpec:
         allowed_cidrs=ranges,
         issuer_cidrs=issuers,
         address=address,
-        subnet=str(given.get("subnet") or ""),
+        subnet=checked["subnet"] or "",
         rates=rates,
-        largest_request=size,
-        request_seconds=seconds,
-        client_ca_secret=secret,
+        largest_request=checked["largest_request"],
+        request_seconds=checked["request_seconds"],
+        client_ca_secret=checked["client_ca_secret"] or "",
         grants=grants,
         replicas=(fewest, most),
-        namespace=where,
+        namespace=checked["namespace"],
         image=image,
     )
-
-
-def _hosts(value: object, errors: ArgumentErrors) -> tuple[str, ...]:
-    hosts = errors.texts("hosts", value) if value is not None else ()
-    if value is not None and not 1 <= len(hosts) <= _MOST_HOSTS:
-        errors.add("hosts", value, f"1 to {_MOST_HOSTS} names")
-    for position, each in enumerate(hosts):
-        if not _HOST.match(each):
-            errors.add(f"hosts[{position}]", each, "a full name such as api.acme.ae")
-    return hosts
 
 
 def _hosts_of(
@@ -364,44 +352,37 @@ def _own_address(
         )  # fmt: skip
 
 
-def _rates(args: Mapping[str, Any], errors: ArgumentErrors) -> tuple[tuple[int, str, str], ...]:
-    default = [{"requests": 100, "source": each} for each in _OWN]
-    given: Any = args.get("rates", default)
-    if not isinstance(given, list | tuple) or not 1 <= len(given) <= _MOST_RULES:
-        errors.add("rates", given, f"a list of 1 to {_MOST_RULES} limits")
-        return ()
+def _rates(
+    given: tuple[object, ...] | None, errors: ArgumentErrors
+) -> tuple[tuple[int, str, str], ...]:
+    if given is None:
+        given = tuple({"requests": _USUAL_RATE, "source": each} for each in _OWN)
     found: list[tuple[int, str, str]] = []
     for position, one in enumerate(given):
         at = f"rates[{position}]"
-        rate = options(at, one, GatewayRateArgs, errors)
-        requests = errors.whole(f"{at}.requests", rate.get("requests", 0), 1, 10_000_000)
-        unit = str(rate.get("unit", "Second"))
-        errors.choice(f"{at}.unit", unit, _UNITS)
-        source = rate.get("source")
-        if source is not None:
-            cidr(f"{at}.source", source, errors)
-        found.append((requests, unit, str(source or "")))
+        asked = options(at, one, GatewayRateArgs, errors)
+        rate = errors.checked_only(asked, GatewayRateArgs, at=f"{at}.")
+        if rate["source"] is not None:
+            cidr(f"{at}.source", rate["source"], errors)
+        found.append((rate["requests"], rate["unit"], rate["source"] or ""))
     return tuple(found)
 
 
 def _grants(
-    value: object, tenants: tuple[str, ...], errors: ArgumentErrors
+    value: tuple[object, ...], tenants: tuple[str, ...], errors: ArgumentErrors
 ) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    if not isinstance(value, list | tuple):
-        errors.add("grants", value, "a list")
-        return ()
     found: list[tuple[str, str, tuple[str, ...]]] = []
     for position, one in enumerate(value):
         at = f"grants[{position}]"
         given = options(at, one, GatewayGrantArgs, errors)
-        routes = object_name(f"{at}.routes_in", given.get("routes_in"), errors)
-        services = object_name(f"{at}.services_in", given.get("services_in"), errors)
+        grant = errors.checked_only(given, GatewayGrantArgs, at=f"{at}.")
+        routes, services = str(grant["routes_in"]), str(grant["services_in"])
         if not any(routes.startswith(f"{t}-") and services.startswith(f"{t}-") for t in tenants):
             errors.add(
                 at, f"{routes} to {services}", "namespaces of the same tenant",
                 f"one of {', '.join(tenants)}",
             )  # fmt: skip
-        names = errors.texts(f"{at}.services", given.get("services", []))
+        names: tuple[str, ...] = grant["services"] or ()
         if not names:
             errors.add(f"{at}.services", given.get("services"), "at least one name")
         found.append((routes, services, names))

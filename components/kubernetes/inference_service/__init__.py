@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
 
 import pulumi
 
-from falaj.components.catalogue.clusters import GPU, TIME_SLICE, USUAL_TIME_ZONE
+from falaj.components.catalogue.clusters import GPU, TIME_SLICE
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE
@@ -15,12 +16,12 @@ from falaj.components.kubernetes._validation import (
     OBJECT,
     RELATIVE_PATH,
     TIME_ZONE,
-    number,
     options,
 )
 from falaj.components.kubernetes.bill_of_materials import resolve
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
+    REPLICAS,
     Access,
     Caller,
     CallerArgs,
@@ -66,19 +67,12 @@ __all__ = [
 ]
 
 
-MOST_VERSIONS: Final = 8
-"""An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:
-https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
-MOST_REPLICAS: Final = 1000
-#: A header's value, as a word: what can't be confused with another one.
-_HEADER: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-
-
 _FOLLOW: Final = "; `falaj models follow` and `falaj up` write what the aliases stand for"
 
 
 def checked_versions(
     given: Mapping[str, Any],
+    checked: Mapping[str, Any],
     errors: ArgumentErrors,
     *,
     with_digest: bool,
@@ -89,53 +83,65 @@ def checked_versions(
 
     Args:
         given: the service's arguments.
+        checked: what `ArgumentErrors.checked` found them to be.
         errors: gets what can't be used.
         with_digest: whether each version has an image of its own.
         careful: whether a single replica is refused.
         cold: whether the service may have none, asleep.
     """
-    value = given.get("versions")
-    if value is None:
+    if checked["versions"] is None:
         followed = given.get("canary") is not None
         errors.say("versions", f"missing{_FOLLOW if followed else ''}")
         return ()
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        errors.add("versions", value, f"a list of 1 to {MOST_VERSIONS} versions")
-        return ()
-    entries = cast("Sequence[object]", value)
-    if len(entries) > MOST_VERSIONS:
-        errors.add("versions", f"{len(entries)} versions", f"1 to {MOST_VERSIONS}")
     found: list[Version] = []
-    for position, entry in enumerate(entries):
+    for position, entry in enumerate(checked["versions"]):
         at = f"versions[{position}]"
         if not isinstance(entry, Mapping):
             errors.add(at, entry, "version and weight, by name")
             continue
-        one = options(at, cast("object", entry), ModelVersionArgs, errors, required=False)
+        one = options(at, cast("object", entry), ModelVersionArgs, errors)
+        own = errors.checked_only(one, ModelVersionArgs, at=f"{at}.")
         low = 1 if cold or not careful else 2
-        default = given.get("min_replicas", low)
-        least = errors.whole(
-            f"{at}.min_replicas" if "min_replicas" in one else "min_replicas",
-            one.get("min_replicas", default), low, MOST_REPLICAS,
-        )  # fmt: skip
-        most = errors.whole(
-            f"{at}.max_replicas" if "max_replicas" in one else "max_replicas",
-            one.get("max_replicas", given.get("max_replicas", max(10, least))),
-            least, MOST_REPLICAS,
-        )  # fmt: skip
+        least = _replicas_of("min_replicas", at, own, checked, errors, low=low, usual=low)
+        most = _replicas_of(
+            "max_replicas", at, own, checked, errors, low=least, usual=max(_USUAL_MOST, least)
+        )
         found.append(
             Version(
-                errors.whole(f"{at}.version", one.get("version"), 1, 999_999_999),
-                errors.whole(f"{at}.weight", one.get("weight"), 0, 100),
+                own["version"] or 0,
+                own["weight"] or 0,
                 _digest(at, one, "package_digest", errors, allowed=with_digest),
                 _digest(at, one, "keys_digest", errors, allowed=with_digest),
-                _header(at, one, errors),
+                own["header"] or "",
                 least,
                 most,
             )
         )
     _together(found, errors)
     return tuple(sorted(found, key=lambda each: each.number))
+
+
+_USUAL_MOST: Final = 10
+
+
+def _replicas_of(
+    argument: str,
+    at: str,
+    own: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    errors: ArgumentErrors,
+    *,
+    low: int,
+    usual: int,
+) -> int:
+    """How many a version has, by its own argument or the service's: ``low`` at least."""
+    path = f"{at}.{argument}" if own[argument] is not None else argument
+    count: int | None = checked[argument] if own[argument] is None else own[argument]
+    if count is None:
+        return usual
+    if errors.has(path):
+        return max(low, count)
+    return errors.within(path, count, replace(REPLICAS, low=low))
 
 
 def _digest(
@@ -160,14 +166,6 @@ def _digest(
     return str(digest)
 
 
-def _header(at: str, one: Mapping[str, Any], errors: ArgumentErrors) -> str:
-    header = one.get("header", "")
-    if header and not (isinstance(header, str) and _HEADER.match(header)):
-        errors.add(f"{at}.header", header, "a word of at most 63 letters, digits, '.', '_', '-'")
-        return ""
-    return str(header)
-
-
 def _together(found: Sequence[Version], errors: ArgumentErrors) -> None:
     """What has to hold for all of them."""
     for what in ("number", "header"):
@@ -190,27 +188,29 @@ _KEYS: Final = {("OKP", "Ed25519"), ("EC", "P-256")}
 
 
 def checked_access(
-    name: str, given: Mapping[str, Any], placed: InCluster | None, errors: ArgumentErrors
+    name: str,
+    given: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    placed: InCluster | None,
+    errors: ArgumentErrors,
 ) -> Access:
     """Tokens, callers, the way in, keys and certificates."""
-    gateway = str(given.get("gateway", "envoy-gateway-system/falaj"))
+    gateway = str(checked["gateway"])
     space, slash, gateway_name = gateway.partition("/")
     if not slash or not OBJECT.match(space) or not OBJECT.match(gateway_name):
         errors.add("gateway", gateway, "namespace/name of a Gateway")
-    host_names = errors.texts("host_names", given["host_names"]) if "host_names" in given else ()
+    host_names: tuple[str, ...] = checked["host_names"] or ()
     for host in host_names:
         if not _HOST.match(host):
             errors.add("host_names", host, "a DNS name, such as models.acme.example")
     objects: dict[str, str] = {}
-    for argument, default in (
-        ("trust_domain", "cluster.local"), ("monitoring_namespace", "monitoring"),
-        ("service_account", "inference"), ("secret_store", "falaj"),
-        ("certificate_issuer", "falaj"), ("overflow_from", ""),
+    for argument in (
+        "trust_domain", "monitoring_namespace", "service_account", "secret_store",
+        "certificate_issuer", "overflow_from",
     ):  # fmt: skip
-        value = given.get(argument, default)
-        if value and not (isinstance(value, str) and OBJECT.match(value)):
-            errors.add(argument, value, "a name of a-z, 0-9, '-' and '.'")
-        objects[argument] = str(value)
+        objects[argument] = checked[argument] or ""
+        if objects[argument] and not OBJECT.match(objects[argument]):
+            errors.add(argument, objects[argument], "a name of a-z, 0-9, '-' and '.'")
     for argument in ("gateway", "host_names"):
         if objects["overflow_from"] and argument in given:
             errors.say(
@@ -226,7 +226,7 @@ def checked_access(
     issuer = errors.text(given, "token_issuer")
     # Requests that another tier passes on carry the token that it was shown.
     known_as = objects["overflow_from"] or name
-    audience = str(given.get("token_audience", f"falaj:{tenant}:{known_as}"))
+    audience = str(checked["token_audience"] or f"falaj:{tenant}:{known_as}")
     for argument, value in (("token_issuer", issuer), ("token_audience", audience)):
         if not value.isprintable() or not value.strip() or " " in value:
             errors.add(argument, value, "a text without spaces")
@@ -239,7 +239,7 @@ def checked_access(
         gateway_namespace=space,
         gateway_name=gateway_name,
         host_names=host_names,
-        mesh=errors.flag("mesh", given.get("mesh", True)),
+        mesh=checked["mesh"],
         trust_domain=objects["trust_domain"],
         monitoring_namespace=objects["monitoring_namespace"],
         service_account=objects["service_account"],
@@ -258,10 +258,11 @@ def _callers(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[Caller, 
     for position, entry in enumerate(cast("Sequence[object]", value)):
         at = f"callers[{position}]"
         one = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
-        caller = Caller(str(one.get("namespace", "")), str(one.get("service_account", "")))
         if set(one) != {"namespace", "service_account"}:
             errors.add(at, entry, "namespace and service_account, by name")
-        elif not OBJECT.match(caller.namespace) or not OBJECT.match(caller.service_account):
+            continue
+        caller = Caller(str(one["namespace"]), str(one["service_account"]))
+        if not OBJECT.match(caller.namespace) or not OBJECT.match(caller.service_account):
             errors.add(at, entry, "names without wildcards", "name every caller")
         elif caller not in found:
             found.append(caller)
@@ -298,9 +299,11 @@ _URL: Final = re.compile(r"^https?://[a-z0-9.-]+(:\d{1,5})?(/[\w./-]*)?$")
 _SERVICE: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 
 
-def checked_scaling(given: Mapping[str, Any], careful: bool, errors: ArgumentErrors) -> Scaling:
+def checked_scaling(
+    given: Mapping[str, Any], checked: Mapping[str, Any], careful: bool, errors: ArgumentErrors
+) -> Scaling:
     """Targets, sleep and waking; ``careful`` refuses sleep."""
-    to_zero = errors.flag("scale_to_zero", given.get("scale_to_zero", False))
+    to_zero: bool = checked["scale_to_zero"]
     hours = _hours(given, errors)
     if to_zero and careful:
         errors.add(
@@ -314,16 +317,16 @@ def checked_scaling(given: Mapping[str, Any], careful: bool, errors: ArgumentErr
         )
     if hours is not None and not to_zero:
         errors.say("hours", "are for a service with scale_to_zero; leave them out, or set it")
-    namespace = str(given.get("monitoring_namespace", "monitoring"))
-    address = given.get("prometheus", f"http://prometheus-operated.{namespace}.svc:9090")
-    if not (isinstance(address, str) and _URL.match(address)):
+    namespace = checked["monitoring_namespace"]
+    address = str(checked["prometheus"] or f"http://prometheus-operated.{namespace}.svc:9090")
+    if not _URL.match(address):
         errors.add("prometheus", address, "an address such as http://prometheus.monitoring:9090")
     return Scaling(
-        number("target_queue_ms", given.get("target_queue_ms", 20), 0.1, 600_000, errors),
-        errors.whole("target_use_percent", given.get("target_use_percent", 70), 10, 95),
+        checked["target_queue_ms"],
+        checked["target_use_percent"],
         to_zero,
         hours,
-        str(address),
+        address,
     )
 
 
@@ -331,15 +334,12 @@ def _hours(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str] |
     hours = _section("hours", given, HoursArgs, errors)
     if hours is None:
         return None
-    found = {"timezone": USUAL_TIME_ZONE, **{key: str(value) for key, value in hours.items()}}
     for key in ("start", "end"):
-        if not _CRON.match(found.get(key, "")):
-            errors.add(
-                f"hours.{key}", hours.get(key), "five fields of cron, such as '0 7 * * 1-5'"
-            )
-    if not TIME_ZONE.match(found["timezone"]):
-        errors.add("hours.timezone", hours.get("timezone"), "a time zone such as Asia/Dubai")
-    return found
+        if hours[key] is not None and not _CRON.match(hours[key]):
+            errors.add(f"hours.{key}", hours[key], "five fields of cron, such as '0 7 * * 1-5'")
+    if not TIME_ZONE.match(hours["timezone"]):
+        errors.add("hours.timezone", hours["timezone"], "a time zone such as Asia/Dubai")
+    return dict(hours)
 
 
 def checked_overflow(
@@ -351,14 +351,14 @@ def checked_overflow(
         return None
     if gpu:
         errors.say("overflow", "is for tier 'cpu': the GPU tier is where its requests go")
-    to = overflow.get("to")
-    if not (isinstance(to, str) and _SERVICE.match(to)) or to == name:
+    to = overflow["to"]
+    if to is not None and (not _SERVICE.match(to) or to == name):
         errors.add("overflow.to", to, "the name of another InferenceService of this namespace")
     return Overflow(
         str(to),
-        errors.whole("overflow.version", overflow.get("version"), 1, 999_999_999),
-        number("overflow.above_ms", overflow.get("above_ms"), 0.1, 600_000, errors),
-        number("overflow.timeout_ms", overflow.get("timeout_ms", 1000), 1, 600_000, errors),
+        overflow["version"],
+        overflow["above_ms"],
+        overflow["timeout_ms"],
     )
 
 
@@ -369,17 +369,12 @@ def _section(
     value = given.get(argument)
     if value is None:
         return None
-    found = options(argument, value, kind, errors, required=False)
+    found = errors.checked_only(options(argument, value, kind, errors), kind, at=f"{argument}.")
     return found if isinstance(value, Mapping) else None
 
 
-TIERS: Final = ("cpu", "gpu")
-KINDS: Final = ("predictive", "language")
-SOURCES: Final = ("image", "claim")
 #: A service's name starts names of objects: with "-v" and the version at most 63 in all.
 _NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
-#: falaj.workloads.registry's rule for names of models.
-_MODEL: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 _REPOSITORY: Final = re.compile(r"^[a-z0-9]+([._/-]+[a-z0-9]+)*$")
 _MIG: Final = re.compile(r"-(mig-\d+g\.\d+gb)\b")
 
@@ -393,6 +388,9 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     errors = ArgumentErrors(f"InferenceService {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
     errors.names(given, InferenceServiceArgs)
+    # A private key that was put in by mistake isn't shown to anybody.
+    shown = {key: value for key, value in given.items() if key != "token_keys"}
+    checked = errors.checked_only(shown, InferenceServiceArgs)
     if not _NAME.match(name):
         errors.add("name", name, "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
     elif name.endswith(JUDGE_ENDING):
@@ -400,32 +398,29 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
             "name", name, f"no {JUDGE_ENDING!r} at the end: objects of judges are called so"
         )
     placed = check_in_cluster(given, errors)
-    model = errors.text(given, "model")
-    if model and not _MODEL.match(model):
-        errors.add("model", model, "1 to 64 letters, digits, '.', '_' and '-'")
-    tier = given.get("tier", "cpu")
-    errors.choice("tier", tier, TIERS)
+    tier = checked["tier"]
     gpu = tier == "gpu"
-    is_language = _is_language(given, gpu, errors)
-    package = _package(given, errors)
-    size = _size(given, placed, gpu, errors)
-    cold = errors.flag("allow_cold_production", given.get("allow_cold_production", False))
+    is_language = _is_language(given, checked, gpu, errors)
+    package = _package(checked, errors)
+    size = _size(given, checked, placed, gpu, errors)
+    cold: bool = checked["allow_cold_production"]
     careful = placed is not None and placed.environment == "production" and not cold
-    scaling = checked_scaling(given, careful, errors)
+    scaling = checked_scaling(given, checked, careful, errors)
     overflow = checked_overflow(name, given, gpu, errors)
     versions = checked_versions(
-        given, errors, with_digest=package.kind == "image", careful=careful, cold=scaling.to_zero
-    )
-    access = checked_access(name, given, placed, errors)
+        given, checked, errors, with_digest=package.kind == "image", careful=careful,
+        cold=scaling.to_zero,
+    )  # fmt: skip
+    access = checked_access(name, given, checked, placed, errors)
     judge = checked_canary(given, placed, package, versions, errors)
-    grpc = errors.flag("grpc", given.get("grpc", False))
-    batching = errors.flag("batching", given.get("batching", False))
+    grpc: bool = checked["grpc"]
+    batching: bool = checked["batching"]
     if batching and gpu:
         errors.say(
             "batching",
             "is for tier 'cpu': Triton batches by itself, up to max_batch; leave it out",
         )
-    operation = _operation(given, gpu, grpc, errors)
+    operation = _operation(given, checked, gpu, grpc, errors)
     drift = _drift(given, errors)
     images: dict[str, str] = {}
     if placed is not None:
@@ -438,7 +433,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     return InferenceServiceSpec(
         placed=placed,
         name=name,
-        model=model,
+        model=checked["model"],
         tier=str(tier),
         versions=versions,
         package=package,
@@ -456,10 +451,10 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     )
 
 
-def _is_language(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) -> bool:
-    kind = given.get("kind", KINDS[0])
-    errors.choice("kind", kind, KINDS)
-    if kind != "language":
+def _is_language(
+    given: Mapping[str, Any], checked: Mapping[str, Any], gpu: bool, errors: ArgumentErrors
+) -> bool:
+    if checked["kind"] != "language":
         return False
     if gpu:
         errors.say("kind", "'language' is for tier 'cpu': Falaj's own server goes on with texts")
@@ -477,10 +472,8 @@ def _is_language(given: Mapping[str, Any], gpu: bool, errors: ArgumentErrors) ->
     return True
 
 
-def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:
-    kind = given.get("package_source", "image")
-    errors.choice("package_source", kind, SOURCES)
-    name = errors.text(given, "package_name")
+def _package(checked: Mapping[str, Any], errors: ArgumentErrors) -> Package:
+    kind, name = checked["package_source"], checked["package_name"] or ""
     allowed = _REPOSITORY if kind == "image" else OBJECT
     if name and not allowed.match(name):
         errors.add(
@@ -488,42 +481,54 @@ def _package(given: Mapping[str, Any], errors: ArgumentErrors) -> Package:
             "a repository below the registry, such as models/credit-risk" if kind == "image"
             else "the name of a volume claim",
         )  # fmt: skip
-    path = given.get("package_path", "")
+    path = checked["package_path"] or ""
     if path and kind != "claim":
         errors.say("package_path", "is for package_source 'claim'; leave it out")
-    elif path and not (isinstance(path, str) and RELATIVE_PATH.match(path)):
+    elif path and not RELATIVE_PATH.match(path):
         errors.add("package_path", path, "a folder in the claim, such as registry/models")
-    mib = errors.whole("model_mib", given.get("model_mib", 1024), 1, 1024 * 1024)
-    return Package(str(kind), name, str(path), mib)
+    return Package(str(kind), name, path, checked["model_mib"])
+
+
+class _Usual(NamedTuple):
+    """What a tier's replicas get where nothing else is said."""
+
+    cpus: float
+    memory_mib: int
+    start_seconds: int
+
+
+_USUAL: Final = {False: _Usual(2, 2_048, 300), True: _Usual(4, 8_192, 900)}
+"""By whether it is the GPU tier."""
 
 
 def _size(
-    given: Mapping[str, Any], placed: InCluster | None, gpu: bool, errors: ArgumentErrors
+    given: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    placed: InCluster | None,
+    gpu: bool,
+    errors: ArgumentErrors,
 ) -> Size:
-    flavor = given.get("flavor", "")
+    flavor = checked["flavor"] or ""
     if gpu:
         errors.needed(given, ("flavor",), "where tier is 'gpu'")
-    if flavor and not (isinstance(flavor, str) and OBJECT.match(flavor)):
+    if flavor and not OBJECT.match(flavor):
         errors.add("flavor", flavor, "a value of the label falaj.io/flavor, such as l4")
         flavor = ""
-    cpus = number("cpus", given.get("cpus", 4 if gpu else 2), 0.5, 256, errors)
-    memory = errors.whole(
-        "memory_mib", given.get("memory_mib", 8192 if gpu else 2048), 256, 4 * 1024 * 1024
-    )
+    usual = _USUAL[gpu]
+    cpus: float = usual.cpus if checked["cpus"] is None else checked["cpus"]
+    memory: int = checked["memory_mib"] or usual.memory_mib
     for argument in ("gpus", "max_batch"):
         if argument in given and not gpu:
             errors.say(argument, "is for tier 'gpu'; leave it out, or set tier to 'gpu'")
     if not gpu:
-        return Size(cpus, memory, 0, "", str(flavor), 0)
-    gpus = errors.whole("gpus", given.get("gpus", 1), 1, 8)
-    batch = errors.whole("max_batch", given.get("max_batch", 32), 1, 4096)
-    resource = _gpu_resource(str(flavor))
+        return Size(cpus, memory, 0, "", flavor, 0)
+    resource = _gpu_resource(flavor)
     if resource.endswith(".shared") and placed and placed.data_class == "restricted":
         errors.add(
             "flavor", flavor, "a whole GPU or a MIG slice, where data_class is 'restricted'",
             "pods that share a GPU by time-slicing share its memory unprotected",
         )  # fmt: skip
-    return Size(cpus, memory, gpus, resource, str(flavor), batch)
+    return Size(cpus, memory, checked["gpus"], resource, flavor, checked["max_batch"])
 
 
 def _gpu_resource(flavor: str) -> str:
@@ -534,40 +539,39 @@ def _gpu_resource(flavor: str) -> str:
 
 
 def _operation(
-    given: Mapping[str, Any], gpu: bool, grpc: bool, errors: ArgumentErrors
+    given: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    gpu: bool,
+    grpc: bool,
+    errors: ArgumentErrors,
 ) -> Operation:
     names: dict[str, str] = {}
-    for argument, default in (("priority_class", "falaj-high"), ("audit_claim", "")):
-        names[argument] = str(given.get(argument, default))
+    for argument in ("priority_class", "audit_claim"):
+        names[argument] = checked[argument] or ""
         if names[argument] and not OBJECT.match(names[argument]):
             errors.add(argument, names[argument], "the name of an object in the cluster")
     return Operation(
         names["priority_class"],
         names["audit_claim"],
-        errors.whole("start_seconds", given.get("start_seconds", 900 if gpu else 300), 30, 7200),
-        errors.whole("drain_seconds", given.get("drain_seconds", 30), 1, 600),
-        _max_body_mib(given, grpc, errors),
-        errors.whole("max_rows", given.get("max_rows", 1024), 1, 65536),
-        errors.within("max_tokens", given.get("max_tokens", 1024), bound("service", "max_tokens")),
-        _tokens_per_minute(given, errors),
+        checked["start_seconds"] or _USUAL[gpu].start_seconds,
+        checked["drain_seconds"],
+        _max_body_mib(checked["max_body_mib"], grpc, errors),
+        checked["max_rows"],
+        checked["max_tokens"],
+        _tokens_per_minute(checked, errors),
     )
 
 
-def _tokens_per_minute(given: Mapping[str, Any], errors: ArgumentErrors) -> int | None:
+def _tokens_per_minute(checked: Mapping[str, Any], errors: ArgumentErrors) -> int | None:
     """How many each caller may have; none is said of a model that has no tokens."""
-    asked = given.get("tokens_per_minute")
-    if asked is None:
-        return None
-    if given.get("kind") != "language":
+    asked: int | None = checked["tokens_per_minute"]
+    if asked is not None and checked["kind"] != "language":
         errors.say("tokens_per_minute", "is for kind: language; leave it out")
-    return errors.within("tokens_per_minute", asked, bound("service", "tokens_per_minute"))
+    return asked
 
 
-def _max_body_mib(given: Mapping[str, Any], grpc: bool, errors: ArgumentErrors) -> int:
-    most, most_by_grpc = (
-        int(bound(protocol, "max_body_bytes").high) // 2**20 for protocol in ("service", "grpc")
-    )
-    found = errors.whole("max_body_mib", given.get("max_body_mib", 8), 1, most)
+def _max_body_mib(found: int, grpc: bool, errors: ArgumentErrors) -> int:
+    most_by_grpc = int(bound("grpc", "max_body_bytes").high) // 2**20
     if grpc and found > most_by_grpc:
         errors.add(
             "max_body_mib", found, f"a whole number from 1 to {most_by_grpc} where grpc is true",

@@ -2,24 +2,87 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
-from falaj.components.catalogue.clusters import SERVING_ENDING
+from annotated_types import Len
+
+from falaj.components.catalogue.clusters import (
+    CERTIFICATE_ISSUER,
+    GATEWAYS,
+    MONITORING,
+    SECRET_STORE,
+    SERVING_ENDING,
+    USUAL_TIME_ZONE,
+)
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
-from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
+from falaj.components.kubernetes._registry_access import (
+    ALIAS,
+    RegistryAccess,
+    RegistryAccessArgs,
+)
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.drift import DriftArgs
-from falaj.components.specification.workload_bounds import fixed
+from falaj.components.specification.limits import (
+    DEFAULT_PACKAGE_MIB,
+    PACKAGE_MIB,
+    VERSION,
+    Between,
+    OneOf,
+    TextRule,
+)
+from falaj.components.specification.workload_bounds import bound, fixed
+
+TIERS: Final = ("cpu", "gpu")
+KINDS: Final = ("predictive", "language")
+SOURCES: Final = ("image", "claim")
+MOST_VERSIONS: Final = 8
+"""An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:
+https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
+REPLICAS: Final = Between(1, 1_000)
+SHARE: Final = Between(1, 49)
+"""Percent: the canary is the smaller of both."""
+RECORD: Final = Between(1, 9_999_999_999)
+"""Of an alias: ten digits, as `falaj.workloads.registry`'s tags have them."""
+_HEADER: Final = TextRule(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+    "a word of at most 63 letters, digits, '.', '_', '-'",
+    "next",
+)
+"""What can't be confused with another value."""
+_MODEL: Final = TextRule(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "1 to 64 letters, digits, '.', '_' and '-'", "credit"
+)
+"""`falaj.workloads.registry`'s rule for names of models."""
+_PUBLIC_KEY: Final = TextRule(
+    r"^\s*(-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*)+$",
+    "public keys in PEM form: the text of the key ring's signing.pub.pem",
+    "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2Vw\n-----END PUBLIC KEY-----",
+)
+_WINDOW: Final = bound("rollout", "window_minutes")
+_DEADLINE: Final = bound("rollout", "deadline_hours")
+_REQUESTS: Final = bound("rollout", "least_requests")
+_ERRORS: Final = bound("rollout", "most_error_rise")
+_LATENCY: Final = bound("rollout", "most_latency_rise")
+_LIKENESS: Final = bound("rollout", "least_likeness")
+_QUEUE_MS: Final = Between(0.1, 600_000)
+_ROWS: Final = bound("service", "max_rows")
+_TOKENS: Final = bound("service", "max_tokens")
+_BODY: Final = bound("service", "max_body_bytes")
+BODY_MIB: Final = Between(1, int(_BODY.high) >> 20)
+_DRAIN: Final = Between(1, bound("service", "drain_seconds").high)
+"""A pod's grace and Triton's are whole seconds, of which none at all would cut requests off; and
+more by default than on one machine, as gateways hear of a pod's end later than it does."""
 
 
 class ModelVersionArgs(TypedDict):
     """One version of the model that is served."""
 
-    version: int
-    """Its number in the registry of models, from 1."""
-    weight: int
-    """Share of the requests in percent, 0 to 100; those of all versions add up to 100. A version
-    with 0 stays up at its fewest replicas, so that a rollback is a change of weights alone."""
+    version: Annotated[int, VERSION]
+    """Its number in the registry of models."""
+    weight: Annotated[int, Between(0, 100)]
+    """Share of the requests in percent; those of all versions are all of them. A version with 0
+    stays up at its fewest replicas, so that a rollback is a change of weights alone."""
     package_digest: NotRequired[str]
     """``sha256:…`` of the version's package in the registry of images, as ``falaj models push``
     prints it. Needed where ``package_source`` is ``image``."""
@@ -27,36 +90,35 @@ class ModelVersionArgs(TypedDict):
     """``sha256:…`` of the package's wrapped keys in the same repository, which ``falaj models
     push`` prints beside the package's; another one after a rotation. Needed where
     ``package_source`` is ``image``: no image of a package has its keys in it."""
-    header: NotRequired[str]
+    header: NotRequired[Annotated[str, _HEADER]]
     """Requests whose header ``Falaj-Variant`` has this value get this version, whatever its
     weight: a canary for testers, or the arm of an A/B test. Default: none."""
-    min_replicas: NotRequired[int]
+    min_replicas: NotRequired[Annotated[int, REPLICAS]]
     """Fewest replicas of the version. Default: the service's."""
-    max_replicas: NotRequired[int]
+    max_replicas: NotRequired[Annotated[int, REPLICAS]]
     """Most replicas of the version. Default: the service's."""
 
 
 class JudgeArgs(RegistryAccessArgs):
     """What a canary is judged by, against the stable version meanwhile, and with whose keys."""
 
-    window_minutes: NotRequired[float]
-    """How long both are looked at, at least, 1 to 10,080; a canary of which too many requests fail
-    isn't waited for. Default: 60."""
-    deadline_hours: NotRequired[float]
-    """After so many hours with too few requests nothing is decided, and both go on, 1 to 720.
-    Default: 24."""
-    least_requests: NotRequired[int]
-    """Requests that each of both has to have had, from 100. Default: 2,000."""
-    most_error_rise: NotRequired[float]
+    window_minutes: NotRequired[Annotated[float, _WINDOW, Default(_WINDOW.default)]]
+    """How long both are looked at, at least; a canary of which too many requests fail isn't waited
+    for."""
+    deadline_hours: NotRequired[Annotated[float, _DEADLINE, Default(_DEADLINE.default)]]
+    """After so many hours with too few requests nothing is decided, and both go on."""
+    least_requests: NotRequired[Annotated[int, _REQUESTS, Default(_REQUESTS.default)]]
+    """Requests that each of both has to have had."""
+    most_error_rise: NotRequired[Annotated[float, _ERRORS, Default(_ERRORS.default)]]
     """Percentage points by which more of the canary's requests may fail: any status but 200, 401
-    and 403, and workers that ended unasked. Default: 0.1."""
-    most_latency_rise: NotRequired[float]
+    and 403, and workers that ended unasked."""
+    most_latency_rise: NotRequired[Annotated[float, _LATENCY, Default(_LATENCY.default)]]
     """Per cent by which 99 of 100 of its answers may take longer. Servers count times in buckets,
-    each twice as wide as the one before, so that less than 10 means little. Default: 25."""
-    least_likeness: NotRequired[float]
-    """Per cent of the answers that have to be spread as the stable version's are, 0 to 100: labels
-    by themselves, numbers by their size. 0 asks for nothing, for a model of another task or
-    without one answer a row. Default: 95."""
+    each twice as wide as the one before, so that less than 10 means little."""
+    least_likeness: NotRequired[Annotated[float, _LIKENESS, Default(_LIKENESS.default)]]
+    """Per cent of the answers that have to be spread as the stable version's are: labels by
+    themselves, numbers by their size. 0 asks for nothing, for a model of another task or without
+    one answer a row."""
 
 
 class CanaryArgs(TypedDict):
@@ -66,14 +128,14 @@ class CanaryArgs(TypedDict):
     """``MODEL@ALIAS``, such as ``credit@candidate``. ``falaj up`` and ``falaj models follow``
     write what it and ``stable`` stand for into ``versions``; where both are one version, there is
     no canary."""
-    share: int
-    """Share of the requests in percent, 1 to 49."""
-    stable: NotRequired[str]
-    """Alias of the version that takes the rest. Default: ``production``."""
-    verify_key: str
+    share: Annotated[int, SHARE]
+    """Share of the requests in percent."""
+    stable: NotRequired[Annotated[str, ALIAS, Default("production")]]
+    """Alias of the version that takes the rest."""
+    verify_key: Annotated[str, _PUBLIC_KEY]
     """Public key (PEM) of who signs packages and records of aliases: the key ring's
     ``signing.pub.pem``."""
-    record: NotRequired[int]
+    record: NotRequired[Annotated[int, RECORD]]
     """Number of the record by which the alias stands for the canary, which ``falaj up`` and
     ``falaj models follow`` write: by another one it is judged anew. Default: none."""
     judge: NotRequired[JudgeArgs]
@@ -96,12 +158,12 @@ class OverflowArgs(TypedDict):
 
     to: str
     """Name of the other `InferenceService`, in the same namespace: that of the GPU tier."""
-    version: int
+    version: Annotated[int, VERSION]
     """The version of it that answers."""
-    above_ms: float
+    above_ms: Annotated[float, _QUEUE_MS]
     """Expected time in the queue, in milliseconds, from which requests are passed on."""
-    timeout_ms: NotRequired[float]
-    """How long the other tier may take before this one does the work itself. Default: 1,000."""
+    timeout_ms: NotRequired[Annotated[float, Between(1, 600_000), Default(1_000)]]
+    """How long the other tier may take before this one does the work itself."""
 
 
 class HoursArgs(TypedDict):
@@ -111,30 +173,29 @@ class HoursArgs(TypedDict):
     """Cron expression, such as ``0 7 * * 1-5``."""
     end: str
     """Cron expression."""
-    timezone: NotRequired[str]
-    """Of the IANA's list. Default: ``Asia/Dubai``."""
+    timezone: NotRequired[Annotated[str, Default(USUAL_TIME_ZONE)]]
+    """Of the IANA's list."""
 
 
 @described
 class InferenceServiceArgs(InClusterArgs):
     """Arguments of `InferenceService`."""
 
-    model: str
+    model: Annotated[str, _MODEL]
     """Name of the model in its packages."""
-    kind: NotRequired[str]
-    """``predictive``, or ``language`` for a model that goes on with texts: what OpenAI's clients
-    ask for below ``/v1`` goes through the gateway to it as well, by ``host_names`` that are its
-    alone, as those paths don't name the model. For ``cpu``. Default: ``predictive``."""
-    versions: NotRequired[list[ModelVersionArgs]]
-    """The versions that are served side by side, 1 to 8. Needed; where there is a ``canary``,
+    kind: NotRequired[Annotated[str, OneOf(KINDS), Default(KINDS[0])]]
+    """``language`` is for a model that goes on with texts: what OpenAI's clients ask for below
+    ``/v1`` goes through the gateway to it as well, by ``host_names`` that are its alone, as those
+    paths don't name the model. For ``cpu``."""
+    versions: NotRequired[Annotated[list[ModelVersionArgs], Len(1, MOST_VERSIONS)]]
+    """The versions that are served side by side. Needed; where there is a ``canary``,
     ``falaj up`` writes them."""
     canary: NotRequired[CanaryArgs]
     """Which aliases ``versions`` follow, and who decides between them. Default: none; ``falaj
     models pin`` writes versions."""
-    package_source: NotRequired[str]
-    """Where the sealed packages lie: ``image`` (an image of the registry per version, mounted as a
-    volume), or ``claim`` (a volume claim: a shared file system, or a bucket through its driver).
-    Default: ``image``."""
+    package_source: NotRequired[Annotated[str, OneOf(SOURCES), Default(SOURCES[0])]]
+    """Where the sealed packages lie: in an image of the registry per version, mounted as a volume,
+    or in a volume claim (a shared file system, or a bucket through its driver)."""
     package_name: str
     """Repository of the packages' images below the registry (``models/credit-risk``); or name of
     the claim."""
@@ -144,11 +205,10 @@ class InferenceServiceArgs(InClusterArgs):
     """Entry of the secret store that holds the key ring, named after the tenant
     (``<tenant>/model-keys``; on AKS ``<tenant>--model-keys``): the text that
     ``python -m falaj.workloads.registry keyring pack`` writes, which has no key that signs."""
-    secret_store: NotRequired[str]
-    """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
-    certificate_issuer: NotRequired[str]
-    """Name of the `ClusterIssuer` of cert-manager for certificates within the cluster. Default:
-    ``falaj``."""
+    secret_store: NotRequired[Annotated[str, Default(SECRET_STORE)]]
+    """Name of the `ClusterSecretStore` of External Secrets."""
+    certificate_issuer: NotRequired[Annotated[str, Default(CERTIFICATE_ISSUER)]]
+    """Name of the `ClusterIssuer` of cert-manager for certificates within the cluster."""
     token_issuer: str
     """``iss`` of callers' tokens."""
     token_audience: NotRequired[str]
@@ -157,38 +217,36 @@ class InferenceServiceArgs(InClusterArgs):
     token_keys: NotRequired[str]
     """Public keys of the issuer: a JWK set (RFC 7517) of Ed25519 or P-256 keys, as text. Default:
     the key ring's own, whose tokens ``python -m falaj.workloads.inference token`` makes."""
-    tier: NotRequired[str]
-    """``cpu`` (Falaj's server runs the model) or ``gpu`` (Triton does, behind Falaj's server).
-    Default: ``cpu``."""
+    tier: NotRequired[Annotated[str, OneOf(TIERS), Default(TIERS[0])]]
+    """With ``cpu`` Falaj's server runs the model, with ``gpu`` Triton does, behind Falaj's."""
     flavor: NotRequired[str]
     """Which nodes: the value of the label ``falaj.io/flavor`` (``l4``, ``h200-mig-1g.18gb``,
     ``l4-time-slicing-4``). Needed for ``gpu``; its ending says which fraction of a GPU is asked
     for. Default for ``cpu``: any node."""
-    gpus: NotRequired[int]
-    """GPUs, or fractions, of each replica, 1 to 8. Default: 1."""
-    cpus: NotRequired[float]
-    """Cores of each replica; half a core at least. Default: 2 (``gpu``: 4)."""
-    memory_mib: NotRequired[int]
+    gpus: NotRequired[Annotated[int, Between(1, 8), Default(1)]]
+    """GPUs, or fractions, of each replica; for ``gpu``."""
+    cpus: NotRequired[Annotated[float, Between(0.5, 256)]]
+    """Cores of each replica. Default: 2 (``gpu``: 4)."""
+    memory_mib: NotRequired[Annotated[int, Between(256, 2**22)]]
     """Memory of each replica, without the model in its memory file system (``gpu``). Default:
     2,048 (``gpu``: 8,192)."""
-    model_mib: NotRequired[int]
+    model_mib: NotRequired[Annotated[int, PACKAGE_MIB, Default(DEFAULT_PACKAGE_MIB)]]
     """Size of the package at most, in MiB: bounds the volumes that hold it, sealed on disk and,
-    for ``gpu``, open in memory. Default: 1,024."""
-    min_replicas: NotRequired[int]
+    for ``gpu``, open in memory."""
+    min_replicas: NotRequired[Annotated[int, REPLICAS]]
     """Fewest replicas of each version. Default: 2 in production, else 1."""
-    max_replicas: NotRequired[int]
-    """Most replicas of each version. Default: 10."""
-    target_queue_ms: NotRequired[float]
-    """Mean time in the queue, in milliseconds, that replicas are added above. Default: 20."""
-    target_use_percent: NotRequired[int]
-    """Use of the cores (``gpu``: of the GPU's engines) that replicas are added above, 10 to 95.
-    Default: 70."""
-    scale_to_zero: NotRequired[bool]
+    max_replicas: NotRequired[Annotated[int, REPLICAS]]
+    """Most replicas of each version. Default: 10, or ``min_replicas`` where that is more."""
+    target_queue_ms: NotRequired[Annotated[float, _QUEUE_MS, Default(20)]]
+    """Mean time in the queue, in milliseconds, that replicas are added above."""
+    target_use_percent: NotRequired[Annotated[int, Between(10, 95), Default(70)]]
+    """Use of the cores (``gpu``: of the GPU's engines) that replicas are added above."""
+    scale_to_zero: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether a service without work has no replicas. A request can't wake it: it is awake in
     ``hours``, or when the tier that overflows to it (``overflow_from``) asks. Not in production,
-    unless ``allow_cold_production``. Default: false."""
-    allow_cold_production: NotRequired[bool]
-    """Lets a production service scale to zero, and run with a single replica. Default: false."""
+    unless ``allow_cold_production``."""
+    allow_cold_production: NotRequired[Annotated[bool, Default(value=False)]]
+    """Lets a production service scale to zero, and run with a single replica."""
     hours: NotRequired[HoursArgs]
     """When a service that may scale to zero is awake. Default: no hours."""
     overflow_from: NotRequired[str]
@@ -199,54 +257,51 @@ class InferenceServiceArgs(InClusterArgs):
     """Where requests go that would wait too long here. For ``cpu`` only. Default: nowhere."""
     callers: NotRequired[list[CallerArgs]]
     """Who may call it from within the cluster, beside the gateway. Default: nobody."""
-    gateway: NotRequired[str]
-    """``namespace/name`` of the Gateway that requests come through. Default:
-    ``envoy-gateway-system/falaj``."""
+    gateway: NotRequired[Annotated[str, Default(f"{GATEWAYS}/falaj")]]
+    """``namespace/name`` of the Gateway that requests come through."""
     host_names: NotRequired[list[str]]
     """Host names of the route. Default: the gateway's."""
-    mesh: NotRequired[bool]
+    mesh: NotRequired[Annotated[bool, Default(value=True)]]
     """Whether the namespace is in Istio's ambient mesh: adds mutual TLS between identities and
-    their authorisation. Default: true."""
-    trust_domain: NotRequired[str]
-    """Of the mesh's identities. Default: ``cluster.local``."""
-    monitoring_namespace: NotRequired[str]
-    """Where Prometheus runs. Default: ``monitoring``."""
+    their authorisation."""
+    trust_domain: NotRequired[Annotated[str, Default("cluster.local")]]
+    """Of the mesh's identities."""
+    monitoring_namespace: NotRequired[Annotated[str, Default(MONITORING)]]
+    """Where Prometheus runs."""
     prometheus: NotRequired[str]
     """Address that KEDA asks. Default: that of the Prometheus operator in
     ``monitoring_namespace``."""
-    service_account: NotRequired[str]
-    """Of the replicas, in ``<tenant>-serving``; it gets no token of the cluster. Default:
-    ``inference``, which `Tenant` makes."""
-    priority_class: NotRequired[str]
-    """Class of priority of the replicas. Default: ``falaj-high``."""
+    service_account: NotRequired[Annotated[str, Default("inference")]]
+    """Of the replicas, in ``<tenant>-serving``; it gets no token of the cluster. `Tenant` makes
+    the default one."""
+    priority_class: NotRequired[Annotated[str, Default("falaj-high")]]
+    """Class of priority of the replicas."""
     audit_claim: NotRequired[str]
     """Claim, writable by many nodes, that keeps the replicas' access and audit logs, each in a
     folder of its own. Default: they last as long as their replica."""
-    start_seconds: NotRequired[int]
-    """How long a replica may take to be ready: a large model, or an engine that TensorRT builds;
-    30 to 7,200. Default: 300 (``gpu``: 900)."""
-    drain_seconds: NotRequired[int]
-    """How long a replica that ends may finish its requests, 1 to 600. Default: 30."""
-    max_body_mib: NotRequired[int]
-    """Largest request, in MiB, 1 to 1,024. Default: 8."""
-    max_rows: NotRequired[int]
-    """Most rows of a request, 1 to 65,536. Default: 1,024."""
-    max_tokens: NotRequired[int]
-    """Most characters that a language model adds to a text of a request, 1 to 100,000; for
-    ``cpu``. Default: 1,024."""
-    tokens_per_minute: NotRequired[int]
+    start_seconds: NotRequired[Annotated[int, Between(30, 7_200)]]
+    """How long a replica may take to be ready: a large model, or an engine that TensorRT builds.
+    Default: 300 (``gpu``: 900)."""
+    drain_seconds: NotRequired[Annotated[int, _DRAIN, Default(30)]]
+    """How long a replica that ends may finish its requests."""
+    max_body_mib: NotRequired[Annotated[int, BODY_MIB, Default(_BODY.default >> 20)]]
+    """Largest request, in MiB."""
+    max_rows: NotRequired[Annotated[int, _ROWS, Default(_ROWS.default)]]
+    """Most rows of a request."""
+    max_tokens: NotRequired[Annotated[int, _TOKENS, Default(_TOKENS.default)]]
+    """Most characters that a language model adds to a text of a request; for ``cpu``."""
+    tokens_per_minute: NotRequired[Annotated[int, bound("service", "tokens_per_minute")]]
     """Most characters that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds; for ``language``. Default: no limit."""
-    max_batch: NotRequired[int]
-    """Most rows that Triton runs together, 1 to 4,096; for ``gpu``. Default: 32."""
-    grpc: NotRequired[bool]
+    max_batch: NotRequired[Annotated[int, Between(1, 4_096), Default(32)]]
+    """Most rows that Triton runs together; for ``gpu``."""
+    grpc: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether replicas answer callers in the cluster by gRPC as well, on the same port. Each gets
     256 MiB, and sixteen times ``max_body_mib``, of memory more for each of its cores (``gpu``:
-    once), which its gRPC processes can't go beyond; ``max_body_mib`` is 255 at most then. Default:
-    false."""
-    batching: NotRequired[bool]
+    once), which its gRPC processes can't go beyond; ``max_body_mib`` is 255 at most then."""
+    batching: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether replicas run requests that wait together, where measuring the model says that it
-    pays; for ``cpu``: Triton does by itself, up to ``max_batch`` rows. Default: false."""
+    pays; for ``cpu``: Triton does by itself, up to ``max_batch`` rows."""
     drift: NotRequired[DriftArgs]
     """What each replica watches of its rows and answers. Default: that it does, in windows of
     1,000 rows."""

@@ -11,7 +11,7 @@ publishes, the key that signs and a way into the registry.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
+from falaj.components.catalogue.clusters import MODEL_REPOSITORIES, SECRET_STORE
 from falaj.components.kubernetes import _registry_access as registry
 from falaj.components.kubernetes._key_ring import KEY_RING, KEYS, SECRET, unpack_command, volumes
 from falaj.components.kubernetes._objects import Manifest, format_number
@@ -19,9 +19,10 @@ from falaj.components.kubernetes._peers import resolver_egress
 from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged_pod
 from falaj.components.kubernetes._rights import account
-from falaj.components.kubernetes._validation import number, options
+from falaj.components.kubernetes._validation import options
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
+    SHARE,
     CanaryArgs,
     InferenceServiceSpec,
     Judge,
@@ -41,27 +42,12 @@ from falaj.components.kubernetes.inference_service.network import (
 )
 from falaj.components.kubernetes.training.pods import publishing_pods
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.limits import MODEL, TextRule
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.limits import MODEL
 
-MOST_SHARE: Final = 49
-"""Percent: the canary is the smaller of both."""
-MOST_RECORDS: Final = 9_999_999_999
-"""Of an alias: ten digits, as `falaj.workloads.registry`'s tags have them."""
 _AT: Final = "canary"
-_DEMANDS: Final[Mapping[str, float]] = {
-    "window_minutes": 60,
-    "deadline_hours": 24,
-    "least_requests": 2000,
-    "most_error_rise": 0.1,
-    "most_latency_rise": 25,
-    "least_likeness": 95,
-}
-_PUBLIC_KEY: Final = TextRule(
-    r"^\s*(-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*)+$",
-    "public keys in PEM form: the text of the key ring's signing.pub.pem",
-    "-----BEGIN PUBLIC KEY-----\n…\n-----END PUBLIC KEY-----",
-)
+_OF_ACCESS: Final = registry.RegistryAccessArgs.__annotations__
+_DEMANDS: Final = tuple(each for each in JudgeArgs.__annotations__ if each not in _OF_ACCESS)
+"""What a canary is judged by."""
 
 
 def checked_canary(
@@ -80,8 +66,8 @@ def checked_canary(
     if given.get(_AT) is None:
         return None
     asked = options(_AT, given[_AT], CanaryArgs, errors)
-    aliases = (_alias("stable", asked.get("stable", "production"), errors),
-               _followed(asked, given, errors))  # fmt: skip
+    found = errors.checked_only(asked, CanaryArgs, at=f"{_AT}.")
+    aliases = str(found["stable"]), _followed(asked, given, errors)
     if aliases[0] == aliases[1]:
         errors.add(f"{_AT}.stable", aliases[0], "another alias than the canary's")
     if given.get("overflow_from"):
@@ -92,26 +78,17 @@ def checked_canary(
             f"follows aliases of {MODEL_REPOSITORIES}/<model> in the registry: set package_name "
             "to that, with package_source 'image'",
         )
-    if "verify_key" in asked:
-        errors.form(f"{_AT}.verify_key", asked["verify_key"], _PUBLIC_KEY)
-    share = errors.whole(f"{_AT}.share", asked.get("share", 1), 1, MOST_SHARE)
+    share: int = found["share"] or int(SHARE.low)
     weights = sorted(each.weight for each in versions)
     if "share" in asked and weights not in ([100], [share, 100 - share], []):
         errors.add(
             f"{_AT}.share", share, f"the lesser of two weights, but versions have {weights}",
             "`falaj models follow` and `falaj up` write versions by it",
         )  # fmt: skip
-    record = asked.get("record")
-    number = 0 if record is None else errors.whole(f"{_AT}.record", record, 1, MOST_RECORDS)
     judge = _judge(asked, placed, given, errors)
     if judge is None or len(versions) != 2:
         return None
-    return Judge(judge[0], aliases, judge[1], number)
-
-
-def _alias(key: str, value: object, errors: ArgumentErrors) -> str:
-    errors.form(f"{_AT}.{key}", value, registry.ALIAS)
-    return str(value)
+    return Judge(judge[0], aliases, judge[1], found["record"] or 0)
 
 
 def _followed(asked: Mapping[str, Any], given: Mapping[str, Any], errors: ArgumentErrors) -> str:
@@ -137,13 +114,9 @@ def _judge(
     if asked.get("judge") is None:
         return None
     own = options(at, asked["judge"], JudgeArgs, errors)
-    demands: dict[str, float] = {}
-    for key, default in _DEMANDS.items():
-        limit, value = bound("rollout", key), own.get(key, default)
-        if limit.whole:
-            demands[key] = errors.whole(f"{at}.{key}", value, int(limit.low), int(limit.high))
-        else:
-            demands[key] = number(f"{at}.{key}", value, limit.low, limit.high, errors)
+    plain = {key: each for key, each in own.items() if key in _DEMANDS}
+    found = errors.checked_only(plain, JudgeArgs, at=f"{at}.")
+    demands: dict[str, float] = {key: found[key] for key in _DEMANDS}
     if demands["window_minutes"] > 60 * demands["deadline_hours"]:
         errors.add(
             f"{at}.window_minutes", format_number(demands["window_minutes"]),
@@ -151,7 +124,7 @@ def _judge(
         )  # fmt: skip
     if placed is None:
         return None
-    store = str(given.get("secret_store", "falaj"))
+    store = str(given.get("secret_store", SECRET_STORE))
     return registry.checked(at, own, placed, store, errors), demands
 
 

@@ -2,17 +2,24 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import pulumi
+from annotated_types import Len
 
 from falaj.components import catalogue
-from falaj.components.catalogue.clusters import GPU, SERVING_ENDING, TIME_SLICE, TRAINING_ENDING
+from falaj.components.catalogue.clusters import (
+    GATEWAYS,
+    GPU,
+    MONITORING,
+    SERVING_ENDING,
+    TIME_SLICE,
+    TRAINING_ENDING,
+)
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import CLOUDS, InCluster, InClusterArgs, check_in_cluster
 from falaj.components.kubernetes._validation import (
-    amount,
     by_name,
     cidr,
     is_private,
@@ -20,6 +27,7 @@ from falaj.components.kubernetes._validation import (
     options,
 )
 from falaj.components.kubernetes.gpu_queues.queues import PRIORITIES, URGENT
+from falaj.components.kubernetes.storage_classes import BLOCK, FILES
 from falaj.components.kubernetes.tenant.namespaces import (
     Egress,
     Quota,
@@ -44,46 +52,63 @@ from falaj.components.kubernetes.training.placement import (
     PAGES,
 )
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import (
+    OBJECT,
+    PORT,
+    POSITIVE,
+    UUID,
+    Between,
+    OneOf,
+    TextRule,
+)
 from falaj.components.specification.property_names import engine_inputs
+from falaj.components.specification.workload_bounds import fixed
 
 __all__ = ["Tenant", "TenantArgs", "TenantEgressArgs", "TenantNamespaceArgs", "check", "manifests"]
 
 
 PURPOSES: Final = ("training", "serving")
+#: Object counts of etcd's own guidance don't bind here; a typo by a factor of 1,000 does.
+_COUNT: Final = Between(0, 1_000_000)
+_SOME: Final = replace(_COUNT, low=1)
+_SERVING_PORTS: Final = (8080, fixed("image", "server_port"))
+_PRIORITIES: Final = tuple(each for each in PRIORITIES if each != URGENT)
+_STANDARDS: Final = TextRule(r"^(latest|v\d+\.\d+)$", "latest, or v and a minor version", "v1.36")
 
 
 class TenantNamespaceArgs(TypedDict):
     """How much one namespace takes."""
 
-    purpose: NotRequired[str]
-    """``training`` or ``serving``. Needed for ``further`` ones; the first two have it."""
-    cpu: NotRequired[float]
-    """Cores that all pods ask for together. Default: 64."""
-    memory_gib: NotRequired[int]
-    """Memory of all pods together. Default: 512."""
-    devices: NotRequired[dict[str, int]]
+    purpose: NotRequired[Annotated[str, OneOf(PURPOSES)]]
+    """What it is for. Needed for ``further`` ones; the first two have it."""
+    cpu: NotRequired[Annotated[float, POSITIVE, Default(64)]]
+    """Cores that all pods ask for together."""
+    memory_gib: NotRequired[Annotated[int, _SOME, Default(512)]]
+    """Memory of all pods together."""
+    devices: NotRequired[dict[str, Annotated[int, _COUNT]]]
     """GPUs by the name that pods ask for: ``nvidia.com/gpu``, ``nvidia.com/mig-1g.18gb`` or
     ``nvidia.com/gpu.shared``. What isn't named can't be had. Default: none."""
-    interfaces: NotRequired[dict[str, int]]
+    interfaces: NotRequired[dict[str, Annotated[int, _COUNT]]]
     """Interfaces of the fabric by the name that pods ask for: ``rdma/ib``, or on EKS
     ``vpc.amazonaws.com/efa``. What isn't named can't be had. Default: for training as many as the
     whole GPUs of ``devices`` can have, one of InfiniBand each, of EFA the region's most for a GPU;
     for serving none."""
-    huge_pages_mib: NotRequired[int]
+    huge_pages_mib: NotRequired[Annotated[int, _COUNT]]
     """Huge pages of 2 MiB that all pods ask for together, in MiB. Default: 5120 for each whole GPU
     of training on EKS, where EFA takes them, else none."""
-    local_storage_gib: NotRequired[int]
+    local_storage_gib: NotRequired[Annotated[int, _SOME, Default(4_096)]]
     """Disk of the nodes that all pods ask for together, for logs, what containers write, and
-    scratch. Default: 4096. A container that says nothing gets 1."""
-    storage_gib: NotRequired[dict[str, int]]
+    scratch. A container that says nothing gets 1."""
+    storage_gib: NotRequired[dict[str, Annotated[int, _COUNT]]]
     """Storage by class. Default: 100 of ``falaj-block``, and 1024 of ``falaj-files`` for
     training."""
-    pods: NotRequired[int]
-    """Most pods. Default: 250."""
-    objects: NotRequired[int]
-    """Most objects of each kind that is counted: jobs, services, secrets … Default: 200."""
-    largest_pod_memory_gib: NotRequired[int]
+    pods: NotRequired[Annotated[int, _COUNT, Default(250)]]
+    """Most pods."""
+    objects: NotRequired[Annotated[int, _SOME, Default(200)]]
+    """Most objects of each kind that is counted: jobs, services, secrets …"""
+    largest_pod_memory_gib: NotRequired[Annotated[int, _SOME]]
     """Most memory of one pod. Default: ``memory_gib``."""
 
 
@@ -92,12 +117,12 @@ class TenantEgressArgs(TypedDict):
 
     cidrs: list[str]
     """Ranges of addresses: of storage, databases, private endpoints …"""
-    ports: NotRequired[list[int]]
-    """Ports. Default: 443."""
-    protocol: NotRequired[str]
-    """``TCP`` or ``UDP``. Default: ``TCP``."""
-    purposes: NotRequired[list[str]]
-    """Which namespaces may: ``training``, ``serving``. Default: both."""
+    ports: NotRequired[Annotated[list[Annotated[int, PORT]], Len(1), Default((443,))]]
+    """Ports."""
+    protocol: NotRequired[Annotated[str, OneOf(("TCP", "UDP")), Default("TCP")]]
+    """Of the way out."""
+    purposes: NotRequired[Annotated[list[Annotated[str, OneOf(PURPOSES)]], Default(PURPOSES)]]
+    """Which namespaces may."""
     reason: NotRequired[str]
     """Why public addresses are in the country; an annotation. Needed for those, as of the S3
     gateway endpoint's. Default: private ranges only."""
@@ -121,33 +146,37 @@ class TenantArgs(InClusterArgs):
     users: NotRequired[dict[str, list[str]]]
     """People by duty, beside the groups. Nobody is both among the trainers and the deployers.
     Default: none."""
-    priorities: NotRequired[list[str]]
-    """Priorities that its jobs and pods may have. Default: all but ``falaj-urgent``."""
-    shares_gpus: NotRequired[bool]
+    priorities: NotRequired[
+        Annotated[list[Annotated[str, OneOf(tuple(PRIORITIES))]], Default(_PRIORITIES)]
+    ]
+    """Priorities that its jobs and pods may have."""
+    shares_gpus: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether its pods may share a GPU by time-slicing with whoever else is on it. Not for
-    restricted data. Default: false."""
+    restricted data."""
     egress: NotRequired[dict[str, TenantEgressArgs]]
     """Ways out by name, beside DNS, telemetry and what is in the namespace. Default: none."""
-    serving_ports: NotRequired[list[int]]
-    """Ports of serving pods that the gateway reaches. Default: 8080 and 8443."""
+    serving_ports: NotRequired[
+        Annotated[list[Annotated[int, PORT]], Len(1), Default(_SERVING_PORTS)]
+    ]
+    """Ports of serving pods that the gateway reaches."""
     identity_client_ids: NotRequired[dict[str, pulumi.Input[str]]]
     """AKS: client ids of the managed identities of ``training`` and ``serving``
     (``WorkloadIdentity.client_id``). Default: none; EKS' associations need nothing here."""
-    monthly_budget_usd: NotRequired[float]
+    monthly_budget_usd: NotRequired[Annotated[float, POSITIVE]]
     """What the tenant may cost in a month, in US dollars: a label, and alerts at 80 and 100 % of
     what OpenCost measures. Default: none."""
-    queue_weight: NotRequired[float]
+    queue_weight: NotRequired[Annotated[float, POSITIVE]]
     """Weight of its queues against others of one cluster queue, with admission fair sharing.
     Default: 1, which is Kueue's."""
-    mesh: NotRequired[bool]
-    """Whether serving namespaces are in the ambient mesh. Default: true."""
-    monitoring_namespace: NotRequired[str]
-    """Where Prometheus and the collector are. Default: ``monitoring``."""
-    gateway_namespace: NotRequired[str]
-    """Where the gateway's proxies are. Default: ``envoy-gateway-system``."""
-    pod_security_version: NotRequired[str]
-    """Version of the Pod Security Standards: ``v1.36`` or so, ``latest``. Default: ``v1.35``, the
-    oldest version of the API server that is supported."""
+    mesh: NotRequired[Annotated[bool, Default(value=True)]]
+    """Whether serving namespaces are in the ambient mesh."""
+    monitoring_namespace: NotRequired[Annotated[str, OBJECT, Default(MONITORING)]]
+    """Where Prometheus and the collector are."""
+    gateway_namespace: NotRequired[Annotated[str, OBJECT, Default(GATEWAYS)]]
+    """Where the gateway's proxies are."""
+    pod_security_version: NotRequired[Annotated[str, _STANDARDS, Default("v1.35")]]
+    """Version of the Pod Security Standards; the default is the oldest version of the API server
+    that is supported."""
 
 
 @dataclass(frozen=True)
@@ -197,10 +226,10 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
     """
     errors = ArgumentErrors(f"Tenant {name!r}")
     given: Mapping[str, Any] = args
-    errors.names(given, TenantArgs)
+    checked = errors.checked(given, TenantArgs)
     placed = check_in_cluster(given, errors)
     tenant = placed.tenant if placed else "tenant"
-    shares = errors.flag("shares_gpus", given.get("shares_gpus", False))
+    shares: bool = checked["shares_gpus"]
     if shares and placed and placed.data_class == "restricted":
         errors.add(
             "shares_gpus", True, "false, where data_class is 'restricted'",
@@ -208,24 +237,9 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
         )  # fmt: skip
     namespaces = _namespaces(tenant, given, shares, placed, errors)
     members = checked_members(tenant, given, errors)
-    priorities = errors.texts(
-        "priorities", given.get("priorities", [each for each in PRIORITIES if each != URGENT])
-    )
-    for position, each in enumerate(priorities):
-        errors.choice(f"priorities[{position}]", each, tuple(PRIORITIES))
-    egress = checked_egress(given.get("egress", {}), TenantEgressArgs, errors)
-    ports = checked_ports("serving_ports", given.get("serving_ports", [8080, 8443]), errors)
+    egress = checked_egress(given.get("egress", {}), errors)
     clients = checked_client_ids(placed, given.get("identity_client_ids", {}), errors)
-    budget = checked_budget("monthly_budget_usd", given.get("monthly_budget_usd"), errors)
-    weight = checked_budget("queue_weight", given.get("queue_weight"), errors)
-    mesh = errors.flag("mesh", given.get("mesh", True))
-    monitoring = object_name(
-        "monitoring_namespace", given.get("monitoring_namespace", "monitoring"), errors
-    )
-    gateway = object_name(
-        "gateway_namespace", given.get("gateway_namespace", "envoy-gateway-system"), errors
-    )
-    version = _version(given.get("pod_security_version", "v1.35"), errors)
+    budget: float | None = checked["monthly_budget_usd"]
     errors.raise_if_any()
     if placed is None:
         raise AssertionError("what can't be used was refused")
@@ -235,16 +249,16 @@ def check(name: str, args: TenantArgs) -> TenantSpec:
         name=name,
         namespaces=namespaces,
         members=members,
-        priorities=priorities,
+        priorities=tuple(checked["priorities"]),
         egress=egress,
-        serving_ports=ports,
+        serving_ports=tuple(checked["serving_ports"]),
         client_ids=clients,
         monthly_budget_usd=budget,
-        queue_weight=weight,
-        mesh=mesh,
-        monitoring_namespace=monitoring,
-        gateway_namespace=gateway,
-        pod_security_version=version,
+        queue_weight=checked["queue_weight"],
+        mesh=checked["mesh"],
+        monitoring_namespace=checked["monitoring_namespace"],
+        gateway_namespace=checked["gateway_namespace"],
+        pod_security_version=checked["pod_security_version"],
         notes=notes,
     )
 
@@ -277,22 +291,10 @@ def _namespaces(
     return tuple(found)
 
 
-def _version(value: object, errors: ArgumentErrors) -> str:
-    text = str(value)
-    parts = text.removeprefix("v").split(".")
-    if text != "latest" and not (
-        text.startswith("v") and len(parts) == 2 and all(each.isdigit() for each in parts)
-    ):
-        errors.add("pod_security_version", value, "v1.36 or so, or latest")
-    return text
-
-
-#: Object counts of etcd's own guidance don't bind here; a typo by a factor of 1,000 does.
-_MOST: Final = 1_000_000
 _DEVICE: Final = re.compile(r"^nvidia\.com/(gpu|gpu\.shared|mig-\d+g\.\d+gb)$")
 #: Public ranges wider than this aren't one service's.
 _WIDEST_PUBLIC: Final = {4: 12, 6: 32}
-_CLIENT_ID: Final = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_BY_NAME: Final = ("devices", "interfaces", "storage_gib")
 
 
 def checked_quota(
@@ -305,8 +307,9 @@ def checked_quota(
     placed: InCluster | None,
 ) -> Quota:
     """How much a namespace takes."""
-    storage = {"falaj-block": 100, **({"falaj-files": 1024} if purpose == "training" else {})}
-    memory = errors.whole(f"{at}.memory_gib", given.get("memory_gib", 512), 1, _MOST)
+    storage = {BLOCK: 100, **({FILES: 1_024} if purpose == "training" else {})}
+    plain = {key: each for key, each in given.items() if key not in _BY_NAME}
+    checked = errors.checked_only(plain, TenantNamespaceArgs, at=f"{at}.")
     devices = _counts(f"{at}.devices", given.get("devices", {}), errors)
     for name in devices:
         if not _DEVICE.match(name):
@@ -326,24 +329,15 @@ def checked_quota(
         if name != allowed:
             errors.add(f"{at}.interfaces[{name!r}]", name, allowed)
     return Quota(
-        cpu=amount(f"{at}.cpu", given.get("cpu", 64), errors),
-        memory_gib=memory,
+        cpu=checked["cpu"],
+        memory_gib=checked["memory_gib"],
         devices={**devices, **interfaces},
-        huge_pages_mib=errors.whole(
-            f"{at}.huge_pages_mib", given.get("huge_pages_mib", pages), 0, _MOST
-        ),
-        local_storage_gib=errors.whole(
-            f"{at}.local_storage_gib", given.get("local_storage_gib", 4096), 1, _MOST
-        ),
+        huge_pages_mib=pages if checked["huge_pages_mib"] is None else checked["huge_pages_mib"],
+        local_storage_gib=checked["local_storage_gib"],
         storage_gib=_counts(f"{at}.storage_gib", given.get("storage_gib", storage), errors),
-        pods=errors.whole(f"{at}.pods", given.get("pods", 250), 0, _MOST),
-        objects=errors.whole(f"{at}.objects", given.get("objects", 200), 1, _MOST),
-        largest_pod_memory_gib=errors.whole(
-            f"{at}.largest_pod_memory_gib",
-            given.get("largest_pod_memory_gib", memory),
-            1,
-            _MOST,
-        ),
+        pods=checked["pods"],
+        objects=checked["objects"],
+        largest_pod_memory_gib=checked["largest_pod_memory_gib"] or checked["memory_gib"],
     )
 
 
@@ -361,7 +355,7 @@ def _of_fabric(placed: InCluster | None, gpus: int) -> tuple[dict[str, int], int
 
 def _counts(at: str, value: object, errors: ArgumentErrors) -> dict[str, int]:
     return {
-        name: errors.whole(f"{at}[{name!r}]", most, 0, _MOST)
+        name: errors.within(f"{at}[{name!r}]", most, _COUNT)
         for name, most in by_name(at, value, errors).items()
     }
 
@@ -370,10 +364,7 @@ def checked_members(
     tenant: str, args: Mapping[str, Any], errors: ArgumentErrors
 ) -> dict[str, tuple[dict[str, str], ...]]:
     """Subjects of bindings by duty; nobody is in two that have to be apart."""
-    prefix = args.get("group_prefix", "")
-    if not isinstance(prefix, str):
-        errors.add("group_prefix", prefix, "text")
-        prefix = ""
+    prefix = str(args.get("group_prefix", ""))
     groups = _by_role("groups", args.get("groups", {}), errors)
     users = _by_role("users", args.get("users", {}), errors)
     found: dict[str, tuple[dict[str, str], ...]] = {}
@@ -410,29 +401,25 @@ def _by_role(at: str, value: object, errors: ArgumentErrors) -> dict[str, tuple[
     return found
 
 
-def checked_egress(value: object, kind: type, errors: ArgumentErrors) -> tuple[Egress, ...]:
+def checked_egress(value: object, errors: ArgumentErrors) -> tuple[Egress, ...]:
     """Ways out by name."""
     found: list[Egress] = []
     for name, one in by_name("egress", value, errors).items():
         at = f"egress[{name!r}]"
         before = errors.count
-        given = options(at, one, kind, errors)
+        given = options(at, one, TenantEgressArgs, errors)
+        checked = errors.checked_only(given, TenantEgressArgs, at=f"{at}.")
         object_name(at, name, errors)
         reason = str(given.get("reason") or "")
         listed = given.get("cidrs")
-        ranges = errors.texts(f"{at}.cidrs", listed) if listed is not None else ()
+        ranges: tuple[str, ...] = checked["cidrs"] or ()
         if listed is not None and not ranges:
             errors.add(f"{at}.cidrs", listed, "at least one range")
         for position, each in enumerate(ranges):
             _range(f"{at}.cidrs[{position}]", each, reason, errors)
-        ports = checked_ports(f"{at}.ports", given.get("ports", [443]), errors)
-        protocol = given.get("protocol", "TCP")
-        errors.choice(f"{at}.protocol", protocol, ("TCP", "UDP"))
-        purposes = errors.texts(f"{at}.purposes", given.get("purposes", ["training", "serving"]))
-        for position, each in enumerate(purposes):
-            errors.choice(f"{at}.purposes[{position}]", each, ("training", "serving"))
         if errors.count == before:
-            found.append(Egress(name, ranges, ports, str(protocol), purposes, reason))
+            ports, purposes = tuple(checked["ports"]), tuple(checked["purposes"])
+            found.append(Egress(name, ranges, ports, checked["protocol"], purposes, reason))
     return tuple(found)
 
 
@@ -454,16 +441,6 @@ def _range(at: str, value: str, reason: str, errors: ArgumentErrors) -> None:
         )  # fmt: skip
 
 
-def checked_ports(at: str, value: object, errors: ArgumentErrors) -> tuple[int, ...]:
-    """Port numbers, at least one."""
-    if not isinstance(value, list | tuple) or not value:
-        errors.add(at, value, "a list of ports, at least one")
-        return ()
-    return tuple(
-        errors.whole(f"{at}[{position}]", each, 1, 65535) for position, each in enumerate(value)
-    )
-
-
 def checked_client_ids(
     placed: InCluster | None, value: object, errors: ArgumentErrors
 ) -> dict[str, Any]:
@@ -475,19 +452,11 @@ def checked_client_ids(
             f"is for aks, but distribution is {placed.distribution!r}; leave it out",
         )
     for purpose, each in found.items():
-        errors.choice(f"identity_client_ids.{purpose}", purpose, ("training", "serving"))
+        errors.choice(f"identity_client_ids.{purpose}", purpose, PURPOSES)
         # An output is known only when the identity is made; it is a client id then.
-        if isinstance(each, str) and not _CLIENT_ID.match(each):
-            errors.add(
-                f"identity_client_ids.{purpose}", each,
-                "a client id such as 01234567-89ab-cdef-0123-456789abcdef",
-            )  # fmt: skip
+        if isinstance(each, str):
+            errors.form(f"identity_client_ids.{purpose}", each, UUID)
     return found
-
-
-def checked_budget(at: str, value: object, errors: ArgumentErrors) -> float | None:
-    """A number above zero, or None where it isn't given."""
-    return None if value is None else amount(at, value, errors)
 
 
 class Tenant(pulumi.ComponentResource):

@@ -4,20 +4,55 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, NotRequired, TypedDict
 
+from falaj.components.catalogue.clusters import MONITORING, SECRET_STORE
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
-from falaj.components.kubernetes._registry_access import RegistryAccess, RegistryAccessArgs
-from falaj.components.kubernetes.training.traffic import Traffic
-from falaj.components.specification.arguments import Default
+from falaj.components.kubernetes._registry_access import (
+    ALIAS,
+    RegistryAccess,
+    RegistryAccessArgs,
+)
+from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
+from falaj.components.kubernetes.training.traffic import ENCRYPTION, NONE, Traffic
+from falaj.components.specification.arguments import Default, Words
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import (
+    MODEL,
+    OBJECT,
+    POSITIVE,
+    Between,
+    OneOf,
+    TextRule,
+)
 from falaj.components.specification.parallel import COMPRESSION, RECOMPUTE, ParallelArgs
+from falaj.components.specification.workload_bounds import bound, choice
+
+FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
+NODES: Final = Between(1, 512)
+SCRATCH_GIB: Final = Between(1, 30_000)
+"""Up to what one machine has of NVMe."""
+RESTARTS: Final = Between(0, 100)
+PARALLEL: Final = Between(1, 128)
+"""Pods at a time of a job whose pods need none of the others."""
+RETRIES: Final = Between(0, 20)
+"""Of each of them."""
+GRACE_SECONDS: Final = Between(10, 3_600)
+FABRICS: Final = OneOf(("none", "efa", "infiniband"))
+_PRIORITY: Final = OneOf(tuple(PRIORITIES))
+CPU_FLAVOR: Final = TextRule(
+    r"^cpu[a-z0-9._-]{0,60}$",
+    "nodes without GPUs, of the kind that is to serve the model",
+    "cpu-x86-64",
+)
+_QUANTISE: Final = choice("optimization", "quantise")
+_ACCEPT: Final = choice("optimization", "accept")
 
 
 class ElasticArgs(TypedDict):
     """How far a job may shrink and grow while it runs."""
 
-    min_nodes: int
+    min_nodes: Annotated[int, NODES]
     """Fewest pods that train."""
-    max_nodes: int
+    max_nodes: Annotated[int, NODES]
     """Most pods. ``nodes`` is how many are asked for now; a change of it grows or shrinks the
     running job."""
 
@@ -25,12 +60,12 @@ class ElasticArgs(TypedDict):
 class TopologyArgs(TypedDict):
     """How close together the pods of a job must be."""
 
-    level: str
-    """``block``, ``rack`` (a rail or NVLink domain) or ``node``: levels of the topology. But on
-    EKS the first two need nodes with the labels ``falaj.io/block`` and ``falaj.io/rack``, which
+    level: Annotated[str, OneOf(("block", "rack", "node"))]
+    """Level of the topology; a ``rack`` is a rail or NVLink domain. But on EKS ``block`` and
+    ``rack`` need nodes with the labels ``falaj.io/block`` and ``falaj.io/rack``, which
     ``topology_levels`` of `GpuQueues` names; else the job waits for ever."""
-    mode: NotRequired[str]
-    """``required`` (else the job waits) or ``preferred``. Default: ``required``."""
+    mode: NotRequired[Annotated[str, OneOf(("required", "preferred")), Default("required")]]
+    """With ``required`` the job waits until they can be so close."""
 
 
 @described
@@ -41,54 +76,65 @@ class SizedArgs(InClusterArgs):
     """Which nodes: the value of their label ``falaj.io/flavor``, such as ``h200``, ``h200-spot``,
     ``h200-mig-1g.18gb``, ``l4-time-slicing-4`` or ``cpu-x86-64``. Its ending says which fraction
     of a GPU is asked for."""
-    cpus: NotRequired[float]
+    cpus: NotRequired[Annotated[float, POSITIVE]]
     """Cores of each pod. Default: 3 for each GPU, which is what the smallest GPU machine has left;
     2 without GPUs."""
-    memory_gib: NotRequired[float]
+    memory_gib: NotRequired[Annotated[float, POSITIVE]]
     """Memory of each pod, with the shared memory. Default: 12 for each GPU, 4 without."""
-    shared_memory_gib: NotRequired[float]
+    shared_memory_gib: NotRequired[Annotated[float, POSITIVE]]
     """Size of ``/dev/shm``, for data loaders and collectives. Default: 2 for each GPU, and 0.5
     without GPUs."""
-    scratch_gib: NotRequired[int]
-    """Local disk of each pod at ``/scratch``: the node's NVMe where it has one. Default: 10."""
+    scratch_gib: NotRequired[Annotated[int, SCRATCH_GIB, Default(10)]]
+    """Local disk of each pod at ``/scratch``: the node's NVMe where it has one."""
     spot: NotRequired[bool]
     """Whether machines that the cloud may take back are used. Not for restricted data. Default:
-    false."""
+    where the flavor is of such."""
     images: NotRequired[dict[str, str]]
     """Digests of images by short name, as ``falaj images pin`` writes them. Default: those of the
     bill of materials."""
 
 
 @described
-class RunArgs(SizedArgs):
+class AdmittedArgs(SizedArgs):
+    """Arguments of pods that wait for their quota."""
+
+    priority: NotRequired[Annotated[str, _PRIORITY, Default(DEFAULT)]]
+    """A higher one goes first."""
+    namespace: NotRequired[Annotated[str, OBJECT]]
+    """Namespace of the pods. Default: the tenant's, ``<tenant>-training``."""
+    service_account: NotRequired[Annotated[str, OBJECT, Default("trainer")]]
+    """Service account of the pods."""
+
+
+DEFAULT_QUEUE: Final = "default"
+
+
+@described
+class RunArgs(AdmittedArgs):
     """Arguments that every training workload has, beside where it is."""
 
-    checkpoints: str
+    checkpoints: Annotated[str, OBJECT]
     """Name of the volume claim that runs are kept in, mounted at ``/runs``: a file system that
     many pods write to (`StorageClasses` has ``falaj-files``)."""
-    data: NotRequired[str]
+    data: NotRequired[Annotated[str, OBJECT]]
     """Name of the volume claim with datasets, mounted read-only at ``/data``. Default: that of
     ``checkpoints``."""
     dataset: NotRequired[str]
     """Folder of the snapshot below ``/data``, as ``python -m falaj.workloads.training dataset``
     names it. Needed unless ``program`` is given."""
-    arguments: NotRequired[list[str]]
+    arguments: NotRequired[Annotated[list[str], Words()]]
     """Further arguments of ``python -m falaj.workloads.training run``, such as ``--epochs 20``;
     none that the component sets. Default: none."""
-    gpus_per_node: NotRequired[int]
-    """GPUs of each pod, 0 to 16; one fraction where the flavor is shared. Default: 1, and 0 for a
+    gpus_per_node: NotRequired[Annotated[int, Between(0, 16)]]
+    """GPUs of each pod; one fraction where the flavor is shared. Default: 1, and 0 for a
     flavor without GPUs."""
-    queue: NotRequired[str]
-    """Kueue's queue in the namespace: ``default``, or ``burst`` for a job that runs in another
-    cluster in the country (`GpuQueues`, ``burst``). A change of it replaces the job. Default:
-    ``default``."""
+    queue: NotRequired[Annotated[str, OBJECT, Default(DEFAULT_QUEUE)]]
+    """Kueue's queue in the namespace: ``burst`` for a job that runs in another cluster in the
+    country (`GpuQueues`, ``burst``). A change of it replaces the job."""
     further_regions: NotRequired[list[str]]
     """Regions and sites of the clusters that ``burst`` sends jobs to: pods may be there, beside
     ``region``. Needed for ``burst``. Default: ``region`` alone."""
-    priority: NotRequired[str]
-    """``falaj-low``, ``falaj-normal``, ``falaj-high`` or ``falaj-urgent``. Default:
-    ``falaj-normal``."""
-    grace_seconds: NotRequired[int]
+    grace_seconds: NotRequired[Annotated[int, GRACE_SECONDS]]
     """Seconds from the request to stop until a pod is killed: at least what a checkpoint takes.
     Default: 120, which is the notice of a spot machine on AWS; 30 for spot on Azure, whose notice
     that is."""
@@ -97,47 +143,40 @@ class RunArgs(SizedArgs):
     image: NotRequired[str]
     """An image of the team's own below the registry, with its digest: ``team/train@sha256:…``. It
     must bring what ``framework`` needs. Default: Falaj's."""
-    namespace: NotRequired[str]
-    """Namespace of the pods. Default: ``<tenant>-training``."""
-    service_account: NotRequired[str]
-    """Service account of the pods. Default: ``trainer``."""
 
 
 class PublishArgs(RegistryAccessArgs):
     """What a job does with its model: judge, optimise, sign, and send it to the registry."""
 
-    model: str
-    """Name of the model, whose versions are ``models/<name>`` below ``registry``. Small letters
-    and digits, with single ``.``, ``_`` or ``-`` between them."""
-    alias: NotRequired[str]
-    """Which alias stands for the new version. Default: ``candidate``."""
-    accept: NotRequired[str]
+    model: Annotated[str, MODEL]
+    """Name of the model, whose versions are ``models/<name>`` below ``registry``."""
+    alias: NotRequired[Annotated[str, ALIAS, Default("candidate")]]
+    """Which alias stands for the new version."""
+    accept: NotRequired[Annotated[str, _ACCEPT, Default(_ACCEPT.default)]]
     """``better`` publishes nothing of a model that is no better than guessing on held-out rows;
-    ``any`` publishes whatever it is. Default: ``better``."""
-    least_accuracy: NotRequired[float]
-    """Accuracy on held-out rows, 0 to 1, below which nothing is published. Default: any."""
-    most_rmse: NotRequired[float]
+    ``any`` publishes whatever it is."""
+    least_accuracy: NotRequired[Annotated[float, bound("optimization", "least_accuracy")]]
+    """Accuracy on held-out rows below which nothing is published. Default: any."""
+    most_rmse: NotRequired[Annotated[float, bound("optimization", "most_rmse")]]
     """Of a regression: the error on held-out rows above which nothing is published. Default:
     any."""
-    most_nats: NotRequired[float]
+    most_nats: NotRequired[Annotated[float, bound("optimization", "most_nats")]]
     """Of a language model: the nats of a character on held-out text above which nothing is
     published. Default: any."""
-    max_accuracy_drop: NotRequired[float]
+    max_accuracy_drop: NotRequired[Annotated[float, bound("optimization", "max_accuracy_drop")]]
     """Percentage points of accuracy (per cent of a regression's error or of a language model's
-    nats) that 8 bits may cost.
-    Default: 0.5."""
-    quantise: NotRequired[str]
-    """``auto`` (8 bits where they are faster and accurate enough) or ``never``. Default:
-    ``auto``."""
-    flavor: NotRequired[str]
+    nats) that 8 bits may cost. Default: half of one."""
+    quantise: NotRequired[Annotated[str, _QUANTISE, Default(_QUANTISE.default)]]
+    """``auto`` is 8 bits where they are faster and accurate enough."""
+    flavor: NotRequired[Annotated[str, CPU_FLAVOR]]
     """Which nodes, without GPUs: those of the kind that is to serve it, as 8 bits are measured
     there. Default: the job's own; needed where these have GPUs."""
-    cpus: NotRequired[float]
-    """Cores of the pod. Default: 1."""
-    memory_gib: NotRequired[float]
-    """Memory of the pod. Default: 4."""
-    scratch_gib: NotRequired[int]
-    """Disk of the pod, for the model and its package. Default: 10."""
+    cpus: NotRequired[Annotated[float, POSITIVE, Default(1)]]
+    """Cores of the pod."""
+    memory_gib: NotRequired[Annotated[float, POSITIVE, Default(4)]]
+    """Memory of the pod."""
+    scratch_gib: NotRequired[Annotated[int, SCRATCH_GIB, Default(10)]]
+    """Disk of the pod, for the model and its package."""
 
 
 @described
@@ -151,30 +190,29 @@ class KeyedRunArgs(RunArgs):
     in memory: they read datasets that were sealed with it, and seal checkpoints and models. A
     program of the team's own finds the ring's folder in ``FALAJ_KEYRING``. Default: no ring; what
     pods keep is encrypted by the class of its volume alone."""
-    secret_store: NotRequired[str]
-    """Name of the `ClusterSecretStore` of External Secrets. Default: ``falaj``."""
+    secret_store: NotRequired[Annotated[str, OBJECT, Default(SECRET_STORE)]]
+    """Name of the `ClusterSecretStore` of External Secrets."""
 
 
 @described
 class GangArgs(KeyedRunArgs):
     """Arguments of gangs of pods that train, and of what becomes of their models."""
 
-    telemetry: NotRequired[bool]
-    """Whether figures are served to Prometheus (`PodMonitor`). Default: true."""
-    monitoring_namespace: NotRequired[str]
-    """Where Prometheus is. Default: ``monitoring``."""
-    program: NotRequired[list[str]]
+    telemetry: NotRequired[Annotated[bool, Default(value=True)]]
+    """Whether figures are served to Prometheus (`PodMonitor`)."""
+    monitoring_namespace: NotRequired[Annotated[str, OBJECT, Default(MONITORING)]]
+    """Where Prometheus is."""
+    program: NotRequired[Annotated[list[str], Words()]]
     """A program of the team's own, with its arguments. Default: Falaj's training."""
-    framework: NotRequired[str]
-    """``pytorch``, ``tensorflow``, ``horovod`` or ``parameter-server`` (TensorFlow's roles): how
-    pods find each other. All but the first need ``program`` and ``image``. For ``horovod`` the
-    program is started once for each process, with the variables of Horovod's Gloo controller:
-    neither ssh nor MPI is needed, and at most 256 processes. The image brings ``python3`` (3.8 or
-    newer) and a Horovod that was built with Gloo, and with NCCL for GPUs. Default: ``pytorch``."""
-    nodes: NotRequired[int]
-    """Pods that train together, each on a node of its own where it takes all its GPUs. 1 to 512.
-    Default: 1."""
-    processes_per_node: NotRequired[int]
+    framework: NotRequired[Annotated[str, OneOf(FRAMEWORKS), Default(FRAMEWORKS[0])]]
+    """How pods find each other; ``parameter-server`` is by TensorFlow's roles. All but the first
+    need ``program`` and ``image``. For ``horovod`` the program is started once for each process,
+    with the variables of Horovod's Gloo controller: neither ssh nor MPI is needed, and there are
+    no more processes than its rendezvous answers. The image brings ``python3`` (3.8 or newer) and
+    a Horovod that was built with Gloo, and with NCCL for GPUs."""
+    nodes: NotRequired[Annotated[int, NODES, Default(1)]]
+    """Pods that train together, each on a node of its own where it takes all its GPUs."""
+    processes_per_node: NotRequired[Annotated[int, Between(1, 256)]]
     """Processes of each pod. Default: one for each GPU, and 1 without."""
     parallel: NotRequired[ParallelArgs]
     """How the processes of all pods divide a model, for Falaj's own training. ``tensor`` divides
@@ -187,18 +225,18 @@ class GangArgs(KeyedRunArgs):
     compression: NotRequired[Annotated[str, COMPRESSION, Default(COMPRESSION.default)]]
     """What gradients travel as between processes that each have the whole model: float32
     (``none``), half as many bytes, or with ``powersgd`` two thin matrices for each of theirs."""
-    parameter_servers: NotRequired[int]
-    """Pods that hold parameters (``parameter-server``). Default: 1."""
+    parameter_servers: NotRequired[Annotated[int, Between(1, 64), Default(1)]]
+    """Pods that hold parameters (``parameter-server``)."""
     topology: NotRequired[TopologyArgs]
     """How close together its pods must be. Default: anywhere."""
-    fabric: NotRequired[str]
-    """``none``, ``efa`` (EKS) or ``infiniband`` (AKS and existing clusters). Default: ``none``."""
-    peer_encryption: NotRequired[str]
+    fabric: NotRequired[Annotated[str, FABRICS, Default("none")]]
+    """``efa`` is for EKS, ``infiniband`` for AKS and existing clusters."""
+    peer_encryption: NotRequired[Annotated[str, ENCRYPTION, Default(NONE)]]
     """What encrypts traffic between the job's pods, which neither gloo nor NCCL does: ``network``
     (the cluster's network encrypts between its nodes: WireGuard or IPsec of its CNI, MACsec, or a
     cloud between machines of types that do) or ``none``. With ``network`` NCCL stays on sockets,
     as RDMA goes past it. Several pods with data of class ``restricted`` need it, or
-    ``plain_traffic``. Default: ``none``."""
+    ``plain_traffic``."""
     plain_traffic: NotRequired[str]
     """Why pods may exchange what they learnt of ``restricted`` data over a network that doesn't
     encrypt: who allowed it, and what protects the data instead. It stands on the job
@@ -206,10 +244,10 @@ class GangArgs(KeyedRunArgs):
     machine: NotRequired[str]
     """Instance type of the nodes, which says how many EFA interfaces they have. Default: the
     cheapest in the region with the flavor's GPU and EFA."""
-    max_restarts: NotRequired[int]
+    max_restarts: NotRequired[Annotated[int, RESTARTS, Default(3)]]
     """How often a job is started again after faults of machines and of unknown cause: all exit
     statuses but 0, 2 (refused, which ends the job) and 75 (stopped with a checkpoint). What evicts
-    pods (spot, drains, pre-emption) doesn't count. Default: 3."""
+    pods (spot, drains, pre-emption) doesn't count."""
     publish: NotRequired[PublishArgs]
     """What becomes of the model: a pod after the gang judges and optimises it, signs it with a key
     that no other pod has, and sends it to the registry, where an alias stands for it. Needs
@@ -223,7 +261,7 @@ class TrainingJobArgs(GangArgs):
 
     elastic: NotRequired[ElasticArgs]
     """Let the job go on with fewer or more pods. Default: a gang of a fixed size."""
-    ttl_hours: NotRequired[int]
+    ttl_hours: NotRequired[Annotated[int, Between(1, 24 * 365)]]
     """Hours after which a job that ended is removed. Only for Falaj's own training, which, made
     once more, sees that it is done. Default: kept."""
 

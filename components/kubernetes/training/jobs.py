@@ -113,8 +113,6 @@ def queue_labels(run: Run) -> Mapping[str, str]:
     }
 
 
-MOST_PARALLEL: Final = 128
-"""Pods at a time of an `independent_job`."""
 MOST_PROCESSES: Final = fixed("gang", "most_horovod_processes")
 _FOLDER: Final = "/launcher"
 _FILE: Final = f"{_FOLDER}/horovod.pyz"

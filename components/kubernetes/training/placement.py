@@ -10,6 +10,7 @@ from falaj.components import catalogue
 from falaj.components.catalogue.clusters import GPU, REGION_LABEL, TIME_SLICE
 from falaj.components.kubernetes._placed import CLOUDS, InCluster
 from falaj.components.kubernetes._validation import options
+from falaj.components.kubernetes.training.arguments import FABRICS as EVERY_FABRIC
 from falaj.components.kubernetes.training.arguments import Placement, TopologyArgs
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.node_pools import CAPACITY, FABRIC, FLAVOR, GPU_TAINT
@@ -102,9 +103,10 @@ def is_fraction(flavor: str) -> bool:
 def fabric_devices(
     given: Mapping[str, Any], placed: InCluster, flavor: str, gpus: int, errors: ArgumentErrors
 ) -> tuple[str, dict[str, str]]:
-    """The argument ``fabric``, and what a pod asks for to use it."""
-    fabric: object = given.get("fabric", "none")
-    errors.choice("fabric", fabric, FABRICS[placed.distribution])
+    """The argument ``fabric``, checked but for the distribution, and what a pod asks for."""
+    fabric: object = given["fabric"]
+    if EVERY_FABRIC.allows(fabric):
+        errors.choice("fabric", fabric, FABRICS[placed.distribution])
     if given.get("machine") is not None and fabric != "efa":
         errors.say("machine", "is for fabric 'efa' alone, whose interfaces it tells")
     if fabric == "none" or fabric not in FABRICS[placed.distribution]:
@@ -154,11 +156,8 @@ def checked_topology(
         return None, "required"
     asked = options("topology", given["topology"], TopologyArgs, errors)
     levels = LEVELS[placed.distribution]
-    mode = str(asked.get("mode", "required"))
-    errors.choice("topology.mode", mode, ("required", "preferred"))
-    if asked.get("level") is not None:
-        errors.choice("topology.level", asked["level"], tuple(levels))
-    return levels.get(str(asked.get("level"))), mode
+    found = errors.checked_only(asked, TopologyArgs, at="topology.")
+    return levels.get(str(found["level"])), str(found["mode"])
 
 
 def pod_placement(placed: InCluster, placement: Placement) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from falaj.components.kubernetes._key_ring import KEY_RING, KEYS, volumes
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL
-from falaj.components.kubernetes._validation import amount, number, options
+from falaj.components.kubernetes._validation import options
 from falaj.components.kubernetes.training.arguments import (
+    CPU_FLAVOR,
     Placement,
     PodSize,
     Publication,
@@ -36,9 +37,7 @@ from falaj.components.kubernetes.training.pods import (
     unpacks,
 )
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.limits import MODEL, TextRule
 from falaj.components.specification.node_pools import label_value
-from falaj.components.specification.workload_bounds import bound, choice
 
 ROLE: Final = "publish"
 """Of the replicated job, and of its container."""
@@ -48,13 +47,6 @@ _OPTIMISE: Final = "optimise"
 _SIGNING: Final = "signing-"
 """Beginning of the names of what has the ring that signs."""
 _SHARED_MIB: Final = 64
-_FLAVOR: Final = TextRule(
-    r"^cpu[a-z0-9._-]{0,60}$",
-    "nodes without GPUs, of the kind that is to serve the model",
-    "cpu-x86-64",
-)
-_QUANTISE: Final = choice("optimization", "quantise")
-_ACCEPT: Final = choice("optimization", "accept")
 #: What each bound of the gate is for: a model has one task.
 _TASKS: Final = {
     "least_accuracy": "classifications",
@@ -63,6 +55,8 @@ _TASKS: Final = {
 }
 _GATE: Final = (*_TASKS, "max_accuracy_drop")
 _AT: Final = "publish"
+_OF_ACCESS: Final = registry.RegistryAccessArgs.__annotations__
+"""Whose own check knows what of them may be shown."""
 
 
 def checked(
@@ -78,50 +72,29 @@ def checked(
         errors: gets what is wrong.
     """
     asked = options(_AT, value, PublishArgs, errors)
-    model = _text(asked, "model", MODEL, errors)
-    alias = _text(asked, "alias", registry.ALIAS, errors, "candidate")
-    flavor = _text(asked, "flavor", _FLAVOR, errors, run.placement.flavor)
     access = registry.checked(_AT, asked, run.placed, store, errors)
-    gate = {
-        key: number(
-            f"{_AT}.{key}", asked[key], bound("optimization", key).low,
-            bound("optimization", key).high, errors,
-        )
-        for key in _GATE
-        if asked.get(key) is not None
-    }  # fmt: skip
+    own = {key: each for key, each in asked.items() if key not in _OF_ACCESS}
+    found = errors.checked_only(own, PublishArgs, at=f"{_AT}.")
+    flavor = str(found["flavor"] or run.placement.flavor)
+    errors.form(f"{_AT}.flavor", flavor, CPU_FLAVOR)
+    gate: dict[str, float] = {key: found[key] for key in _GATE if found[key] is not None}
     of_tasks = [key for key in _TASKS if key in gate]
     if len(of_tasks) > 1:
         told = ", ".join(f"{key} is for {_TASKS[key]}" for key in of_tasks)
         errors.say(f"{_AT}.{of_tasks[-1]}", f"{told}: a model is one of them")
-    quantise = str(asked.get("quantise", _QUANTISE.default))
-    errors.choice(f"{_AT}.quantise", quantise, _QUANTISE)
-    accept = str(asked.get("accept", _ACCEPT.default))
-    errors.choice(f"{_AT}.accept", accept, _ACCEPT)
-    cpus = amount(f"{_AT}.cpus", asked.get("cpus", 1), errors)
-    memory = amount(f"{_AT}.memory_gib", asked.get("memory_gib", 4), errors)
-    scratch = errors.whole(f"{_AT}.scratch_gib", asked.get("scratch_gib", 10), 1, 30_000)
+    scratch: int = found["scratch_gib"]
+    resources = computing(found["cpus"], found["memory_gib"], scratch)
     return Publication(
-        model=model,
+        model=str(found["model"]),
         access=access,
         image=image,
-        alias=alias,
+        alias=found["alias"],
         gate=gate,
-        accept=accept,
-        quantise=quantise,
+        accept=str(found["accept"]),
+        quantise=str(found["quantise"]),
         flavor=flavor,
-        size=PodSize(computing(cpus, memory, scratch), 0, 1, _SHARED_MIB, scratch),
+        size=PodSize(resources, 0, 1, _SHARED_MIB, scratch),
     )
-
-
-def _text(
-    asked: Mapping[str, Any], key: str, rule: TextRule, errors: ArgumentErrors, fallback: str = ""
-) -> str:
-    """A text of a form; what is missing was told before."""
-    value: object = asked.get(key, fallback)
-    if key in asked or fallback:
-        errors.form(f"{_AT}.{key}", value, rule)
-    return str(value)
 
 
 def _named(run: Run, ending: str) -> str:

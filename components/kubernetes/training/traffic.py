@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from falaj.components.specification.argument_errors import ArgumentErrors
+from falaj.components.specification.limits import OneOf
 from falaj.components.specification.node_pools import PREFIX
 
 NETWORK: Final = "network"
-_NONE: Final = "none"
-_WAYS: Final = (NETWORK, _NONE)
+NONE: Final = "none"
+ENCRYPTION: Final = OneOf((NETWORK, NONE))
+"""What may encrypt it."""
 _RESTRICTED: Final = "restricted"
 _REASON: Final = range(10, 501)
 """Characters of a reason."""
@@ -50,19 +52,19 @@ class Traffic:
 
 
 def checked(
-    given: Mapping[str, Any], data_class: str, fabric: str, errors: ArgumentErrors, *, peers: bool
-) -> Traffic:
+    given: Mapping[str, Any], way: str, data_class: str, fabric: str, errors: ArgumentErrors, *,
+    peers: bool,
+) -> Traffic:  # fmt: skip
     """The arguments ``peer_encryption`` and ``plain_traffic``.
 
     Args:
         given: the component's arguments.
+        way: ``peer_encryption``, checked.
         data_class: of the stack.
         fabric: that pods use.
         errors: gets what is wrong.
         peers: whether the job has more than one pod.
     """
-    way = str(given.get("peer_encryption", _NONE))
-    errors.choice("peer_encryption", way, _WAYS)
     reason = str(given.get("plain_traffic", "")).strip()
     needed = peers and data_class == _RESTRICTED
     if way == NETWORK and not peers:
@@ -90,7 +92,7 @@ def checked(
                 f"the reason, a line of {_REASON.start} to {_REASON.stop - 1} characters",
                 "who allowed it, and what protects the data instead",
             )  # fmt: skip
-    elif needed and way == _NONE:
+    elif needed and way == NONE:
         errors.say(
             "peer_encryption",
             "missing: pods exchange what they learnt of data of class 'restricted', and neither "

@@ -12,9 +12,8 @@ import pulumi
 from falaj.components.catalogue.clusters import TRAINING_ENDING
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import check_in_cluster, check_secret_entry
-from falaj.components.kubernetes._validation import cidr, is_private, object_name, options
+from falaj.components.kubernetes._validation import cidr, is_private, options
 from falaj.components.kubernetes.bill_of_materials import resolve_one
-from falaj.components.kubernetes.storage_classes import BLOCK
 from falaj.components.kubernetes.tenant.roles import subject
 from falaj.components.kubernetes.training.arguments import Placement
 from falaj.components.kubernetes.training_job import checked_flavor, checked_size, checked_spot
@@ -35,7 +34,6 @@ __all__ = ["PackageMirrorArgs", "Workspace", "WorkspaceArgs", "check", "manifest
 _NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,34}[a-z0-9])?$")
 #: What identity providers call people: addresses, ids, ARNs.
 _USER: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._@:/+=#-]{0,252}$")
-_PRIORITIES: Final = ("falaj-low", "falaj-normal")
 
 
 def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
@@ -46,7 +44,7 @@ def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
     """
     errors = ArgumentErrors(f"Workspace {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
-    errors.names(given, WorkspaceArgs)
+    checked = errors.checked(given, WorkspaceArgs)
     if not _NAME.match(name):
         errors.add("name", name, "1 to 36 of a-z, 0-9 and '-', first a letter, last no '-'")
     placed = check_in_cluster(given, errors)
@@ -59,23 +57,8 @@ def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
     secret = errors.text(given, "token_secret")
     check_secret_entry("token_secret", secret, placed, errors)
     flavor = checked_flavor(given, errors)
-    size = checked_size(given, flavor, None, errors)
-    spot = checked_spot(given, placed, flavor, errors)
-    tenant = placed.tenant if placed else "tenant"
-    names = {
-        argument: object_name(argument, given.get(argument, default), errors)
-        for argument, default in (
-            ("namespace", f"{tenant}{TRAINING_ENDING}"), ("storage_class", BLOCK),
-            ("secret_store", "falaj"), ("certificate_issuer", "falaj"),
-        )
-    }  # fmt: skip
-    data = object_name("data", given["data"], errors) if "data" in given else ""
-    priority = given.get("priority", _PRIORITIES[0])
-    errors.choice("priority", priority, _PRIORITIES)
-    home = errors.whole("home_gib", given.get("home_gib", 20), 1, 1_000)
-    idle = errors.whole("idle_minutes", given.get("idle_minutes", 60), 5, 480)
-    hours = errors.whole("hours", given.get("hours", 12), 1, 24)
-    session = errors.whole("session", given.get("session", 1), 1, 999_999_999)
+    size = checked_size(checked, flavor, None, errors)
+    spot = checked_spot(checked, placed, flavor, errors)
     mirror = _mirror(given, errors)
     image = ""
     if placed is not None:
@@ -86,21 +69,21 @@ def check(name: str, args: WorkspaceArgs) -> WorkspaceSpec:
     return WorkspaceSpec(
         placed=placed,
         name=name,
-        namespace=names["namespace"],
+        namespace=checked["namespace"] or f"{placed.tenant}{TRAINING_ENDING}",
         user=subject("User", user),
         image=image,
         size=size,
         placement=Placement(flavor, spot, None, "required", "none"),
-        priority=str(priority),
-        home_gib=home,
-        storage_class=names["storage_class"],
-        data=data,
-        idle_minutes=idle,
-        hours=hours,
-        session=session,
+        priority=checked["priority"],
+        home_gib=checked["home_gib"],
+        storage_class=checked["storage_class"],
+        data=checked["data"] or "",
+        idle_minutes=checked["idle_minutes"],
+        hours=checked["hours"],
+        session=checked["session"],
         token_secret=secret,
-        secret_store=names["secret_store"],
-        certificate_issuer=names["certificate_issuer"],
+        secret_store=checked["secret_store"],
+        certificate_issuer=checked["certificate_issuer"],
         mirror=mirror,
     )
 

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
+from falaj.components.catalogue.clusters import CERTIFICATE_ISSUER, SECRET_STORE
 from falaj.components.kubernetes._objects import metadata
 from falaj.components.kubernetes._placed import HOME_PREFIX, InCluster
+from falaj.components.kubernetes.storage_classes import BLOCK
 from falaj.components.kubernetes.training.arguments import Placement, PodSize, SizedArgs
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import WORKSPACE_ENDING
+from falaj.components.specification.limits import OBJECT, WORKSPACE_ENDING, Between, OneOf
 
 IMAGE: Final = "falaj-workspace"
+_PRIORITIES: Final = ("falaj-low", "falaj-normal")
 
 
 class PackageMirrorArgs(TypedDict):
@@ -31,31 +35,30 @@ class WorkspaceArgs(SizedArgs):
     token_secret: str
     """Entry of the secret store with the token that the server asks for, 32 or more letters and
     digits: ``acme/workspace-alice``, on AKS ``acme--workspace-alice``."""
-    home_gib: NotRequired[int]
-    """Size of the home, 1 to 1,000, which can grow where the class allows it. Default: 20."""
-    storage_class: NotRequired[str]
-    """Class of the home's volume. Default: ``falaj-block``."""
-    data: NotRequired[str]
+    home_gib: NotRequired[Annotated[int, Between(1, 1_000), Default(20)]]
+    """Size of the home, which can grow where the class allows it."""
+    storage_class: NotRequired[Annotated[str, OBJECT, Default(BLOCK)]]
+    """Class of the home's volume."""
+    data: NotRequired[Annotated[str, OBJECT]]
     """Name of a volume claim of the team's with datasets, mounted read-only at ``/data``. Default:
     none."""
-    idle_minutes: NotRequired[int]
-    """Minutes without use after which it ends, 5 to 480. Use is code that runs in a kernel, input
-    of a terminal, or a document that is saved; a page that is open is none. Default: 60."""
-    hours: NotRequired[int]
-    """Hours after which it ends in any case, 1 to 24. Default: 12."""
-    session: NotRequired[int]
-    """Number of the session: another one starts the workspace again. Default: 1."""
-    priority: NotRequired[str]
-    """``falaj-low``, which makes room for any other job of the tenant, or ``falaj-normal``.
-    Default: ``falaj-low``."""
+    idle_minutes: NotRequired[Annotated[int, Between(5, 480), Default(60)]]
+    """Minutes without use after which it ends. Use is code that runs in a kernel, input of a
+    terminal, or a document that is saved; a page that is open is none."""
+    hours: NotRequired[Annotated[int, Between(1, 24), Default(12)]]
+    """Hours after which it ends in any case."""
+    session: NotRequired[Annotated[int, Between(1, 999_999_999), Default(1)]]
+    """Number of the session: another one starts the workspace again."""
+    priority: NotRequired[Annotated[str, OneOf(_PRIORITIES), Default(_PRIORITIES[0])]]
+    """``falaj-low`` makes room for any other job of the tenant."""
     package_mirror: NotRequired[PackageMirrorArgs]
     """Where ``pip`` gets packages. Default: nowhere; what is in the image is there."""
-    namespace: NotRequired[str]
-    """Namespace of the pod. Default: ``<tenant>-training``."""
-    secret_store: NotRequired[str]
-    """ClusterSecretStore that the token is fetched from. Default: ``falaj``."""
-    certificate_issuer: NotRequired[str]
-    """ClusterIssuer of the server's certificate. Default: ``falaj``."""
+    namespace: NotRequired[Annotated[str, OBJECT]]
+    """Namespace of the pod. Default: the tenant's, ``<tenant>-training``."""
+    secret_store: NotRequired[Annotated[str, OBJECT, Default(SECRET_STORE)]]
+    """ClusterSecretStore that the token is fetched from."""
+    certificate_issuer: NotRequired[Annotated[str, OBJECT, Default(CERTIFICATE_ISSUER)]]
+    """ClusterIssuer of the server's certificate."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,13 @@ from falaj.components.local.provider.daemons import daemons
 from falaj.components.local.provider.fields import flag, number, optional, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
+from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import Values
 
 # An inference service as it is on the machine: its files, its process, what it says of itself.
 
 #: Time beyond the drain in which the master ends its workers and leaves.
+_DRAIN_S: Final = bound("service", "drain_seconds").default
 _LEAVE_S: Final = 10
 
 
@@ -72,14 +74,14 @@ class ServiceFiles:
     def program(self) -> Program:
         """What the supervisor is to keep running."""
         limits = self.read_config().get("limits")
-        drain = limits.get("drain_seconds", 10) if isinstance(limits, Mapping) else 10
+        drain = limits.get("drain_seconds") if isinstance(limits, Mapping) else None
         command = (sys.executable, "-P", "-m", "falaj.workloads.inference", "serve", "--config")
         return Program(
             name=self.folder.name,
             folder=self.folder,
             command=(*command, str(self.config)),
             directory=self.folder,
-            stop_seconds=int(drain) + _LEAVE_S,
+            stop_seconds=int(_DRAIN_S if drain is None else drain) + _LEAVE_S,
             process_marks=self.process_marks,
             environment=workloads.environment(),
         )

@@ -46,10 +46,10 @@ def _shared(one: str, other: str) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"hosts": []}, "1 to 16 names"),
-    ({"hosts": ["localhost"]}, "a full name such as api.acme.ae"),
-    ({"hosts": ["a.acme.example/x"]}, "a full name such as api.acme.ae"),
-    ({"hosts": ["*"]}, "a full name such as api.acme.ae"),
+    ({"hosts": []}, "given 0 of them; allowed: 1 to 16"),
+    ({"hosts": ["localhost"]}, "a full name in small letters"),
+    ({"hosts": ["a.acme.example/x"]}, "a full name in small letters"),
+    ({"hosts": ["*"]}, "a full name in small letters"),
     ({"certificate_issuer": None}, "certificate_issuer: missing"),
     ({"certificate_issuer_kind": "Secret"}, "ClusterIssuer, Issuer"),
     ({"tokens": {}}, "nobody gets in without a token or a login"),
@@ -70,11 +70,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"issuer_cidrs": ["8.8.8.0/24"]}, "allowed: private ranges"),
     ({"address": None}, "address: missing; needed on an existing cluster"),
     ({"address": "8.8.8.8"}, "a private address"),
-    ({"rates": []}, "a list of 1 to 16 limits"),
+    ({"rates": []}, "given 0 of them; allowed: 1 to 16"),
     ({"rates": [{"requests": 0}]}, "a whole number from 1"),
     ({"rates": [{"requests": 5, "unit": "Day"}]}, "Second, Minute, Hour"),
     ({"rates": [{"requests": 5, "source": "10.0.0.1"}]}, "a range such as"),
-    ({"largest_request": "10MB"}, "a size such as 512Ki"),
+    ({"largest_request": "10MB"}, "a size in Ki, Mi or Gi"),
     ({"request_seconds": 0}, "from 1 to 3600"),
     ({"replicas": 1}, "from 2 to 50"),
     ({"replicas": 4, "most_replicas": 3}, "most_replicas: given 3"),
@@ -88,7 +88,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_shared("a.acme.example", "a.acme.example"), "a.acme.example is acme's"),
     (_shared("*.acme.example", "a.acme.example"), "*.acme.example is acme's"),
     (_shared("a.acme.example", "*.acme.example"), "a.acme.example is acme's"),
-    ({"client_ca_secret": "A B"}, "at most 63 of a-z"),
+    ({"client_ca_secret": "A B"}, "at most 63 lower-case letters"),
 ]  # fmt: skip
 
 

@@ -56,14 +56,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"egress": {"web": {"cidrs": ["10.0.0.1/8"]}}}, "has host bits set"),
     ({"egress": {"web": {"cidrs": []}}}, "at least one range"),
     ({"egress": {"web": {}}}, "egress['web'].cidrs: missing"),
-    ({"egress": {"web": {"cidrs": ["10.0.0.0/8"], "ports": []}}}, "a list of ports"),
+    ({"egress": {"web": {"cidrs": ["10.0.0.0/8"], "ports": []}}}, "allowed: at least one, each"),
     ({"egress": {"web": {"cidrs": ["10.0.0.0/8"], "ports": [0]}}}, "from 1 to 65535"),
     ({"egress": {"web": {"cidrs": ["10.0.0.0/8"], "protocol": "ICMP"}}}, "TCP, UDP"),
     ({"egress": {"web": {"cidrs": ["10.0.0.0/8"], "purposes": ["all"]}}}, "training, serving"),
     ({"identity_client_ids": {"training": "x"}}, "is for aks, but distribution is 'existing'"),
     ({"monthly_budget_usd": 0}, "a number above 0"),
     ({"queue_weight": -1}, "a number above 0"),
-    ({"pod_security_version": "1.36"}, "v1.36 or so, or latest"),
+    ({"pod_security_version": "1.36"}, "latest, or v and a minor version"),
     ({"mesh": "yes"}, "true or false"),
 ]  # fmt: skip
 

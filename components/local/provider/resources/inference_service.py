@@ -66,20 +66,17 @@ class InferenceServiceHandler(Handler):
             "lists", "What each client certificate may do: scopes by common name.", default={},
             choices=("predict", "observe", "feedback", "admin"),
         ),
-        "maxBodyBytes": bounded(
-            "service", "max_body_bytes", "Largest request body.", default=8 << 20
-        ),
-        "maxRows": bounded("service", "max_rows", "Most rows in a request.", default=1_024),
+        "maxBodyBytes": bounded("service", "max_body_bytes", "Largest request body."),
+        "maxRows": bounded("service", "max_rows", "Most rows in a request."),
         "maxTokens": bounded(
-            "service", "max_tokens", "Most characters that a language model adds to a text.",
-            default=1_024,
+            "service", "max_tokens", "Most characters that a language model adds to a text."
         ),
         "tokensPerMinute": bounded(
             "service", "tokens_per_minute", "Most characters of a language model for each caller.",
         ),
         "drainSeconds": bounded(
             "service", "drain_seconds", "How long an old version may finish its requests.",
-            default=10, whole=True,
+            whole=True,
         ),
         "grpc": Field("flag", "Answer gRPC on the same port.", default=True),
         "batching": Field(
