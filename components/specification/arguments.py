@@ -63,7 +63,7 @@ class Words:
     """Of a list whose texts are a command line's: in order, and one may come twice."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Argument:
     """One argument of a component."""
 
@@ -177,9 +177,17 @@ def _argument(name: str, hint: Any, required: bool) -> Argument:
         bare = get_args(bare)[0]
     late = any(is_late(each) for each in get_args(bare))
     return Argument(
-        name, bare, required, late, of(Limit), _rule_of_names(hint), of(annotated_types.Len),
-        of(Default), of(Example), is_command=of(Words) is not None,
-    )  # fmt: skip
+        name=name,
+        type=bare,
+        required=required,
+        late=late,
+        limit=of(Limit),
+        names=_rule_of_names(hint),
+        length=of(annotated_types.Len),
+        default=of(Default),
+        example=of(Example),
+        is_command=of(Words) is not None,
+    )
 
 
 def _marks(hint: Any) -> Iterator[Any]:
