@@ -326,7 +326,9 @@ class Completion(Awaitable[Answer]):
             return await self._whole()
         events = self._events()
         # What fails before anything is sent has a status of its own.
-        first = await anext(events)
+        first = b""
+        while not first:
+            first = await anext(events)
         return Answer(200, first, EVENTS, events=events)
 
     async def _whole(self) -> Answer:
@@ -396,12 +398,15 @@ def _texts(asked: Asked, language: Language) -> list[Text]:
     found: list[Text] = []
     for prompt in asked.prompts:
         places = language.encode(prompt)
+        skipped = language.since(len(prompt))
         for choice in range(asked.choices):
             seed = asked.sampling.seed
             random = np.random.default_rng(None if seed is None else [seed % 2**64, choice])
-            found.append(
-                Text(len(found), places, most=asked.most, stops=asked.stops, random=random)
-            )
+            text = Text(
+                len(found), places, skipped=skipped, most=asked.most, stops=asked.stops,
+                random=random,
+            )  # fmt: skip
+            found.append(text)
     return found
 
 

@@ -1,7 +1,8 @@
 """A language model's vocabulary, and texts that are generated with it, one character at a time.
 
-A token is a character. There is no memory of what the model has computed for those before: each
-step runs it on the last ``context`` characters of every text.
+A token is a character. What the model has computed for those before is kept, and each step runs it
+on the newest one of every text. Packages whose graph can't be told the past are run on the last
+``context`` characters at each step.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.inference.cache import CHUNK, CacheForm, Kept, since
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.oip import Inference, Schema
 
@@ -36,20 +38,36 @@ class Language:
 
     Attributes:
         characters: by place; the first stands for all others.
-        context: how many characters of a text's end matter.
+        context: how many characters of a text's end matter at most.
+        cache: what the model keeps of a text from step to step; None: nothing.
     """
 
     characters: tuple[str, ...]
     places: Mapping[str, int]
     context: int
+    cache: CacheForm | None = None
+
+    def since(self, length: int) -> int:
+        """Return the place of the first one that matters of so many characters."""
+        if self.cache is None:
+            return max(0, length - self.context)
+        return since(length, self.context)
 
     def encode(self, text: str) -> list[int]:
         """Return the places of the characters that matter: at least one."""
-        return [self.places.get(each, UNKNOWN) for each in text[-self.context :] or _START]
+        recent = text[self.since(len(text)) :]
+        return [self.places.get(each, UNKNOWN) for each in recent or _START]
 
 
-def read(manifest: Mapping[str, Any], schema: Schema) -> Language | None:
+def read(
+    manifest: Mapping[str, Any], schema: Schema, cache: CacheForm | None = None
+) -> Language | None:
     """Return what a verified manifest says of the characters; None: it is another kind of model.
+
+    Args:
+        manifest: of the package.
+        schema: of its model.
+        cache: what that keeps of a text.
 
     Raises:
         InferenceError: it is a language model that can't be one.
@@ -71,7 +89,7 @@ def read(manifest: Mapping[str, Any], schema: Schema) -> Language | None:
         raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {len(characters)} classes")
     return Language(
         tuple(characters), {each: place for place, each in enumerate(characters) if place},
-        tokens.context,
+        tokens.context, cache,
     )  # fmt: skip
 
 
@@ -126,6 +144,7 @@ class Text:
     Args:
         index: its place in the answer.
         places: of the characters that it goes on from.
+        skipped: how many came before these.
         most: characters that are generated.
         stops: texts before the first of which it ends.
         random: of this text alone.
@@ -136,12 +155,14 @@ class Text:
         index: int,
         places: Sequence[int],
         *,
+        skipped: int = 0,
         most: int,
         stops: Sequence[str],
         random: np.random.Generator,
     ) -> None:
         self.index = index
         self.places = list(places)
+        self.skipped = skipped
         self.random = random
         self.generated = 0
         """Characters, with those that aren't answered because they stop it."""
@@ -180,6 +201,23 @@ class Text:
         return held[:sure]
 
 
+class _Group:
+    """Texts that are as long as each other, and stay so: they are one run's rows."""
+
+    def __init__(self, texts: Sequence[Text], kept: Kept | None) -> None:
+        self.texts = list(texts)
+        self.kept = kept
+
+    def drop_finished(self) -> None:
+        """Leave out the texts that have ended, and what is kept of them."""
+        going = [row for row, text in enumerate(self.texts) if text.finish is None]
+        if len(going) == len(self.texts):
+            return
+        self.texts = [self.texts[row] for row in going]
+        if self.kept is not None:
+            self.kept.select(going)
+
+
 class Generation:
     """Texts that are generated together.
 
@@ -193,6 +231,7 @@ class Generation:
         self.texts = texts
         self._language = language
         self._sampling = sampling
+        self._groups = self._grouped(texts)
 
     @property
     def generated(self) -> int:
@@ -204,26 +243,74 @@ class Generation:
         """The texts that go on."""
         return [each for each in self.texts if each.finish is None]
 
-    def step(self, run: Callable[[Inference], Sequence[Any]]) -> list[tuple[Text, str]]:
-        """Generate a character of each text that goes on; return what is sure by then.
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of the texts from step to step."""
+        return sum(each.kept.size for each in self._groups if each.kept is not None)
 
-        Texts that are as long as each other are one run's rows.
+    def step(self, run: Callable[[Inference], Sequence[Any]]) -> list[tuple[Text, str]]:
+        """Run each text that goes on once; return what is sure of those that have grown by it.
+
+        Texts that are as long as each other are one run's rows. Of a prompt that is longer than
+        `CHUNK`, a step runs a part, and nothing is generated before the last one.
         """
-        by_length: dict[int, list[Text]] = {}
-        for text in self.unfinished:
-            by_length.setdefault(len(text.places), []).append(text)
+        if self._language.cache is None:
+            # What is looked back on is cut off, and so texts come to be as long as others.
+            self._groups = self._grouped(self.unfinished)
         found: list[tuple[Text, str]] = []
-        for texts in by_length.values():
-            (probabilities,) = run(self._inference(texts))
-            for text, row in zip(texts, np.asarray(probabilities), strict=True):
+        for group in self._groups:
+            probabilities = self._run(group, run)
+            if probabilities is None:
+                continue
+            for text, row in zip(group.texts, probabilities, strict=True):
                 place = choose(row, self._sampling, text.random)
-                text.places = [*text.places, place][-self._language.context :]
+                text.places.append(place)
                 found.append((text, text.add(self._language.characters[place])))
+            group.drop_finished()
+        self._groups = [each for each in self._groups if each.texts]
         return found
 
-    @staticmethod
-    def _inference(texts: Sequence[Text]) -> Inference:
-        made = Inference()
-        made.feed = {TOKENS: np.array([each.places for each in texts], dtype=np.int64)}
-        made.rows, made.outputs = len(texts), [PROBABILITIES]
-        return made
+    def _grouped(self, texts: Sequence[Text]) -> list[_Group]:
+        cache = self._language.cache
+        by_length: dict[int, list[Text]] = {}
+        for text in texts:
+            self._look_back(text)
+            length = len(text.places) + (text.skipped if cache is not None else 0)
+            by_length.setdefault(length, []).append(text)
+        return [
+            _Group(each, Kept(cache, len(each)) if cache is not None else None)
+            for each in by_length.values()
+        ]
+
+    def _look_back(self, text: Text) -> None:
+        """Forget the characters that aren't looked back on any more."""
+        over = self._language.since(text.skipped + len(text.places)) - text.skipped
+        if over > 0:
+            text.skipped += over
+            del text.places[:over]
+
+    def _run(
+        self, group: _Group, run: Callable[[Inference], Sequence[Any]]
+    ) -> NDArray[Any] | None:
+        """Return how likely each character is to follow; None: that isn't known yet."""
+        made, kept = Inference(), group.kept
+        made.rows, made.outputs = len(group.texts), [PROBABILITIES]
+        if kept is None:
+            made.feed = {TOKENS: _rows(group.texts, slice(None))}
+            (probabilities,) = run(made)
+            return np.asarray(probabilities)
+        for text in group.texts:
+            self._look_back(text)
+        first = group.texts[0]
+        if kept.start != first.skipped:
+            kept.restart(first.skipped)
+        tokens = _rows(group.texts, slice(kept.filled, kept.filled + CHUNK))
+        made.feed = {TOKENS: tokens, **kept.feed()}
+        made.outputs += kept.outputs
+        probabilities, *given = run(made)
+        kept.add(given)
+        return np.asarray(probabilities) if kept.filled == len(first.places) else None
+
+
+def _rows(texts: Sequence[Text], part: slice) -> NDArray[np.int64]:
+    return np.array([each.places[part] for each in texts], dtype=np.int64)
