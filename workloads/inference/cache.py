@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
 from falaj.workloads.remembering import FILLED, PAST_DIMENSIONS, layers_of, past_names, present_of
 
 _NUMBER_BYTES: Final = 4
@@ -165,3 +165,41 @@ class Kept:
             if before is not None:
                 made[:, :, : self.filled] = before[:, :, : self.filled]
             self._slots[name] = made
+
+
+class Room:
+    """Memory of a worker that texts' keys and values may take together.
+
+    A text takes at its beginning what it may come to, so that none that has begun finds no room.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+
+    def take(self, size: int) -> None:
+        """Take so many bytes.
+
+        Raises:
+            RequestError: 503, they aren't there.
+        """
+        if self.taken + size > self.most:
+            raise RequestError(
+                503,
+                "what is kept of the texts that are being generated may come to "
+                f"{_mib(self.taken)} of {_mib(self.most)} MiB, and these texts to {_mib(size)} "
+                "MiB; try again, or ask for fewer or shorter ones",
+                headers=(retry_after(1),),
+            )
+        self.taken += size
+
+    def give_back(self, size: int) -> None:
+        """Give so many back."""
+        self.taken -= size
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.3g}"

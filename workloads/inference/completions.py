@@ -258,18 +258,27 @@ FIELDS: Final = (
 class Steps(Protocol):
     """Who runs the steps of texts: the worker's queue."""
 
-    def begin_text(self) -> None:
-        """Take a place for a request's texts.
+    def begin_text(self, size: int) -> None:
+        """Take a place for a request's texts, and so many bytes for what is kept of them.
 
         Raises:
-            RequestError: 503, there is none.
+            RequestError: 503, there is none, or there aren't so many.
         """
 
-    def end_text(self) -> None:
-        """Give it back."""
+    def free(self, size: int) -> None:
+        """Give bytes back."""
 
-    async def step(self, rows: int, work: Callable[[], Any]) -> Any:
-        """Do a step's work, whose runs have so many rows, in a thread; return what it does."""
+    def end_text(self) -> None:
+        """Give the place back."""
+
+    async def step(self, rows: int, work: Callable[[], Any], seconds: float | None) -> Any:
+        """Do a step's work in a thread; return what it does.
+
+        Args:
+            rows: of its runs.
+            work: the step's.
+            seconds: that it may take; None: as a run over whole rows.
+        """
 
 
 class Completion(Awaitable[Answer]):
@@ -311,12 +320,20 @@ class Completion(Awaitable[Answer]):
         self._counters = counters
         self._log = log
         self._settle = settle
+        # Of the last step, as the next one may take.
+        self._seconds: float | None = None
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
             "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
-        self._generation = Generation(language, _texts(asked, language), asked.sampling)
-        steps.begin_text()
+        texts = _texts(asked, language)
+        self._generation = Generation(language, texts, asked.sampling)
+        # By text, until it ends.
+        self._kept_bytes = {
+            text.index: language.bytes_of(text.skipped + len(text.places) + asked.most)
+            for text in texts
+        }
+        steps.begin_text(sum(self._kept_bytes.values()))
 
     def __await__(self) -> Generator[Any, None, Answer]:
         return self._answer().__await__()
@@ -362,11 +379,23 @@ class Completion(Awaitable[Answer]):
         if self.hung_up():
             raise RequestError(408, "the client hung up before its text was whole", close=True)
         rows = len(self._generation.unfinished)
-        found = await self._steps.step(rows, lambda: self._generation.step(self._run))
-        return cast("list[tuple[Text, str]]", found)
+        found = await self._steps.step(rows, self._timed_step, self._seconds)
+        grown = cast("list[tuple[Text, str]]", found)
+        for text, _ in grown:
+            if text.finish is not None:
+                self._steps.free(self._kept_bytes.pop(text.index))
+        return grown
+
+    def _timed_step(self) -> list[tuple[Text, str]]:
+        start = time.perf_counter()
+        found = self._generation.step(self._run)
+        self._seconds = time.perf_counter() - start
+        return found
 
     def _end(self) -> None:
-        """Give the place back, and count."""
+        """Give the place back and what is still kept, and count."""
+        self._steps.free(sum(self._kept_bytes.values()))
+        self._generation.drop()
         self._steps.end_text()
         tokens = {PROMPT: self._asked.prompt_tokens, GENERATED: self._generation.generated}
         self._settle(sum(tokens.values()))

@@ -53,6 +53,10 @@ class Language:
             return max(0, length - self.context)
         return since(length, self.context)
 
+    def bytes_of(self, length: int) -> int:
+        """Return the bytes that are kept at most of a text that comes to so many characters."""
+        return 0 if self.cache is None else self.cache.bytes_of(length)
+
     def encode(self, text: str) -> list[int]:
         """Return the places of the characters that matter: at least one."""
         recent = text[self.since(len(text)) :]
@@ -247,6 +251,10 @@ class Generation:
     def kept_bytes(self) -> int:
         """What is kept of the texts from step to step."""
         return sum(each.kept.size for each in self._groups if each.kept is not None)
+
+    def drop(self) -> None:
+        """Keep nothing more, however far the texts have come."""
+        self._groups = []
 
     def step(self, run: Callable[[Inference], Sequence[Any]]) -> list[tuple[Text, str]]:
         """Run each text that goes on once; return what is sure of those that have grown by it.

@@ -364,6 +364,7 @@ class Worker:
             service.counters.snapshot()
             | {
                 "open_connections": len(service.connections),
+                "cache_bytes": service.runs.room.taken,
                 "dropped_lines": self._dropped_lines,
             }
         )
