@@ -19,6 +19,7 @@ import orjson
 from falaj.workloads.inference.errors import RequestError, json_of
 from falaj.workloads.inference.http import EVENTS, Answer, Exchange, event
 from falaj.workloads.inference.language import Generation, Language, Sampling, Text
+from falaj.workloads.inference.likelihoods import MOST_LOGPROBS
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.oip import Inference
 
@@ -54,6 +55,7 @@ class Asked:
         most: characters to generate for each text.
         choices: texts for each prompt.
         usage: whether a stream ends with the counts of tokens.
+        logprobs: how many of the likeliest tokens are told with each; None: no likelihoods are.
     """
 
     prompts: Sequence[str]
@@ -64,6 +66,7 @@ class Asked:
     stream: bool
     usage: bool
     echo: bool
+    logprobs: int | None
 
     @property
     def prompt_tokens(self) -> int:
@@ -189,8 +192,9 @@ def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
             "that is given back; leave echo out, or send less", field="echo",
         )  # fmt: skip
     stops = _stops(fields)
+    logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, None)
     _ignore_or_refuse(fields, choices)
-    return Asked(prompts, most or 1, choices, sampling, stops, stream, usage, echo)
+    return Asked(prompts, most or 1, choices, sampling, stops, stream, usage, echo, logprobs)
 
 
 def require_model(given: str, model: str) -> None:
@@ -236,7 +240,6 @@ def _ignore_or_refuse(fields: _Fields, choices: int) -> None:
     fields.refuse("frequency_penalty", 0)
     fields.refuse("presence_penalty", 0)
     fields.refuse("logit_bias", {})
-    fields.refuse("logprobs")
     fields.refuse("suffix")
     if fields.values:
         name = sorted(fields.values)[0]
@@ -248,7 +251,7 @@ def _ignore_or_refuse(fields: _Fields, choices: int) -> None:
 
 FIELDS: Final = (
     "model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stream_options",
-    "stop", "seed", "echo", "user",
+    "stop", "seed", "echo", "logprobs", "user",
 )  # fmt: skip
 
 
@@ -327,7 +330,7 @@ class Completion(Awaitable[Answer]):
             "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
         texts = _texts(asked, language)
-        self._generation = Generation(language, texts, asked.sampling)
+        self._generation = Generation(language, texts, asked.sampling, asked.logprobs)
         # By text, until it ends.
         self._kept_bytes = {
             text.index: language.bytes_of(text.skipped + len(text.places) + asked.most)
@@ -356,7 +359,9 @@ class Completion(Awaitable[Answer]):
                     parts[text.index].append(more)
         finally:
             self._end()
-        choices = [_choice(text, "".join(parts[text.index])) for text in self._generation.texts]
+        choices = [
+            self._choice(text, "".join(parts[text.index])) for text in self._generation.texts
+        ]
         return Answer(200, orjson.dumps({**self._head, "choices": choices, "usage": self._usage}))
 
     async def _events(self) -> AsyncGenerator[bytes]:
@@ -367,7 +372,7 @@ class Completion(Awaitable[Answer]):
                 for text, more in await self._step():
                     shown = echoed.pop(text.index, "") + more
                     if shown or text.finish:
-                        piece += self._event([_choice(text, shown)])
+                        piece += self._event([self._choice(text, shown)])
                 yield piece
             if self._asked.usage:
                 yield self._event([], self._usage)
@@ -408,6 +413,12 @@ class Completion(Awaitable[Answer]):
         asked = self._asked
         return asked.prompts[text.index // asked.choices] if asked.echo else ""
 
+    def _choice(self, text: Text, shown: str) -> Mapping[str, Any]:
+        told = None if self._asked.logprobs is None else text.told.take(shown)
+        return {
+            "index": text.index, "text": shown, "logprobs": told, "finish_reason": text.finish,
+        }  # fmt: skip
+
     @property
     def _usage(self) -> Mapping[str, int]:
         prompt, generated = self._asked.prompt_tokens, self._generation.generated
@@ -425,22 +436,19 @@ class Completion(Awaitable[Answer]):
 
 def _texts(asked: Asked, language: Language) -> list[Text]:
     found: list[Text] = []
+    is_judged = asked.echo and asked.logprobs is not None
     for prompt in asked.prompts:
-        places = language.encode(prompt)
-        skipped = language.since(len(prompt))
+        places = language.encode(prompt, whole=is_judged)
+        skipped = 0 if is_judged else language.since(len(prompt))
         for choice in range(asked.choices):
             seed = asked.sampling.seed
             random = np.random.default_rng(None if seed is None else [seed % 2**64, choice])
             text = Text(
-                len(found), places, skipped=skipped, most=asked.most, stops=asked.stops,
-                random=random,
+                len(found), places, skipped=skipped, echoed=prompt if is_judged else (),
+                most=asked.most, stops=asked.stops, random=random,
             )  # fmt: skip
             found.append(text)
     return found
-
-
-def _choice(text: Text, shown: str) -> Mapping[str, Any]:
-    return {"index": text.index, "text": shown, "logprobs": None, "finish_reason": text.finish}
 
 
 def card(name: str, created: int) -> dict[str, Any]:

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from falaj.workloads.inference.cache import CHUNK, CacheForm, Kept, since
 from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.likelihoods import (
+    Judged,
+    Told,
+    judge,
+    of_logits,
+    of_probabilities,
+)
 from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.remembering import ASKED, LOGITS
 
 TASK: Final = "language"
 """What a manifest says of such a model."""
@@ -28,6 +36,8 @@ UNKNOWN: Final = 0
 """Place of what stands for all characters that aren't in the vocabulary."""
 _START: Final = "\n"
 """What an empty prompt is begun from."""
+_JUDGED_NUMBERS: Final = 1 << 22
+"""Logits that one run gives at most, where the characters of prompts are judged."""
 STOP: Final = "stop"
 LENGTH: Final = "length"
 
@@ -57,9 +67,9 @@ class Language:
         """Return the bytes that are kept at most of a text that comes to so many characters."""
         return 0 if self.cache is None else self.cache.bytes_of(length)
 
-    def encode(self, text: str) -> list[int]:
-        """Return the places of the characters that matter: at least one."""
-        recent = text[self.since(len(text)) :]
+    def encode(self, text: str, *, whole: bool = False) -> list[int]:
+        """Return the places of the characters that matter, at least one; or of all."""
+        recent = text if whole else text[self.since(len(text)) :]
         return [self.places.get(each, UNKNOWN) for each in recent or _START]
 
 
@@ -149,6 +159,8 @@ class Text:
         index: its place in the answer.
         places: of the characters that it goes on from.
         skipped: how many came before these.
+        echoed: texts of the tokens that it goes on from, each of which is to be judged. Default:
+            none is.
         most: characters that are generated.
         stops: texts before the first of which it ends.
         random: of this text alone.
@@ -160,6 +172,7 @@ class Text:
         places: Sequence[int],
         *,
         skipped: int = 0,
+        echoed: Sequence[str] = (),
         most: int,
         stops: Sequence[str],
         random: np.random.Generator,
@@ -167,6 +180,13 @@ class Text:
         self.index = index
         self.places = list(places)
         self.skipped = skipped
+        self.echoed = echoed
+        self.told = Told()
+        """What is known of its tokens, where that is asked for."""
+        self.seen = 1 if echoed else self.length
+        """Tokens after which the next one is judged, or generated."""
+        if echoed:
+            self.told.add(Judged(echoed[0]))
         self.random = random
         self.generated = 0
         """Characters, with those that aren't answered because they stop it."""
@@ -177,6 +197,11 @@ class Text:
         self._held = ""
         # Longer ones than these can't hold the beginning of a stop.
         self._longest = max(map(len, stops), default=0)
+
+    @property
+    def length(self) -> int:
+        """How many tokens there are by now."""
+        return self.skipped + len(self.places)
 
     def add(self, character: str) -> str:
         """Take the next character, and return what is sure to belong to the text by now.
@@ -229,12 +254,20 @@ class Generation:
         language: the model's.
         texts: of one request.
         sampling: how characters are chosen.
+        logprobs: how many of the likeliest are told with each token; None: nothing is.
     """
 
-    def __init__(self, language: Language, texts: Sequence[Text], sampling: Sampling) -> None:
+    def __init__(
+        self,
+        language: Language,
+        texts: Sequence[Text],
+        sampling: Sampling,
+        logprobs: int | None = None,
+    ) -> None:
         self.texts = texts
         self._language = language
         self._sampling = sampling
+        self._logprobs = logprobs
         self._groups = self._grouped(texts)
 
     @property
@@ -260,65 +293,109 @@ class Generation:
         """Run each text that goes on once; return what is sure of those that have grown by it.
 
         Texts that are as long as each other are one run's rows. Of a prompt that is longer than
-        `CHUNK`, a step runs a part, and nothing is generated before the last one.
+        `CHUNK`, or is judged, a step runs a part, and nothing is generated before the last one.
         """
         if self._language.cache is None:
             # What is looked back on is cut off, and so texts come to be as long as others.
             self._groups = self._grouped(self.unfinished)
         found: list[tuple[Text, str]] = []
         for group in self._groups:
-            probabilities = self._run(group, run)
-            if probabilities is None:
+            answered = self._run(group, run)
+            if answered is None:
                 continue
-            for text, row in zip(group.texts, probabilities, strict=True):
-                place = choose(row, self._sampling, text.random)
+            for text, probabilities, logprobs in zip(group.texts, *answered, strict=True):
+                place = choose(probabilities, self._sampling, text.random)
+                character = self._language.characters[place]
+                self._tell(text, logprobs, place, character)
                 text.places.append(place)
-                found.append((text, text.add(self._language.characters[place])))
+                text.seen += 1
+                found.append((text, text.add(character)))
             group.drop_finished()
         self._groups = [each for each in self._groups if each.texts]
         return found
 
     def _grouped(self, texts: Sequence[Text]) -> list[_Group]:
         cache = self._language.cache
-        by_length: dict[int, list[Text]] = {}
+        alike: dict[tuple[int, int], list[Text]] = {}
         for text in texts:
             self._look_back(text)
-            length = len(text.places) + (text.skipped if cache is not None else 0)
-            by_length.setdefault(length, []).append(text)
+            before = text.skipped if cache is None else 0
+            alike.setdefault((text.seen - before, text.length - before), []).append(text)
         return [
             _Group(each, Kept(cache, len(each)) if cache is not None else None)
-            for each in by_length.values()
+            for each in alike.values()
         ]
 
     def _look_back(self, text: Text) -> None:
         """Forget the characters that aren't looked back on any more."""
-        over = self._language.since(text.skipped + len(text.places)) - text.skipped
+        over = self._language.since(text.seen) - text.skipped
         if over > 0:
             text.skipped += over
             del text.places[:over]
 
     def _run(
         self, group: _Group, run: Callable[[Inference], Sequence[Any]]
-    ) -> NDArray[Any] | None:
-        """Return how likely each character is to follow; None: that isn't known yet."""
-        made, kept = Inference(), group.kept
-        made.rows, made.outputs = len(group.texts), [PROBABILITIES]
-        if kept is None:
-            made.feed = {TOKENS: _rows(group.texts, slice(None))}
-            (probabilities,) = run(made)
-            return np.asarray(probabilities)
+    ) -> tuple[NDArray[Any], Sequence[Any]] | None:
+        """Run the next part of texts, and tell of what of their prompts is judged by it.
+
+        Returns:
+            How likely each character is to follow the texts, (N, V), and of each text the
+            logarithms (V,), or None where nothing is told; None: there is more to run before.
+        """
         for text in group.texts:
             self._look_back(text)
+        made, kept, first = Inference(), group.kept, group.texts[0]
+        begin, end = 0, first.seen - first.skipped
+        if kept is not None:
+            if kept.start != first.skipped:
+                kept.restart(first.skipped)
+            begin = kept.filled
+            end = min(begin + self._part(group), len(first.places), self._language.context)
+        # Of the characters that are run, from which one on it is told what follows.
+        asked = max(first.seen - first.skipped - 1 - begin, 0)
+        tokens = np.array([each.places[begin:end] for each in group.texts], dtype=np.int64)
+        made.rows, made.outputs, made.feed = len(tokens), [PROBABILITIES], {TOKENS: tokens}
+        if kept is not None:
+            made.feed |= kept.feed()
+            if self._logprobs is not None:
+                made.outputs.append(LOGITS)
+                if begin + asked < end:
+                    made.feed[ASKED] = np.arange(asked, end - begin)
+            made.outputs += kept.outputs
+        probabilities, *given = map(np.asarray, run(made))
+        logprobs: NDArray[Any] | None = None
+        if self._logprobs is not None:
+            logprobs = (
+                of_probabilities(probabilities)[:, None]
+                if kept is None
+                else of_logits(given.pop(0))
+            )
+        if kept is not None:
+            kept.add(given)
+        if begin + asked >= end:
+            return None
+        is_whole = first.skipped + end == first.length
+        if logprobs is None:
+            return (probabilities, [None] * len(tokens)) if is_whole else None
+        for text, rows in zip(group.texts, logprobs, strict=True):
+            for row in rows[: text.length - text.seen]:
+                place = text.places[text.seen - text.skipped]
+                self._tell(text, row, place, text.echoed[text.seen])
+                text.seen += 1
+        return (probabilities, list(logprobs[:, -1])) if is_whole else None
+
+    def _part(self, group: _Group) -> int:
+        """Return how many characters are run at once at most."""
         first = group.texts[0]
-        if kept.start != first.skipped:
-            kept.restart(first.skipped)
-        tokens = _rows(group.texts, slice(kept.filled, kept.filled + CHUNK))
-        made.feed = {TOKENS: tokens, **kept.feed()}
-        made.outputs += kept.outputs
-        probabilities, *given = run(made)
-        kept.add(given)
-        return np.asarray(probabilities) if kept.filled == len(first.places) else None
+        if first.seen == first.length:
+            return CHUNK
+        each = len(group.texts) * len(self._language.characters)
+        return max(1, min(CHUNK, _JUDGED_NUMBERS // each))
 
-
-def _rows(texts: Sequence[Text], part: slice) -> NDArray[np.int64]:
-    return np.array([each.places[part] for each in texts], dtype=np.int64)
+    def _tell(
+        self, text: Text, logprobs: NDArray[np.float64] | None, place: int, token: str
+    ) -> None:
+        if self._logprobs is None or logprobs is None:
+            return
+        known = self._language.characters
+        text.told.add(judge(logprobs, place, token, known, self._logprobs))
