@@ -65,7 +65,7 @@ def judge(
     if not np.isfinite(logprobs).all():
         raise RequestError(500, "the model's probabilities of what follows aren't numbers")
     order = 1 + np.argsort(-logprobs[1:], kind="stable")[:most]
-    likeliest: dict[str, float] = {tokens[each]: float(logprobs[each]) for each in order.tolist()}
+    likeliest = {str(tokens[each]): float(logprobs[each]) for each in order.tolist()}
     own = float(logprobs[place])
     likeliest.setdefault(token, own)
     return Judged(token, own, likeliest)
