@@ -1,7 +1,8 @@
 """A language model's vocabulary, and texts that are generated with it, one character at a time.
 
-A token is a character. There is no memory of what the model has computed for those before: each
-step runs it on the last ``context`` characters of every text.
+A token is a character. What the model has computed for those before is kept, and each step runs it
+on the newest one of every text. Packages whose graph can't be told the past are run on the last
+``context`` characters at each step.
 """
 
 from __future__ import annotations
@@ -13,8 +14,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.inference.cache import CHUNK, CacheForm, Kept, since
 from falaj.workloads.inference.errors import InferenceError, RequestError
+from falaj.workloads.inference.likelihoods import (
+    Judged,
+    Told,
+    judge,
+    of_logits,
+    of_probabilities,
+)
 from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.remembering import ASKED, LOGITS
 
 TASK: Final = "language"
 """What a manifest says of such a model."""
@@ -26,6 +36,8 @@ UNKNOWN: Final = 0
 """Place of what stands for all characters that aren't in the vocabulary."""
 _START: Final = "\n"
 """What an empty prompt is begun from."""
+_JUDGED_NUMBERS: Final = 1 << 22
+"""Logits that one run gives at most, where the characters of prompts are judged."""
 STOP: Final = "stop"
 LENGTH: Final = "length"
 
@@ -36,20 +48,40 @@ class Language:
 
     Attributes:
         characters: by place; the first stands for all others.
-        context: how many characters of a text's end matter.
+        context: how many characters of a text's end matter at most.
+        cache: what the model keeps of a text from step to step; None: nothing.
     """
 
     characters: tuple[str, ...]
     places: Mapping[str, int]
     context: int
+    cache: CacheForm | None = None
 
-    def encode(self, text: str) -> list[int]:
-        """Return the places of the characters that matter: at least one."""
-        return [self.places.get(each, UNKNOWN) for each in text[-self.context :] or _START]
+    def since(self, length: int) -> int:
+        """Return the place of the first one that matters of so many characters."""
+        if self.cache is None:
+            return max(0, length - self.context)
+        return since(length, self.context)
+
+    def bytes_of(self, length: int) -> int:
+        """Return the bytes that are kept at most of a text that comes to so many characters."""
+        return 0 if self.cache is None else self.cache.bytes_of(length)
+
+    def encode(self, text: str, *, whole: bool = False) -> list[int]:
+        """Return the places of the characters that matter, at least one; or of all."""
+        recent = text if whole else text[self.since(len(text)) :]
+        return [self.places.get(each, UNKNOWN) for each in recent or _START]
 
 
-def read(manifest: Mapping[str, Any], schema: Schema) -> Language | None:
+def read(
+    manifest: Mapping[str, Any], schema: Schema, cache: CacheForm | None = None
+) -> Language | None:
     """Return what a verified manifest says of the characters; None: it is another kind of model.
+
+    Args:
+        manifest: of the package.
+        schema: of its model.
+        cache: what that keeps of a text.
 
     Raises:
         InferenceError: it is a language model that can't be one.
@@ -71,7 +103,7 @@ def read(manifest: Mapping[str, Any], schema: Schema) -> Language | None:
         raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {len(characters)} classes")
     return Language(
         tuple(characters), {each: place for place, each in enumerate(characters) if place},
-        tokens.context,
+        tokens.context, cache,
     )  # fmt: skip
 
 
@@ -126,6 +158,9 @@ class Text:
     Args:
         index: its place in the answer.
         places: of the characters that it goes on from.
+        skipped: how many came before these.
+        echoed: texts of the tokens that it goes on from, each of which is to be judged. Default:
+            none is.
         most: characters that are generated.
         stops: texts before the first of which it ends.
         random: of this text alone.
@@ -136,12 +171,22 @@ class Text:
         index: int,
         places: Sequence[int],
         *,
+        skipped: int = 0,
+        echoed: Sequence[str] = (),
         most: int,
         stops: Sequence[str],
         random: np.random.Generator,
     ) -> None:
         self.index = index
         self.places = list(places)
+        self.skipped = skipped
+        self.echoed = echoed
+        self.told = Told()
+        """What is known of its tokens, where that is asked for."""
+        self.seen = 1 if echoed else self.length
+        """Tokens after which the next one is judged, or generated."""
+        if echoed:
+            self.told.add(Judged(echoed[0]))
         self.random = random
         self.generated = 0
         """Characters, with those that aren't answered because they stop it."""
@@ -152,6 +197,11 @@ class Text:
         self._held = ""
         # Longer ones than these can't hold the beginning of a stop.
         self._longest = max(map(len, stops), default=0)
+
+    @property
+    def length(self) -> int:
+        """How many tokens there are by now."""
+        return self.skipped + len(self.places)
 
     def add(self, character: str) -> str:
         """Take the next character, and return what is sure to belong to the text by now.
@@ -180,6 +230,23 @@ class Text:
         return held[:sure]
 
 
+class _Group:
+    """Texts that are as long as each other, and stay so: they are one run's rows."""
+
+    def __init__(self, texts: Sequence[Text], kept: Kept | None) -> None:
+        self.texts = list(texts)
+        self.kept = kept
+
+    def drop_finished(self) -> None:
+        """Leave out the texts that have ended, and what is kept of them."""
+        going = [row for row, text in enumerate(self.texts) if text.finish is None]
+        if len(going) == len(self.texts):
+            return
+        self.texts = [self.texts[row] for row in going]
+        if self.kept is not None:
+            self.kept.select(going)
+
+
 class Generation:
     """Texts that are generated together.
 
@@ -187,12 +254,21 @@ class Generation:
         language: the model's.
         texts: of one request.
         sampling: how characters are chosen.
+        logprobs: how many of the likeliest are told with each token; None: nothing is.
     """
 
-    def __init__(self, language: Language, texts: Sequence[Text], sampling: Sampling) -> None:
+    def __init__(
+        self,
+        language: Language,
+        texts: Sequence[Text],
+        sampling: Sampling,
+        logprobs: int | None = None,
+    ) -> None:
         self.texts = texts
         self._language = language
         self._sampling = sampling
+        self._logprobs = logprobs
+        self._groups = self._grouped(texts)
 
     @property
     def generated(self) -> int:
@@ -204,26 +280,122 @@ class Generation:
         """The texts that go on."""
         return [each for each in self.texts if each.finish is None]
 
-    def step(self, run: Callable[[Inference], Sequence[Any]]) -> list[tuple[Text, str]]:
-        """Generate a character of each text that goes on; return what is sure by then.
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of the texts from step to step."""
+        return sum(each.kept.size for each in self._groups if each.kept is not None)
 
-        Texts that are as long as each other are one run's rows.
+    def drop(self) -> None:
+        """Keep nothing more, however far the texts have come."""
+        self._groups = []
+
+    def step(self, run: Callable[[Inference], Sequence[Any]]) -> list[tuple[Text, str]]:
+        """Run each text that goes on once; return what is sure of those that have grown by it.
+
+        Texts that are as long as each other are one run's rows. Of a prompt that is longer than
+        `CHUNK`, or is judged, a step runs a part, and nothing is generated before the last one.
         """
-        by_length: dict[int, list[Text]] = {}
-        for text in self.unfinished:
-            by_length.setdefault(len(text.places), []).append(text)
+        if self._language.cache is None:
+            # What is looked back on is cut off, and so texts come to be as long as others.
+            self._groups = self._grouped(self.unfinished)
         found: list[tuple[Text, str]] = []
-        for texts in by_length.values():
-            (probabilities,) = run(self._inference(texts))
-            for text, row in zip(texts, np.asarray(probabilities), strict=True):
-                place = choose(row, self._sampling, text.random)
-                text.places = [*text.places, place][-self._language.context :]
-                found.append((text, text.add(self._language.characters[place])))
+        for group in self._groups:
+            answered = self._run(group, run)
+            if answered is None:
+                continue
+            for text, probabilities, logprobs in zip(group.texts, *answered, strict=True):
+                place = choose(probabilities, self._sampling, text.random)
+                character = self._language.characters[place]
+                self._tell(text, logprobs, place, character)
+                text.places.append(place)
+                text.seen += 1
+                found.append((text, text.add(character)))
+            group.drop_finished()
+        self._groups = [each for each in self._groups if each.texts]
         return found
 
-    @staticmethod
-    def _inference(texts: Sequence[Text]) -> Inference:
-        made = Inference()
-        made.feed = {TOKENS: np.array([each.places for each in texts], dtype=np.int64)}
-        made.rows, made.outputs = len(texts), [PROBABILITIES]
-        return made
+    def _grouped(self, texts: Sequence[Text]) -> list[_Group]:
+        cache = self._language.cache
+        alike: dict[tuple[int, int], list[Text]] = {}
+        for text in texts:
+            self._look_back(text)
+            before = text.skipped if cache is None else 0
+            alike.setdefault((text.seen - before, text.length - before), []).append(text)
+        return [
+            _Group(each, Kept(cache, len(each)) if cache is not None else None)
+            for each in alike.values()
+        ]
+
+    def _look_back(self, text: Text) -> None:
+        """Forget the characters that aren't looked back on any more."""
+        over = self._language.since(text.seen) - text.skipped
+        if over > 0:
+            text.skipped += over
+            del text.places[:over]
+
+    def _run(
+        self, group: _Group, run: Callable[[Inference], Sequence[Any]]
+    ) -> tuple[NDArray[Any], Sequence[Any]] | None:
+        """Run the next part of texts, and tell of what of their prompts is judged by it.
+
+        Returns:
+            How likely each character is to follow the texts, (N, V), and of each text the
+            logarithms (V,), or None where nothing is told; None: there is more to run before.
+        """
+        for text in group.texts:
+            self._look_back(text)
+        made, kept, first = Inference(), group.kept, group.texts[0]
+        begin, end = 0, first.seen - first.skipped
+        if kept is not None:
+            if kept.start != first.skipped:
+                kept.restart(first.skipped)
+            begin = kept.filled
+            end = min(begin + self._part(group), len(first.places), self._language.context)
+        # Of the characters that are run, from which one on it is told what follows.
+        asked = max(first.seen - first.skipped - 1 - begin, 0)
+        tokens = np.array([each.places[begin:end] for each in group.texts], dtype=np.int64)
+        made.rows, made.outputs, made.feed = len(tokens), [PROBABILITIES], {TOKENS: tokens}
+        if kept is not None:
+            made.feed |= kept.feed()
+            if self._logprobs is not None:
+                made.outputs.append(LOGITS)
+                if begin + asked < end:
+                    made.feed[ASKED] = np.arange(asked, end - begin)
+            made.outputs += kept.outputs
+        probabilities, *given = map(np.asarray, run(made))
+        logprobs: NDArray[Any] | None = None
+        if self._logprobs is not None:
+            logprobs = (
+                of_probabilities(probabilities)[:, None]
+                if kept is None
+                else of_logits(given.pop(0))
+            )
+        if kept is not None:
+            kept.add(given)
+        if begin + asked >= end:
+            return None
+        is_whole = first.skipped + end == first.length
+        if logprobs is None:
+            return (probabilities, [None] * len(tokens)) if is_whole else None
+        for text, rows in zip(group.texts, logprobs, strict=True):
+            for row in rows[: text.length - text.seen]:
+                place = text.places[text.seen - text.skipped]
+                self._tell(text, row, place, text.echoed[text.seen])
+                text.seen += 1
+        return (probabilities, list(logprobs[:, -1])) if is_whole else None
+
+    def _part(self, group: _Group) -> int:
+        """Return how many characters are run at once at most."""
+        first = group.texts[0]
+        if first.seen == first.length:
+            return CHUNK
+        each = len(group.texts) * len(self._language.characters)
+        return max(1, min(CHUNK, _JUDGED_NUMBERS // each))
+
+    def _tell(
+        self, text: Text, logprobs: NDArray[np.float64] | None, place: int, token: str
+    ) -> None:
+        if self._logprobs is None or logprobs is None:
+            return
+        known = self._language.characters
+        text.told.add(judge(logprobs, place, token, known, self._logprobs))

@@ -119,7 +119,7 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         limits=limits,
         streams=runs_at_once(configuration),
     )
-    known = language.read(package.manifest, loaded.schema)
+    known = language.read(package.manifest, loaded.schema, loaded.cache)
     overflow = configuration.overflow
     if overflow is None:
         return Backends(loaded, known, None, None)
@@ -364,6 +364,7 @@ class Worker:
             service.counters.snapshot()
             | {
                 "open_connections": len(service.connections),
+                "cache_bytes": service.runs.room.taken,
                 "dropped_lines": self._dropped_lines,
             }
         )

@@ -61,6 +61,7 @@ from falaj.workloads.optimization.export import (
     quantise,
 )
 from falaj.workloads.optimization.reference import outputs as outputs_reference
+from falaj.workloads.optimization.remembered import Past, check_remembered, past_of, step_of
 from falaj.workloads.optimization.worth import (
     Followed,
     Served,
@@ -411,7 +412,8 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     served = assemble(core, serving)
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)
-    candidate = _candidate(core, original, serving, held_out)
+    candidate = _candidate(core, served, serving, held_out)
+    _check_remembered(candidate, candidate, held_out, None)
     outcome, chosen = _compare(
         request, trained, serving, candidate, held_out, train=train, report=report
     )
@@ -480,32 +482,62 @@ class _Candidate:
     served: bytes
     nats: NDArray[np.float64] | None
     """Of a language model: those of each held-out window, which only the core answers whole."""
+    past: Past | None = None
+    """Likewise: what it can be told of the characters before."""
     session: Session | None = None
     """Where another engine than ONNX Runtime runs it."""
 
 
 def _candidate(
-    core: onnx.ModelProto, served: bytes, serving: Serving, held_out: Rows
+    core: onnx.ModelProto, served: onnx.ModelProto, serving: Serving, held_out: Rows
 ) -> _Candidate:
-    nats = None
+    nats = past = None
     if serving.is_text:
         nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
-    return _Candidate(core, served, nats)
+        past = past_of(served)
+    return _Candidate(core, served.SerializeToString(), nats, past)
+
+
+def _check_remembered(
+    candidate: _Candidate, original: _Candidate, held_out: Rows, bound_points: float | None
+) -> None:
+    """Refuse a language model that loses more than is allowed where it is told the past.
+
+    Raises:
+        WorkloadError: it does, or fails.
+    """
+    if candidate.past is None or original.nats is None:
+        return
+    check_remembered(
+        candidate.session or open_session(candidate.served), candidate.past,
+        held_out.inputs[TOKENS], held_out.labels, whole=original.nats, bound_points=bound_points,
+    )  # fmt: skip
 
 
 def _in_openvino(
-    tried: Trials, candidates: dict[str, _Candidate], serving: Serving, held_out: Rows
+    tried: Trials,
+    candidates: dict[str, _Candidate],
+    serving: Serving,
+    held_out: Rows,
+    bound_points: float,
 ) -> dict[str, _Candidate]:
-    """The same models there, by precision."""
+    """The same models there, by precision; one that can't be told the past is left out."""
     made: dict[str, _Candidate] = {}
-    for precision, session in tried.sessions.items():
+    for precision, session in list(tried.sessions.items()):
         same = candidates["int8" if precision == INT8 else "float"]
         nats = None
         if serving.is_text:
             graph = graph_of(same.core.SerializeToString())
             whole = open_openvino(graph, precision, threads=1)
             nats = window_nats(whole, held_out.inputs[TOKENS], held_out.labels)
-        made[precision] = replace(same, session=session, nats=nats)
+        there = replace(same, session=session, nats=nats)
+        try:
+            _check_remembered(there, candidates["float"], held_out, bound_points)
+        except WorkloadError as error:
+            del tried.sessions[precision]
+            tried.left_out[precision] = str(error)
+            continue
+        made[precision] = there
     return made
 
 
@@ -542,15 +574,16 @@ def _compare(
         calibration_rows = len(rows)
         try:
             small = quantise(original.core, rows, reduced, trained.ranges)
-            served = assemble(small, serving).SerializeToString()
-            quantised = _candidate(small, served, serving, held_out)
+            made = _candidate(small, assemble(small, serving), serving, held_out)
+            _check_remembered(made, original, held_out, request.bound_points)
+            quantised = made
         except WorkloadError as error:
             refusal = f"kept float: {error}"
     candidates = {"float": original} | ({"int8": quantised} if quantised is not None else {})
     served = quantised.served if quantised is not None else None
     few = {name: values[:_PROBED] for name, values in held_out.inputs.items()}
     tried = trials(request.engine, original.served, served, few, threads=request.threads)
-    elsewhere = _in_openvino(tried, candidates, serving, held_out)
+    elsewhere = _in_openvino(tried, candidates, serving, held_out, request.bound_points)
     everything = candidates | {label(name): each for name, each in elsewhere.items()}
     report("measuring " + " and ".join(everything) + " on held-out rows")
     measured = _measure(everything, serving, held_out, request.threads)
@@ -598,7 +631,7 @@ def _measure(
         for name, each in candidates.items()
     }
     times = compare(
-        {name: lambda run=session.run: run(None, one) for name, session in sessions.items()}
+        {name: _asked(session, candidates[name].past, one) for name, session in sessions.items()}
     )
     for each in candidates.values():
         check_model(each.served)
@@ -610,6 +643,13 @@ def _measure(
         )
         for name, each in candidates.items()
     }
+
+
+def _asked(session: Session, past: Past | None, one: Feed) -> Callable[[], object]:
+    """What is timed: a row, or of a text the last character of one."""
+    if past is not None:
+        return step_of(session, past, one[TOKENS])
+    return lambda: session.run(None, one)
 
 
 def _score(candidate: _Candidate, serving: Serving, held_out: Rows) -> float:

@@ -333,7 +333,10 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("seed", True, "whole number"),
     ("echo", 1, "true or false"),
     ("user", 1, "a text, which is ignored"),
-    ("logprobs", 0, "got 0, allowed is null: it isn't offered here"),
+    ("logprobs", 6, "got 6, allowed is a whole number from 0 to 5"),
+    ("logprobs", -1, "got -1"),
+    ("logprobs", True, "got true"),
+    ("logprobs", 1.0, "got 1.0"),
     ("suffix", "b", 'got "b", allowed is null'),
     ("frequency_penalty", 0.5, "got 0.5, allowed is 0 or null"),
     ("presence_penalty", -1, "got -1, allowed is 0 or null"),
@@ -405,8 +408,8 @@ REQUESTS = st.fixed_dictionaries(
             "top_p": st.floats(-1, 2), "n": st.integers(0, 9), "stream": st.booleans(),
             "stream_options": st.just({"include_usage": True}), "stop": st.lists(st.text()),
             "seed": st.integers(), "echo": st.booleans(), "user": st.text(), "best_of": VALUES,
-            "logprobs": VALUES, "suffix": VALUES, "logit_bias": VALUES, "other": VALUES,
-            "frequency_penalty": st.floats(-2, 2),
+            "logprobs": st.integers(-1, 6), "suffix": VALUES, "logit_bias": VALUES,
+            "other": VALUES, "frequency_penalty": st.floats(-2, 2),
         }.items()
     },
 )  # fmt: skip

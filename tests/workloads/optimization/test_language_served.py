@@ -45,6 +45,7 @@ from tests.workloads.optimization.conftest import Optimise, Run, called, kept, t
 
 CHARACTERS = [UNKNOWN, " ", "a", "b", "ق", "ش", "ت"]
 SIZE = len(CHARACTERS)
+ANSWERS = ["probabilities", "label"]
 SERVING = Serving("text", None, (CONTEXT,), CHARACTERS, text_labels=True, target=None)
 
 
@@ -77,7 +78,7 @@ def test_the_graph_says_what_follows_rows_of_any_length(
     served: bytes, rows: int, length: int
 ) -> None:
     tokens = characters(rows, length)
-    probabilities, labels = open_session(served).run(None, {TOKENS: tokens})
+    probabilities, labels = open_session(served).run(ANSWERS, {TOKENS: tokens})
     wanted = torch.softmax(decoder()(torch.from_numpy(tokens[:, -CONTEXT:]))[:, -1], dim=-1)
     np.testing.assert_allclose(np.asarray(probabilities), wanted.numpy(), atol=1e-5)
     assert np.asarray(labels).tolist() == [CHARACTERS[each] for each in wanted.argmax(1)]
