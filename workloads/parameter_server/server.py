@@ -335,7 +335,7 @@ def judged(
     name = records.FIRST[dataset.task]
     if dataset.family == FAMILY:
         nats, _ = follow_rows(module, inputs, labels)
-        losses = value = nats
+        losses, value = nats, nats * prepared.tokens_a_character
     else:
         rows = parameters.batch_size if parameters.may_normalise else len(labels)
         outputs = predict(module, inputs, rows).float()

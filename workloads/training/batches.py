@@ -222,6 +222,7 @@ class PreparedData:
         fit_weights: the weight of each fit row in the loss, mean 1.
         validation: inputs, labels and weights of the rows that decide when to stop.
         augmentation: the random changes of fit rows.
+        tokens_a_character: of the validation rows of a text.
     """
 
     architecture: Architecture
@@ -231,6 +232,7 @@ class PreparedData:
     fit_weights: NDArray[np.float32]
     validation: tuple[Tensor, Tensor, Tensor]
     augmentation: Augmentation
+    tokens_a_character: float = 1.0
 
 
 def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
@@ -303,6 +305,8 @@ def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
         generator(parameters.seed, _VALIDATION),
     )
     fit_index, validation_index = torch.from_numpy(fit), torch.from_numpy(validation)
+    vocabulary = dataset.vocabulary
+    assert vocabulary is not None  # noqa: S101 - it is a text
     return PreparedData(
         architecture=Architecture(
             family=dataset.family,
@@ -319,6 +323,9 @@ def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
             tokens[validation_index], targets[validation_index], torch.ones(len(validation)),
         ),
         augmentation=Augmentation([]),
+        tokens_a_character=language.tokens_a_character(
+            vocabulary, targets[validation_index].numpy()
+        ),
     )  # fmt: skip
 
 
