@@ -49,6 +49,8 @@ PIECES: Final = (
 )
 """The pieces of a text, in the form of Python's `re`, which Hugging Face's tokenizers take too."""
 
+METADATA: Final = "falaj.vocabulary"
+"""Of a model's file, below which its vocabulary of pairs lies in it."""
 _FORMAT: Final = "falaj.vocabulary/1"
 _KIND: Final = "byte pairs"
 _PIECE: Final = re.compile(PIECES)

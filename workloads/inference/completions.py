@@ -18,7 +18,7 @@ import orjson
 
 from falaj.workloads.inference.errors import RequestError, json_of
 from falaj.workloads.inference.http import EVENTS, Answer, Exchange, event
-from falaj.workloads.inference.language import Generation, Language, Sampling, Text
+from falaj.workloads.inference.language import Generation, Language, Prompt, Sampling, Text
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.oip import Inference
 
@@ -51,12 +51,14 @@ class Asked:
 
     Attributes:
         prompts: at least one, each as long as it was sent.
-        most: characters to generate for each text.
+        begun: the tokens of each.
+        most: tokens to generate for each text.
         choices: texts for each prompt.
         usage: whether a stream ends with the counts of tokens.
     """
 
     prompts: Sequence[str]
+    begun: Sequence[Prompt]
     most: int
     choices: int
     sampling: Sampling
@@ -67,8 +69,8 @@ class Asked:
 
     @property
     def prompt_tokens(self) -> int:
-        """Characters of all prompts."""
-        return sum(map(len, self.prompts))
+        """Tokens of all prompts."""
+        return sum(each.count for each in self.begun)
 
     @property
     def most_tokens(self) -> int:
@@ -147,12 +149,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
+def read(body: bytes | bytearray, model: str, language: Language, most_tokens: int) -> Asked:
     """Check a request's body.
 
     Args:
         body: of the request.
         model: the name of the one that is served.
+        language: its tokens.
         most_tokens: that may be asked for.
 
     Raises:
@@ -165,6 +168,12 @@ def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
         raise fields.error("model", given, f'the name of the model that is served, "{model}"')
     require_model(given, model)
     prompts = fields.texts("prompt", MOST_PROMPTS, fields.take("prompt"))
+    allowed = language.most_characters
+    if allowed is not None and (given := sum(map(len, prompts))) > allowed:
+        raise RequestError(
+            400, f"prompt: {given} characters in all; allowed are {allowed}, of which the last "
+            f"{language.context} tokens of each are looked back on", field="prompt",
+        )  # fmt: skip
     choices = fields.whole("n", 1, MOST_CHOICES, 1) or 1
     if len(prompts) * choices > MOST_TEXTS:
         raise fields.error(
@@ -190,7 +199,8 @@ def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
         )  # fmt: skip
     stops = _stops(fields)
     _ignore_or_refuse(fields, choices)
-    return Asked(prompts, most or 1, choices, sampling, stops, stream, usage, echo)
+    begun = [language.prompt(each) for each in prompts]
+    return Asked(prompts, begun, most or 1, choices, sampling, stops, stream, usage, echo)
 
 
 def require_model(given: str, model: str) -> None:
@@ -315,7 +325,7 @@ class Completion(Awaitable[Answer]):
             "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
             "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
-        self._generation = Generation(language, _texts(asked, language), asked.sampling)
+        self._generation = Generation(language, _texts(asked), asked.sampling)
         steps.begin_text()
 
     def __await__(self) -> Generator[Any, None, Answer]:
@@ -392,15 +402,14 @@ class Completion(Awaitable[Answer]):
         return event(orjson.dumps(document))
 
 
-def _texts(asked: Asked, language: Language) -> list[Text]:
+def _texts(asked: Asked) -> list[Text]:
     found: list[Text] = []
-    for prompt in asked.prompts:
-        places = language.encode(prompt)
+    for prompt in asked.begun:
         for choice in range(asked.choices):
             seed = asked.sampling.seed
             random = np.random.default_rng(None if seed is None else [seed % 2**64, choice])
             found.append(
-                Text(len(found), places, most=asked.most, stops=asked.stops, random=random)
+                Text(len(found), prompt.places, most=asked.most, stops=asked.stops, random=random)
             )
     return found
 

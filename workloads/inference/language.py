@@ -1,7 +1,8 @@
-"""A language model's vocabulary, and texts that are generated with it, one character at a time.
+"""A language model's vocabulary, and texts that are generated with it, one token at a time.
 
-A token is a character. There is no memory of what the model has computed for those before: each
-step runs it on the last ``context`` characters of every text.
+A token is a character, or some bytes (`falaj.workloads.vocabulary`): what is no whole character
+yet waits for the rest. There is no memory of what the model has computed for those before: each
+step runs it on the last ``context`` tokens of every text.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.vocabulary import METADATA, BytePairs, Characters, Vocabulary, of_bytes
 
 TASK: Final = "language"
 """What a manifest says of such a model."""
 TOKENS: Final = "tokens"
 """Its input."""
 PROBABILITIES: Final = "probabilities"
-"""Its output: for each row how likely each character is to follow."""
-UNKNOWN: Final = 0
-"""Place of what stands for all characters that aren't in the vocabulary."""
+"""Its output: for each row how likely each token is to follow."""
+MOST_ENCODED: Final = 65_536
+"""Characters of a request's prompts that aren't tokens themselves: with hostile ones the work
+takes a tenth of a second."""
 _START: Final = "\n"
 """What an empty prompt is begun from."""
 STOP: Final = "stop"
@@ -31,48 +36,106 @@ LENGTH: Final = "length"
 
 
 @dataclass(frozen=True)
-class Language:
-    """The characters that a model knows.
+class Prompt:
+    """What a text is gone on from.
 
     Attributes:
-        characters: by place; the first stands for all others.
-        context: how many characters of a text's end matter.
+        places: of the tokens that matter: at least one.
+        count: all tokens of the prompt.
     """
 
-    characters: tuple[str, ...]
-    places: Mapping[str, int]
+    places: list[int]
+    count: int
+
+
+@dataclass(frozen=True)
+class Language:
+    """The tokens that a model knows.
+
+    Attributes:
+        vocabulary: their numbers, which are places among what the model answers.
+        context: how many tokens of a text's end matter.
+    """
+
+    vocabulary: Vocabulary
     context: int
 
-    def encode(self, text: str) -> list[int]:
-        """Return the places of the characters that matter: at least one."""
-        return [self.places.get(each, UNKNOWN) for each in text[-self.context :] or _START]
+    @property
+    def first(self) -> int:
+        """The first place that may be generated: that of unknown characters may not."""
+        return 0 if self.vocabulary.unknown is None else self.vocabulary.unknown + 1
+
+    @property
+    def most_characters(self) -> int | None:
+        """How long all prompts of a request may be; None: that costs nothing."""
+        return MOST_ENCODED if isinstance(self.vocabulary, BytePairs) else None
+
+    def prompt(self, text: str) -> Prompt:
+        """Return the tokens of a text that matter, and how many there are."""
+        if isinstance(self.vocabulary, Characters):  # of a long one its end is enough
+            recent = self.vocabulary.encode(text[-self.context :] or _START)
+            return Prompt(recent, len(text))
+        places = self.vocabulary.encode(text)
+        recent = places[-self.context :] or self.vocabulary.encode(_START)
+        return Prompt(recent, len(places))
 
 
-def read(manifest: Mapping[str, Any], schema: Schema) -> Language | None:
-    """Return what a verified manifest says of the characters; None: it is another kind of model.
+def read(manifest: Mapping[str, Any], schema: Schema, model: bytes) -> Language | None:
+    """Return what a verified package says of the tokens; None: it is another kind of model.
+
+    Args:
+        manifest: of the package.
+        schema: what the model takes and answers.
+        model: in which the vocabulary lies whose tokens aren't characters.
 
     Raises:
         InferenceError: it is a language model that can't be one.
     """
     if manifest.get("task") != TASK:
         return None
-    given = manifest.get("classes")
-    characters: list[Any] = given if isinstance(given, list) else []
+    described = _described(manifest)
+    found = _characters(manifest) if described is None else _pairs(described, model)
     tokens, output = schema.inputs.get(TOKENS), schema.outputs.get(PROBABILITIES)
-    if not all(isinstance(each, str) and len(each) == 1 for each in characters):
-        raise _wrong("its classes aren't single characters")
-    if len(characters) < 2 or len(set(characters)) != len(characters):
-        raise _wrong("its classes are fewer than two, or one is there twice")
     if tokens is None or len(schema.inputs) > 1 or (tokens.datatype, tokens.shape) != (
         "INT64", (-1, -1)
     ):  # fmt: skip
         raise _wrong(f"its one input isn't '{TOKENS}', INT64 of the shape [-1, -1]")
-    if output is None or output.datatype != "FP32" or output.shape[1:] != (len(characters),):
-        raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {len(characters)} classes")
-    return Language(
-        tuple(characters), {each: place for place, each in enumerate(characters) if place},
-        tokens.context,
-    )  # fmt: skip
+    if output is None or output.datatype != "FP32" or output.shape[1:] != (found.size,):
+        raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {found.size} {found.unit}")
+    return Language(found, tokens.context)
+
+
+def _described(manifest: Mapping[str, Any]) -> Any:
+    """What the manifest says of a vocabulary that isn't characters; None: it says nothing."""
+    match manifest:
+        case {"dataset": {"features": [{"vocabulary": described}, *_]}}:
+            return described
+        case _:
+            return None
+
+
+def _characters(manifest: Mapping[str, Any]) -> Characters:
+    given = manifest.get("classes")
+    characters: list[Any] = given if isinstance(given, list) else []
+    if not all(isinstance(each, str) and len(each) == 1 for each in characters):
+        raise _wrong("its classes aren't single characters")
+    if len(characters) < 2 or len(set(characters)) != len(characters):
+        raise _wrong("its classes are fewer than two, or one is there twice")
+    return Characters(tuple(characters))
+
+
+def _pairs(described: Any, model: bytes) -> BytePairs:
+    properties = onnx.ModelProto.FromString(model).metadata_props
+    noted = next((each.value for each in properties if each.key == METADATA), None)
+    if noted is None:
+        raise _wrong(f"its graph has no vocabulary: there is no metadata '{METADATA}'")
+    try:
+        found = of_bytes(noted)
+    except WorkloadError as error:
+        raise _wrong(str(error)) from error
+    if found.described != described:
+        raise _wrong("the vocabulary in its graph isn't the one that the manifest names")
+    return found
 
 
 def _wrong(reason: str) -> InferenceError:
@@ -81,7 +144,7 @@ def _wrong(reason: str) -> InferenceError:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next character is chosen.
+    """How the next token is chosen.
 
     Attributes:
         temperature: 0 chooses the likeliest, 1 as the model says; more evens the chances out.
@@ -95,14 +158,23 @@ class Sampling:
 
 
 def choose(
-    probabilities: NDArray[np.float32], sampling: Sampling, random: np.random.Generator
+    probabilities: NDArray[np.float32],
+    sampling: Sampling,
+    random: np.random.Generator,
+    first: int,
 ) -> int:
-    """Return the place of a character that is known.
+    """Return the place of a token that is known.
+
+    Args:
+        probabilities: of every token.
+        sampling: how it is chosen.
+        random: of the text alone.
+        first: the first place that may be chosen.
 
     Raises:
         RequestError: 500, the model's probabilities aren't numbers.
     """
-    chances = probabilities[UNKNOWN + 1 :].astype(np.float64)
+    chances = probabilities[first:].astype(np.float64)
     if not np.isfinite(chances).all():
         raise RequestError(500, "the model's probabilities of what follows aren't numbers")
     likeliest = int(chances.argmax())
@@ -117,7 +189,7 @@ def choose(
         most = min(int(np.searchsorted(sums, sampling.top_p)) + 1, len(order))
         place = int(np.searchsorted(sums[:most], random.random() * sums[most - 1], side="right"))
         likeliest = int(order[min(place, most - 1)])
-    return UNKNOWN + 1 + likeliest
+    return first + likeliest
 
 
 class Text:
@@ -125,8 +197,8 @@ class Text:
 
     Args:
         index: its place in the answer.
-        places: of the characters that it goes on from.
-        most: characters that are generated.
+        places: of the tokens that it goes on from.
+        most: tokens that are generated.
         stops: texts before the first of which it ends.
         random: of this text alone.
     """
@@ -144,29 +216,38 @@ class Text:
         self.places = list(places)
         self.random = random
         self.generated = 0
-        """Characters, with those that aren't answered because they stop it."""
+        """Tokens, with those that aren't answered because they stop it."""
         self.finish: str | None = None
         """Why it has ended; None: it goes on."""
-        self._most = most
+        self.most = most
         self._stops = stops
         self._held = ""
         # Longer ones than these can't hold the beginning of a stop.
         self._longest = max(map(len, stops), default=0)
 
-    def add(self, character: str) -> str:
-        """Take the next character, and return what is sure to belong to the text by now.
+    def add(self, more: str) -> str:
+        """Take the characters that a token makes whole; return what is sure to be answered by now.
 
         What may be the beginning of a stop is held back until it is known.
         """
         self.generated += 1
+        sure = ""
+        for character in more:
+            sure += self._surely(character)
+            if self.finish is not None:
+                return sure
+        if self.generated >= self.most:
+            self.finish = LENGTH
+            sure += self._held
+        return sure
+
+    def _surely(self, character: str) -> str:
+        """As `add`, of the next character, wherever the text ends."""
         held = self._held + character
         found = max((each for each in self._stops if held.endswith(each)), key=len, default="")
         if found:
             self.finish, self._held = STOP, ""
             return held[: -len(found)]
-        if self.generated >= self._most:
-            self.finish, self._held = LENGTH, ""
-            return held
         keep = next(
             (
                 size
@@ -186,17 +267,18 @@ class Generation:
     Args:
         language: the model's.
         texts: of one request.
-        sampling: how characters are chosen.
+        sampling: how tokens are chosen.
     """
 
     def __init__(self, language: Language, texts: Sequence[Text], sampling: Sampling) -> None:
         self.texts = texts
         self._language = language
         self._sampling = sampling
+        self._decoders = {each.index: language.vocabulary.decoder() for each in texts}
 
     @property
     def generated(self) -> int:
-        """Characters of all texts."""
+        """Tokens of all texts."""
         return sum(each.generated for each in self.texts)
 
     @property
@@ -205,7 +287,7 @@ class Generation:
         return [each for each in self.texts if each.finish is None]
 
     def step(self, run: Callable[[Inference], Sequence[Any]]) -> list[tuple[Text, str]]:
-        """Generate a character of each text that goes on; return what is sure by then.
+        """Generate a token of each text that goes on; return what is sure by then.
 
         Texts that are as long as each other are one run's rows.
         """
@@ -216,10 +298,16 @@ class Generation:
         for texts in by_length.values():
             (probabilities,) = run(self._inference(texts))
             for text, row in zip(texts, np.asarray(probabilities), strict=True):
-                place = choose(row, self._sampling, text.random)
+                place = choose(row, self._sampling, text.random, self._language.first)
                 text.places = [*text.places, place][-self._language.context :]
-                found.append((text, text.add(self._language.characters[place])))
+                found.append((text, text.add(self._whole(text, place))))
         return found
+
+    def _whole(self, text: Text, place: int) -> str:
+        """The characters that a further token makes whole; of the last one all that is left."""
+        decoder = self._decoders[text.index]
+        whole = decoder.add(place)
+        return whole + decoder.end() if text.generated + 1 == text.most else whole
 
     @staticmethod
     def _inference(texts: Sequence[Text]) -> Inference:

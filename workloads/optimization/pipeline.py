@@ -78,7 +78,13 @@ from falaj.workloads.training.checkpoint import (
     load_trained,
     weights_digest,
 )
-from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
+from falaj.workloads.training.language import (
+    FAMILY,
+    TOKENS,
+    following,
+    guesses,
+    tokens_a_character,
+)
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.record import code_version
 from falaj.workloads.training.snapshot import DESCRIPTION, digest
@@ -202,7 +208,8 @@ def manifest_fields(
     return {
         "family": training["family"],
         "task": training["task"],
-        "classes": training["classes"],
+        # Names of tokens are numbers: there is nothing to say of them.
+        "classes": training["classes"] if "vocabulary" not in training else None,
         "inputs": optimization["inputs"],
         "outputs": optimization["outputs"],
         "statistics": {
@@ -421,7 +428,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     answers = answers_of(chosen.session or chosen.served, described, held_out.inputs)
     followed = None
     if chosen.nats is not None:
-        followed = Followed(chosen.nats, _guessed(train(), held_out))
+        followed = Followed(chosen.nats, _guessed(serving, train(), held_out))
     worth = judge(answers, held_out, description, request.served, followed)
     check(worth.refusals, request.accept, description["excluded"])
     for line in (*worth.refusals, *worth.notes):
@@ -429,7 +436,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     labels, classes = held_out.labels, trained.classes
     if serving.is_text:
         # What characters are asked for in service isn't known: nothing to compare them with.
-        card, spread = text_figures(outcome.served.score, len(labels), classes or []), {}
+        card, spread = text_figures(outcome.served.score, len(labels), trained.vocabulary), {}
     else:
         card = figures(answers, labels, classes)
         spread = outputs_reference(answers, labels, classes)
@@ -469,6 +476,7 @@ def serving_of(trained: Trained, rows: Rows) -> Serving:
         classes=trained.classes,
         text_labels=trained.classes is not None and not is_numbered,
         target=target,
+        pairs=trained.pairs,
     )
 
 
@@ -479,7 +487,7 @@ class _Candidate:
     core: onnx.ModelProto
     served: bytes
     nats: NDArray[np.float64] | None
-    """Of a language model: those of each held-out window, which only the core answers whole."""
+    """Of a language model: those of a character, by held-out window; only the core answers all."""
     session: Session | None = None
     """Where another engine than ONNX Runtime runs it."""
 
@@ -490,6 +498,7 @@ def _candidate(
     nats = None
     if serving.is_text:
         nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
+        nats *= _tokens_a_character(serving, held_out)
     return _Candidate(core, served, nats)
 
 
@@ -505,14 +514,23 @@ def _in_openvino(
             graph = graph_of(same.core.SerializeToString())
             whole = open_openvino(graph, precision, threads=1)
             nats = window_nats(whole, held_out.inputs[TOKENS], held_out.labels)
+            nats *= _tokens_a_character(serving, held_out)
         made[precision] = replace(same, session=session, nats=nats)
     return made
 
 
-def _guessed(train: Rows, held_out: Rows) -> NDArray[np.float64]:
-    """The nats of each held-out window by who knows how frequent each character is."""
+def _tokens_a_character(serving: Serving, rows: Rows) -> float:
+    """Nats of a token times it are those of a character, in the mean of the rows."""
+    if serving.pairs is None:
+        return 1.0
+    return tokens_a_character(serving.pairs, following(rows.inputs[TOKENS], rows.labels))
+
+
+def _guessed(serving: Serving, train: Rows, held_out: Rows) -> NDArray[np.float64]:
+    """The nats of a character, by held-out window, of who knows how frequent each token is."""
     wanted = following(held_out.inputs[TOKENS], held_out.labels)
-    return guesses(train.inputs[TOKENS], wanted).mean(axis=1)
+    guessed = guesses(train.inputs[TOKENS], wanted).mean(axis=1)
+    return guessed * _tokens_a_character(serving, held_out)
 
 
 def _compare(

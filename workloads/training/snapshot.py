@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -133,9 +134,14 @@ def vocabulary_of(
     return pairs or Characters(tuple(classes or ()))
 
 
-def described_pairs(description: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what dataset.json says of a vocabulary of pairs; None: it has none."""
-    return description["features"][0].get("vocabulary") if description["features"] else None
+def described_pairs(description: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is said of a vocabulary of pairs; None: there is none.
+
+    Args:
+        description: dataset.json, or what a package's manifest says of the dataset.
+    """
+    features = description.get("features") or [{}]
+    return features[0].get("vocabulary")
 
 
 def describe_identity(description: dict[str, Any]) -> str:
