@@ -497,8 +497,7 @@ def _candidate(
 ) -> _Candidate:
     nats = None
     if serving.is_text:
-        nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
-        nats *= _tokens_a_character(serving, held_out)
+        nats = _nats(core.SerializeToString(), serving, held_out)
     return _Candidate(core, served, nats)
 
 
@@ -513,10 +512,16 @@ def _in_openvino(
         if serving.is_text:
             graph = graph_of(same.core.SerializeToString())
             whole = open_openvino(graph, precision, threads=1)
-            nats = window_nats(whole, held_out.inputs[TOKENS], held_out.labels)
-            nats *= _tokens_a_character(serving, held_out)
+            nats = _nats(whole, serving, held_out)
         made[precision] = replace(same, session=session, nats=nats)
     return made
+
+
+def _nats(core: bytes | Session, serving: Serving, rows: Rows) -> NDArray[np.float64]:
+    """The nats of a character, by window."""
+    size = len(serving.classes or ())
+    nats = window_nats(core, rows.inputs[TOKENS], rows.labels, size)
+    return nats * _tokens_a_character(serving, rows)
 
 
 def _tokens_a_character(serving: Serving, rows: Rows) -> float:

@@ -181,7 +181,7 @@ def of_classes(labels: NDArray[np.int64], classes: list[str]) -> dict[str, Any]:
     return {"kind": "classes", "counts": dict(zip(classes, counts.tolist(), strict=True))}
 
 
-_OF_TEXTS = ("context", "vocabulary")
+_OF_TEXTS = sorted(bounds.DATASET.keys() - {"seed", "holdout"})
 """Options that nothing else has."""
 
 MINIMUM_ROWS = 20

@@ -189,7 +189,9 @@ def evaluate(
     device = next(iter(module.state_dict().values())).device
     if dataset.family == language.FAMILY:
         tokens, targets = windows(dataset, "held_out")
-        nats, hits = loop.follow(module.eval(), tokens.to(device), targets.to(device))
+        nats, hits = loop.follow(
+            module.eval(), tokens.to(device), targets.to(device), prepared.architecture.outputs
+        )
         return _of_text(dataset, targets.numpy(), prepared.fit[1].numpy(), nats, hits)
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
     outputs = predict(module.eval(), inputs, rows_at_a_time).cpu()
@@ -579,7 +581,9 @@ class Session:
         task, parameters = self._setting.dataset.task, self._setting.parameters
         with self._optimisation.averaged() as answers:
             if task == records.LANGUAGE:
-                nats, hits = loop.follow_rows(answers, inputs, labels)
+                nats, hits = loop.follow_rows(
+                    answers, inputs, labels, self._prepared.architecture.outputs
+                )
                 shown = nats * self._prepared.tokens_a_character
                 return nats, [shown, hits], [records.FIRST[task], "accuracy"]
             outputs = predict(answers, inputs, _rows_at_a_time(parameters)).float()
