@@ -537,21 +537,23 @@ def _check_smaller(settings: LocalSettings, root: Path) -> list[Finding]:
 def _without_layers(training: TrainingSettings) -> list[Finding]:
     """What only the layers of a language model can have."""
     found: list[Finding] = []
-    why = "which is of a language model's layers, and the dataset is no text"
+    why = "which is of a language model's {}, and the dataset is no text"
+    layers = why.format("layers")
     for part in OF_LAYERS:
         number = getattr(training.division, part)
         if number > 1:
             path = ("training", "parallel", part)
-            message = f"given {number}, {why}; allowed: 1; parallel.shard divides any network"
+            message = f"given {number}, {layers}; allowed: 1; parallel.shard divides any network"
             found.append(Finding(path, message, (Drop(path),)))
     for name in (*DECODER, "context", "vocabulary"):
         size = getattr(training, name)
         if size is not None:
             path = ("training", camel(name))
-            found.append(Finding(path, f"given {size}, {why}; leave it out", (Drop(path),)))
+            of = layers if name in DECODER else why.format("tokens")
+            found.append(Finding(path, f"given {size}, {of}; leave it out", (Drop(path),)))
     if training.recompute != RECOMPUTE.default:
         path = ("training", "recompute")
-        message = f"given {training.recompute!r}, {why}; allowed: {RECOMPUTE.default}"
+        message = f"given {training.recompute!r}, {layers}; allowed: {RECOMPUTE.default}"
         found.append(Finding(path, message, (Drop(path),)))
     return found
 

@@ -209,7 +209,7 @@ def manifest_fields(
         "family": training["family"],
         "task": training["task"],
         # Names of tokens are numbers: there is nothing to say of them.
-        "classes": training["classes"] if "vocabulary" not in training else None,
+        "classes": training["classes"] if "vocabulary" not in training["dataset"] else None,
         "inputs": optimization["inputs"],
         "outputs": optimization["outputs"],
         "statistics": {

@@ -147,13 +147,15 @@ def finish(
         "family": dataset.family,
         "task": dataset.task,
         "classes": dataset.classes,
-        **({"vocabulary": dataset.pairs.described} if dataset.pairs is not None else {}),
         "target": prepared.target_scale,
         "target_name": dataset.description["target"],
         "preprocessing": recipe.to_json() if recipe is not None else None,
         "parameters": setting.parameters.to_json(),
         **({"teacher": setting.teacher.to_json()} if setting.teacher is not None else {}),
-        "dataset": {key: dataset.description[key] for key in named},
+        "dataset": {
+            **{key: dataset.description[key] for key in named},
+            **({"vocabulary": dataset.pairs.described} if dataset.pairs is not None else {}),
+        },
         "model": {
             "architecture": prepared.architecture.to_json(),
             "parameters": models.parameter_count(module),

@@ -50,8 +50,8 @@ def written(folder: Path, words: int = 4_000) -> Path:
     return path
 
 
-def source(path: Path, **more: Any) -> datasets.Source:
-    return datasets.Source(str(path), **{"context": CONTEXT, "vocabulary": 280} | more)
+def source(path: Path, vocabulary: int | None = 280) -> datasets.Source:
+    return datasets.Source(str(path), context=CONTEXT, vocabulary=vocabulary)
 
 
 # -- the dataset ---------------------------------------------------------------------------
@@ -70,13 +70,12 @@ def test_a_vocabulary_is_learned_from_the_training_part_alone(
     made = datasets.build(source(path))
     plain = datasets.build(source(path, vocabulary=None))
     assert made.pairs is not None
-    assert plain.vocabulary == Characters(tuple(plain.classes or ()))
-    train = plain.vocabulary.decode(plain.inputs[language.TOKENS][plain.rows("train")].ravel())
+    characters = Characters(tuple(plain.classes or ()))
+    assert plain.vocabulary == characters
+    train = characters.decode(plain.inputs[language.TOKENS][plain.rows("train")].ravel())
     assert sorted("".join(seen)) == sorted(train)
     # What is held out are the same characters, whatever the tokens.
-    held_out = plain.vocabulary.decode(
-        plain.inputs[language.TOKENS][plain.rows("held_out")].ravel()
-    )
+    held_out = characters.decode(plain.inputs[language.TOKENS][plain.rows("held_out")].ravel())
     tokens = made.inputs[language.TOKENS][made.rows("held_out")]
     assert held_out.encode().startswith(
         b"".join(made.pairs.contents[each] for each in tokens.ravel())
@@ -229,7 +228,7 @@ def test_a_record_has_figures_of_characters_tokens_and_bytes(orders: Run) -> Non
     known = snapshot.open_dataset(orders.dataset, None).pairs
     assert known is not None
     assert opened.pairs == opened.vocabulary == known
-    assert record["vocabulary"] == known.described
+    assert record["dataset"]["vocabulary"] == known.described
     figures = record["metrics"]["held_out"]
     assert figures["tokens"] == figures["rows"] * CONTEXT
     assert figures["characters"] > figures["tokens"]
