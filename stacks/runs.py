@@ -32,8 +32,8 @@ _LEAST_GIVEN: Final = 4
 _VERSION_DIGITS: Final = 5
 #: Of the held-out figures those that a run is known by, in this order.
 _HELD_OUT: Final = (
-    "nats_per_character", "perplexity", "accuracy", "balanced_accuracy", "macro_f1", "rmse", "mae",
-    "r2",
+    "nats_per_character", "perplexity", "nats_per_token", "bits_per_byte", "accuracy",
+    "balanced_accuracy", "macro_f1", "rmse", "mae", "r2",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ class Run:
         kind: ``network``, ``trees`` or the class of a team's own; empty while that is open.
         when: since when the run is done, else when it last said something; ISO 8601.
         parameters: what it was trained with.
-        data: digest, rows and source of the data set.
+        data: digest, rows and source of the data set, and its vocabulary of pairs of bytes.
         code: digest of the code, and of a team's own model.
         figures: what it came to, by name; of a classification shares of 1.
         epochs: how many were done.
@@ -368,7 +368,8 @@ def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _data(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: dataset[name] for name in ("digest", "rows", "source") if name in dataset}
+    known = ("digest", "rows", "source", "vocabulary")
+    return {name: dataset[name] for name in known if name in dataset}
 
 
 def _code(code: Mapping[str, Any], own: Any) -> dict[str, Any]:

@@ -107,8 +107,9 @@ def _plain(value: float) -> str:
 _SEED = Bound(0, 2**31 - 1)
 
 DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False),
-           "context": Bound(8, 32_768)}  # fmt: skip
-"""Of ``python -m falaj.workloads.training dataset``."""
+           "context": Bound(8, 32_768), "vocabulary": Bound(256, 65_536)}  # fmt: skip
+"""Of ``python -m falaj.workloads.training dataset``. A vocabulary of tokens has one for each byte
+at least."""
 
 _LAYERS, _HEADS = Bound(1, 256), Bound(1, 256)
 

@@ -51,9 +51,9 @@ class InferenceServiceArgs(TypedDict):
     max_rows: NotRequired[pulumi.Input[int]]
     """Most rows in a request. Default: 1,024."""
     max_tokens: NotRequired[pulumi.Input[int]]
-    """Most characters that a language model adds to a text of a request. Default: 1,024."""
+    """Most tokens that a language model adds to a text of a request. Default: 1,024."""
     tokens_per_minute: NotRequired[pulumi.Input[int] | None]
-    """Most characters that each caller may have of each worker in a minute, those of its prompts
+    """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds. Default: no limit."""
     drain_seconds: NotRequired[pulumi.Input[int]]
     """How long an old version may finish its requests. Default: 10."""

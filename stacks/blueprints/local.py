@@ -102,6 +102,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "seed": settings.split.seed,
             "holdout": settings.split.holdout,
             "context": settings.training.context,
+            "vocabulary": settings.training.vocabulary,
             "keyring": keys.path,
             "retain": settings.retain,
         },

@@ -176,7 +176,7 @@ def compare(
 def export(*, run: str, output: Path, stack: str | None, project: Path | None) -> int:
     """Write a language model's weights for other programs.
 
-    As Llama's, in safetensors, with the characters as a tokenizer.json. They are neither encrypted
+    As Llama's, in safetensors, with the vocabulary as a tokenizer.json. They are neither encrypted
     nor signed there: keep the folder in the country, and where its data may be.
     """
     [chosen] = _chosen((run,), None, stack, project)

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 _PRUNER: Final = choice("sweep", "pruner")
 #: Before the name of an option of a model of one's own, as `falaj.workloads.training` takes it.
 _OWN: Final = "option."
+#: Of a training's settings those of its dataset: what a text is cut by.
+_CUT: Final = ("context", "vocabulary")
 #: Settings of a training that a sweep doesn't pass on as they are called: its own option,
 #: sections, and what the dataset is cut by.
-_OTHERWISE: Final = frozenset({"seed", "options", "parallel", "context"})
+_OTHERWISE: Final = frozenset({"seed", "options", "parallel", *_CUT})
 #: Those that are passed on where they say something: sweeps had their folders before them.
 _ADDED: Final = {
     **{each: choice("training", each).default for each in ("recompute", "compression")},
@@ -167,8 +169,12 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
             f"{projects.command('up', stack)}"
         )
     target = ["--target", settings.target] if settings.target is not None else []
-    context = settings.training.context
-    cut = ["--context", str(context)] if context is not None else []
+    cut = [
+        part
+        for name in _CUT
+        if (given := getattr(settings.training, name)) is not None
+        for part in (f"--{name}", str(given))
+    ]
     done = subprocess.run(
         [
             sys.executable, "-P", "-m", _training(), "dataset",

@@ -109,8 +109,11 @@ class TrainingSettings(Section):
     heads: Annotated[int, bound("training", "heads")] | None = None
     key_value_heads: Annotated[int, bound("training", "key_value_heads")] | None = None
     context: Annotated[int, bound("dataset", "context")] | None = None
-    """Characters that a language model looks back on; another number is another dataset. Default:
+    """Tokens that a language model looks back on; another number is another dataset. Default:
     128."""
+    vocabulary: Annotated[int, bound("dataset", "vocabulary")] | None = None
+    """Tokens of a language model, learned from the text as pairs of bytes; another number is
+    another dataset. Default: its tokens are the text's characters."""
     seed: Annotated[int, bound("training", "seed")] | None = None
     processes: Annotated[int, PROCESSES] | None = None
     """All processes that train. Default: the product of ``parallel``."""
@@ -207,7 +210,7 @@ class ServiceSettings(Section):
     max_rows: Annotated[int, bound("service", "max_rows")] = 1_024
     """Most rows in a request."""
     max_tokens: Annotated[int, bound("service", "max_tokens")] = 1_024
-    """Most characters that a language model adds to a text of a request."""
+    """Most tokens that a language model adds to a text of a request."""
     tokens_per_minute: Annotated[int, bound("service", "tokens_per_minute")] | None = None
     max_body_bytes: Annotated[int, bound("service", "max_body_bytes")] = 8 << 20
     """Largest request, in bytes."""
@@ -534,21 +537,23 @@ def _check_smaller(settings: LocalSettings, root: Path) -> list[Finding]:
 def _without_layers(training: TrainingSettings) -> list[Finding]:
     """What only the layers of a language model can have."""
     found: list[Finding] = []
-    why = "which is of a language model's layers, and the dataset is no text"
+    why = "which is of a language model's {}, and the dataset is no text"
+    layers = why.format("layers")
     for part in OF_LAYERS:
         number = getattr(training.division, part)
         if number > 1:
             path = ("training", "parallel", part)
-            message = f"given {number}, {why}; allowed: 1; parallel.shard divides any network"
+            message = f"given {number}, {layers}; allowed: 1; parallel.shard divides any network"
             found.append(Finding(path, message, (Drop(path),)))
-    for name in (*DECODER, "context"):
+    for name in (*DECODER, "context", "vocabulary"):
         size = getattr(training, name)
         if size is not None:
             path = ("training", camel(name))
-            found.append(Finding(path, f"given {size}, {why}; leave it out", (Drop(path),)))
+            of = layers if name in DECODER else why.format("tokens")
+            found.append(Finding(path, f"given {size}, {of}; leave it out", (Drop(path),)))
     if training.recompute != RECOMPUTE.default:
         path = ("training", "recompute")
-        message = f"given {training.recompute!r}, {why}; allowed: {RECOMPUTE.default}"
+        message = f"given {training.recompute!r}, {layers}; allowed: {RECOMPUTE.default}"
         found.append(Finding(path, message, (Drop(path),)))
     return found
 

@@ -11,6 +11,8 @@ from typing import Any
 import pulumi
 import pytest
 
+from falaj.components.local.provider.handler import Handler
+from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler
 from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.settings import LocalSettings, validate
@@ -62,8 +64,25 @@ def test_what_makes_networks_smaller_reaches_the_training(tmp_path: Path) -> Non
     assert checked["quantisationAware"] is True
 
 
+def test_what_a_stack_says_of_tokens_reaches_its_dataset(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("words " * 20, encoding="utf-8")
+    training = {"context": 64, "vocabulary": 1024}
+    values = {"falaj:platform": "local", "falaj:dataset": "notes.txt", "falaj:training": training}
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    checked = _asked(settings, tmp_path, "Dataset", DatasetHandler())
+    assert {key: checked[key] for key in training} == training
+    assert "vocabulary" not in _asked_of_the_run(settings, tmp_path)
+
+
 def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
     """What the provider takes of the run that a stack declares."""
+    return _asked(settings, root, "TrainingRun", TrainingRunHandler())
+
+
+def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> Values:
+    """What the provider takes of one of the stack's resources."""
     mocks = Mocks()
     pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
 
@@ -72,15 +91,15 @@ def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
         declare_local(settings, root)
 
     program()
-    [run] = [each for each in mocks.made if each.typ == "falaj-local:index:TrainingRun"]
+    [made] = [each for each in mocks.made if each.typ == f"falaj-local:index:{kind}"]
     # The mocks know no whole numbers, nor the folders that the provider would make.
     whole = {
         key: int(each)
-        for key, each in run.inputs.items()
+        for key, each in made.inputs.items()
         if isinstance(each, float) and each.is_integer()
     }
-    folders = {"dataset": "/d", "keyring": "/k"}
-    return TrainingRunHandler().check({**run.inputs, **whole, **folders}, {})
+    folders = {key: f"/{key}" for key in ("site", "dataset", "keyring") if key in handler.table}
+    return handler.check({**made.inputs, **whole, **folders}, {})
 
 
 @pytest.mark.engine
@@ -102,7 +121,7 @@ def goes_on(project: Project, prompt: str, most: int) -> str:
 def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Project) -> None:
     def configure(**values: Any) -> None:
         project.configure(
-            dataset=str(text), training=SMALL, optimization={"quantise": "never"}, **values
+            dataset=str(text), optimization={"quantise": "never"}, **{"training": SMALL} | values
         )
 
     chosen = random.Random(3)
@@ -148,4 +167,17 @@ def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Projec
     again = project.up()
     assert "Serving orders version 2 at " in again
     assert "against version 1" in again
+
+    configure(training=SMALL | {"vocabulary": 260})
+    other = project.up()
+    assert "Serving orders version 3 at " in other
+    assert "not compared with version 2, which serves: its tokens are others" in other
+    demo = project.falaj("demo")
+    assert demo.returncode == 0, demo.stdout
+    assert "the token after each of" in demo.stdout
+    listed = project.falaj("runs", "list", "--json")
+    sizes = [
+        (each["data"].get("vocabulary") or {}).get("size") for each in json.loads(listed.stdout)
+    ]
+    assert 260 in sizes
     project.down()

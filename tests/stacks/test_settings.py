@@ -146,6 +146,10 @@ def test_a_text_is_a_dataset(tmp_path: Path) -> None:
             {"falaj:training": {"context": 4}},
             "falaj:training.context: given 4; allowed: a whole number from 8 to 32768",
         ),
+        (
+            {"falaj:training": {"vocabulary": 255}},
+            "falaj:training.vocabulary: given 255; allowed: a whole number from 256 to 65536",
+        ),
         ({"falaj:watch": {"steps": ["tell"]}}, "falaj:watch: given, but of a text a language m"),
         (
             {"falaj:training": {"model": "mine:Network", "code": "code"}},

@@ -18,7 +18,7 @@ import orjson
 
 from falaj.workloads.inference.errors import RequestError, json_of
 from falaj.workloads.inference.http import EVENTS, Answer, Exchange, event
-from falaj.workloads.inference.language import Generation, Language, Sampling, Text
+from falaj.workloads.inference.language import Generation, Language, Prompt, Sampling, Text
 from falaj.workloads.inference.likelihoods import MOST_LOGPROBS
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.oip import Inference
@@ -52,13 +52,15 @@ class Asked:
 
     Attributes:
         prompts: at least one, each as long as it was sent.
-        most: characters to generate for each text.
+        begun: the tokens of each.
+        most: tokens to generate for each text.
         choices: texts for each prompt.
         usage: whether a stream ends with the counts of tokens.
         logprobs: how many of the likeliest tokens are told with each; None: no likelihoods are.
     """
 
     prompts: Sequence[str]
+    begun: Sequence[Prompt]
     most: int
     choices: int
     sampling: Sampling
@@ -70,8 +72,8 @@ class Asked:
 
     @property
     def prompt_tokens(self) -> int:
-        """Characters of all prompts."""
-        return sum(map(len, self.prompts))
+        """Tokens of all prompts."""
+        return sum(each.count for each in self.begun)
 
     @property
     def most_tokens(self) -> int:
@@ -150,12 +152,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
+def read(body: bytes | bytearray, model: str, language: Language, most_tokens: int) -> Asked:
     """Check a request's body.
 
     Args:
         body: of the request.
         model: the name of the one that is served.
+        language: its tokens.
         most_tokens: that may be asked for.
 
     Raises:
@@ -168,6 +171,12 @@ def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
         raise fields.error("model", given, f'the name of the model that is served, "{model}"')
     require_model(given, model)
     prompts = fields.texts("prompt", MOST_PROMPTS, fields.take("prompt"))
+    allowed = language.most_characters
+    if allowed is not None and (given := sum(map(len, prompts))) > allowed:
+        raise RequestError(
+            400, f"prompt: {given} characters in all; allowed are {allowed}, of which the last "
+            f"{language.context} tokens of each are looked back on", field="prompt",
+        )  # fmt: skip
     choices = fields.whole("n", 1, MOST_CHOICES, 1) or 1
     if len(prompts) * choices > MOST_TEXTS:
         raise fields.error(
@@ -194,7 +203,11 @@ def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
     stops = _stops(fields)
     logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, None)
     _ignore_or_refuse(fields, choices)
-    return Asked(prompts, most or 1, choices, sampling, stops, stream, usage, echo, logprobs)
+    is_judged = echo and logprobs is not None
+    begun = [language.prompt(each, is_judged=is_judged) for each in prompts]
+    return Asked(
+        prompts, begun, most or 1, choices, sampling, stops, stream, usage, echo, logprobs
+    )
 
 
 def require_model(given: str, model: str) -> None:
@@ -329,12 +342,11 @@ class Completion(Awaitable[Answer]):
             "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
             "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
-        texts = _texts(asked, language)
+        texts = _texts(asked)
         self._generation = Generation(language, texts, asked.sampling, asked.logprobs)
         # By text, until it ends.
         self._kept_bytes = {
-            text.index: language.bytes_of(text.skipped + len(text.places) + asked.most)
-            for text in texts
+            text.index: language.bytes_of(text.length + asked.most) for text in texts
         }
         steps.begin_text(sum(self._kept_bytes.values()))
 
@@ -434,17 +446,14 @@ class Completion(Awaitable[Answer]):
         return event(orjson.dumps(document))
 
 
-def _texts(asked: Asked, language: Language) -> list[Text]:
+def _texts(asked: Asked) -> list[Text]:
     found: list[Text] = []
-    is_judged = asked.echo and asked.logprobs is not None
-    for prompt in asked.prompts:
-        places = language.encode(prompt, whole=is_judged)
-        skipped = 0 if is_judged else language.since(len(prompt))
+    for prompt in asked.begun:
         for choice in range(asked.choices):
             seed = asked.sampling.seed
             random = np.random.default_rng(None if seed is None else [seed % 2**64, choice])
             text = Text(
-                len(found), places, skipped=skipped, echoed=prompt if is_judged else (),
+                len(found), prompt.places, skipped=prompt.skipped, echoed=prompt.echoed,
                 most=asked.most, stops=asked.stops, random=random,
             )  # fmt: skip
             found.append(text)

@@ -1,8 +1,9 @@
-"""A language model's vocabulary, and texts that are generated with it, one character at a time.
+"""A language model's vocabulary, and texts that are generated with it, one token at a time.
 
-A token is a character. What the model has computed for those before is kept, and each step runs it
+A token is a character, or some bytes (`falaj.workloads.vocabulary`): what is no whole character
+yet waits for the rest. What the model has computed for those before is kept, and each step runs it
 on the newest one of every text. Packages whose graph can't be told the past are run on the last
-``context`` characters at each step.
+``context`` tokens at each step.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.cache import CHUNK, CacheForm, Kept, since
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.likelihoods import (
     Judged,
+    Shown,
     Told,
     judge,
     of_logits,
@@ -25,62 +29,102 @@ from falaj.workloads.inference.likelihoods import (
 )
 from falaj.workloads.inference.oip import Inference, Schema
 from falaj.workloads.remembering import ASKED, LOGITS
+from falaj.workloads.vocabulary import METADATA, BytePairs, Characters, Vocabulary, of_bytes
 
 TASK: Final = "language"
 """What a manifest says of such a model."""
 TOKENS: Final = "tokens"
 """Its input."""
 PROBABILITIES: Final = "probabilities"
-"""Its output: for each row how likely each character is to follow."""
-UNKNOWN: Final = 0
-"""Place of what stands for all characters that aren't in the vocabulary."""
+"""Its output: for each row how likely each token is to follow."""
+MOST_ENCODED: Final = 65_536
+"""Characters of a request's prompts that aren't tokens themselves: with hostile ones the work
+takes a tenth of a second."""
 _START: Final = "\n"
 """What an empty prompt is begun from."""
 _JUDGED_NUMBERS: Final = 1 << 22
-"""Logits that one run gives at most, where the characters of prompts are judged."""
+"""Logits that one run gives at most, where the tokens of prompts are judged."""
 STOP: Final = "stop"
 LENGTH: Final = "length"
 
 
 @dataclass(frozen=True)
-class Language:
-    """The characters that a model knows.
+class Prompt:
+    """What a text is gone on from.
 
     Attributes:
-        characters: by place; the first stands for all others.
-        context: how many characters of a text's end matter at most.
+        places: of the tokens that matter, or of all: at least one.
+        skipped: how many came before these.
+        count: all tokens of the prompt.
+        echoed: what is told of each, where each is to be judged.
+    """
+
+    places: list[int]
+    skipped: int
+    count: int
+    echoed: Sequence[Shown] = ()
+
+
+@dataclass(frozen=True)
+class Language:
+    """The tokens that a model knows.
+
+    Attributes:
+        vocabulary: their numbers, which are places among what the model answers.
+        context: how many tokens of a text's end matter at most.
         cache: what the model keeps of a text from step to step; None: nothing.
     """
 
-    characters: tuple[str, ...]
-    places: Mapping[str, int]
+    vocabulary: Vocabulary
     context: int
     cache: CacheForm | None = None
 
+    @property
+    def first(self) -> int:
+        """The first place that may be generated: that of unknown characters may not."""
+        return 0 if self.vocabulary.unknown is None else self.vocabulary.unknown + 1
+
+    @property
+    def most_characters(self) -> int | None:
+        """How long all prompts of a request may be; None: that costs nothing."""
+        return MOST_ENCODED if isinstance(self.vocabulary, BytePairs) else None
+
     def since(self, length: int) -> int:
-        """Return the place of the first one that matters of so many characters."""
+        """Return the place of the first token that matters of so many."""
         if self.cache is None:
             return max(0, length - self.context)
         return since(length, self.context)
 
     def bytes_of(self, length: int) -> int:
-        """Return the bytes that are kept at most of a text that comes to so many characters."""
+        """Return the bytes that are kept at most of a text that comes to so many tokens."""
         return 0 if self.cache is None else self.cache.bytes_of(length)
 
-    def encode(self, text: str, *, whole: bool = False) -> list[int]:
-        """Return the places of the characters that matter, at least one; or of all."""
-        recent = text if whole else text[self.since(len(text)) :]
-        return [self.places.get(each, UNKNOWN) for each in recent or _START]
+    def prompt(self, text: str, *, is_judged: bool = False) -> Prompt:
+        """Return the tokens of a text that matter, or all where each is to be judged."""
+        known = self.vocabulary
+        if isinstance(known, Characters):  # of a long one its end is enough
+            skipped = 0 if is_judged else self.since(len(text))
+            places = known.encode(text[skipped:] or _START)
+            echoed = [Shown(each, 1) for each in text] if is_judged else ()
+            return Prompt(places, skipped, len(text), echoed)
+        places = known.encode(text)
+        skipped = 0 if is_judged else self.since(len(places))
+        echoed: Sequence[Shown] = ()
+        if is_judged:
+            decoder = known.decoder()
+            echoed = [Shown(known.shown[each], len(decoder.add(each))) for each in places]
+        return Prompt(places[skipped:] or known.encode(_START), skipped, len(places), echoed)
 
 
 def read(
-    manifest: Mapping[str, Any], schema: Schema, cache: CacheForm | None = None
+    manifest: Mapping[str, Any], schema: Schema, model: bytes, cache: CacheForm | None = None
 ) -> Language | None:
-    """Return what a verified manifest says of the characters; None: it is another kind of model.
+    """Return what a verified package says of the tokens; None: it is another kind of model.
 
     Args:
         manifest: of the package.
-        schema: of its model.
+        schema: what the model takes and answers.
+        model: in which the vocabulary lies whose tokens aren't characters.
         cache: what that keeps of a text.
 
     Raises:
@@ -88,23 +132,49 @@ def read(
     """
     if manifest.get("task") != TASK:
         return None
-    given = manifest.get("classes")
-    characters: list[Any] = given if isinstance(given, list) else []
+    described = _described(manifest)
+    found = _characters(manifest) if described is None else _pairs(described, model)
     tokens, output = schema.inputs.get(TOKENS), schema.outputs.get(PROBABILITIES)
-    if not all(isinstance(each, str) and len(each) == 1 for each in characters):
-        raise _wrong("its classes aren't single characters")
-    if len(characters) < 2 or len(set(characters)) != len(characters):
-        raise _wrong("its classes are fewer than two, or one is there twice")
     if tokens is None or len(schema.inputs) > 1 or (tokens.datatype, tokens.shape) != (
         "INT64", (-1, -1)
     ):  # fmt: skip
         raise _wrong(f"its one input isn't '{TOKENS}', INT64 of the shape [-1, -1]")
-    if output is None or output.datatype != "FP32" or output.shape[1:] != (len(characters),):
-        raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {len(characters)} classes")
-    return Language(
-        tuple(characters), {each: place for place, each in enumerate(characters) if place},
-        tokens.context, cache,
-    )  # fmt: skip
+    if output is None or output.datatype != "FP32" or output.shape[1:] != (found.size,):
+        raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {found.size} {found.unit}")
+    return Language(found, tokens.context, cache)
+
+
+def _described(manifest: Mapping[str, Any]) -> Any:
+    """What the manifest says of a vocabulary that isn't characters; None: it says nothing."""
+    match manifest:
+        case {"dataset": {"features": [{"vocabulary": described}, *_]}}:
+            return described
+        case _:
+            return None
+
+
+def _characters(manifest: Mapping[str, Any]) -> Characters:
+    given = manifest.get("classes")
+    characters: list[Any] = given if isinstance(given, list) else []
+    if not all(isinstance(each, str) and len(each) == 1 for each in characters):
+        raise _wrong("its classes aren't single characters")
+    if len(characters) < 2 or len(set(characters)) != len(characters):
+        raise _wrong("its classes are fewer than two, or one is there twice")
+    return Characters(tuple(characters))
+
+
+def _pairs(described: Any, model: bytes) -> BytePairs:
+    properties = onnx.ModelProto.FromString(model).metadata_props
+    noted = next((each.value for each in properties if each.key == METADATA), None)
+    if noted is None:
+        raise _wrong(f"its graph has no vocabulary: there is no metadata '{METADATA}'")
+    try:
+        found = of_bytes(noted)
+    except WorkloadError as error:
+        raise _wrong(str(error)) from error
+    if found.described != described:
+        raise _wrong("the vocabulary in its graph isn't the one that the manifest names")
+    return found
 
 
 def _wrong(reason: str) -> InferenceError:
@@ -113,7 +183,7 @@ def _wrong(reason: str) -> InferenceError:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next character is chosen.
+    """How the next token is chosen.
 
     Attributes:
         temperature: 0 chooses the likeliest, 1 as the model says; more evens the chances out.
@@ -127,14 +197,23 @@ class Sampling:
 
 
 def choose(
-    probabilities: NDArray[np.float32], sampling: Sampling, random: np.random.Generator
+    probabilities: NDArray[np.float32],
+    sampling: Sampling,
+    random: np.random.Generator,
+    first: int,
 ) -> int:
-    """Return the place of a character that is known.
+    """Return the place of a token that is known.
+
+    Args:
+        probabilities: of every token.
+        sampling: how it is chosen.
+        random: of the text alone.
+        first: the first place that may be chosen.
 
     Raises:
         RequestError: 500, the model's probabilities aren't numbers.
     """
-    chances = probabilities[UNKNOWN + 1 :].astype(np.float64)
+    chances = probabilities[first:].astype(np.float64)
     if not np.isfinite(chances).all():
         raise RequestError(500, "the model's probabilities of what follows aren't numbers")
     likeliest = int(chances.argmax())
@@ -149,7 +228,7 @@ def choose(
         most = min(int(np.searchsorted(sums, sampling.top_p)) + 1, len(order))
         place = int(np.searchsorted(sums[:most], random.random() * sums[most - 1], side="right"))
         likeliest = int(order[min(place, most - 1)])
-    return UNKNOWN + 1 + likeliest
+    return first + likeliest
 
 
 class Text:
@@ -157,11 +236,11 @@ class Text:
 
     Args:
         index: its place in the answer.
-        places: of the characters that it goes on from.
+        places: of the tokens that it goes on from.
         skipped: how many came before these.
-        echoed: texts of the tokens that it goes on from, each of which is to be judged. Default:
-            none is.
-        most: characters that are generated.
+        echoed: what is told of the tokens that it goes on from, each of which is to be judged.
+            Default: none is.
+        most: tokens that are generated.
         stops: texts before the first of which it ends.
         random: of this text alone.
     """
@@ -172,7 +251,7 @@ class Text:
         places: Sequence[int],
         *,
         skipped: int = 0,
-        echoed: Sequence[str] = (),
+        echoed: Sequence[Shown] = (),
         most: int,
         stops: Sequence[str],
         random: np.random.Generator,
@@ -189,10 +268,10 @@ class Text:
             self.told.add(Judged(echoed[0]))
         self.random = random
         self.generated = 0
-        """Characters, with those that aren't answered because they stop it."""
+        """Tokens, with those that aren't answered because they stop it."""
         self.finish: str | None = None
         """Why it has ended; None: it goes on."""
-        self._most = most
+        self.most = most
         self._stops = stops
         self._held = ""
         # Longer ones than these can't hold the beginning of a stop.
@@ -203,20 +282,29 @@ class Text:
         """How many tokens there are by now."""
         return self.skipped + len(self.places)
 
-    def add(self, character: str) -> str:
-        """Take the next character, and return what is sure to belong to the text by now.
+    def add(self, more: str) -> str:
+        """Take the characters that a token makes whole; return what is sure to be answered by now.
 
         What may be the beginning of a stop is held back until it is known.
         """
         self.generated += 1
+        sure = ""
+        for character in more:
+            sure += self._surely(character)
+            if self.finish is not None:
+                return sure
+        if self.generated >= self.most:
+            self.finish = LENGTH
+            sure += self._held
+        return sure
+
+    def _surely(self, character: str) -> str:
+        """As `add`, of the next character, wherever the text ends."""
         held = self._held + character
         found = max((each for each in self._stops if held.endswith(each)), key=len, default="")
         if found:
             self.finish, self._held = STOP, ""
             return held[: -len(found)]
-        if self.generated >= self._most:
-            self.finish, self._held = LENGTH, ""
-            return held
         keep = next(
             (
                 size
@@ -253,7 +341,7 @@ class Generation:
     Args:
         language: the model's.
         texts: of one request.
-        sampling: how characters are chosen.
+        sampling: how tokens are chosen.
         logprobs: how many of the likeliest are told with each token; None: nothing is.
     """
 
@@ -268,11 +356,12 @@ class Generation:
         self._language = language
         self._sampling = sampling
         self._logprobs = logprobs
+        self._decoders = {each.index: language.vocabulary.decoder() for each in texts}
         self._groups = self._grouped(texts)
 
     @property
     def generated(self) -> int:
-        """Characters of all texts."""
+        """Tokens of all texts."""
         return sum(each.generated for each in self.texts)
 
     @property
@@ -304,15 +393,22 @@ class Generation:
             if answered is None:
                 continue
             for text, probabilities, logprobs in zip(group.texts, *answered, strict=True):
-                place = choose(probabilities, self._sampling, text.random)
-                character = self._language.characters[place]
-                self._tell(text, logprobs, place, character)
+                place = choose(probabilities, self._sampling, text.random, self._language.first)
+                more = self._whole(text, place)
+                shown = Shown(self._language.vocabulary.shown[place], len(more))
+                self._tell(text, logprobs, place, shown)
                 text.places.append(place)
                 text.seen += 1
-                found.append((text, text.add(character)))
+                found.append((text, text.add(more)))
             group.drop_finished()
         self._groups = [each for each in self._groups if each.texts]
         return found
+
+    def _whole(self, text: Text, place: int) -> str:
+        """The characters that a further token makes whole; of the last one all that is left."""
+        decoder = self._decoders[text.index]
+        whole = decoder.add(place)
+        return whole + decoder.end() if text.generated + 1 == text.most else whole
 
     def _grouped(self, texts: Sequence[Text]) -> list[_Group]:
         cache = self._language.cache
@@ -327,7 +423,7 @@ class Generation:
         ]
 
     def _look_back(self, text: Text) -> None:
-        """Forget the characters that aren't looked back on any more."""
+        """Forget the tokens that aren't looked back on any more."""
         over = self._language.since(text.seen) - text.skipped
         if over > 0:
             text.skipped += over
@@ -339,7 +435,7 @@ class Generation:
         """Run the next part of texts, and tell of what of their prompts is judged by it.
 
         Returns:
-            How likely each character is to follow the texts, (N, V), and of each text the
+            How likely each token is to follow the texts, (N, V), and of each text the
             logarithms (V,), or None where nothing is told; None: there is more to run before.
         """
         for text in group.texts:
@@ -351,7 +447,7 @@ class Generation:
                 kept.restart(first.skipped)
             begin = kept.filled
             end = min(begin + self._part(group), len(first.places), self._language.context)
-        # Of the characters that are run, from which one on it is told what follows.
+        # Of the tokens that are run, from which one on it is told what follows.
         asked = max(first.seen - first.skipped - 1 - begin, 0)
         tokens = np.array([each.places[begin:end] for each in group.texts], dtype=np.int64)
         made.rows, made.outputs, made.feed = len(tokens), [PROBABILITIES], {TOKENS: tokens}
@@ -385,17 +481,17 @@ class Generation:
         return (probabilities, list(logprobs[:, -1])) if is_whole else None
 
     def _part(self, group: _Group) -> int:
-        """Return how many characters are run at once at most."""
+        """Return how many tokens are run at once at most."""
         first = group.texts[0]
         if first.seen == first.length:
             return CHUNK
-        each = len(group.texts) * len(self._language.characters)
+        each = len(group.texts) * self._language.vocabulary.size
         return max(1, min(CHUNK, _JUDGED_NUMBERS // each))
 
     def _tell(
-        self, text: Text, logprobs: NDArray[np.float64] | None, place: int, token: str
+        self, text: Text, logprobs: NDArray[np.float64] | None, place: int, token: Shown
     ) -> None:
         if self._logprobs is None or logprobs is None:
             return
-        known = self._language.characters
-        text.told.add(judge(logprobs, place, token, known, self._logprobs))
+        known, first = self._language.vocabulary.shown, self._language.first
+        text.told.add(judge(logprobs, place, token, known, first=first, most=self._logprobs))

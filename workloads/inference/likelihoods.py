@@ -20,16 +20,29 @@ MOST_LOGPROBS: Final = 5
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What is told of a token.
+
+    Attributes:
+        name: its text, or its bytes where these are no whole characters.
+        length: the characters that are whole with it, and weren't before.
+    """
+
+    name: str
+    length: int
+
+
+@dataclass(frozen=True)
 class Judged:
     """A token of a text.
 
     Attributes:
-        token: its text.
+        token: of the text.
         logprob: natural logarithm of its probability; None: nothing is before it.
         likeliest: the same of the likeliest and of itself, the likeliest first; None likewise.
     """
 
-    token: str
+    token: Shown
     logprob: float | None = None
     likeliest: Mapping[str, float] | None = None
 
@@ -48,15 +61,22 @@ def of_probabilities(probabilities: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def judge(
-    logprobs: NDArray[np.float64], place: int, token: str, tokens: Sequence[str], most: int
+    logprobs: NDArray[np.float64],
+    place: int,
+    token: Shown,
+    names: Sequence[str],
+    *,
+    first: int,
+    most: int,
 ) -> Judged:
     """Return what is told of a token.
 
     Args:
         logprobs: of all tokens (V,).
         place: of the token, among these.
-        token: its text.
-        tokens: the texts of all; the first, which is never generated, isn't told as likely.
+        token: what is told of it.
+        names: of all.
+        first: the first place that is told as likely; those before are never generated.
         most: of the likeliest that are told.
 
     Raises:
@@ -64,10 +84,10 @@ def judge(
     """
     if not np.isfinite(logprobs).all():
         raise RequestError(500, "the model's probabilities of what follows aren't numbers")
-    order = 1 + np.argsort(-logprobs[1:], kind="stable")[:most]
-    likeliest = {str(tokens[each]): float(logprobs[each]) for each in order.tolist()}
+    order = first + np.argsort(-logprobs[first:], kind="stable")[:most]
+    likeliest = {str(names[each]): float(logprobs[each]) for each in order.tolist()}
     own = float(logprobs[place])
-    likeliest.setdefault(token, own)
+    likeliest.setdefault(token.name, own)
     return Judged(token, own, likeliest)
 
 
@@ -96,10 +116,10 @@ class Told:
                 break
             taken.append(each)
             offsets.append(self._offset)
-            self._offset += len(each.token)
+            self._offset += each.token.length
         del self._waiting[: len(taken)]
         return {
-            "tokens": [each.token for each in taken],
+            "tokens": [each.token.name for each in taken],
             "token_logprobs": [each.logprob for each in taken],
             "top_logprobs": [each.likeliest for each in taken],
             "text_offset": offsets,

@@ -667,7 +667,7 @@ class Service:
 
     def _complete(self, exchange: Exchange) -> Completion:
         language, model = self._require_language(), self.model
-        asked = completions.read(exchange.content, model.name, self.limits.max_tokens)
+        asked = completions.read(exchange.content, model.name, language, self.limits.max_tokens)
         if asked.stream and exchange.version != "1.1":
             raise RequestError(
                 400, "stream: HTTP/1.0 knows none; leave it out, or ask by HTTP/1.1",

@@ -82,8 +82,10 @@ def lines(
     is_text = _is_text(fields)
     if is_text:
         found.append(("perplexity", f"{card['perplexity']:.4g}"))
-        found.append(("vocabulary", f"{card['vocabulary']:,} characters"))
-        found.append(("looks back on", f"{fields['inputs'][0]['context']} characters"))
+        # A package of before says nothing of them: they are characters.
+        unit = card.get("unit", "characters")
+        found.append(("vocabulary", f"{card['vocabulary']:,} {unit}"))
+        found.append(("looks back on", f"{fields['inputs'][0]['context']} {unit}"))
     else:
         used = [f"{each['name']} ({each['kind']})" for each in dataset["features"]]
         found.append(("columns used", ", ".join([*used[:most], *_more(used, most)])))

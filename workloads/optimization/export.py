@@ -41,6 +41,7 @@ from falaj.workloads.training.models import CategoricalColumn, NumericColumn, Ta
 from falaj.workloads.training.own_model import causes, place_of
 from falaj.workloads.training.quantisation import Ranges
 from falaj.workloads.training.trees import Forest, TableTrees
+from falaj.workloads.vocabulary import METADATA, BytePairs
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """The operator sets of the ONNX standard; custom operators would need code beside the model."""
@@ -443,6 +444,7 @@ class Serving:
         classes: the classes in the order of the core's outputs; None for a regression.
         text_labels: answer the class's text; else its number.
         target: mean and scale of a regression's target, from standardised to real units.
+        pairs: vocabulary of a text whose tokens aren't its characters.
     """
 
     family: str
@@ -451,6 +453,7 @@ class Serving:
     classes: list[str] | None
     text_labels: bool
     target: tuple[float, float] | None
+    pairs: BytePairs | None = None
 
     def input_names(self) -> list[str]:
         """Return the served inputs' names in their order."""
@@ -460,7 +463,7 @@ class Serving:
 
     @property
     def is_text(self) -> bool:
-        """Whether rows are characters, whose number isn't fixed."""
+        """Whether rows are tokens, whose number isn't fixed."""
         return self.family == FAMILY
 
     def output_name(self, role: Role) -> str:
@@ -479,11 +482,12 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
         serving: what stands around it.
 
     Returns:
-        A checked model. Inputs: ``image`` float32 (N, *shape), or one (N, 1) per column, or
-        ``tokens`` int64 (N, S), of which the last ``serving.shape`` are looked at, and numbers
-        that no character has count as 0. Outputs: ``probabilities`` float32 (N, classes) and
-        ``label`` (N,), of a text those of what follows the row; or ``prediction`` float32 (N, 1)
-        in real units. Of a text also inputs and outputs of `falaj.workloads.remembering`.
+        A checked model, with its vocabulary of pairs in its metadata. Inputs: ``image`` float32
+        (N, *shape), or one (N, 1) per column, or ``tokens`` int64 (N, S), of which the last
+        ``serving.shape`` are looked at, and numbers that no token has count as 0. Outputs:
+        ``probabilities`` float32 (N, classes) and ``label`` (N,), of a text those of what follows
+        the row; or ``prediction`` float32 (N, 1) in real units. Of a text also inputs and outputs
+        of `falaj.workloads.remembering`.
     """
     prefix = free_prefix(serving.input_names())
     inner = onnx.compose.add_prefix(core, prefix + "core/")
@@ -523,6 +527,9 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
         producer_name="falaj",
     )
     strip_notes(model)
+    if serving.pairs is not None:
+        noted = serving.pairs.to_bytes().decode()
+        helper.set_model_props(model, {METADATA: noted})
     check_graph(model)
     onnx.checker.check_model(model, full_check=True)
     return model

@@ -79,7 +79,13 @@ from falaj.workloads.training.checkpoint import (
     load_trained,
     weights_digest,
 )
-from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
+from falaj.workloads.training.language import (
+    FAMILY,
+    TOKENS,
+    following,
+    guesses,
+    tokens_a_character,
+)
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.record import code_version
 from falaj.workloads.training.snapshot import DESCRIPTION, digest
@@ -203,7 +209,8 @@ def manifest_fields(
     return {
         "family": training["family"],
         "task": training["task"],
-        "classes": training["classes"],
+        # Names of tokens are numbers: there is nothing to say of them.
+        "classes": training["classes"] if "vocabulary" not in training["dataset"] else None,
         "inputs": optimization["inputs"],
         "outputs": optimization["outputs"],
         "statistics": {
@@ -413,7 +420,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)
     candidate = _candidate(core, served, serving, held_out)
-    _check_remembered(candidate, candidate, held_out, None)
+    _check_remembered(candidate, candidate, serving, held_out, None)
     outcome, chosen = _compare(
         request, trained, serving, candidate, held_out, train=train, report=report
     )
@@ -423,7 +430,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     answers = answers_of(chosen.session or chosen.served, described, held_out.inputs)
     followed = None
     if chosen.nats is not None:
-        followed = Followed(chosen.nats, _guessed(train(), held_out))
+        followed = Followed(chosen.nats, _guessed(serving, train(), held_out))
     worth = judge(answers, held_out, description, request.served, followed)
     check(worth.refusals, request.accept, description["excluded"])
     for line in (*worth.refusals, *worth.notes):
@@ -431,7 +438,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     labels, classes = held_out.labels, trained.classes
     if serving.is_text:
         # What characters are asked for in service isn't known: nothing to compare them with.
-        card, spread = text_figures(outcome.served.score, len(labels), classes or []), {}
+        card, spread = text_figures(outcome.served.score, len(labels), trained.vocabulary), {}
     else:
         card = figures(answers, labels, classes)
         spread = outputs_reference(answers, labels, classes)
@@ -471,6 +478,7 @@ def serving_of(trained: Trained, rows: Rows) -> Serving:
         classes=trained.classes,
         text_labels=trained.classes is not None and not is_numbered,
         target=target,
+        pairs=trained.pairs,
     )
 
 
@@ -481,9 +489,9 @@ class _Candidate:
     core: onnx.ModelProto
     served: bytes
     nats: NDArray[np.float64] | None
-    """Of a language model: those of each held-out window, which only the core answers whole."""
+    """Of a language model: those of a character, by held-out window; only the core answers all."""
     past: Past | None = None
-    """Likewise: what it can be told of the characters before."""
+    """Likewise: what it can be told of the tokens before."""
     session: Session | None = None
     """Where another engine than ONNX Runtime runs it."""
 
@@ -493,13 +501,17 @@ def _candidate(
 ) -> _Candidate:
     nats = past = None
     if serving.is_text:
-        nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
+        nats = _nats(core.SerializeToString(), serving, held_out)
         past = past_of(served)
     return _Candidate(core, served.SerializeToString(), nats, past)
 
 
 def _check_remembered(
-    candidate: _Candidate, original: _Candidate, held_out: Rows, bound_points: float | None
+    candidate: _Candidate,
+    original: _Candidate,
+    serving: Serving,
+    held_out: Rows,
+    bound_points: float | None,
 ) -> None:
     """Refuse a language model that loses more than is allowed where it is told the past.
 
@@ -510,7 +522,9 @@ def _check_remembered(
         return
     check_remembered(
         candidate.session or open_session(candidate.served), candidate.past,
-        held_out.inputs[TOKENS], held_out.labels, whole=original.nats, bound_points=bound_points,
+        held_out.inputs[TOKENS], held_out.labels, whole=original.nats,
+        size=len(serving.classes or ()), tokens_a_character=_tokens_a_character(serving, held_out),
+        bound_points=bound_points,
     )  # fmt: skip
 
 
@@ -529,10 +543,10 @@ def _in_openvino(
         if serving.is_text:
             graph = graph_of(same.core.SerializeToString())
             whole = open_openvino(graph, precision, threads=1)
-            nats = window_nats(whole, held_out.inputs[TOKENS], held_out.labels)
+            nats = _nats(whole, serving, held_out)
         there = replace(same, session=session, nats=nats)
         try:
-            _check_remembered(there, candidates["float"], held_out, bound_points)
+            _check_remembered(there, candidates["float"], serving, held_out, bound_points)
         except WorkloadError as error:
             del tried.sessions[precision]
             tried.left_out[precision] = str(error)
@@ -541,10 +555,25 @@ def _in_openvino(
     return made
 
 
-def _guessed(train: Rows, held_out: Rows) -> NDArray[np.float64]:
-    """The nats of each held-out window by who knows how frequent each character is."""
+def _nats(core: bytes | Session, serving: Serving, rows: Rows) -> NDArray[np.float64]:
+    """The nats of a character, by window."""
+    size = len(serving.classes or ())
+    nats = window_nats(core, rows.inputs[TOKENS], rows.labels, size)
+    return nats * _tokens_a_character(serving, rows)
+
+
+def _tokens_a_character(serving: Serving, rows: Rows) -> float:
+    """Nats of a token times it are those of a character, in the mean of the rows."""
+    if serving.pairs is None:
+        return 1.0
+    return tokens_a_character(serving.pairs, following(rows.inputs[TOKENS], rows.labels))
+
+
+def _guessed(serving: Serving, train: Rows, held_out: Rows) -> NDArray[np.float64]:
+    """The nats of a character, by held-out window, of who knows how frequent each token is."""
     wanted = following(held_out.inputs[TOKENS], held_out.labels)
-    return guesses(train.inputs[TOKENS], wanted).mean(axis=1)
+    guessed = guesses(train.inputs[TOKENS], wanted).mean(axis=1)
+    return guessed * _tokens_a_character(serving, held_out)
 
 
 def _compare(
@@ -575,7 +604,7 @@ def _compare(
         try:
             small = quantise(original.core, rows, reduced, trained.ranges)
             made = _candidate(small, assemble(small, serving), serving, held_out)
-            _check_remembered(made, original, held_out, request.bound_points)
+            _check_remembered(made, original, serving, held_out, request.bound_points)
             quantised = made
         except WorkloadError as error:
             refusal = f"kept float: {error}"

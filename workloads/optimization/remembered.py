@@ -21,8 +21,9 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.comparison import is_within, shown
 from falaj.workloads.remembering import ASKED, FILLED, LOGITS, layers_of, past_names, present_of
 from falaj.workloads.training.language import TOKENS, following
-from falaj.workloads.training.loop import row_losses
+from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 MOST_WINDOWS: Final = 16
 """That are followed so."""
@@ -83,17 +84,23 @@ def step_of(session: Session, past: Past, tokens: NDArray[Any]) -> Callable[[], 
 
 
 def nats_of(
-    session: Session, past: Past, tokens: NDArray[Any], labels: NDArray[Any]
+    session: Session,
+    past: Past,
+    tokens: NDArray[Any],
+    labels: NDArray[Any],
+    size: int = MOST_CHARACTERS,
 ) -> NDArray[np.float64]:
-    """Return the mean cross-entropy of each window's characters, in nats, (N,).
+    """Return the mean cross-entropy of each window's tokens, in nats, (N,).
 
     Args:
         session: of the served graph.
         past: of it.
         tokens: windows (N, S).
-        labels: the character that follows each, (N,).
+        labels: the token that follows each, (N,).
+        size: tokens of the vocabulary, as of `window_nats`.
     """
-    at_once = max(1, _KEPT // tokens.shape[1])
+    length = tokens.shape[1]
+    at_once = max(1, min(_KEPT // length, windows_at_once(min(length, _PART), size)))
     parts = [
         _nats_of(session, past, tokens[start : start + at_once], labels[start : start + at_once])
         for start in range(0, len(tokens), at_once)
@@ -131,6 +138,8 @@ def check_remembered(
     labels: NDArray[Any],
     *,
     whole: NDArray[np.float64],
+    size: int = MOST_CHARACTERS,
+    tokens_a_character: float = 1.0,
     bound_points: float | None = None,
 ) -> None:
     """Refuse a graph that says something else of windows part by part than the float one of all.
@@ -139,8 +148,10 @@ def check_remembered(
         session: of the served graph.
         past: of it.
         tokens: windows (N, S), of which `MOST_WINDOWS` are run.
-        labels: the character that follows each, (N,).
-        whole: nats of each by the float model over whole windows, (N,).
+        labels: the token that follows each, (N,).
+        whole: nats of a character of each by the float model over whole windows, (N,).
+        size: tokens of the vocabulary, as of `window_nats`.
+        tokens_a_character: nats of a token times it are those of a character.
         bound_points: per cent that they may be worse together. Default: each is to be the same.
 
     Raises:
@@ -149,7 +160,7 @@ def check_remembered(
     some = np.linspace(0, len(tokens) - 1, min(MOST_WINDOWS, len(tokens))).astype(int)
     before = whole[some]
     try:
-        found = nats_of(session, past, tokens[some], labels[some])
+        found = nats_of(session, past, tokens[some], labels[some], size) * tokens_a_character
     except Exception as error:  # runtimes raise a dozen unrelated classes
         raise WorkloadError(
             f"it fails where it is told keys and values of the past: {error}"[:300]

@@ -26,7 +26,8 @@ from falaj.workloads.training import models, quantisation
 from falaj.workloads.training import record as records
 from falaj.workloads.training.models import TablePreprocessing
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, unpack
-from falaj.workloads.training.snapshot import Rows, load_rows
+from falaj.workloads.training.snapshot import Rows, load_rows, vocabulary_of
+from falaj.workloads.vocabulary import BytePairs, Vocabulary, of_bytes
 
 _MAGIC = b"falaj.tensors/1\n"
 _DIGEST_BYTES = 32
@@ -117,12 +118,13 @@ class Trained:
         task: ``classification``, ``regression`` or ``language``.
         module: in evaluation mode; takes one float32 tensor: raw images (N, C, H, W), or the
             preprocessed features (N, F); gives logits (N, classes) or standardised values (N, 1).
-            That of a text takes int64 characters (N, S), and gives logits (N, S, characters).
+            That of a text takes int64 tokens (N, S), and gives logits (N, S, vocabulary).
         preprocessing: the table's recipe, None for images.
         classes: the names of the classes, None for a regression.
         target: {"mean", "scale"} that bring a regression's output to real units, else None.
         record: the content of record.json.
         ranges: of what layers take and give, which 8 bits are to have; None: not learned.
+        pairs: vocabulary of a text whose tokens aren't its characters.
     """
 
     family: str
@@ -133,6 +135,12 @@ class Trained:
     target: dict[str, float] | None
     record: dict[str, Any]
     ranges: quantisation.Ranges | None = None
+    pairs: BytePairs | None = None
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The tokens of a text; None of anything else."""
+        return vocabulary_of(self.family, self.classes, self.pairs)
 
 
 def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
@@ -183,6 +191,7 @@ def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> 
         target=record["target"],
         record=record,
         ranges=quantisation.from_state(state["ranges"]) if "ranges" in state else None,
+        pairs=of_bytes(state["vocabulary"]) if "vocabulary" in state else None,
     )
 
 

@@ -149,7 +149,11 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add("--encoding", help="of a CSV; default: UTF-8, or what its byte order mark says")
     add("--seed", type=int, default=0, help="fixes the split (default 0)")
     add("--holdout", type=float, default=0.2, help="share that training never sees (default 0.2)")
-    add("--context", type=int, help="characters that a text's model looks back on (default 128)")
+    add("--context", type=int, help="tokens that a text's model looks back on (default 128)")
+    add(
+        "--vocabulary", type=int, metavar="TOKENS",
+        help="learn so many tokens of a text, as pairs of bytes (default: its characters)",
+    )  # fmt: skip
     add("--dry-run", action="store_true", help="check and describe only, write nothing")
     add("--json", action="store_true", help="print the description as one JSON object")
 
@@ -280,7 +284,7 @@ def _dataset(options: argparse.Namespace) -> int:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
-        options.holdout, options.context,
+        options.holdout, options.context, options.vocabulary,
     )  # fmt: skip
     dataset = datasets.build(source)
     path = None

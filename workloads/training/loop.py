@@ -25,6 +25,7 @@ from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
 from falaj.workloads.training.pruning import Pruning
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 
 def classification(
@@ -438,7 +439,7 @@ def rate_share(step: int, total: int) -> float:
 def row_losses(outputs: Tensor, labels: Tensor, task: str, smoothing: float) -> Tensor:
     """Return each row's loss (N,): cross-entropy, or squared error of the standardised target.
 
-    Of a language model it is the mean cross-entropy of a window's characters, in nats.
+    Of a language model it is the mean cross-entropy of a window's tokens, in nats.
     """
     if task == LANGUAGE:
         return (
@@ -481,35 +482,61 @@ def predict(
     return torch.cat(parts)
 
 
-WINDOWS_AT_ONCE = 32
-"""Asked of a language model, which answers each with a number for every character of each."""
+_WINDOWS_AT_ONCE = 32
+_NUMBERS_AT_ONCE = 1 << 26
+"""That a language model may answer at once: one for every token of the vocabulary, at each place
+of each window."""
+
+
+def windows_at_once(context: int, size: int) -> int:
+    """Return how many windows of ``context`` tokens are asked at once of a language model.
+
+    Args:
+        context: tokens of a window.
+        size: tokens of the vocabulary.
+    """
+    return max(1, min(_WINDOWS_AT_ONCE, _NUMBERS_AT_ONCE // (context * size)))
 
 
 @torch.no_grad()
 def follow_rows(
-    module: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor
+    module: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    size: int = MOST_CHARACTERS,
 ) -> tuple[Tensor, Tensor]:
-    """Judge a module on windows of characters, as `follow`: each window's nats and hits (N,)."""
+    """Judge a module on windows of tokens, as `follow`: each window's nats and hits (N,)."""
     nats: list[Tensor] = []
     hits: list[Tensor] = []
-    for start in range(0, len(inputs), WINDOWS_AT_ONCE):
-        wanted = targets[start : start + WINDOWS_AT_ONCE]
-        outputs = module(inputs[start : start + WINDOWS_AT_ONCE]).float()
+    some = windows_at_once(inputs.shape[1], size)
+    for start in range(0, len(inputs), some):
+        wanted = targets[start : start + some]
+        outputs = module(inputs[start : start + some]).float()
         nats.append(row_losses(outputs, wanted, LANGUAGE, 0.0))
         hits.append((outputs.argmax(-1) == wanted).double().mean(1))
     return torch.cat(nats).double(), torch.cat(hits)
 
 
 def follow(
-    module: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor
+    module: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    size: int = MOST_CHARACTERS,
 ) -> tuple[float, float]:
-    """Judge ``module`` on windows of characters (N, S) and those that follow each (N, S).
+    """Judge a language model.
+
+    Args:
+        module: the model.
+        inputs: windows of tokens (N, S).
+        targets: those that follow each (N, S).
+        size: tokens of the vocabulary, which says how much memory answers take. Default: the most
+            that characters may be.
 
     Returns:
-        The mean cross-entropy of a character, in nats, and the share of the characters that were
-        thought the likeliest.
+        The mean cross-entropy of a token, in nats, and the share of the tokens that were thought
+        the likeliest.
     """
-    nats, hits = follow_rows(module, inputs, targets)
+    nats, hits = follow_rows(module, inputs, targets, size)
     return float(nats.mean()), float(hits.mean())
 
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falaj.workloads.bounds import IMAGE_NETWORKS
@@ -37,7 +39,7 @@ from falaj.workloads.training.choice import choose
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.distillation import Distillation, Teacher
 from falaj.workloads.training.distributed import Team
-from falaj.workloads.training.language import guess_nats, perplexity
+from falaj.workloads.training.language import guess_nats, perplexity, tokens_a_character
 from falaj.workloads.training.layout import Grid, layout, parts_of_batch
 from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
@@ -132,6 +134,8 @@ def finish(
     }
     if ranges is not None:
         state["ranges"] = quantisation.to_state(ranges)
+    if dataset.pairs is not None:
+        state["vocabulary"] = dataset.pairs.to_bytes().decode()
     context = records.context_of(setting.identity, records.MODEL)
     checkpoint.save(setting.output / records.MODEL, state, setting.keyring, context)
     recipe = prepared.preprocessing
@@ -148,7 +152,10 @@ def finish(
         "preprocessing": recipe.to_json() if recipe is not None else None,
         "parameters": setting.parameters.to_json(),
         **({"teacher": setting.teacher.to_json()} if setting.teacher is not None else {}),
-        "dataset": {key: dataset.description[key] for key in named},
+        "dataset": {
+            **{key: dataset.description[key] for key in named},
+            **({"vocabulary": dataset.pairs.described} if dataset.pairs is not None else {}),
+        },
         "model": {
             "architecture": prepared.architecture.to_json(),
             "parameters": models.parameter_count(module),
@@ -184,15 +191,10 @@ def evaluate(
     device = next(iter(module.state_dict().values())).device
     if dataset.family == language.FAMILY:
         tokens, targets = windows(dataset, "held_out")
-        nats, hits = loop.follow(module.eval(), tokens.to(device), targets.to(device))
-        return {
-            "rows": len(tokens),
-            "characters": targets.numel(),
-            records.FIRST[dataset.task]: nats,
-            "perplexity": perplexity(nats),
-            "accuracy": hits,
-            "baseline_nats": guess_nats(prepared.fit[1].numpy(), targets.numpy()),
-        }
+        nats, hits = loop.follow(
+            module.eval(), tokens.to(device), targets.to(device), prepared.architecture.outputs
+        )
+        return _of_text(dataset, targets.numpy(), prepared.fit[1].numpy(), nats, hits)
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
     outputs = predict(module.eval(), inputs, rows_at_a_time).cpu()
     labels = dataset.labels[dataset.rows("held_out")]
@@ -201,6 +203,31 @@ def evaluate(
     scale = prepared.target_scale or {"mean": 0.0, "scale": 1.0}
     values = outputs.squeeze(1).double().numpy() * scale["scale"] + scale["mean"]
     return loop.regression(labels, values)
+
+
+def _of_text(
+    dataset: Dataset, targets: NDArray[Any], learned: NDArray[Any], nats: float, hits: float
+) -> dict[str, Any]:
+    """The figures of nats and hits of a token; all but the accuracy are of characters."""
+    vocabulary = dataset.vocabulary
+    assert vocabulary is not None  # noqa: S101 - it is a text
+    share = tokens_a_character(vocabulary, targets)
+    found = {
+        "rows": len(targets),
+        "characters": round(targets.size / share),
+        records.FIRST[dataset.task]: nats * share,
+        "perplexity": perplexity(nats * share),
+        "accuracy": hits,
+        "baseline_nats": guess_nats(learned, targets) * share,
+    }
+    if dataset.pairs is not None:
+        sizes = np.array([len(each) for each in dataset.pairs.contents])[targets]
+        found |= {
+            "tokens": targets.size,
+            "nats_per_token": nats,
+            "bits_per_byte": nats * targets.size / math.log(2) / int(sizes.sum()),
+        }
+    return found
 
 
 def _rows_at_a_time(parameters: Parameters) -> int:
@@ -556,8 +583,11 @@ class Session:
         task, parameters = self._setting.dataset.task, self._setting.parameters
         with self._optimisation.averaged() as answers:
             if task == records.LANGUAGE:
-                nats, hits = loop.follow_rows(answers, inputs, labels)
-                return nats, [nats, hits], [records.FIRST[task], "accuracy"]
+                nats, hits = loop.follow_rows(
+                    answers, inputs, labels, self._prepared.architecture.outputs
+                )
+                shown = nats * self._prepared.tokens_a_character
+                return nats, [shown, hits], [records.FIRST[task], "accuracy"]
             outputs = predict(answers, inputs, _rows_at_a_time(parameters)).float()
             # A loss of a model's own may be of its weights as well: of the averaged ones.
             judge = answers if isinstance(answers, nn.Module) else self._optimisation.module

@@ -232,10 +232,10 @@ class InferenceServiceArgs(InClusterArgs):
     max_rows: NotRequired[int]
     """Most rows of a request, 1 to 65,536. Default: 1,024."""
     max_tokens: NotRequired[int]
-    """Most characters that a language model adds to a text of a request, 1 to 100,000; for
+    """Most tokens that a language model adds to a text of a request, 1 to 100,000; for
     ``cpu``. Default: 1,024."""
     tokens_per_minute: NotRequired[int]
-    """Most characters that each caller may have of each worker in a minute, those of its prompts
+    """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds; for ``language``. Default: no limit."""
     max_batch: NotRequired[int]
     """Most rows that Triton runs together, 1 to 4,096; for ``gpu``. Default: 32."""

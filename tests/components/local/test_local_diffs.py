@@ -24,7 +24,7 @@ REPLACES: dict[str, set[str]] = {
     "CertificateAuthority": {"site"},
     "Certificate": {"site", "fileName"},
     "Dataset": {"site", "source", "sourceSha256", "target", "task", "seed", "holdout",
-                "context"},
+                "context", "vocabulary"},
     "TrainingRun": {
         "site", "datasetDigest", "epochs", "batchSize", "learningRate", "weightDecay", "patience",
         "gradientClip", "width", "layers", "heads", "keyValueHeads", "seed", "processes",

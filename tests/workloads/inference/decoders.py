@@ -66,7 +66,7 @@ def served(context: int) -> tuple[Model, Language]:
     """The same as a server has loaded it."""
     graph, manifest = published(context)
     model = load(graph, name="mlp", version="1", manifest=manifest, threads=1, limits=LIMITS)
-    found = language.read(manifest, model.schema, model.cache)
+    found = language.read(manifest, model.schema, graph, model.cache)
     assert found is not None
     return model, found
 

@@ -51,7 +51,7 @@ def test_windows_of_eight() -> None:
 def places_of(context: int, prompt: str) -> list[int]:
     """All of a prompt's, however long."""
     _, language = decoders.served(context)
-    return [language.places.get(each, 0) for each in prompt] or [1]
+    return language.vocabulary.encode(prompt) or [1]
 
 
 def without(context: int, prompt: str, most: int, sampling: Sampling, choice: int = 0) -> str:
@@ -61,7 +61,7 @@ def without(context: int, prompt: str, most: int, sampling: Sampling, choice: in
     found = ""
     for _ in range(most):
         window = places[since(len(places), context) :]
-        place = choose(decoders.probabilities(context, window), sampling, random)
+        place = choose(decoders.probabilities(context, window), sampling, random, 1)
         places.append(place)
         found += decoders.CHARACTERS[place]
     return found
@@ -75,12 +75,13 @@ def texts_of(
 ) -> tuple[list[Text], Generation]:
     _, language = decoders.served(context)
     ends = [most] * len(prompts) if isinstance(most, int) else most
+    begun = map(language.prompt, prompts)
     texts = [
         Text(
-            index, language.encode(prompt), skipped=language.since(len(prompt)),
-            most=ends[index], stops=(), random=np.random.default_rng([sampling.seed or 0, index]),
+            index, prompt.places, skipped=prompt.skipped, most=ends[index], stops=(),
+            random=np.random.default_rng([sampling.seed or 0, index]),
         )
-        for index, prompt in enumerate(prompts)
+        for index, prompt in enumerate(begun)
     ]  # fmt: skip
     return texts, Generation(language, texts, sampling)
 

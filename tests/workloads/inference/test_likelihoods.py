@@ -18,6 +18,7 @@ from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.language import Generation, Sampling, Text
 from falaj.workloads.inference.likelihoods import (
     Judged,
+    Shown,
     Told,
     judge,
     of_logits,
@@ -54,7 +55,7 @@ def test_what_is_impossible_has_a_number_all_the_same() -> None:
 
 def test_numbers_that_are_none_are_the_models_fault() -> None:
     with pytest.raises(RequestError) as caught:
-        judge(np.array([np.nan, 0]), 1, "a", ["?", "a"], 1)
+        judge(np.array([np.nan, 0]), 1, Shown("a", 1), "?a", first=1, most=1)
     assert caught.value.status == 500
 
 
@@ -64,9 +65,15 @@ def test_numbers_that_are_none_are_the_models_fault() -> None:
 def test_the_likeliest_are_told_and_the_token_itself(most: int, place: int, wanted: str) -> None:
     """The first, which stands for what isn't known, is never among the likeliest."""
     logprobs = np.log([0.4, 0.1, 0.2, 0.3])
-    found = judge(logprobs, place, "?abc"[place], "?abc", most)
+    found = judge(logprobs, place, Shown("?abc"[place], 1), "?abc", first=1, most=most)
     assert list(found.likeliest or ()) == list(wanted)
     assert found.logprob == pytest.approx(logprobs[place])
+
+
+def test_where_all_tokens_may_follow_the_first_is_told_as_well() -> None:
+    logprobs = np.log([0.4, 0.1, 0.5])
+    found = judge(logprobs, 1, Shown("b", 1), "abc", first=0, most=2)
+    assert list(found.likeliest or ()) == ["c", "a", "b"]
 
 
 @given(st.lists(st.text(min_size=1, max_size=3), max_size=10), st.data())
@@ -75,7 +82,7 @@ def test_tokens_are_told_with_the_text_they_begin_in(
 ) -> None:
     told, text, found = Told(), "".join(tokens), list[str]()
     for each in tokens:
-        told.add(Judged(each))
+        told.add(Judged(Shown(each, len(each))))
     offsets, shown = list[int](), 0
     while shown < len(text):
         size = data.draw(st.integers(0, len(text) - shown))
@@ -171,8 +178,9 @@ def test_long_prompts_are_judged_part_by_part(
     prompt = LONG[:100]
 
     def told() -> Any:
+        begun = known.prompt(prompt, is_judged=True)
         text = Text(
-            0, known.encode(prompt, whole=True), echoed=prompt, most=5, stops=(),
+            0, begun.places, echoed=begun.echoed, most=5, stops=(),
             random=np.random.default_rng(0),
         )  # fmt: skip
         generation = Generation(known, [text], Sampling(0, 1, None), 1)

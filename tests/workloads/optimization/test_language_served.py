@@ -40,7 +40,7 @@ from falaj.workloads.training import loop
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.language import CONTEXT, TOKENS, UNKNOWN, following, request_of
 from falaj.workloads.training.record import RECORD
-from falaj.workloads.training.snapshot import DESCRIPTION, Rows, load_rows
+from falaj.workloads.training.snapshot import DESCRIPTION, Rows, load_rows, open_dataset
 from tests.workloads.optimization.conftest import Optimise, Run, called, kept, trained
 
 CHARACTERS = [UNKNOWN, " ", "a", "b", "ق", "ش", "ت"]
@@ -347,6 +347,7 @@ def test_the_demo_judges_what_the_endpoint_says(
     monkeypatch.setattr(demo, "Client", Client)
     plain = load_rows
     monkeypatch.setattr(demo, "load_rows", lambda path, _, part: plain(path, None, part))
+    monkeypatch.setattr(demo, "open_dataset", lambda path, _: open_dataset(path, None))
     ring = KeyRing.create(tmp_path / "ring")
     demo.run(config, orders.dataset, ring.path, draw=2, show=12)
     said = capsys.readouterr().out

@@ -60,7 +60,11 @@ class DatasetHandler(Handler):
             replaces=True,
         ),
         "context": bounded(
-            "dataset", "context", "Characters that a language model looks back on.", replaces=True
+            "dataset", "context", "Tokens that a language model looks back on.", replaces=True
+        ),
+        "vocabulary": bounded(
+            "dataset", "vocabulary", "Tokens that are learned from a text as pairs of bytes.",
+            replaces=True,
         ),
         "keyring": KEYRING,
         "retain": RETAIN,
@@ -73,7 +77,8 @@ class DatasetHandler(Handler):
         "targetName": "Name of what is predicted.",
         "rows": "Number of rows.",
         "features": "Number of inputs.",
-        "classes": "Names of the classes, of a text its characters; empty for regression.",
+        "classes": "Names of the classes, of a text its characters; empty for regression and "
+        "other tokens.",
     }
 
     def check(self, given: Values, old: Values) -> Values:
@@ -184,12 +189,12 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _options(inputs: Values) -> list[str]:
-    keys = ("source", "target", "task", "seed", "holdout", "context")
+    keys = ("source", "target", "task", "seed", "holdout", "context", "vocabulary")
     return workloads.options({key: optional(inputs, key) for key in keys})
 
 
 def _outputs(described: Mapping[str, Any]) -> Values:
-    rows = described["rows"]
+    rows, is_numbered = described["rows"], "vocabulary" in (described["features"] or [{}])[0]
     return {
         "digest": str(described["digest"]),
         "family": str(described["family"]),
@@ -197,5 +202,5 @@ def _outputs(described: Mapping[str, Any]) -> Values:
         "targetName": str(described["target"]),
         "rows": int(rows["total"] if isinstance(rows, Mapping) else rows),
         "features": len(described["features"]),
-        "classes": [str(name) for name in described.get("classes") or []],
+        "classes": [] if is_numbered else [str(name) for name in described.get("classes") or []],
     }
