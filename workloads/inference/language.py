@@ -440,45 +440,64 @@ class Generation:
         """
         for text in group.texts:
             self._look_back(text)
-        made, kept, first = Inference(), group.kept, group.texts[0]
+        first, kept = group.texts[0], group.kept
         begin, end = 0, first.seen - first.skipped
         if kept is not None:
             if kept.start != first.skipped:
                 kept.restart(first.skipped)
             begin = kept.filled
             end = min(begin + self._part(group), len(first.places), self._language.context)
-        # Of the tokens that are run, from which one on it is told what follows.
-        asked = max(first.seen - first.skipped - 1 - begin, 0)
-        tokens = np.array([each.places[begin:end] for each in group.texts], dtype=np.int64)
-        made.rows, made.outputs, made.feed = len(tokens), [PROBABILITIES], {TOKENS: tokens}
-        if kept is not None:
-            made.feed |= kept.feed()
-            if self._logprobs is not None:
-                made.outputs.append(LOGITS)
-                if begin + asked < end:
-                    made.feed[ASKED] = np.arange(asked, end - begin)
-            made.outputs += kept.outputs
-        probabilities, *given = map(np.asarray, run(made))
-        logprobs: NDArray[Any] | None = None
-        if self._logprobs is not None:
-            logprobs = (
-                of_probabilities(probabilities)[:, None]
-                if kept is None
-                else of_logits(given.pop(0))
-            )
-        if kept is not None:
-            kept.add(given)
-        if begin + asked >= end:
+        # From which token on it is told what follows.
+        known = max(first.seen - first.skipped - 1, begin)
+        probabilities, logprobs = self._ask(group, slice(begin, end), range(known, end), run)
+        if known >= end:
             return None
         is_whole = first.skipped + end == first.length
         if logprobs is None:
-            return (probabilities, [None] * len(tokens)) if is_whole else None
+            return (probabilities, [None] * len(probabilities)) if is_whole else None
         for text, rows in zip(group.texts, logprobs, strict=True):
             for row in rows[: text.length - text.seen]:
                 place = text.places[text.seen - text.skipped]
                 self._tell(text, row, place, text.echoed[text.seen])
                 text.seen += 1
         return (probabilities, list(logprobs[:, -1])) if is_whole else None
+
+    def _ask(
+        self,
+        group: _Group,
+        part: slice,
+        known: range,
+        run: Callable[[Inference], Sequence[Any]],
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Run a part of texts.
+
+        Args:
+            group: the texts.
+            part: of their tokens.
+            known: those of the part after which it is asked what follows.
+            run: runs the model.
+
+        Returns:
+            How likely each token is to follow the part, (N, V); and, where likelihoods are
+            told, the logarithms after each of ``known``, (N, P, V).
+        """
+        tokens = np.array([each.places[part] for each in group.texts], dtype=np.int64)
+        made, kept, is_told = Inference(), group.kept, self._logprobs is not None
+        made.rows, made.outputs, made.feed = len(tokens), [PROBABILITIES], {TOKENS: tokens}
+        if kept is None:
+            (found,) = run(made)
+            probabilities = np.asarray(found)
+            return probabilities, of_probabilities(probabilities)[:, None] if is_told else None
+        made.feed |= kept.feed()
+        if is_told:
+            made.outputs.append(LOGITS)
+            if known:
+                made.feed[ASKED] = np.array(known, dtype=np.int64) - kept.filled
+        made.outputs += kept.outputs
+        probabilities, *given = map(np.asarray, run(made))
+        logprobs = of_logits(given.pop(0)) if is_told else None
+        kept.add(given)
+        return probabilities, logprobs
 
     def _part(self, group: _Group) -> int:
         """Return how many tokens are run at once at most."""

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 from numpy.typing import NDArray
 
@@ -21,6 +22,7 @@ from falaj.workloads.optimization.export import (
     describe_outputs,
     export_module,
 )
+from falaj.workloads.remembering import is_kept
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.decoder_size import DecoderSize
 from tests.workloads.inference.oip import LIMITS
@@ -40,21 +42,25 @@ def decoder(context: int, seed: int = 0) -> Decoder:
     return made.eval().requires_grad_(False)
 
 
-def serving(context: int) -> Serving:
-    return Serving("text", None, (context,), list(CHARACTERS), text_labels=True, target=None)
+def serving(context: int, characters: str = CHARACTERS) -> Serving:
+    return Serving("text", None, (context,), list(characters), text_labels=True, target=None)
 
 
 @cache
 def published(context: int) -> tuple[bytes, dict[str, Any]]:
     """A package's graph, and the fields of its manifest that a server reads."""
-    around = serving(context)
-    graph = assemble(export_module(decoder(context), around.shape), around)
+    return packaged(decoder(context), serving(context))
+
+
+def packaged(module: Decoder, around: Serving) -> tuple[bytes, dict[str, Any]]:
+    """The same of any decoder."""
+    graph = assemble(export_module(module, around.shape), around)
     fields = {
         "dataset": {"digest": "0" * 64},
         "lineage": {"run": "run", "dataset": "0" * 64},
         "family": "text",
         "task": "language",
-        "classes": list(CHARACTERS),
+        "classes": around.classes,
         "inputs": describe_inputs(graph, around),
         "outputs": describe_outputs(graph, around),
     }
@@ -82,3 +88,14 @@ def probabilities(context: int, places: list[int]) -> NDArray[np.float32]:
 @cache
 def session(context: int) -> Session:
     return open_session(published(context)[0])
+
+
+def forgetful(graph: bytes) -> bytes:
+    """The same graph as packages had it that can't be told the past."""
+    model = onnx.ModelProto.FromString(graph)
+    known = {each.name for each in model.graph.initializer}
+    for values in (model.graph.input, model.graph.output):
+        kept = [each for each in values if each.name not in known and not is_kept(each.name)]
+        del values[:]
+        values.extend(kept)
+    return model.SerializeToString()

@@ -19,7 +19,7 @@ from tests.workloads.inference.raw_http import Raw, head
 from tests.workloads.inference.serving import Server, Site, call, started
 from tests.workloads.inference.test_cache import GREEDY, LONG, without
 
-CONTEXT = 64
+CONTEXT = 32
 MOST = 20_000
 
 

@@ -126,6 +126,7 @@ def test_a_graph_that_fails_is_refused(core: onnx.ModelProto, whole: Any) -> Non
         judged(session, other, whole)
 
 
+@pytest.mark.thorough
 def test_an_engine_that_can_not_be_told_the_past_is_left_out(
     orders: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
