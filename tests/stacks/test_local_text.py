@@ -102,10 +102,6 @@ def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> 
     return handler.check({**made.inputs, **whole, **folders}, {})
 
 
-@pytest.mark.engine
-@pytest.mark.slow
-@pytest.mark.thorough
-@pytest.mark.timeout(600)
 def goes_on(project: Project, prompt: str, most: int) -> str:
     """What other people's program makes of the weights of version 1."""
     folder = project.home.parent / "weights"
@@ -118,10 +114,14 @@ def goes_on(project: Project, prompt: str, most: int) -> str:
     return other["text"]
 
 
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
 def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Project) -> None:
     def configure(**values: Any) -> None:
         project.configure(
-            dataset=str(text), optimization={"quantise": "never"}, **{"training": SMALL} | values
+            dataset=str(text), training=SMALL, optimization={"quantise": "never"}, **values
         )
 
     chosen = random.Random(3)
@@ -167,17 +167,41 @@ def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Projec
     again = project.up()
     assert "Serving orders version 2 at " in again
     assert "against version 1" in again
+    project.down()
 
-    configure(training=SMALL | {"vocabulary": 260})
-    other = project.up()
-    assert "Serving orders version 3 at " in other
-    assert "not compared with version 2, which serves: its tokens are others" in other
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_a_text_is_learned_in_tokens_of_its_own(project: Project) -> None:
+    chosen = random.Random(3)
+    text = project.home.parent / "orders.txt"
+    text.write_text(" ".join(chosen.choice(WORDS) for _ in range(4_000)), encoding="utf-8")
+    project.configure(
+        dataset=str(text), training=SMALL | {"vocabulary": 260},
+        optimization={"quantise": "never"},
+    )  # fmt: skip
+    said = project.up()
+    call = said.partition("Call it with curl:\n")[2].partition("\n\n")[0]
+    token = project.falaj("token").stdout
+    done = subprocess.run(
+        ["sh", "-c", call.partition("|")[2]], input=token, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    asked = json.loads(call.partition("-d '")[2].partition("'")[0])
+    continued = answer["choices"][0]["text"]
+    assert answer["usage"]["completion_tokens"] == asked["max_tokens"] == CONTEXT
+    # As many characters as tokens that fit, of which one may be two of these words' bytes.
+    some = goes_on(project, asked["prompt"], CONTEXT // 2)
+    assert continued.startswith(some.rstrip("\ufffd"))
+
     demo = project.falaj("demo")
     assert demo.returncode == 0, demo.stdout
     assert "the token after each of" in demo.stdout
-    listed = project.falaj("runs", "list", "--json")
-    sizes = [
-        (each["data"].get("vocabulary") or {}).get("size") for each in json.loads(listed.stdout)
-    ]
-    assert 260 in sizes
+    assert "nats a character" in demo.stdout
+    [run] = json.loads(project.falaj("runs", "list", "--json").stdout)
+    assert run["data"]["vocabulary"]["size"] == 260
+    assert {"nats_per_character", "nats_per_token", "bits_per_byte"} <= run["figures"].keys()
     project.down()

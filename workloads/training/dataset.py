@@ -31,7 +31,7 @@ from falaj.workloads.training.tables import (
     read_table,
     useless,
 )
-from falaj.workloads.vocabulary import BytePairs
+from falaj.workloads.vocabulary import BytePairs, Vocabulary
 
 LARGEST_PIXEL = 16.0
 """Each pixel counts the inked points of a 4x4 block of the 32x32 scan."""
@@ -201,8 +201,9 @@ class Source:
         holdout: the share of rows that training never sees, 0.05 to 0.5.
         context: tokens of a text's row; None: `language.CONTEXT`. Of anything
             else None.
-        vocabulary: tokens of a text, which are learned as pairs of bytes; None: its characters.
-            Of anything else None.
+        vocabulary: of a text: how many tokens are learned as pairs of bytes, or those that it is
+            cut with, as of a model that is to learn from it; None: its characters. Of anything
+            else None.
     """
 
     location: str
@@ -212,7 +213,7 @@ class Source:
     seed: int = 0
     holdout: float = 0.2
     context: int | None = None
-    vocabulary: int | None = None
+    vocabulary: int | Vocabulary | None = None
 
 
 @dataclass(frozen=True)
@@ -323,10 +324,11 @@ def _text(source: Source) -> snapshot.Dataset:
         len(points), source.holdout, generator(source.seed, int(content[:16], 16))
     )
     train, held_out = np.flatnonzero(~out), np.flatnonzero(out)
-    if source.vocabulary is not None:
-        return _pairs(source, path, content, points, out)
+    given = source.vocabulary
+    if isinstance(given, int | BytePairs):
+        return _pairs(source, given, content, points, out)
     order = np.concatenate([train, held_out])
-    characters = language.vocabulary(points[train])
+    characters = language.vocabulary(points[train]) if given is None else given.names
     tokens = language.numbered(points[order], characters)
     fields = _fields_of_text(path, characters, context)
     unknown = int((tokens == 0).sum())
@@ -357,12 +359,16 @@ def _fields_of_text(path: Path, names: list[str], context: int) -> dict[str, Any
 
 
 def _pairs(
-    source: Source, path: Path, content: str, points: NDArray[np.int64], out: NDArray[np.bool_]
+    source: Source,
+    given: int | BytePairs,
+    content: str,
+    points: NDArray[np.int64],
+    out: NDArray[np.bool_],
 ) -> snapshot.Dataset:
     """A snapshot of windows of tokens: the same characters are held out as without them."""
-    asked, context = int(source.vocabulary or 0), points.shape[1]
+    path, context = Path(source.location), points.shape[1]
     learned, judged = language.runs(points, out)
-    pairs = learn(learned, asked)
+    pairs = learn(learned, given) if isinstance(given, int) else given
     (tokens, after), (more, next_after) = (
         language.cut(each, pairs, context) for each in (learned, judged)
     )
@@ -374,9 +380,9 @@ def _pairs(
         f"{points.size:,} characters, in {count * context:,} tokens of {pairs.size:,} different "
         f"ones; a row is a window of {context}"
     ]
-    if pairs.size < asked:
+    if isinstance(given, int) and pairs.size < given:
         notes.append(
-            f"the vocabulary has {pairs.size:,} tokens, not {asked:,}: no more pairs are there "
+            f"the vocabulary has {pairs.size:,} tokens, not {given:,}: no more pairs are there "
             "twice in the training part"
         )
     rows = _Rows(
@@ -424,7 +430,7 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
 def _check_options(source: Source) -> None:
     for option, bound in bounds.DATASET.items():
         given = getattr(source, option)
-        if given is not None:
+        if given is not None and not isinstance(given, Vocabulary):
             bound.check(f"--{option}", given)
     bounds.CHOICES["dataset"]["task"].check("--task", source.task)
 

@@ -30,7 +30,7 @@ from falaj.workloads.training import command as training
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.checkpoint import load_trained
-from falaj.workloads.vocabulary import BytePairs, Characters
+from falaj.workloads.vocabulary import BytePairs, Characters, Vocabulary
 from tests.workloads.inference.languages import ask, joined, streamed, texts
 from tests.workloads.inference.serving import Site, started
 from tests.workloads.optimization.conftest import Run, called, trained
@@ -50,7 +50,7 @@ def written(folder: Path, words: int = 4_000) -> Path:
     return path
 
 
-def source(path: Path, vocabulary: int | None = 280) -> datasets.Source:
+def source(path: Path, vocabulary: int | Vocabulary | None = 280) -> datasets.Source:
     return datasets.Source(str(path), context=CONTEXT, vocabulary=vocabulary)
 
 
@@ -90,6 +90,22 @@ def test_the_same_text_is_the_same_dataset_and_another_vocabulary_another_one(
     path = written(tmp_path)
     digests = [datasets.build(source(path, vocabulary=each)).digest for each in (280, 280, 260)]
     assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize("own", [None, 270])
+def test_a_text_can_be_cut_with_the_vocabulary_of_another_one(
+    own: int | None, tmp_path: Path
+) -> None:
+    first = datasets.build(source(written(tmp_path), own)).vocabulary
+    assert first is not None
+    other = tmp_path / "other.txt"
+    other.write_text("عود وقهوة, oud and coffee 7. " * 200, encoding="utf-8")
+    made = datasets.build(source(other, first))
+    folder = datasets.write(made, tmp_path / "kept", None)
+    assert snapshot.open_dataset(folder, None).vocabulary == made.vocabulary == first
+    said = first.decode(made.inputs[language.TOKENS][made.rows("train")].ravel())
+    assert "وقهوة" in said
+    assert ("\ufffd" in said) is (own is None)
 
 
 def test_windows_follow_each_other_and_are_followed_by_the_next_token(tmp_path: Path) -> None:
