@@ -94,6 +94,10 @@ def lines(
     found.append((what, f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))
+    lineage = fields.get("lineage") or {}
+    if "start" in lineage:
+        said = f"weights with the digest {lineage['start'][:16]}"
+        found.append(("began with", f"{said}, of the run {lineage['start_run'][:16]}"))
     engine = (fields.get("quantisation") or {}).get("engine")
     if engine:
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"

@@ -199,6 +199,7 @@ def manifest_fields(
     name: str = optimization["metric_name"]
     served = optimization["served"][name]
     own, teacher = training["model"]["architecture"].get("own"), training.get("teacher")
+    start = training.get("start")
     return {
         "family": training["family"],
         "task": training["task"],
@@ -236,6 +237,7 @@ def manifest_fields(
             **(
                 {"teacher": teacher["digest"], "teacher_run": teacher["run"]} if teacher else {}
             ),
+            **({"start": start["digest"], "start_run": start["run"]} if start else {}),
         },
         "quantisation": {
             key: optimization[key]

@@ -150,6 +150,11 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, help="fixes the split (default 0)")
     add("--holdout", type=float, default=0.2, help="share that training never sees (default 0.2)")
     add("--context", type=int, help="characters that a text's model looks back on (default 128)")
+    add(
+        "--vocabulary", type=Path, metavar="DIR",
+        help="cut a text with the vocabulary of this run's language model, which is to learn from "
+        "it (default: the text's own)",
+    )  # fmt: skip
     add("--dry-run", action="store_true", help="check and describe only, write nothing")
     add("--json", action="store_true", help="print the description as one JSON object")
 
@@ -228,6 +233,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--quantisation-aware", action="store_true",
         help="learn the last three tenths of the epochs with the roundings of 8 bits",
     )  # fmt: skip
+    add(
+        "--start", type=Path, metavar="DIR",
+        help="folder of a finished run, with whose weights it begins (default: they are drawn)",
+    )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(
         "--resume",
@@ -280,7 +289,7 @@ def _dataset(options: argparse.Namespace) -> int:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
-        options.holdout, options.context,
+        options.holdout, options.context, _vocabulary(options.vocabulary),
     )  # fmt: skip
     dataset = datasets.build(source)
     path = None
@@ -289,6 +298,14 @@ def _dataset(options: argparse.Namespace) -> int:
     description = {**dataset.description, "path": str(path) if path else None}
     print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
     return 0
+
+
+def _vocabulary(folder: Path | None) -> list[str] | None:
+    if folder is None:
+        return None
+    from falaj.workloads.training.start import vocabulary_of  # noqa: PLC0415 - imports torch
+
+    return vocabulary_of(folder)
 
 
 def summary(description: dict[str, Any]) -> str:

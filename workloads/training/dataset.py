@@ -196,6 +196,8 @@ class Source:
         holdout: the share of rows that training never sees, 0.05 to 0.5.
         context: characters of a text's row; None: `language.CONTEXT`. Of anything
             else None.
+        vocabulary: that a text is cut with, as of a model that is to learn from it; None: the
+            characters of its training part. Of anything else None.
     """
 
     location: str
@@ -205,6 +207,7 @@ class Source:
     seed: int = 0
     holdout: float = 0.2
     context: int | None = None
+    vocabulary: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,10 @@ def build(source: Source) -> snapshot.Dataset:
     if source.context is not None:
         raise WorkloadError(
             f"--context {source.context} is of texts, and {source.location} is none: leave it out"
+        )
+    if source.vocabulary is not None:
+        raise WorkloadError(
+            f"--vocabulary is of texts, and {source.location} is none: leave it out"
         )
     if source.location == SOURCE:
         rows = _digits(source)
@@ -303,7 +310,7 @@ def _text(source: Source) -> snapshot.Dataset:
     )
     train, held_out = np.flatnonzero(~out), np.flatnonzero(out)
     order = np.concatenate([train, held_out])
-    characters = language.vocabulary(points[train])
+    characters = source.vocabulary or language.vocabulary(points[train])
     tokens = language.numbered(points[order], characters)
     fields = {
         "source": {"kind": path.suffix.lower().lstrip("."), "name": path.name},
@@ -317,11 +324,15 @@ def _text(source: Source) -> snapshot.Dataset:
         "dropped": 0,
     }
     unknown = int((tokens == 0).sum())
-    notes = [
-        f"{points.size:,} characters, {len(characters) - 1:,} different ones; a row is a window "
-        f"of {context}"
-    ]
-    if unknown:
+    different = len(np.unique(tokens[tokens > 0]))
+    notes = [f"{points.size:,} characters, {different:,} different ones; a row is a window of "
+             f"{context}"]  # fmt: skip
+    if source.vocabulary is not None:
+        notes.append(
+            f"cut with the {len(characters) - 1:,} characters of a model; {unknown:,} "
+            f"({unknown / points.size:.2%}) aren't among them, and stand as one that is unknown"
+        )
+    elif unknown:
         notes.append(f"{unknown:,} characters are too rare to be learned, and stand as one")
     rows = _Rows(
         {language.TOKENS: tokens}, language.numbered(following[order], characters), fields

@@ -7,10 +7,11 @@ end is known from its neighbour's beginning.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +106,16 @@ def vocabulary(points: NDArray[np.int64]) -> list[str]:
     values, counts = np.unique(points[points != ord(UNKNOWN)], return_counts=True)
     frequent = np.argsort(-counts, kind="stable")[: MOST_CHARACTERS - 1]
     return [UNKNOWN, *map(chr, np.sort(values[frequent]).tolist())]
+
+
+def is_vocabulary(value: object) -> TypeGuard[list[str]]:
+    """Tell whether a value is what `vocabulary` returns of some text."""
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_CHARACTERS:
+        return False
+    first, *others = cast("list[object]", value)
+    points = [ord(each) for each in others if isinstance(each, str) and len(each) == 1]
+    is_sorted = all(low < high for low, high in itertools.pairwise(points))
+    return first == UNKNOWN and len(points) == len(others) and is_sorted
 
 
 def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:

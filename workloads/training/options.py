@@ -64,6 +64,7 @@ class Requested:
     distil_weight: float | None = None
     prune: float = TRAINING["prune"].usual
     quantisation_aware: bool = False
+    start: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class Parameters:
         distil_weight: the share of the loss that is of the teacher's answers.
         prune: the share of hidden units, or of channels, that is taken out at most.
         quantisation_aware: whether the last epochs are learned with the roundings of 8 bits.
+        start: digest of the weights that it begins with; empty: they are drawn.
     """
 
     epochs: int
@@ -141,6 +143,7 @@ class Parameters:
     distil_weight: float = DISTILLATION["distil_weight"]
     prune: float = TRAINING["prune"].usual
     quantisation_aware: bool = False
+    start: str = ""
 
     @property
     def own(self) -> OwnModel | None:
@@ -174,7 +177,8 @@ class Parameters:
             without = without | DECODER.keys()
         if not self.teacher:
             without |= {"teacher", *DISTILLATION}
-        without |= {name for name in ("prune", "quantisation_aware") if not getattr(self, name)}
+        unused = ("prune", "quantisation_aware", "start")
+        without |= {name for name in unused if not getattr(self, name)}
         return {name: value for name, value in asdict(self).items() if name not in without}
 
     def identity(self, dataset_digest: str) -> str:

@@ -60,6 +60,7 @@ from falaj.workloads.training.progress import (
     finite_or_none,
 )
 from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Setting:
         metrics: address and port that figures for Prometheus are served on; None: nowhere.
         code: of a team's own model; None: the model is one of ours.
         teacher: whose answers are learned; None: nobody's.
+        start: the weights that it begins with; None: they are drawn.
     """
 
     dataset: Dataset
@@ -91,6 +93,7 @@ class Setting:
     metrics: str | None = None
     code: OwnCode | None = None
     teacher: Teacher | None = None
+    start: Start | None = None
 
 
 _EXPORTED_ROWS = 3
@@ -148,6 +151,7 @@ def finish(
         "preprocessing": recipe.to_json() if recipe is not None else None,
         "parameters": setting.parameters.to_json(),
         **({"teacher": setting.teacher.to_json()} if setting.teacher is not None else {}),
+        **({"start": setting.start.to_json()} if setting.start is not None else {}),
         "dataset": {key: dataset.description[key] for key in named},
         "model": {
             "architecture": prepared.architecture.to_json(),
@@ -246,9 +250,17 @@ class Session:
         self._setting, self._team, self._stop, self._progress = setting, team, stop, progress
         parameters = setting.parameters
         hardware.make_deterministic(parameters.seed, parameters.threads)
-        self._prepared = prepare(setting.dataset, parameters)
+        start = setting.start
+        self._prepared = prepare(
+            setting.dataset, parameters,
+            recipe=start.preprocessing if start is not None else None,
+            scale=start.target if start is not None else None,
+        )  # fmt: skip
         self._built_of = self._code()
         module = models.build(self._prepared.architecture, self._built_of)
+        if start is not None:
+            self._check_same("--start", start.digest)
+            start.fill(module)
         if parameters.quantisation_aware:
             quantisation.prepare(module)
         self._count = models.parameter_count(module)
@@ -300,20 +312,23 @@ class Session:
 
     def _distillation(self) -> Distillation | None:
         """What mixes a teacher's answers into the loss; all processes need the same teacher."""
-        teacher, team, parameters = self._setting.teacher, self._team, self._setting.parameters
+        teacher, parameters = self._setting.teacher, self._setting.parameters
         if teacher is None:
             return None
-        if team.processes > 1 and team.any(
-            team.share(teacher.digest.encode()) != teacher.digest.encode()
-        ):
-            raise WorkloadError(
-                "--teacher is another run in one of the processes: name a folder that all "
-                "machines share"
-            )
+        self._check_same("--teacher", teacher.digest)
         return Distillation(
-            teacher.trained.module, team.device, self._setting.dataset.task,
+            teacher.trained.module, self._team.device, self._setting.dataset.task,
             temperature=parameters.distil_temperature, weight=parameters.distil_weight,
         )  # fmt: skip
+
+    def _check_same(self, option: str, digest: str) -> None:
+        """Refuse another run in one process than in the others."""
+        team = self._team
+        if team.processes > 1 and team.any(team.share(digest.encode()) != digest.encode()):
+            raise WorkloadError(
+                f"{option} is another run in one of the processes: name a folder that all "
+                "machines share"
+            )
 
     def _code(self) -> OwnCode | None:
         """A team's own code: in every process the leader's, which goes with the run."""
