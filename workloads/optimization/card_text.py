@@ -96,8 +96,9 @@ def lines(
     found.append(("model", _MODELS[card["model"]].format_map(card)))
     lineage = fields.get("lineage") or {}
     if "start" in lineage:
-        said = f"weights with the digest {lineage['start'][:16]}"
-        found.append(("began with", f"{said}, of the run {lineage['start_run'][:16]}"))
+        run = lineage.get("start_run")
+        of = f"of the run {run[:16]}" if run else "given in Llama's form"
+        found.append(("began with", f"weights with the digest {lineage['start'][:16]}, {of}"))
     engine = (fields.get("quantisation") or {}).get("engine")
     if engine:
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"

@@ -237,7 +237,8 @@ def manifest_fields(
             **(
                 {"teacher": teacher["digest"], "teacher_run": teacher["run"]} if teacher else {}
             ),
-            **({"start": start["digest"], "start_run": start["run"]} if start else {}),
+            **({"start": start["digest"]} if start else {}),
+            **({"start_run": start["run"]} if start and "run" in start else {}),
         },
         "quantisation": {
             key: optimization[key]

@@ -152,8 +152,8 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add("--context", type=int, help="characters that a text's model looks back on (default 128)")
     add(
         "--vocabulary", type=Path, metavar="DIR",
-        help="cut a text with the vocabulary of this run's language model, which is to learn from "
-        "it (default: the text's own)",
+        help="cut a text with the vocabulary of the language model that is to learn from it, of "
+        "a run or in Llama's form (default: the text's own)",
     )  # fmt: skip
     add("--dry-run", action="store_true", help="check and describe only, write nothing")
     add("--json", action="store_true", help="print the description as one JSON object")
@@ -235,7 +235,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--start", type=Path, metavar="DIR",
-        help="folder of a finished run, with whose weights it begins (default: they are drawn)",
+        help="folder of a finished run, or of a model in Llama's form, whose weights it begins "
+        "with (default: they are drawn)",
     )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(

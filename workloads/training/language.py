@@ -115,7 +115,9 @@ def is_vocabulary(value: object) -> TypeGuard[list[str]]:
     first, *others = cast("list[object]", value)
     points = [ord(each) for each in others if isinstance(each, str) and len(each) == 1]
     is_sorted = all(low < high for low, high in itertools.pairwise(points))
-    return first == UNKNOWN and len(points) == len(others) and is_sorted
+    # Halves of a character of UTF-16 are no characters.
+    is_whole = not any(0xD800 <= point <= 0xDFFF for point in points)
+    return first == UNKNOWN and len(points) == len(others) and is_sorted and is_whole
 
 
 def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:

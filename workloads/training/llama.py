@@ -29,6 +29,8 @@ from falaj.workloads.training.decoder import ROTARY_BASE, Decoder, gated_units
 from falaj.workloads.training.language import UNKNOWN
 
 WEIGHTS: Final = "model.safetensors"
+CONFIGURATION: Final = "config.json"
+TOKENISER: Final = "tokenizer.json"
 _OF_LAYER: Final = {
     "before": "input_layernorm",
     "between": "post_attention_layernorm",
@@ -76,26 +78,30 @@ def write(trained: Trained, output: Path) -> list[str]:
 
 def tensors(module: Decoder) -> dict[str, Tensor]:
     """Return the learned numbers by Llama's names; the matrix of characters stands once."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in module.state_dict().items():
-        of, _, what = name.rpartition(".")
-        if of == "embedding":
-            new = "embed_tokens"
-        elif of == "norm":
-            new = of
-        else:
-            _, number, part = of.split(".", 2)
-            new = f"layers.{number}.{_OF_LAYER[part]}"
-        found[f"model.{new}.{what}"] = tensor.detach().cpu().contiguous()
-    return found
+    return {
+        name_of(name): tensor.detach().cpu().contiguous()
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def name_of(name: str) -> str:
+    """Return Llama's name of one of a decoder's tensors."""
+    of, _, what = name.rpartition(".")
+    if of == "embedding":
+        new = "embed_tokens"
+    elif of == "norm":
+        new = of
+    else:
+        _, number, part = of.split(".", 2)
+        new = f"layers.{number}.{_OF_LAYER[part]}"
+    return f"model.{new}.{what}"
 
 
 def documents(module: Decoder, characters: list[str]) -> dict[str, dict[str, Any]]:
     """Return what says how to read the weights and characters, by the names of the files."""
     size, width = module.size, module.embedding.embedding_dim
-    numbers = {each: number for number, each in enumerate(characters)}
     return {
-        "config.json": {
+        CONFIGURATION: {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
             "vocab_size": len(characters),
@@ -118,26 +124,32 @@ def documents(module: Decoder, characters: list[str]) -> dict[str, dict[str, Any
             "pad_token_id": None,
             "torch_dtype": "float32",
         },
-        "tokenizer.json": {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [],
-            "normalizer": {"type": "Replace", "pattern": {"String": "\r\n"}, "content": "\n"},
-            "pre_tokenizer": {
-                "type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated",
-                "invert": False,
-            },
-            "post_processor": None,
-            "decoder": {"type": "Fuse"},
-            "model": {"type": "WordLevel", "vocab": numbers, "unk_token": UNKNOWN},
-        },
+        TOKENISER: tokeniser(characters),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "unk_token": UNKNOWN,
             "model_max_length": module.context,
             "clean_up_tokenization_spaces": False,
         },
+    }  # fmt: skip
+
+
+def tokeniser(characters: list[str]) -> dict[str, Any]:
+    """Return what cuts a text into the characters of a vocabulary."""
+    numbers = {each: number for number, each in enumerate(characters)}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": {"type": "Replace", "pattern": {"String": "\r\n"}, "content": "\n"},
+        "pre_tokenizer": {
+            "type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated",
+            "invert": False,
+        },
+        "post_processor": None,
+        "decoder": {"type": "Fuse"},
+        "model": {"type": "WordLevel", "vocab": numbers, "unk_token": UNKNOWN},
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a training begins with instead of chance: the weights of an earlier run."""
+"""What a training begins with instead of chance: weights of an earlier run, or in Llama's form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import language, models
+from falaj.workloads.training import language, llama_folder, models
 from falaj.workloads.training import record as records
 from falaj.workloads.training.checkpoint import load_learned, numbers_digest
 from falaj.workloads.training.models import Architecture, TablePreprocessing
@@ -30,7 +30,7 @@ class Start:
         state: they, by name, on the CPU.
         classes: of what is predicted; of a text the vocabulary; None of a number.
         digest: the SHA-256 over the weights, the recipe of a table and the scale of its target.
-        record: of the run that learned them.
+        record: of the run that learned them; None: they are in Llama's form, and nothing says it.
         preprocessing: the table's recipe, which the weights are for; None of images and texts.
         target: {"mean", "scale"} of a regression's target; None of classes.
     """
@@ -40,9 +40,14 @@ class Start:
     state: dict[str, Tensor]
     classes: list[str] | None
     digest: str
-    record: dict[str, Any]
+    record: dict[str, Any] | None = None
     preprocessing: TablePreprocessing | None = None
     target: dict[str, float] | None = None
+
+    @property
+    def task(self) -> str:
+        """Return ``classification``, ``regression`` or ``language``."""
+        return records.LANGUAGE if self.record is None else self.record["task"]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -61,12 +66,15 @@ class Start:
         return own.name if own is not None else self.architecture.network or "network"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a record says of it."""
+        """Return what a record says of it; of weights in Llama's form no run."""
+        counted = sum(each.numel() for each in self.state.values())
+        said = {"digest": self.digest, "parameters": counted}
+        if self.record is None:
+            return said
         return {
-            "digest": self.digest,
+            **said,
             "run": self.record["identity"],
             "dataset": self.record["dataset"]["digest"],
-            "parameters": sum(each.numel() for each in self.state.values()),
             **records.headline(self.record),
         }
 
@@ -96,49 +104,58 @@ class Start:
 
 
 def open_start(path: Path, keyring: KeyRing | None, dataset: Dataset) -> Start:
-    """Return the weights of a finished run, if a training on these rows can begin with them.
+    """Return the weights in a folder, if a training on these rows can begin with them.
 
     Args:
-        path: the run's folder.
-        keyring: that it is sealed with, the same as this run's.
+        path: folder of a finished run, or of a model in Llama's form.
+        keyring: that a run is sealed with, the same as this run's.
         dataset: that is learned from.
 
     Raises:
-        WorkloadError: there is no finished run, it can't be read, or it learned something else.
+        WorkloadError: there is neither, it can't be read, or it learned something else.
     """
     try:
-        learned = load_learned(path, keyring)
+        start = _of_folder(path) if llama_folder.is_one(path) else _of_run(path, keyring)
     except WorkloadError as error:
         raise WorkloadError(f"--start {path}: {error}") from error
-    record = learned.record
-    recipe = record["preprocessing"]
-    start = Start(
-        place=path,
-        architecture=learned.architecture,
-        state=learned.state,
-        classes=record["classes"],
-        digest=digest({
-            "weights": numbers_digest(learned.state), "preprocessing": recipe,
-            "target": record["target"],
-        }),
-        record=record,
-        preprocessing=learned.preprocessing,
-        target=record["target"],
-    )  # fmt: skip
     _check_data(start, dataset)
     return start
+
+
+def _of_run(path: Path, keyring: KeyRing | None) -> Start:
+    learned = load_learned(path, keyring)
+    record = learned.record
+    return Start(
+        path, learned.architecture, learned.state, record["classes"],
+        _digest(learned.state, record["preprocessing"], record["target"]),
+        record, learned.preprocessing, record["target"],
+    )  # fmt: skip
+
+
+def _of_folder(path: Path) -> Start:
+    given = llama_folder.read(path)
+    return Start(
+        path, given.architecture, given.state, given.characters, _digest(given.state, None, None)
+    )
+
+
+def _digest(state: dict[str, Tensor], recipe: object, target: object) -> str:
+    return digest({"weights": numbers_digest(state), "preprocessing": recipe, "target": target})
 
 
 def vocabulary_of(path: Path) -> list[str]:
     """Return the vocabulary of a language model, that a text is to be cut with.
 
     Args:
-        path: folder of its run, of which only the record is read, which lies open.
+        path: folder of its run, of which only the record is read, which lies open; or of a model
+            in Llama's form.
 
     Raises:
         WorkloadError: there is none.
     """
     try:
+        if llama_folder.is_one(path):
+            return llama_folder.read_vocabulary(path)
         record = read_json(path / records.RECORD, "the record of a finished run")
     except WorkloadError as error:
         raise WorkloadError(f"--vocabulary {path}: {error}") from error
@@ -147,7 +164,7 @@ def vocabulary_of(path: Path) -> list[str]:
     if found.get("task") != records.LANGUAGE or not language.is_vocabulary(classes):
         raise WorkloadError(
             f"--vocabulary {path} is no language model's: name the folder of a finished run on a "
-            "text"
+            "text, or of a model in Llama's form"
         )
     return classes
 
@@ -185,7 +202,7 @@ def check_sizes(start: Start, requested: Requested) -> None:
 
 
 def _check_data(start: Start, dataset: Dataset) -> None:
-    architecture, record = start.architecture, start.record
+    architecture = start.architecture
     if architecture.trees:
         raise WorkloadError(
             f"--start {start.place}: that run kept trees, and a training begins with the weights "
@@ -197,8 +214,8 @@ def _check_data(start: Start, dataset: Dataset) -> None:
             "be made again: begin with a run from which none were"
         )
     for what, given, wanted in (
-        ("data", record["family"], dataset.family),
-        ("task", record["task"], dataset.task),
+        ("data", architecture.family, dataset.family),
+        ("task", start.task, dataset.task),
     ):
         if given != wanted:
             raise WorkloadError(
@@ -207,7 +224,9 @@ def _check_data(start: Start, dataset: Dataset) -> None:
             )
     _check_classes(start, dataset)
     _check_inputs(start, dataset)
-    known = record["dataset"]
+    if start.record is None:
+        return
+    known = start.record["dataset"]
     is_same = known["content_digest"] == dataset.description["content_digest"]
     if is_same and known["split_digest"] != dataset.description["split_digest"]:
         raise WorkloadError(

@@ -49,7 +49,7 @@ def begun(tmp_path: Path, train: Train) -> Path:
 
 def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
     text = cut(tmp_path, FIRST)
-    with pytest.raises(WorkloadError, match=r"--start .*nothing.*record"):
+    with pytest.raises(WorkloadError, match=r"--start .*nothing: .*record"):
         open_start(tmp_path / "nothing", None, text)
     with pytest.raises(WorkloadError, match=r"--vocabulary .*nothing.*record"):
         vocabulary_of(tmp_path / "nothing")
@@ -69,8 +69,9 @@ def test_a_contradicting_size_is_refused_by_name(begun: Path, tmp_path: Path) ->
         ("layers", 6, "--layers is 6"), ("width", 32, "--width is 32"),
         ("heads", 2, "--heads is 2"), ("key_value_heads", 1, "--key-value-heads is 1"),
     ):  # fmt: skip
+        values: dict[str, Any] = {name: size}
         with pytest.raises(WorkloadError, match=f"{option}, and the model in .*leave --"):
-            launcher.resolve(Requested(**{name: size}), text, None, None, start)
+            launcher.resolve(Requested(**values), text, None, None, start)
     said = launcher.resolve(Requested(layers=2, width=16), text, None, None, start)
     assert (said.layers, said.width, said.heads) == (2, 16, 4)
     assert said.start == start.digest
