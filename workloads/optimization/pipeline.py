@@ -238,6 +238,7 @@ def manifest_fields(
                 {"teacher": teacher["digest"], "teacher_run": teacher["run"]} if teacher else {}
             ),
             **({"start": start["digest"]} if start else {}),
+            **({"lora": training["lora"]} if "lora" in training else {}),
             **({"start_run": start["run"]} if start and "run" in start else {}),
         },
         "quantisation": {

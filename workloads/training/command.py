@@ -238,6 +238,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="folder of a finished run, or of a model in Llama's form, whose weights it begins "
         "with (default: they are drawn)",
     )  # fmt: skip
+    add(
+        "--lora-rank", type=int, metavar="R",
+        help="of a text, with --start: learn only what of this rank is added to the matrices "
+        "(LoRA; default: learn all weights)",
+    )  # fmt: skip
+    add("--lora-alpha", type=float, help="divided by the rank, times what is added (default 2 R)")
+    add(
+        "--lora-matrices", **_CHOICES["lora_matrices"].argument,
+        help="of each layer, that it is added to (default all)",
+    )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(
         "--resume",

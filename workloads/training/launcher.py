@@ -16,13 +16,14 @@ from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.training import batches, distillation, distributed, hardware, language
+from falaj.workloads.training import batches, distillation, distributed, hardware, language, lora
 from falaj.workloads.training import record as records
 from falaj.workloads.training import start as starts
 from falaj.workloads.training.distillation import Teacher
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
+    ALPHA_OF_A_RANK,
     DISTILLATION,
     Parameters,
     Requested,
@@ -154,6 +155,10 @@ def resolve(
     if start is not None:
         starts.check_sizes(start, requested)
         values |= {**start.sizes, "model": start.model, "start": start.digest}
+    lora.check_options(requested, start.architecture if start is not None else None)
+    values["lora_rank"] = requested.lora_rank or 0
+    if requested.lora_alpha is None:
+        values["lora_alpha"] = float(ALPHA_OF_A_RANK * values["lora_rank"])
     rows = int(dataset.description["rows"]["train"])
     values["code"] = code.digest if code is not None else ""
     own = code is not None

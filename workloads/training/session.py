@@ -25,6 +25,7 @@ from falaj.workloads.training import (
     hardware,
     language,
     loop,
+    lora,
     models,
     own_model,
     parts,
@@ -261,9 +262,14 @@ class Session:
         if start is not None:
             self._check_same("--start", start.digest)
             start.fill(module)
+        self._adapted: dict[str, Any] = {}
+        if parameters.lora_rank:
+            lora.add(module, parameters)
+            self._adapted = {"lora": lora.to_json(module, parameters)}
         if parameters.quantisation_aware:
             quantisation.prepare(module)
-        self._count = models.parameter_count(module)
+        adapted = self._adapted.get("lora")
+        self._count = adapted["parameters"] if adapted else models.parameter_count(module)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
         self._row_part = self._grid.row_part if self._grid else team.rank
@@ -405,11 +411,13 @@ class Session:
             self._position.seconds = self._seconds()
             is_rounded = self._setting.parameters.quantisation_aware
             ranges = quantisation.take_ranges(module) if is_rounded else None
+            if self._setting.parameters.lora_rank:
+                lora.merge(module)
             prepared = self._smaller(module)
             prepared, kept, chosen = choose(prepared, module, self._setting.parameters)
             record = finish(
                 self._setting, prepared, kept, self._position, utilisation, chosen=chosen,
-                ranges=ranges,
+                lineage=self._adapted, ranges=ranges,
             )  # fmt: skip
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
@@ -640,6 +648,8 @@ class Session:
         context = records.context_of(setting.identity, records.CHECKPOINT)
         try:
             state = checkpoint.load(path, setting.keyring, context)
+            if state.get("base", self._base) != self._base:
+                raise WorkloadError(f"{path} holds what is added to other weights (--start)")
             found = state["optimisation"]
             if parts.PARTS in found and isinstance(self._optimisation, Optimisation):
                 state["optimisation"] = parts.whole_of_parts(
@@ -658,9 +668,17 @@ class Session:
         if not self._team.leads:
             return
         setting = self._setting
-        state = {"optimisation": self._optimisation.state(), **self._moment()}
+        state: dict[str, Any] = {"optimisation": self._optimisation.state(), **self._moment()}
+        if self._base:
+            state["base"] = self._base
         context = records.context_of(setting.identity, records.CHECKPOINT)
         checkpoint.save(setting.output / records.CHECKPOINT, state, setting.keyring, context)
+
+    @property
+    def _base(self) -> str:
+        """Digest of the weights that a checkpoint doesn't hold; empty: it holds all."""
+        parameters = self._setting.parameters
+        return parameters.start if parameters.lora_rank else ""
 
     def _moment(self) -> dict[str, Any]:
         """What of a checkpoint is neither weights nor of the optimiser."""
