@@ -29,6 +29,9 @@ class DatasetArgs(TypedDict):
     """Share of the rows that training never sees, 0.05 to 0.5. Default: 0.2."""
     context: NotRequired[pulumi.Input[int] | None]
     """Characters of a text that a language model looks back on; of texts alone. Default: 128."""
+    vocabulary: NotRequired[pulumi.Input[str] | None]
+    """Folder of the language model that is to learn from a text, of a finished run or in Llama's
+    form: the text is cut with its vocabulary. Of texts alone. Default: the text's own."""
     keyring: NotRequired[pulumi.Input[str]]
     """Folder of the key ring (``KeyRing.path``) that seals the rows. Default: they lie
     unencrypted."""

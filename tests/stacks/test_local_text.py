@@ -62,8 +62,42 @@ def test_what_makes_networks_smaller_reaches_the_training(tmp_path: Path) -> Non
     assert checked["quantisationAware"] is True
 
 
+def test_what_a_training_begins_with_reaches_it_and_its_dataset(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "record.json").write_text("{}", encoding="utf-8")
+    told = {"loraRank": 4, "loraAlpha": 2.5, "loraMatrices": "units"}
+    values = {
+        "falaj:platform": "local", "falaj:dataset": "notes.txt",
+        "falaj:training": {**told, "start": "begun"},
+    }  # fmt: skip
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    checked = _asked_of_the_run(settings, tmp_path)
+    assert {key: checked[key] for key in told} == told
+    assert checked["start"] == str(tmp_path / "begun")
+    assert _made(settings, tmp_path, "Dataset")["vocabulary"] == str(tmp_path / "begun")
+    values |= {"falaj:dataset": "digits", "falaj:training": {"start": "begun"}}
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    assert "vocabulary" not in _made(settings, tmp_path, "Dataset")
+
+
 def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
     """What the provider takes of the run that a stack declares."""
+    inputs = _made(settings, root, "TrainingRun")
+    # The mocks know no whole numbers, nor the folders that the provider would make.
+    whole = {
+        key: int(each)
+        for key, each in inputs.items()
+        if isinstance(each, float) and each.is_integer()
+    }
+    folders = {"dataset": "/d", "keyring": "/k"}
+    return TrainingRunHandler().check({**inputs, **whole, **folders}, {})
+
+
+def _made(settings: LocalSettings, root: Path, kind: str) -> dict[str, Any]:
+    """What a stack gives to its one resource of a type."""
     mocks = Mocks()
     pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
 
@@ -72,15 +106,8 @@ def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
         declare_local(settings, root)
 
     program()
-    [run] = [each for each in mocks.made if each.typ == "falaj-local:index:TrainingRun"]
-    # The mocks know no whole numbers, nor the folders that the provider would make.
-    whole = {
-        key: int(each)
-        for key, each in run.inputs.items()
-        if isinstance(each, float) and each.is_integer()
-    }
-    folders = {"dataset": "/d", "keyring": "/k"}
-    return TrainingRunHandler().check({**run.inputs, **whole, **folders}, {})
+    [found] = [each for each in mocks.made if each.typ == f"falaj-local:index:{kind}"]
+    return found.inputs
 
 
 @pytest.mark.engine

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider import workloads
+from falaj.components.local.provider.beginnings import vocabulary_sha256
 from falaj.components.local.provider.fields import (
     KEYRING,
     RETAIN,
@@ -62,6 +63,13 @@ class DatasetHandler(Handler):
         "context": bounded(
             "dataset", "context", "Characters that a language model looks back on.", replaces=True
         ),
+        "vocabulary": Field(
+            "path", "Folder of the language model that a text is cut for; if none is, as its own."
+        ),
+        "vocabularySha256": Field(
+            "text", "Filled in: digest of that vocabulary, so that another one is a change.",
+            replaces=True,
+        ),
         "keyring": KEYRING,
         "retain": RETAIN,
     }  # fmt: skip
@@ -77,8 +85,15 @@ class DatasetHandler(Handler):
     }
 
     def check(self, given: Values, old: Values) -> Values:
-        """The file must be there; its digest becomes an input."""
-        checked = super().check({k: v for k, v in given.items() if k != "sourceSha256"}, old)
+        """The file must be there; its digest and that of a vocabulary become inputs."""
+        filled = ("sourceSha256", "vocabularySha256")
+        checked = super().check({k: v for k, v in given.items() if k not in filled}, old)
+        if "vocabulary" in checked:
+            checked["vocabularySha256"] = (
+                UNKNOWN
+                if has_unknown({"vocabulary": checked["vocabulary"]})
+                else vocabulary_sha256(Path(text(checked, "vocabulary")), "vocabulary")
+            )
         source = checked.get("source")
         if not isinstance(source, str):
             checked["sourceSha256"] = UNKNOWN
@@ -184,7 +199,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _options(inputs: Values) -> list[str]:
-    keys = ("source", "target", "task", "seed", "holdout", "context")
+    keys = ("source", "target", "task", "seed", "holdout", "context", "vocabulary")
     return workloads.options({key: optional(inputs, key) for key in keys})
 
 
