@@ -152,7 +152,6 @@ def finish(
         "preprocessing": recipe.to_json() if recipe is not None else None,
         "parameters": setting.parameters.to_json(),
         **({"teacher": setting.teacher.to_json()} if setting.teacher is not None else {}),
-        **({"start": setting.start.to_json()} if setting.start is not None else {}),
         "dataset": {key: dataset.description[key] for key in named},
         "model": {
             "architecture": prepared.architecture.to_json(),
@@ -417,11 +416,27 @@ class Session:
             prepared, kept, chosen = choose(prepared, module, self._setting.parameters)
             record = finish(
                 self._setting, prepared, kept, self._position, utilisation, chosen=chosen,
-                lineage=self._adapted, ranges=ranges,
+                lineage=self._lineage(), ranges=ranges,
             )  # fmt: skip
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
+
+    def _lineage(self) -> dict[str, Any]:
+        """What the record says of the weights that it began with, and of what was added to them."""
+        setting = self._setting
+        if setting.start is None:
+            return {}
+        module = self._fresh()
+        setting.start.fill(module)
+        found = evaluate(
+            setting.dataset, self._prepared, module.to(self._team.device),
+            rows_at_a_time=_rows_at_a_time(setting.parameters),
+        )  # fmt: skip
+        name = records.FIRST[setting.dataset.task]
+        return {
+            "start": {**setting.start.to_json(), "before": {name: found[name]}}
+        } | self._adapted
 
     def _smaller(self, module: nn.Module) -> PreparedData:
         """Take out of the network what was held at 0; return the data with what it is then."""

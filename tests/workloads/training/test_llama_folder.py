@@ -228,6 +228,7 @@ def test_a_training_begins_with_the_folder_as_with_its_run(tmp_path: Path, train
     assert models[0] == models[1]
     said = json.loads((tmp_path / "from-folder" / "record.json").read_text())["start"]
     of_run = open_start(tmp_path / "run", None, other)
+    assert said.pop("before")["nats_per_character"] > 0
     assert said == {"digest": of_run.digest, "parameters": of_run.to_json()["parameters"]}
     assert "run" in of_run.to_json()
 

@@ -201,6 +201,9 @@ def test_record_and_package_name_the_start(begun: Path, tmp_path: Path, train: T
     assert record["start"]["run"] == first["identity"]
     assert record["start"]["dataset"] == first["dataset"]["digest"]
     assert record["parameters"]["start"] == record["start"]["digest"]
+    name = "nats_per_character"
+    assert record["start"][name] == first["metrics"]["held_out"][name]
+    assert record["start"]["before"][name] > record["metrics"]["held_out"][name]
     path = datasets.write(text, tmp_path / "datasets", None)
     optimise(Request(tmp_path / "tuned", path, tmp_path / "served", accept="any"), lambda _: None)
     fields = json.loads((tmp_path / "served" / "fields.json").read_text())
