@@ -25,6 +25,7 @@ from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
     ALPHA_OF_A_RANK,
     DISTILLATION,
+    LOW_RANK_RATE,
     Parameters,
     Requested,
     check_decoder,
@@ -159,6 +160,8 @@ def resolve(
     values["lora_rank"] = requested.lora_rank or 0
     if requested.lora_alpha is None:
         values["lora_alpha"] = float(ALPHA_OF_A_RANK * values["lora_rank"])
+    if values["lora_rank"] and requested.learning_rate is None:
+        values["learning_rate"] = LOW_RANK_RATE
     rows = int(dataset.description["rows"]["train"])
     values["code"] = code.digest if code is not None else ""
     own = code is not None

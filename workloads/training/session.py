@@ -423,7 +423,7 @@ class Session:
         return 0
 
     def _lineage(self) -> dict[str, Any]:
-        """What the record says of the weights that it began with, and of what was added to them."""
+        """What the record says of the weights that it began with, and of what is added to them."""
         setting = self._setting
         if setting.start is None:
             return {}
@@ -434,9 +434,8 @@ class Session:
             rows_at_a_time=_rows_at_a_time(setting.parameters),
         )  # fmt: skip
         name = records.FIRST[setting.dataset.task]
-        return {
-            "start": {**setting.start.to_json(), "before": {name: found[name]}}
-        } | self._adapted
+        said = {**setting.start.to_json(), "before": {name: found[name]}}
+        return {"start": said, **self._adapted}
 
     def _smaller(self, module: nn.Module) -> PreparedData:
         """Take out of the network what was held at 0; return the data with what it is then."""

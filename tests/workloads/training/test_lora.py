@@ -212,6 +212,16 @@ def test_record_package_and_card_say_what_was_learned(
     assert "by low ranks of 2 (LoRA)" in (tmp_path / "served" / "card.html").read_text()
 
 
+def test_low_ranks_have_a_rate_of_their_own(begun: Path, text: Dataset) -> None:
+    start = open_start(begun, None, text)
+
+    def rate(**asked: Any) -> float:
+        return launcher.resolve(Requested(**asked), text, None, None, start).learning_rate
+
+    assert (rate(), rate(lora_rank=2)) == (3e-3, 1e-2)
+    assert rate(lora_rank=2, learning_rate=1e-3) == 1e-3
+
+
 def test_another_rank_is_another_run(begun: Path, text: Dataset) -> None:
     start = open_start(begun, None, text)
     asked: list[dict[str, Any]] = [
