@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.pipeline import Request, optimise
-from falaj.workloads.training import checkpoint, command, launcher, lora
+from falaj.workloads.training import checkpoint, command, launcher, llama, lora
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.decoder import Decoder
@@ -25,6 +25,7 @@ from falaj.workloads.training.start import open_start, vocabulary_of
 from falaj.workloads.training.stopping import StopRequest
 from tests.workloads.optimization.conftest import called
 from tests.workloads.training.conftest import StopAfter, Train
+from tests.workloads.training.other_programs import ask_transformers
 from tests.workloads.training.test_start import FIRST, OTHER, SHORT, SMALL, cut
 
 LOW: Mapping[str, Any] = {**SHORT, "lora_rank": 2, "learning_rate": 0.01}
@@ -210,6 +211,20 @@ def test_record_package_and_card_say_what_was_learned(
     fields = json.loads((tmp_path / "served" / "fields.json").read_text())
     assert fields["lineage"]["lora"] == record["lora"]
     assert "by low ranks of 2 (LoRA)" in (tmp_path / "served" / "card.html").read_text()
+
+
+def test_other_programs_answer_as_what_was_adapted(
+    begun: Path, text: Dataset, tmp_path: Path, train: Train
+) -> None:
+    assert train(text, tmp_path / "run", start_run=begun, **LOW) == 0
+    learned = load_trained(tmp_path / "run", None)
+    llama.write(learned, tmp_path / "model")
+    tokens = torch.randint(0, len(text.classes or []), (2, 16))
+    asked = {"folder": str(tmp_path / "model"), "tokens": tokens.tolist(), "text": "", "more": 0}
+    [other] = ask_transformers([asked])
+    with torch.no_grad():
+        wanted = learned.module(tokens)
+    torch.testing.assert_close(torch.tensor(other["logits"]), wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_low_ranks_have_a_rate_of_their_own(begun: Path, text: Dataset) -> None:

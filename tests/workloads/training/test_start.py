@@ -266,13 +266,14 @@ def test_two_processes_go_on_from_a_sealed_run_whole_and_divided(
         ("two", ["--processes", "2"]),
         ("shard", ["--processes", "2", "--shard", "2"]),
         ("tensor", ["--processes", "2", "--tensor", "2"]),
+        ("pipeline", ["--processes", "2", "--pipeline", "2"]),
     ):
         output = tmp_path / name
         given_ones = ["--output", str(output), "--start", str(first), "--threads", "1"]
         assert command.main([*common, *given_ones, *more]) == 0
         record = json.loads((output / "record.json").read_text())
         found[name] = record["metrics"]["validation"]["loss"]
-    for name in ("two", "shard", "tensor"):
+    for name in ("two", "shard", "tensor", "pipeline"):
         assert found[name] == pytest.approx(found["one"], rel=1e-3)
     assert command.main([*common[:3], "--output", str(tmp_path / "x"), "--start", str(first)]) == 2
     assert snapshot.open_dataset(text, ring)
