@@ -32,6 +32,10 @@ class DatasetArgs(TypedDict):
     vocabulary: NotRequired[pulumi.Input[int] | None]
     """Tokens that are learned from a text as pairs of bytes, 256 to 65,536; of texts alone.
     Default: its characters are its tokens."""
+    vocabulary_of: NotRequired[pulumi.Input[str] | None]
+    """Folder of the language model that is to learn from a text, of a finished run or in Llama's
+    form: the text is cut with its vocabulary. Of texts alone, and in place of ``vocabulary``.
+    Default: the text's own."""
     keyring: NotRequired[pulumi.Input[str]]
     """Folder of the key ring (``KeyRing.path``) that seals the rows. Default: they lie
     unencrypted."""

@@ -93,6 +93,7 @@ def show(
         ("when", found.when),
         *((f"data {name}", _formatted(value)) for name, value in found.data.items()),
         *((f"code {name}", _formatted(value)) for name, value in found.code.items()),
+        *((f"began with {name}", _formatted(value)) for name, value in found.start.items()),
         ("folder", str(found.folder) if found.folder else "gone: the package has its figures"),
     ]
     if found.versions:

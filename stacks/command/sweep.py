@@ -36,6 +36,7 @@ _OTHERWISE: Final = frozenset({"seed", "options", "parallel", *_CUT})
 _ADDED: Final = {
     **{each: choice("training", each).default for each in ("recompute", "compression")},
     "prune": 0.0, "quantisation_aware": False,
+    "lora_matrices": choice("training", "lora_matrices").default,
 }  # fmt: skip
 _SHORT: Final = 16
 
@@ -175,6 +176,9 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
         if (given := getattr(settings.training, name)) is not None
         for part in (f"--{name}", str(given))
     ]
+    start = _folder(stack, settings.training.start)
+    if start is not None and settings.is_text(stack.project.root):
+        cut += ["--vocabulary-of", str(start)]
     done = subprocess.run(
         [
             sys.executable, "-P", "-m", _training(), "dataset",
@@ -197,7 +201,8 @@ def _run_options(
     training = settings.training
     words = ["--keyring", str(stack.site / "keyring")]
     instead = {
-        "code": code, "processes": training.all_processes, "teacher": _teacher(stack, settings),
+        "code": code, "processes": training.all_processes,
+        "teacher": _folder(stack, training.teacher), "start": _folder(stack, training.start),
     }  # fmt: skip
     for name in type(training).model_fields:
         value = instead.get(name, getattr(training, name))
@@ -217,17 +222,13 @@ def _run_options(
 
 def _code(stack: StackFile, settings: LocalSettings) -> Path | None:
     """The folder of a model of one's own, if the stack trains one."""
+    return _folder(stack, settings.training.code)
+
+
+def _folder(stack: StackFile, folder: str | None) -> Path | None:
+    """A folder that the stack's file names, if it does."""
     from falaj.stacks.settings.local import resolved  # noqa: PLC0415
 
-    folder = settings.training.code
-    return resolved(folder, stack.project.root) if folder is not None else None
-
-
-def _teacher(stack: StackFile, settings: LocalSettings) -> Path | None:
-    """The folder of the run whose answers are learned, if there is one."""
-    from falaj.stacks.settings.local import resolved  # noqa: PLC0415
-
-    folder = settings.training.teacher
     return resolved(folder, stack.project.root) if folder is not None else None
 
 

@@ -73,7 +73,31 @@ def test_what_a_stack_says_of_tokens_reaches_its_dataset(tmp_path: Path) -> None
     assert isinstance(settings, LocalSettings)
     checked = _asked(settings, tmp_path, "Dataset", DatasetHandler())
     assert {key: checked[key] for key in training} == training
-    assert "vocabulary" not in _asked_of_the_run(settings, tmp_path)
+    assert not {"vocabulary", "vocabularyOf"} & {*_asked_of_the_run(settings, tmp_path)}
+
+
+def test_what_a_training_begins_with_reaches_it_and_its_dataset(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    (tmp_path / "begun").mkdir()
+    record = json.dumps({"classes": ["\ufffd", "a"]})
+    (tmp_path / "begun" / "record.json").write_text(record, encoding="utf-8")
+    told = {"loraRank": 4, "loraAlpha": 2.5, "loraMatrices": "units"}
+    values = {
+        "falaj:platform": "local", "falaj:dataset": "notes.txt",
+        "falaj:training": {**told, "start": "begun"},
+    }  # fmt: skip
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    checked = _asked_of_the_run(settings, tmp_path)
+    assert {key: checked[key] for key in told} == told
+    assert checked["start"] == str(tmp_path / "begun")
+    cut = _asked(settings, tmp_path, "Dataset", DatasetHandler())
+    assert cut["vocabularyOf"] == str(tmp_path / "begun")
+    assert "vocabulary" not in cut
+    values |= {"falaj:dataset": "digits", "falaj:training": {"start": "begun"}}
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    assert "vocabularyOf" not in _asked(settings, tmp_path, "Dataset", DatasetHandler())
 
 
 def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:

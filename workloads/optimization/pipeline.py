@@ -206,6 +206,7 @@ def manifest_fields(
     name: str = optimization["metric_name"]
     served = optimization["served"][name]
     own, teacher = training["model"]["architecture"].get("own"), training.get("teacher")
+    start = training.get("start")
     return {
         "family": training["family"],
         "task": training["task"],
@@ -244,6 +245,9 @@ def manifest_fields(
             **(
                 {"teacher": teacher["digest"], "teacher_run": teacher["run"]} if teacher else {}
             ),
+            **({"start": start["digest"]} if start else {}),
+            **({"lora": training["lora"]} if "lora" in training else {}),
+            **({"start_run": start["run"]} if start and "run" in start else {}),
         },
         "quantisation": {
             key: optimization[key]

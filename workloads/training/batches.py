@@ -237,28 +237,39 @@ class PreparedData:
     tokens_a_character: float = 1.0
 
 
-def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
+def prepare(
+    dataset: Dataset,
+    parameters: Parameters,
+    *,
+    recipe: TablePreprocessing | None = None,
+    scale: dict[str, float] | None = None,
+) -> PreparedData:
     """Cut the validation rows from the training part and make tensors of both.
 
     The held-out part is not looked at: preprocessing and target scale come from the training
     part alone.
+
+    Args:
+        dataset: the rows.
+        parameters: of the run.
+        recipe: of a table, that its model has learned with before. Default: it is fitted.
+        scale: of a regression's target, likewise.
     """
     if dataset.family == language.FAMILY:
         return _prepare_text(dataset, parameters)
     rows = dataset.rows("train")
     labels = dataset.labels[rows]
     classification = dataset.task == "classification"
-    recipe = None
     if dataset.family == "table":
         inputs = {name: values[rows] for name, values in dataset.inputs.items()}
-        recipe = models.fit(inputs, dataset.description["features"])
+        recipe = recipe or models.fit(inputs, dataset.description["features"])
         _check_memory(
             _COPIES * len(labels) * recipe.width * 4,
             f"{len(labels):,} training rows of {recipe.width:,} features",
             "take a sample of the rows, or leave out columns with many different texts",
         )
     matrix = features(dataset, "train", recipe)
-    scale = None if classification else _scale(labels)
+    scale = None if classification else scale or _scale(labels)
     targets = _targets(labels, scale)
     weights = np.ones(len(labels), dtype=np.float32)
     if classification:

@@ -238,8 +238,9 @@ def build(source: Source) -> snapshot.Dataset:
         return _text(source)
     for option in _OF_TEXTS:
         if (given := getattr(source, option)) is not None:
+            said = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
             raise WorkloadError(
-                f"--{option} {given} is of texts, and {source.location} is none: leave it out"
+                f"--{said} is of texts, and {source.location} is none: leave it out"
             )
     if source.location == SOURCE:
         rows = _digits(source)
@@ -332,11 +333,15 @@ def _text(source: Source) -> snapshot.Dataset:
     tokens = language.numbered(points[order], characters)
     fields = _fields_of_text(path, characters, context)
     unknown = int((tokens == 0).sum())
-    notes = [
-        f"{points.size:,} characters, {len(characters) - 1:,} different ones; a row is a window "
-        f"of {context}"
-    ]
-    if unknown:
+    different = len(np.unique(tokens[tokens > 0]))
+    notes = [f"{points.size:,} characters, {different:,} different ones; a row is a window of "
+             f"{context}"]  # fmt: skip
+    if given is not None:
+        notes.append(
+            f"cut with the {len(characters) - 1:,} characters of a model; {unknown:,} "
+            f"({unknown / points.size:.2%}) aren't among them, and stand as one that is unknown"
+        )
+    elif unknown:
         notes.append(f"{unknown:,} characters are too rare to be learned, and stand as one")
     rows = _Rows(
         {language.TOKENS: tokens}, language.numbered(following[order], characters), fields
@@ -380,7 +385,9 @@ def _pairs(
         f"{points.size:,} characters, in {count * context:,} tokens of {pairs.size:,} different "
         f"ones; a row is a window of {context}"
     ]
-    if isinstance(given, int) and pairs.size < given:
+    if isinstance(given, BytePairs):
+        notes.append(f"cut with the {pairs.size:,} tokens of a model")
+    elif pairs.size < given:
         notes.append(
             f"the vocabulary has {pairs.size:,} tokens, not {given:,}: no more pairs are there "
             "twice in the training part"

@@ -8,10 +8,11 @@ beginning.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +170,18 @@ def counts(points: NDArray[np.int64]) -> dict[str, int]:
     known = set(vocabulary(points)[1:])
     every = zip(map(chr, values.tolist()), times.tolist(), strict=True)
     return {each: count for each, count in every if each in known}
+
+
+def is_vocabulary(value: object) -> TypeGuard[list[str]]:
+    """Tell whether a value is what `vocabulary` returns of some text."""
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_CHARACTERS:
+        return False
+    first, *others = cast("list[object]", value)
+    points = [ord(each) for each in others if isinstance(each, str) and len(each) == 1]
+    is_sorted = all(low < high for low, high in itertools.pairwise(points))
+    # Halves of a character of UTF-16 are no characters.
+    is_whole = not any(0xD800 <= point <= 0xDFFF for point in points)
+    return first == UNKNOWN and len(points) == len(others) and is_sorted and is_whole
 
 
 def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:

@@ -36,6 +36,8 @@ from falaj.workloads.vocabulary import (
 )
 
 WEIGHTS: Final = "model.safetensors"
+CONFIGURATION: Final = "config.json"
+TOKENISER: Final = "tokenizer.json"
 _OF_LAYER: Final = {
     "before": "input_layernorm",
     "between": "post_attention_layernorm",
@@ -83,18 +85,23 @@ def write(trained: Trained, output: Path) -> list[str]:
 
 def tensors(module: Decoder) -> dict[str, Tensor]:
     """Return the learned numbers by Llama's names; the matrix of tokens stands once."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in module.state_dict().items():
-        of, _, what = name.rpartition(".")
-        if of == "embedding":
-            new = "embed_tokens"
-        elif of == "norm":
-            new = of
-        else:
-            _, number, part = of.split(".", 2)
-            new = f"layers.{number}.{_OF_LAYER[part]}"
-        found[f"model.{new}.{what}"] = tensor.detach().cpu().contiguous()
-    return found
+    return {
+        name_of(name): tensor.detach().cpu().contiguous()
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def name_of(name: str) -> str:
+    """Return Llama's name of one of a decoder's tensors."""
+    of, _, what = name.rpartition(".")
+    if of == "embedding":
+        new = "embed_tokens"
+    elif of == "norm":
+        new = of
+    else:
+        _, number, part = of.split(".", 2)
+        new = f"layers.{number}.{_OF_LAYER[part]}"
+    return f"model.{new}.{what}"
 
 
 def documents(module: Decoder, vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
@@ -102,7 +109,7 @@ def documents(module: Decoder, vocabulary: Vocabulary) -> dict[str, dict[str, An
     size, width = module.size, module.embedding.embedding_dim
     known = vocabulary.unknown is None
     return {
-        "config.json": {
+        CONFIGURATION: {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
             "vocab_size": vocabulary.size,
@@ -125,14 +132,7 @@ def documents(module: Decoder, vocabulary: Vocabulary) -> dict[str, dict[str, An
             "pad_token_id": None,
             "torch_dtype": "float32",
         },
-        "tokenizer.json": {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [],
-            "post_processor": None,
-            **_applied(vocabulary),
-        },
+        TOKENISER: tokeniser(vocabulary),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **({} if known else {"unk_token": UNKNOWN}),
@@ -140,6 +140,18 @@ def documents(module: Decoder, vocabulary: Vocabulary) -> dict[str, dict[str, An
             "clean_up_tokenization_spaces": False,
         },
     }  # fmt: skip
+
+
+def tokeniser(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return what cuts a text into the tokens of a vocabulary, and numbers them."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "post_processor": None,
+        **_applied(vocabulary),
+    }
 
 
 def _applied(vocabulary: Vocabulary) -> dict[str, Any]:

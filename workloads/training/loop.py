@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.training import pruning, quantisation
+from falaj.workloads.training import lora, pruning, quantisation
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
@@ -161,8 +161,11 @@ class Optimisation:
         distillation: Distillation | None = None,
     ) -> None:
         self.module = module.to(team.device)
-        self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
-        self.best = copied(self.average.state_dict())
+        # What stays as it is stands once, and in no checkpoint.
+        self._kept = lora.kept(self.module) if parameters.lora_rank else {}
+        same = {id(each): each for each in self._kept.values()}
+        self.average = copy.deepcopy(self.module, same).requires_grad_(False).eval()
+        self.best = self._learned(self.average)
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
         self._distillation = distillation
@@ -209,8 +212,8 @@ class Optimisation:
 
     def turn(self) -> None:
         """Go on from the best weights so far and with the rate of the epoch of `turns`."""
-        self.module.load_state_dict(self.best)
-        self.average.load_state_dict(self.best)
+        self._load(self.module, self.best)
+        self._load(self.average, self.best)
         self._scheduler.last_epoch = self.turns * self._batches.steps - 1
         self._scheduler.step()
 
@@ -323,12 +326,20 @@ class Optimisation:
             build: makes a module with fresh weights, where none is at hand.
         """
         del build
-        self.average.load_state_dict(self.best)
+        self._load(self.average, self.best)
         return self.average
 
     def keep_best(self) -> None:
         """Remember the averaged weights as the best so far."""
-        self.best = copied(self.average.state_dict())
+        self.best = self._learned(self.average)
+
+    def _learned(self, module: nn.Module) -> dict[str, Tensor]:
+        """A copy of the numbers by name, without those that stay as they are."""
+        state = module.state_dict()
+        return copied({name: each for name, each in state.items() if name not in self._kept})
+
+    def _load(self, module: nn.Module, state: dict[str, Tensor]) -> None:
+        module.load_state_dict({**self._kept, **state})
 
     @property
     def optimised(self) -> list[str]:
@@ -339,8 +350,8 @@ class Optimisation:
     def state(self) -> dict[str, Any]:
         """Return all of it for a checkpoint."""
         return {
-            "module": copied(self.module.state_dict()),
-            "average": copied(self.average.state_dict()),
+            "module": self._learned(self.module),
+            "average": self._learned(self.average),
             "best": self.best,
             "optimiser": self._optimiser.state_dict(),
             "optimised": self.optimised,
@@ -350,8 +361,8 @@ class Optimisation:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned."""
-        self.module.load_state_dict(state["module"])
-        self.average.load_state_dict(state["average"])
+        self._load(self.module, state["module"])
+        self._load(self.average, state["average"])
         self.best = state["best"]
         self._optimiser.load_state_dict(state["optimiser"])
         self._scheduler.load_state_dict(state["scheduler"])
@@ -369,7 +380,11 @@ class Optimisation:
         """Let the average follow the weights, and what isn't learned but counted."""
         averaged = [*self.average.parameters(), *self.average.buffers()]
         current = [*self.module.parameters(), *self.module.buffers()]
-        follow_weights(zip(averaged, current, strict=True), self._scheduler.last_epoch)
+        pairs = (
+            (ours, theirs) for ours, theirs in zip(averaged, current, strict=True)
+            if ours is not theirs
+        )  # fmt: skip
+        follow_weights(pairs, self._scheduler.last_epoch)
         if self._parameters.quantisation_aware:
             quantisation.share_ranges(self.module, self.average)
 
@@ -402,9 +417,10 @@ def optimiser_of(
         steps: of an epoch.
     """
     rate, decay = parameters.learning_rate, parameters.weight_decay
+    learned = [p for p in module.parameters() if p.requires_grad or not parameters.lora_rank]
     groups = [
-        {"params": [p for p in module.parameters() if p.ndim > 1], "weight_decay": decay},
-        {"params": [p for p in module.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [p for p in learned if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in learned if p.ndim <= 1], "weight_decay": 0.0},
     ]
     optimiser = own_optimizer(module, rate, decay) or torch.optim.AdamW(
         groups, lr=rate, fused=True

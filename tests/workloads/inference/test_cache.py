@@ -143,18 +143,18 @@ def test_a_package_that_can_not_be_told_the_past_looks_back_on_all_of_it() -> No
         decoders.forgetful(graph), name="mlp", version="1", manifest=fields, threads=1,
         limits=LIMITS,
     )  # fmt: skip
-    known = language.read(fields, model.schema, model.cache)
+    known = language.read(fields, model.schema, graph, model.cache)
     assert (model.cache, known and known.cache) == (None, None)
     assert known is not None
-    places = known.encode(LONG[:100])
-    assert len(places) == 32
-    text = Text(0, places, skipped=68, most=20, stops=(), random=np.random.default_rng(0))
+    prompt = known.prompt(LONG[:100])
+    assert (len(prompt.places), prompt.skipped) == (32, 68)
+    text = Text(0, prompt.places, skipped=68, most=20, stops=(), random=np.random.default_rng(0))
     generation, shown, wanted = Generation(known, [text], GREEDY), "", ""
     all_places = places_of(32, LONG[:100])
     while generation.unfinished:
         shown += "".join(more for _, more in generation.step(model.run))
         row = decoders.probabilities(32, all_places[-32:])
-        all_places.append(choose(row, GREEDY, text.random))
+        all_places.append(choose(row, GREEDY, text.random, known.first))
         wanted += decoders.CHARACTERS[all_places[-1]]
     assert (shown, generation.kept_bytes) == (wanted, 0)
 

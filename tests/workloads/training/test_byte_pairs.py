@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from falaj.components.local.provider.resources import dataset as resource
 from falaj.workloads import vocabulary
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference.cache import since
 from falaj.workloads.optimization import __main__ as optimization
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.worth import NotComparableError, Served
@@ -300,7 +301,8 @@ def test_the_service_goes_on_as_the_trained_model_does(
         tokens = known.encode(prompt)
         for _ in range(most):
             with torch.no_grad():
-                answers = opened.module(torch.tensor([tokens[-CONTEXT:]]))
+                window = tokens[since(len(tokens), CONTEXT) :]
+                answers = opened.module(torch.tensor([window]))
             tokens.append(int(answers[0, -1].argmax()))
         return known.decode(tokens[-most:])
 
