@@ -146,8 +146,9 @@ bench: environment-dev ## Measure the server, quantisation, training and a no-op
 
 lock: ## Pin the requirements again
 	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients image-inference image-training image-workspace; do \
+	  case $$name in dev|docs) excluded=;; *) excluded="--excludes requirements/excluded-but-dev";; esac; \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
-	    --excludes requirements/excluded --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
+	    --excludes requirements/excluded $$excluded --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
 
 clean: ## Remove the environment and build leftovers (not stacks, not caches)
 	@rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

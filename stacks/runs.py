@@ -32,8 +32,8 @@ _LEAST_GIVEN: Final = 4
 _VERSION_DIGITS: Final = 5
 #: Of the held-out figures those that a run is known by, in this order.
 _HELD_OUT: Final = (
-    "nats_per_character", "perplexity", "accuracy", "balanced_accuracy", "macro_f1", "rmse", "mae",
-    "r2",
+    "nats_per_character", "perplexity", "nats_per_token", "bits_per_byte", "accuracy",
+    "balanced_accuracy", "macro_f1", "rmse", "mae", "r2",
 )  # fmt: skip
 
 
@@ -50,8 +50,10 @@ class Run:
         kind: ``network``, ``trees`` or the class of a team's own; empty while that is open.
         when: since when the run is done, else when it last said something; ISO 8601.
         parameters: what it was trained with.
-        data: digest, rows and source of the data set.
+        data: digest, rows and source of the data set, and its vocabulary of pairs of bytes.
         code: digest of the code, and of a team's own model.
+        start: digest of the weights that it began with, and the run that learned them, as far as
+            that is known; empty where they were drawn.
         figures: what it came to, by name; of a classification shares of 1.
         epochs: how many were done.
         history: its epochs as ``metrics.jsonl`` has them; of runs with a folder.
@@ -69,6 +71,7 @@ class Run:
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     code: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    start: Mapping[str, Any] = field(default_factory=dict[str, Any])
     figures: Mapping[str, float] = field(default_factory=dict[str, float])
     epochs: int | None = None
     history: tuple[Mapping[str, Any], ...] = ()
@@ -95,6 +98,7 @@ class Run:
             "parameters": dict(self.parameters),
             "data": dict(self.data),
             "code": dict(self.code),
+            "start": dict(self.start),
             "figures": dict(self.figures),
             "epochs": self.epochs,
             "history": [dict(each) for each in self.history],
@@ -256,6 +260,7 @@ def _of_manifest(told: Run, manifest: Mapping[str, Any]) -> Run:
         parameters=mapping(manifest.get("parameters")),
         data=_data(mapping(manifest.get("dataset"))),
         code=_code(mapping(manifest.get("code")), card.get("code")),
+        start=_start({"digest": lineage.get("start"), "run": lineage.get("start_run")}),
         figures=figures,
     )
 
@@ -324,6 +329,7 @@ def _of_record(told: Run, record: Mapping[str, Any]) -> Run:
         parameters=mapping(record.get("parameters")),
         data=_data(mapping(record.get("dataset"))),
         code=_code(mapping(record.get("code")), own.get("code")),
+        start=_start(mapping(record.get("start"))),
         figures=figures,
         epochs=epochs if isinstance(epochs, int) else None,
     )
@@ -368,7 +374,12 @@ def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _data(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: dataset[name] for name in ("digest", "rows", "source") if name in dataset}
+    known = ("digest", "rows", "source", "vocabulary")
+    return {name: dataset[name] for name in known if name in dataset}
+
+
+def _start(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in ("digest", "run") if given.get(name)}
 
 
 def _code(code: Mapping[str, Any], own: Any) -> dict[str, Any]:

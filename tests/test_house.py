@@ -126,6 +126,8 @@ EQUAL = {
         "marks that starters read: workloads know no other package; a test compares",
     ),
     "dataset.json": "the image of starters has no trainer",
+    "falaj.vocabulary/1": "the form that the digest of a vocabulary is of: components know no "
+    "workload; a test compares",
     "falaj.workloads.batch": "a program, which the command and the provider start",
     "tokens.jwks.json": "a file that a workload writes and a component mounts",
     "http://169.254.169.254/metadata/identity/oauth2/token": "two programs that machines run, "

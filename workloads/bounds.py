@@ -107,8 +107,9 @@ def _plain(value: float) -> str:
 _SEED = Bound(0, 2**31 - 1)
 
 DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False),
-           "context": Bound(8, 32_768)}  # fmt: skip
-"""Of ``python -m falaj.workloads.training dataset``."""
+           "context": Bound(8, 32_768), "vocabulary": Bound(256, 65_536)}  # fmt: skip
+"""Of ``python -m falaj.workloads.training dataset``. A vocabulary of tokens has one for each byte
+at least."""
 
 _LAYERS, _HEADS = Bound(1, 256), Bound(1, 256)
 
@@ -139,6 +140,8 @@ TRAINING = {
     "distil_temperature": Bound(1, 100, whole=False),
     "distil_weight": Bound(0, 1, whole=False),
     "prune": Bound(0, 0.9, whole=False, default=0),
+    "lora_rank": Bound(1, 1_024),
+    "lora_alpha": Bound(0.01, 10_000, whole=False),
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
@@ -251,6 +254,7 @@ CHOICES = {
         "class_weights": Choice(("auto", "tempered", "balanced", "none"), "auto"),
         "recompute": Choice(("none", "layers"), "none"),
         "compression": Choice(("none", "float16", "bfloat16", "powersgd"), "none"),
+        "lora_matrices": Choice(("all", "attention", "units"), "all"),
     },
     "sweep": {"pruner": Choice(("median", "hyperband", "none"), "median")},
     "optimization": {
@@ -270,7 +274,8 @@ CHOICES = {
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
 network, whatever the data; the others are of images. Its ``recompute`` says what of a forward pass
-is computed again instead of kept, and its ``compression`` what gradients travel as. ``engine`` is
+is computed again instead of kept, its ``compression`` what gradients travel as, and its
+``lora_matrices`` those that low ranks are added to. ``engine`` is
 ``auto`` for whichever is fastest where a package is made, if it is installed. ``accept`` is
 ``better`` than guessing and not worse than what serves now, or ``any``. Data classes are stricter
 upwards. A parameter server takes gradients from workers (``asynchronous``), or what steps of their

@@ -24,15 +24,16 @@ from falaj.workloads.inference.auth import mint
 from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training.dataset import IMAGE, SOURCE
-from falaj.workloads.training.language import FAMILY, TOKENS, request_of
-from falaj.workloads.training.snapshot import Rows, load_rows
+from falaj.workloads.training.language import FAMILY, TOKENS, request_of, tokens_a_character
+from falaj.workloads.training.snapshot import Rows, load_rows, open_dataset
+from falaj.workloads.vocabulary import Vocabulary
 
 _SHADES = " .:-=+*#%@"
 _MOST_WINDOWS = 256
 """Of a text, that the server is asked about, spread evenly."""
 _WINDOWS_AT_ONCE = 64
 _COMPLETED = 64
-"""Characters that a text is continued by."""
+"""Tokens that a text is continued by."""
 _LEAST_PROBABILITY = 1e-7
 """A softmax may round to 0, whose logarithm would be infinite."""
 
@@ -85,7 +86,9 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
         f"{client.protocol} with a token of scope predict"
     )
     if is_text:
-        _show_text(client, outputs["probabilities"], rows, described["classes"], draw)
+        vocabulary = open_dataset(dataset, KeyRing.open(keyring_path)).vocabulary
+        assert vocabulary is not None  # noqa: S101 - it is a text
+        _show_text(client, outputs["probabilities"], rows, vocabulary, draw)
     elif "prediction" in outputs:
         _show_regression(outputs["prediction"], rows, show)
     else:
@@ -147,7 +150,7 @@ class Client:
         return collected
 
     def complete(self, prompt: str) -> str:
-        """The likeliest characters that continue a text."""
+        """The likeliest tokens that continue a text."""
         body = {
             "model": self.model, "prompt": prompt, "max_tokens": _COMPLETED, "temperature": 0,
         }  # fmt: skip
@@ -243,19 +246,20 @@ def _show_classification(
 
 
 def _show_text(
-    client: Client, answers: list[Any], rows: Rows, characters: list[str], draw: int
+    client: Client, answers: list[Any], rows: Rows, vocabulary: Vocabulary, draw: int
 ) -> None:
     for window in rows.inputs[TOKENS][:draw].tolist():
-        beginning = "".join(characters[each] for each in window)
+        beginning = vocabulary.decode(window)
         print(f"\nbeginning:  {beginning!r}\ncontinued:  {client.complete(beginning)!r}")
     shares = np.asarray(answers, dtype=np.float64)
     count = len(rows.labels)
     said = shares[np.arange(count), rows.labels]
     nats = -np.log(np.maximum(said, _LEAST_PROBABILITY)).mean()
     right = int((shares.argmax(axis=1) == rows.labels).sum())
+    unit, share = vocabulary.unit.removesuffix("s"), tokens_a_character(vocabulary, rows.labels)
     print(
-        f"\nthe character after each of {count} held-out windows, through the endpoint: "
-        f"{right}/{count} = {right / count:.2%} right, {nats:.4g} nats"
+        f"\nthe {unit} after each of {count} held-out windows, through the endpoint: "
+        f"{right}/{count} = {right / count:.2%} right, {nats * share:.4g} nats a character"
     )
 
 

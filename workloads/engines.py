@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from falaj.workloads.bounds import ENGINES
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.processor import relevant_cpu_flags
+from falaj.workloads.remembering import layers_of
 
 if TYPE_CHECKING:
     from falaj.workloads.openvino_session import OpenVinoSession
@@ -64,15 +65,21 @@ class Graph:
 
     Attributes:
         model: the serialised graph, without that.
-        inputs: of the whole.
+        inputs: of the whole, that have to be given.
         outputs: of the whole.
         texts: by output, see `OpenVinoSession`.
+        optional: inputs that have a default.
+        defaults: these.
+        order: names of all inputs, as ``model`` has them.
     """
 
     model: bytes
     inputs: list[Tensor]
     outputs: list[Tensor]
     texts: Mapping[str, NDArray[Any]]
+    optional: list[Tensor]
+    defaults: Mapping[str, NDArray[Any]]
+    order: list[str]
 
 
 class NoCandidateError(WorkloadError):
@@ -89,6 +96,9 @@ def graph_of(model: bytes) -> Graph:
     graph = parsed.graph
     known = {each.name for each in graph.initializer}
     inputs = [_tensor(each) for each in graph.input if each.name not in known]
+    optional, defaults = _cut_defaults(graph)
+    order = [each.name for each in (*inputs, *optional)]
+    order.sort(key=[each.name for each in graph.input].index)
     outputs = [_tensor(each) for each in graph.output]
     texts = _cut_names(graph)
     for each in (*graph.input, *graph.output):
@@ -99,7 +109,22 @@ def graph_of(model: bytes) -> Graph:
             raise NoCandidateError(f"OpenVINO has no operator {node.op_type} of {node.domain}")
         if node.op_type == "DynamicQuantizeLinear":
             raise NoCandidateError("ranges that are found in each run are slower there than float")
-    return Graph(parsed.SerializeToString(), inputs, outputs, texts)
+    return Graph(parsed.SerializeToString(), inputs, outputs, texts, optional, defaults, order)
+
+
+def _cut_defaults(graph: onnx.GraphProto) -> tuple[list[Tensor], dict[str, NDArray[Any]]]:
+    """Take away the defaults of a language model's past; return its inputs, and these.
+
+    OpenVINO takes an input that has a default for a constant.
+    """
+    given = {each.name: each for each in graph.initializer}
+    optional = [_tensor(each) for each in graph.input if each.name in given]
+    if not layers_of([each.name for each in optional]):
+        return [], {}
+    defaults = {each.name: numpy_helper.to_array(given[each.name]) for each in optional}
+    for name in defaults:
+        graph.initializer.remove(given[name])
+    return optional, defaults
 
 
 def _cut_names(graph: onnx.GraphProto) -> dict[str, NDArray[Any]]:
@@ -190,7 +215,8 @@ def open_openvino(
     try:
         return OpenVinoSession(
             graph.model,
-            inputs=[each.name for each in graph.inputs],
+            inputs=graph.order,
+            defaults=graph.defaults,
             outputs=[each.name for each in graph.outputs],
             texts=graph.texts,
             precision="bf16" if precision == "bf16" else "f32",

@@ -49,6 +49,7 @@ class OpenVinoSession:
         inputs: Sequence[str],
         outputs: Sequence[str],
         texts: Mapping[str, Array],
+        defaults: Mapping[str, Array],
         precision: str,
         threads: int,
         streams: int,
@@ -61,6 +62,7 @@ class OpenVinoSession:
             outputs: likewise.
             texts: of outputs that are numbers of texts, the texts; the last one stands for all
                 numbers that none has.
+            defaults: of inputs that need not be given.
             precision: ``f32`` or ``bf16``, of what isn't quantised.
             threads: that one run may take.
             streams: runs at once.
@@ -88,6 +90,7 @@ class OpenVinoSession:
             raise WorkloadError(f"OpenVINO can't load the model: {_first(error)}") from error
         self._outputs = {name: place for place, name in enumerate(outputs)}
         self._texts = texts
+        self._defaults = defaults
         self._idle: deque[Any] = deque()
         """Requests that nobody uses: each has memory of its own for one run."""
 
@@ -109,7 +112,9 @@ class OpenVinoSession:
             RuntimeError: the graph fails on this input.
         """
         given = {
-            place: _checked(feed[name], name, dtype, shape)
+            place: _checked(
+                feed[name] if name in feed else self._defaults[name], name, dtype, shape
+            )
             for place, name, dtype, shape in self._inputs
         }
         try:

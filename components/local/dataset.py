@@ -28,7 +28,14 @@ class DatasetArgs(TypedDict):
     holdout: NotRequired[pulumi.Input[float]]
     """Share of the rows that training never sees, 0.05 to 0.5. Default: 0.2."""
     context: NotRequired[pulumi.Input[int] | None]
-    """Characters of a text that a language model looks back on; of texts alone. Default: 128."""
+    """Tokens of a text that a language model looks back on; of texts alone. Default: 128."""
+    vocabulary: NotRequired[pulumi.Input[int] | None]
+    """Tokens that are learned from a text as pairs of bytes, 256 to 65,536; of texts alone.
+    Default: its characters are its tokens."""
+    vocabulary_of: NotRequired[pulumi.Input[str] | None]
+    """Folder of the language model that is to learn from a text, of a finished run or in Llama's
+    form: the text is cut with its vocabulary. Of texts alone, and in place of ``vocabulary``.
+    Default: the text's own."""
     keyring: NotRequired[pulumi.Input[str]]
     """Folder of the key ring (``KeyRing.path``) that seals the rows. Default: they lie
     unencrypted."""
@@ -55,7 +62,7 @@ class Dataset(LocalComponent):
     features: pulumi.Output[int]
     """Number of inputs."""
     classes: pulumi.Output[list[str]]
-    """Names of the classes, of a text its characters; empty for regression."""
+    """Names of the classes, of a text its characters; empty for regression and other tokens."""
 
     def __init__(
         self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions | None = None

@@ -58,11 +58,11 @@ class InferenceServiceArgs(TypedDict):
     max_rows: NotRequired[Annotated[pulumi.Input[int], _ROWS, Default(_ROWS.default)]]
     """Most rows in a request."""
     max_tokens: NotRequired[Annotated[pulumi.Input[int], _TOKENS, Default(_TOKENS.default)]]
-    """Most characters that a language model adds to a text of a request."""
+    """Most tokens that a language model adds to a text of a request."""
     tokens_per_minute: NotRequired[
         Annotated[pulumi.Input[int] | None, bound("service", "tokens_per_minute")]
     ]
-    """Most characters that each caller may have of each worker in a minute, those of its prompts
+    """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds. Default: no limit."""
     drain_seconds: NotRequired[Annotated[pulumi.Input[int], _DRAIN, Default(_DRAIN.default)]]
     """How long an old version may finish its requests, in seconds."""

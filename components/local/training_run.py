@@ -92,6 +92,18 @@ class TrainingRunArgs(TypedDict):
     quantisation_aware: NotRequired[pulumi.Input[bool] | None]
     """Learn the last three tenths of the epochs with the roundings of 8 bits, whose ranges go into
     the export. Not of texts. Default: false."""
+    start: NotRequired[pulumi.Input[str] | None]
+    """Folder of a finished run, sealed by the same key ring, or of a model in Llama's form, whose
+    weights it begins with; how large the model is follows from them. A text has to be cut with
+    that model's vocabulary (``Dataset.vocabulary_of``). Default: weights are drawn."""
+    lora_rank: NotRequired[pulumi.Input[int] | None]
+    """Of a text, with ``start``: learn only what of this rank is added to the matrices (LoRA).
+    Default: all weights are learned."""
+    lora_alpha: NotRequired[pulumi.Input[float] | None]
+    """What is added is multiplied by this, divided by the rank. Default: twice the rank."""
+    lora_matrices: NotRequired[pulumi.Input[str] | None]
+    """Of each layer, that it is added to: ``attention``, ``units`` or ``all``. Default:
+    ``all``."""
     checkpoint_every: NotRequired[pulumi.Input[int] | None]
     """Epochs between checkpoints. Default: 1. A change of it trains nothing again."""
     retain: NotRequired[pulumi.Input[bool]]

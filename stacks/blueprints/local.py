@@ -92,6 +92,8 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         },
         options,
     )
+    training = settings.training
+    begun = str(resolved(training.start, root)) if training.start is not None else None
     dataset = Dataset(
         "dataset",
         {
@@ -102,12 +104,13 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "seed": settings.split.seed,
             "holdout": settings.split.holdout,
             "context": settings.training.context,
+            "vocabulary": training.vocabulary,
+            "vocabulary_of": begun if settings.is_text(root) else None,
             "keyring": keys.path,
             "retain": settings.retain,
         },
         options,
     )
-    training = settings.training
     run = TrainingRun(
         "run",
         {
@@ -139,6 +142,10 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "distil_weight": training.distil_weight,
             "prune": training.prune,
             "quantisation_aware": training.quantisation_aware,
+            "start": begun,
+            "lora_rank": training.lora_rank,
+            "lora_alpha": training.lora_alpha,
+            "lora_matrices": training.lora_matrices,
             "precision": training.precision,
             "model": training.model,
             "code": str(resolved(training.code, root)) if training.code is not None else None,

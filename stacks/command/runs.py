@@ -93,6 +93,7 @@ def show(
         ("when", found.when),
         *((f"data {name}", _formatted(value)) for name, value in found.data.items()),
         *((f"code {name}", _formatted(value)) for name, value in found.code.items()),
+        *((f"began with {name}", _formatted(value)) for name, value in found.start.items()),
         ("folder", str(found.folder) if found.folder else "gone: the package has its figures"),
     ]
     if found.versions:
@@ -176,7 +177,7 @@ def compare(
 def export(*, run: str, output: Path, stack: str | None, project: Path | None) -> int:
     """Write a language model's weights for other programs.
 
-    As Llama's, in safetensors, with the characters as a tokenizer.json. They are neither encrypted
+    As Llama's, in safetensors, with the vocabulary as a tokenizer.json. They are neither encrypted
     nor signed there: keep the folder in the country, and where its data may be.
     """
     [chosen] = _chosen((run,), None, stack, project)

@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 _PRUNER: Final = choice("sweep", "pruner")
 #: Before the name of an option of a model of one's own, as `falaj.workloads.training` takes it.
 _OWN: Final = "option."
+#: Of a training's settings those of its dataset: what a text is cut by.
+_CUT: Final = ("context", "vocabulary")
 #: Settings of a training that a sweep doesn't pass on as they are called: its own option,
 #: sections, and what the dataset is cut by.
-_OTHERWISE: Final = frozenset({"seed", "options", "parallel", "context"})
+_OTHERWISE: Final = frozenset({"seed", "options", "parallel", *_CUT})
 #: Those that are passed on where they say something: sweeps had their folders before them.
 _ADDED: Final = {
     **{each: choice("training", each).default for each in ("recompute", "compression")},
     "prune": 0.0, "quantisation_aware": False,
+    "lora_matrices": choice("training", "lora_matrices").default,
 }  # fmt: skip
 _SHORT: Final = 16
 
@@ -167,8 +170,15 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
             f"{projects.command('up', stack)}"
         )
     target = ["--target", settings.target] if settings.target is not None else []
-    context = settings.training.context
-    cut = ["--context", str(context)] if context is not None else []
+    cut = [
+        part
+        for name in _CUT
+        if (given := getattr(settings.training, name)) is not None
+        for part in (f"--{name}", str(given))
+    ]
+    start = _folder(stack, settings.training.start)
+    if start is not None and settings.is_text(stack.project.root):
+        cut += ["--vocabulary-of", str(start)]
     done = subprocess.run(
         [
             sys.executable, "-P", "-m", _training(), "dataset",
@@ -191,7 +201,8 @@ def _run_options(
     training = settings.training
     words = ["--keyring", str(stack.site / "keyring")]
     instead = {
-        "code": code, "processes": training.all_processes, "teacher": _teacher(stack, settings),
+        "code": code, "processes": training.all_processes,
+        "teacher": _folder(stack, training.teacher), "start": _folder(stack, training.start),
     }  # fmt: skip
     for name in type(training).model_fields:
         value = instead.get(name, getattr(training, name))
@@ -211,17 +222,13 @@ def _run_options(
 
 def _code(stack: StackFile, settings: LocalSettings) -> Path | None:
     """The folder of a model of one's own, if the stack trains one."""
+    return _folder(stack, settings.training.code)
+
+
+def _folder(stack: StackFile, folder: str | None) -> Path | None:
+    """A folder that the stack's file names, if it does."""
     from falaj.stacks.settings.local import resolved  # noqa: PLC0415
 
-    folder = settings.training.code
-    return resolved(folder, stack.project.root) if folder is not None else None
-
-
-def _teacher(stack: StackFile, settings: LocalSettings) -> Path | None:
-    """The folder of the run whose answers are learned, if there is one."""
-    from falaj.stacks.settings.local import resolved  # noqa: PLC0415
-
-    folder = settings.training.teacher
     return resolved(folder, stack.project.root) if folder is not None else None
 
 

@@ -264,13 +264,13 @@ class Form:
 _OF_TEXTS: Final = (
     Field("prompt", "Text to go on with", "BYTES", (1,), "words", "may be empty"),
     Field(
-        "max_tokens", "Characters to add", "UINT32", (1,), "whole",
+        "max_tokens", "Tokens to add", "UINT32", (1,), "whole",
         f"1 to {SERVICE['max_tokens'].usual:,} by default",
         typical="200", missing=False,
     ),
     Field(
         "temperature", "Temperature", "FP32", (1,), "number",
-        "0 always takes the likeliest character; 2 is the most", typical="0.7", missing=False,
+        "0 always takes the likeliest token; 2 is the most", typical="0.7", missing=False,
     ),
 )  # fmt: skip
 

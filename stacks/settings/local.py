@@ -45,6 +45,7 @@ from falaj.workloads.training.own_code import (
 DIGITS: Final = "digits"
 _TASK: Final = choice("dataset", "task")
 _PRECISION: Final = choice("training", "precision")
+_LORA_MATRICES: Final = choice("training", "lora_matrices")
 _ACCEPT: Final = choice("optimization", "accept")
 _FORMAT: Final = choice("batch", "format")
 _QUANTISE: Final = choice("optimization", "quantise")
@@ -113,8 +114,11 @@ class TrainingSettings(Section):
     heads: Annotated[int, bound("training", "heads")] | None = None
     key_value_heads: Annotated[int, bound("training", "key_value_heads")] | None = None
     context: Annotated[int, bound("dataset", "context")] | None = None
-    """Characters that a language model looks back on; another number is another dataset. Default:
+    """Tokens that a language model looks back on; another number is another dataset. Default:
     128."""
+    vocabulary: Annotated[int, bound("dataset", "vocabulary")] | None = None
+    """Tokens of a language model, learned from the text as pairs of bytes; another number is
+    another dataset. Default: its tokens are the text's characters."""
     seed: Annotated[int, bound("training", "seed")] | None = None
     processes: Annotated[int, PROCESSES] | None = None
     """All processes that train. Default: the product of ``parallel``."""
@@ -129,6 +133,13 @@ class TrainingSettings(Section):
     distil_weight: Annotated[float, bound("training", "distil_weight")] | None = None
     prune: Annotated[float, bound("training", "prune")] = 0.0
     quantisation_aware: bool = False
+    start: Named | None = None
+    """Folder of a finished run or of a model in Llama's form, from the project's folder, whose
+    weights it begins with; how large the model is follows from them, and a text is cut with that
+    model's vocabulary. `falaj runs list` has the folders of runs. Default: weights are drawn."""
+    lora_rank: Annotated[int, bound("training", "lora_rank")] | None = None
+    lora_alpha: Annotated[float, bound("training", "lora_alpha")] | None = None
+    lora_matrices: Annotated[str, _LORA_MATRICES] = _LORA_MATRICES.default
     model: Annotated[str, MODEL_OF_TRAINING] | None = None
     code: Named | None = None
     """Folder of the code of a class of your own, from the project's folder; its Python files
@@ -211,7 +222,7 @@ class ServiceSettings(Section):
     max_rows: Annotated[int, _MAX_ROWS] = _MAX_ROWS.default
     """Most rows in a request."""
     max_tokens: Annotated[int, _MAX_TOKENS] = _MAX_TOKENS.default
-    """Most characters that a language model adds to a text of a request."""
+    """Most tokens that a language model adds to a text of a request."""
     tokens_per_minute: Annotated[int, bound("service", "tokens_per_minute")] | None = None
     max_body_bytes: Annotated[int, _MAX_BODY] = _MAX_BODY.default
     """Largest request, in bytes."""
@@ -350,6 +361,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_division(settings.training, is_text=settings.is_text(root)),
         *_check_word(settings, root),
         *_check_smaller(settings, root),
+        *_check_begun(settings, root),
         *_check_bodies(settings.service),
     ]
     tokens, key = settings.service.tokens_per_minute, ("service", "tokensPerMinute")
@@ -406,7 +418,9 @@ def _check_language(settings: LocalSettings) -> list[Finding]:
     division = training.division
     width = DECODER_WIDTH if training.width is None else training.width
     found: list[Finding] = []
-    for each in training.decoder.misfits(width, division.tensor, division.pipeline):
+    misfits = training.decoder.misfits(width, division.tensor, division.pipeline)
+    # How large one is that is begun with, the trainer reads.
+    for each in misfits if training.start is None else ():
         above = ("training", "parallel") if each.name in OF_LAYERS else ("training",)
         path = (*above, camel(each.name))
         message = f"given {each.given}; allowed: {each.allowed}"
@@ -535,24 +549,62 @@ def _check_smaller(settings: LocalSettings, root: Path) -> list[Finding]:
     return found
 
 
+def _check_begun(settings: LocalSettings, root: Path) -> list[Finding]:
+    """Weights that aren't there, and low ranks that there is nothing to add to."""
+    training, found = settings.training, list[Finding]()
+
+    def refuse(key: str, given: object, why: str) -> None:
+        path = ("training", key)
+        found.append(Finding(path, f"given {format_value(given)}, but {why}", (Drop(path),)))
+
+    rank = training.lora_rank
+    for key, given, is_given in (
+        ("loraAlpha", training.lora_alpha, training.lora_alpha is not None),
+        ("loraMatrices", training.lora_matrices, training.lora_matrices != _LORA_MATRICES.default),
+    ):
+        if is_given and rank is None:
+            refuse(key, given, "no low ranks are learned (training.loraRank)")
+    if rank is not None and training.start is None:
+        refuse("loraRank", rank, "there are no weights to add to (training.start)")
+    elif rank is not None and not settings.is_text(root):
+        refuse("loraRank", rank, "it is of a language model, and the dataset is no text")
+    elif rank is not None and training.division.processes > 1:
+        refuse("loraRank", rank, "the model is divided (training.parallel); leave one out")
+    if training.start is not None and training.vocabulary is not None and settings.is_text(root):
+        refuse(
+            "vocabulary", training.vocabulary,
+            "the model that is begun with brings its own (training.start)",
+        )  # fmt: skip
+    if training.start is not None:
+        place = resolved(training.start, root)
+        if not any((place / name).is_file() for name in ("record.json", "config.json")):
+            refuse(
+                "start", training.start,
+                f"there is neither a finished run nor a model in Llama's form in {place}",
+            )  # fmt: skip
+    return found
+
+
 def _without_layers(training: TrainingSettings) -> list[Finding]:
     """What only the layers of a language model can have."""
     found: list[Finding] = []
-    why = "which is of a language model's layers, and the dataset is no text"
+    why = "which is of a language model's {}, and the dataset is no text"
+    layers = why.format("layers")
     for part in OF_LAYERS:
         number = getattr(training.division, part)
         if number > 1:
             path = ("training", "parallel", part)
-            message = f"given {number}, {why}; allowed: 1; parallel.shard divides any network"
+            message = f"given {number}, {layers}; allowed: 1; parallel.shard divides any network"
             found.append(Finding(path, message, (Drop(path),)))
-    for name in (*DECODER, "context"):
+    for name in (*DECODER, "context", "vocabulary"):
         size = getattr(training, name)
         if size is not None:
             path = ("training", camel(name))
-            found.append(Finding(path, f"given {size}, {why}; leave it out", (Drop(path),)))
+            of = layers if name in DECODER else why.format("tokens")
+            found.append(Finding(path, f"given {size}, {of}; leave it out", (Drop(path),)))
     if training.recompute != RECOMPUTE.default:
         path = ("training", "recompute")
-        message = f"given {training.recompute!r}, {why}; allowed: {RECOMPUTE.default}"
+        message = f"given {training.recompute!r}, {layers}; allowed: {RECOMPUTE.default}"
         found.append(Finding(path, message, (Drop(path),)))
     return found
 

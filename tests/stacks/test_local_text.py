@@ -11,6 +11,8 @@ from typing import Any
 import pulumi
 import pytest
 
+from falaj.components.local.provider.handler import Handler
+from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler
 from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.settings import LocalSettings, validate
@@ -62,8 +64,49 @@ def test_what_makes_networks_smaller_reaches_the_training(tmp_path: Path) -> Non
     assert checked["quantisationAware"] is True
 
 
+def test_what_a_stack_says_of_tokens_reaches_its_dataset(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("words " * 20, encoding="utf-8")
+    training = {"context": 64, "vocabulary": 1024}
+    values = {"falaj:platform": "local", "falaj:dataset": "notes.txt", "falaj:training": training}
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    checked = _asked(settings, tmp_path, "Dataset", DatasetHandler())
+    assert {key: checked[key] for key in training} == training
+    assert not {"vocabulary", "vocabularyOf"} & {*_asked_of_the_run(settings, tmp_path)}
+
+
+def test_what_a_training_begins_with_reaches_it_and_its_dataset(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    (tmp_path / "begun").mkdir()
+    record = json.dumps({"classes": ["\ufffd", "a"]})
+    (tmp_path / "begun" / "record.json").write_text(record, encoding="utf-8")
+    told = {"loraRank": 4, "loraAlpha": 2.5, "loraMatrices": "units"}
+    values = {
+        "falaj:platform": "local", "falaj:dataset": "notes.txt",
+        "falaj:training": {**told, "start": "begun"},
+    }  # fmt: skip
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    checked = _asked_of_the_run(settings, tmp_path)
+    assert {key: checked[key] for key in told} == told
+    assert checked["start"] == str(tmp_path / "begun")
+    cut = _asked(settings, tmp_path, "Dataset", DatasetHandler())
+    assert cut["vocabularyOf"] == str(tmp_path / "begun")
+    assert "vocabulary" not in cut
+    values |= {"falaj:dataset": "digits", "falaj:training": {"start": "begun"}}
+    settings = validate(values, tmp_path, stack="notes")
+    assert isinstance(settings, LocalSettings)
+    assert "vocabularyOf" not in _asked(settings, tmp_path, "Dataset", DatasetHandler())
+
+
 def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
     """What the provider takes of the run that a stack declares."""
+    return _asked(settings, root, "TrainingRun", TrainingRunHandler())
+
+
+def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> Values:
+    """What the provider takes of one of the stack's resources."""
     mocks = Mocks()
     pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
 
@@ -72,21 +115,17 @@ def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
         declare_local(settings, root)
 
     program()
-    [run] = [each for each in mocks.made if each.typ == "falaj-local:index:TrainingRun"]
+    [made] = [each for each in mocks.made if each.typ == f"falaj-local:index:{kind}"]
     # The mocks know no whole numbers, nor the folders that the provider would make.
     whole = {
         key: int(each)
-        for key, each in run.inputs.items()
+        for key, each in made.inputs.items()
         if isinstance(each, float) and each.is_integer()
     }
-    folders = {"dataset": "/d", "keyring": "/k"}
-    return TrainingRunHandler().check({**run.inputs, **whole, **folders}, {})
+    folders = {key: f"/{key}" for key in ("site", "dataset", "keyring") if key in handler.table}
+    return handler.check({**made.inputs, **whole, **folders}, {})
 
 
-@pytest.mark.engine
-@pytest.mark.slow
-@pytest.mark.thorough
-@pytest.mark.timeout(600)
 def goes_on(project: Project, prompt: str, most: int) -> str:
     """What other people's program makes of the weights of version 1."""
     folder = project.home.parent / "weights"
@@ -99,6 +138,10 @@ def goes_on(project: Project, prompt: str, most: int) -> str:
     return other["text"]
 
 
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
 def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Project) -> None:
     def configure(**values: Any) -> None:
         project.configure(
@@ -148,4 +191,41 @@ def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Projec
     again = project.up()
     assert "Serving orders version 2 at " in again
     assert "against version 1" in again
+    project.down()
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_a_text_is_learned_in_tokens_of_its_own(project: Project) -> None:
+    chosen = random.Random(3)
+    text = project.home.parent / "orders.txt"
+    text.write_text(" ".join(chosen.choice(WORDS) for _ in range(4_000)), encoding="utf-8")
+    project.configure(
+        dataset=str(text), training=SMALL | {"vocabulary": 260},
+        optimization={"quantise": "never"},
+    )  # fmt: skip
+    said = project.up()
+    call = said.partition("Call it with curl:\n")[2].partition("\n\n")[0]
+    token = project.falaj("token").stdout
+    done = subprocess.run(
+        ["sh", "-c", call.partition("|")[2]], input=token, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    asked = json.loads(call.partition("-d '")[2].partition("'")[0])
+    continued = answer["choices"][0]["text"]
+    assert answer["usage"]["completion_tokens"] == asked["max_tokens"] == CONTEXT
+    # As many characters as tokens that fit, of which one may be two of these words' bytes.
+    some = goes_on(project, asked["prompt"], CONTEXT // 2)
+    assert continued.startswith(some.rstrip("\ufffd"))
+
+    demo = project.falaj("demo")
+    assert demo.returncode == 0, demo.stdout
+    assert "the token after each of" in demo.stdout
+    assert "nats a character" in demo.stdout
+    [run] = json.loads(project.falaj("runs", "list", "--json").stdout)
+    assert run["data"]["vocabulary"]["size"] == 260
+    assert {"nats_per_character", "nats_per_token", "bits_per_byte"} <= run["figures"].keys()
     project.down()

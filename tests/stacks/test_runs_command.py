@@ -139,6 +139,21 @@ def test_a_run_of_others_parameters_is_set_beside_it(
     assert values["differ"]["figures"] == {}
 
 
+def test_what_a_run_began_with_is_told(
+    real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun_with = {"digest": "ab" * 32, "run": IDENTITIES[1]}
+    other = Path(shutil.copytree(real, tmp_path / "runs" / "two"))
+    record = json.loads((other / records.RECORD).read_text())
+    record["start"] = {**begun_with, "parameters": 7}
+    (other / records.RECORD).write_text(json.dumps(record))
+    folder = ("--folder", str(tmp_path / "runs"))
+    assert answer(capsys, "show", record["identity"], *folder)["start"] == begun_with
+    shown = called(capsys, "show", record["identity"], *folder)
+    assert f"began with digest  {'ab' * 32}" in shown
+    assert f"began with run     {IDENTITIES[1]}" in shown
+
+
 def test_versions_are_told_of_after_their_folder_is_gone(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,6 +146,10 @@ def test_a_text_is_a_dataset(tmp_path: Path) -> None:
             {"falaj:training": {"context": 4}},
             "falaj:training.context: given 4; allowed: a whole number from 8 to 32768",
         ),
+        (
+            {"falaj:training": {"vocabulary": 255}},
+            "falaj:training.vocabulary: given 255; allowed: a whole number from 256 to 65536",
+        ),
         ({"falaj:watch": {"steps": ["tell"]}}, "falaj:watch: given, but of a text a language m"),
         (
             {"falaj:training": {"model": "mine:Network", "code": "code"}},
@@ -285,6 +289,72 @@ def test_what_makes_networks_smaller_is_refused_where_it_can_not(
     (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
     values = {**LOCAL, "falaj:dataset": dataset, "falaj:training": training}
     assert said in refused(values, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("training", "dataset", "said"),
+    [
+        (
+            {"loraRank": 0},
+            "notes.txt",
+            "falaj:training.loraRank: given 0; allowed: a whole number from 1 to 1024",
+        ),
+        (
+            {"loraRank": 4},
+            "notes.txt",
+            "falaj:training.loraRank: given 4, but there are no weights to add to (training.start",
+        ),
+        (
+            {"start": "run", "loraRank": 4},
+            "digits",
+            "falaj:training.loraRank: given 4, but it is of a language model, and the dataset is",
+        ),
+        (
+            {"start": "run", "loraRank": 4, "parallel": {"shard": 2}},
+            "notes.txt",
+            "falaj:training.loraRank: given 4, but the model is divided (training.parallel)",
+        ),
+        (
+            {"start": "run", "loraAlpha": 4},
+            "notes.txt",
+            "falaj:training.loraAlpha: given 4.0, but no low ranks are learned",
+        ),
+        (
+            {"start": "run", "loraMatrices": "units"},
+            "notes.txt",
+            "falaj:training.loraMatrices: given 'units', but no low ranks are learned",
+        ),
+        (
+            {"start": "run", "vocabulary": 300},
+            "notes.txt",
+            "falaj:training.vocabulary: given 300, but the model that is begun with brings its",
+        ),
+        (
+            {"start": "none"},
+            "digits",
+            "falaj:training.start: given 'none', but there is neither a finished run nor a model",
+        ),
+    ],
+)
+def test_what_a_training_can_not_begin_with_is_refused(
+    training: dict[str, Any], dataset: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "record.json").write_text("{}")
+    values = {**LOCAL, "falaj:dataset": dataset, "falaj:training": training}
+    assert said in refused(values, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["record.json", "config.json"])
+def test_a_training_may_begin_with_weights(name: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("words " * 20, encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text("{}")
+    # How wide that model is, only the trainer reads.
+    training = {"start": "run", "loraRank": 4, "heads": 6, "parallel": {"data": 2}}
+    values = {**LOCAL, "falaj:dataset": "notes.txt", "falaj:training": training}
+    validate(values, tmp_path, stack="local")
 
 
 def test_a_finished_run_may_teach(tmp_path: Path) -> None:

@@ -155,6 +155,17 @@ def test_trials_are_made_as_small_as_the_file_says(shop: Shop) -> None:
     assert "True" not in every
 
 
+def test_trials_begin_with_what_the_file_says(shop: Shop) -> None:
+    usual = shop.called("--search", RATE)[1]
+    assert not {"--start", "--lora-matrices"} & {*usual}
+    (shop.site / "begun").mkdir()
+    (shop.site / "begun" / "record.json").write_text("{}")
+    shop.set("falaj:training.start", str(shop.site / "begun"))
+    every = shop.called("--search", RATE)[1]
+    assert value(every, "--start") == str(shop.site / "begun")
+    assert "--lora-rank" not in every
+
+
 @pytest.mark.usefixtures("unread")
 def test_another_sweep_has_another_folder_and_the_same_goes_on(shop: Shop, tmp_path: Path) -> None:
     def folder(*arguments: str) -> str:

@@ -27,6 +27,13 @@ from openvino import opset8 as of
 x = of.parameter([1, 2], openvino.Type.f32)
 openvino.Core().compile_model(openvino.Model([of.relu(x)], [x]), "CPU")
 """
+# As an environment without what fetches models would.
+LEARNING = """
+import sys
+sys.modules["huggingface_hub"] = None
+from falaj.workloads.training.byte_pairs import learn
+assert learn(["ab ab"], 300).size == 257
+"""
 # Ends a program that looks a name up or connects, whoever asks it to.
 GUARD = """
 import os, sys
@@ -79,9 +86,15 @@ def test_what_would_report_openvinos_use_is_not_imported(tmp_path: Path) -> None
     assert left_behind(home, bare, PYTHONPATH=str(path)) == ["identity"]
 
 
+def test_learning_of_tokens_asks_nobody_and_leaves_nothing(tmp_path: Path) -> None:
+    assert left_behind(tmp_path, GUARD + LEARNING) == []
+
+
 def test_no_environment_of_ours_has_what_reports() -> None:
     assert importlib.util.find_spec("openvino") is not None
     installed = {each.metadata["Name"] for each in importlib.metadata.distributions()}
     assert "openvino-telemetry" not in installed
     assert "openvino-telemetry" in (ROOT / "requirements/excluded").read_text().split()
     assert "openvino-telemetry==" not in (ROOT / "requirements/openvino.txt").read_text()
+    for each in ("local", "image-inference", "image-training", "image-workspace"):
+        assert "huggingface-hub==" not in (ROOT / f"requirements/{each}.txt").read_text()

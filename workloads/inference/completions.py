@@ -18,7 +18,8 @@ import orjson
 
 from falaj.workloads.inference.errors import RequestError, json_of
 from falaj.workloads.inference.http import EVENTS, Answer, Exchange, event
-from falaj.workloads.inference.language import Generation, Language, Sampling, Text
+from falaj.workloads.inference.language import Generation, Language, Prompt, Sampling, Text
+from falaj.workloads.inference.likelihoods import MOST_LOGPROBS
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.oip import Inference
 
@@ -51,12 +52,15 @@ class Asked:
 
     Attributes:
         prompts: at least one, each as long as it was sent.
-        most: characters to generate for each text.
+        begun: the tokens of each.
+        most: tokens to generate for each text.
         choices: texts for each prompt.
         usage: whether a stream ends with the counts of tokens.
+        logprobs: how many of the likeliest tokens are told with each; None: no likelihoods are.
     """
 
     prompts: Sequence[str]
+    begun: Sequence[Prompt]
     most: int
     choices: int
     sampling: Sampling
@@ -64,11 +68,12 @@ class Asked:
     stream: bool
     usage: bool
     echo: bool
+    logprobs: int | None
 
     @property
     def prompt_tokens(self) -> int:
-        """Characters of all prompts."""
-        return sum(map(len, self.prompts))
+        """Tokens of all prompts."""
+        return sum(each.count for each in self.begun)
 
     @property
     def most_tokens(self) -> int:
@@ -147,12 +152,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
+def read(body: bytes | bytearray, model: str, language: Language, most_tokens: int) -> Asked:
     """Check a request's body.
 
     Args:
         body: of the request.
         model: the name of the one that is served.
+        language: its tokens.
         most_tokens: that may be asked for.
 
     Raises:
@@ -165,6 +171,12 @@ def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
         raise fields.error("model", given, f'the name of the model that is served, "{model}"')
     require_model(given, model)
     prompts = fields.texts("prompt", MOST_PROMPTS, fields.take("prompt"))
+    allowed = language.most_characters
+    if allowed is not None and (given := sum(map(len, prompts))) > allowed:
+        raise RequestError(
+            400, f"prompt: {given} characters in all; allowed are {allowed}, of which the last "
+            f"{language.context} tokens of each are looked back on", field="prompt",
+        )  # fmt: skip
     choices = fields.whole("n", 1, MOST_CHOICES, 1) or 1
     if len(prompts) * choices > MOST_TEXTS:
         raise fields.error(
@@ -189,8 +201,13 @@ def read(body: bytes | bytearray, model: str, most_tokens: int) -> Asked:
             "that is given back; leave echo out, or send less", field="echo",
         )  # fmt: skip
     stops = _stops(fields)
+    logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, None)
     _ignore_or_refuse(fields, choices)
-    return Asked(prompts, most or 1, choices, sampling, stops, stream, usage, echo)
+    is_judged = echo and logprobs is not None
+    begun = [language.prompt(each, is_judged=is_judged) for each in prompts]
+    return Asked(
+        prompts, begun, most or 1, choices, sampling, stops, stream, usage, echo, logprobs
+    )
 
 
 def require_model(given: str, model: str) -> None:
@@ -236,7 +253,6 @@ def _ignore_or_refuse(fields: _Fields, choices: int) -> None:
     fields.refuse("frequency_penalty", 0)
     fields.refuse("presence_penalty", 0)
     fields.refuse("logit_bias", {})
-    fields.refuse("logprobs")
     fields.refuse("suffix")
     if fields.values:
         name = sorted(fields.values)[0]
@@ -248,7 +264,7 @@ def _ignore_or_refuse(fields: _Fields, choices: int) -> None:
 
 FIELDS: Final = (
     "model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stream_options",
-    "stop", "seed", "echo", "user",
+    "stop", "seed", "echo", "logprobs", "user",
 )  # fmt: skip
 
 
@@ -258,18 +274,27 @@ FIELDS: Final = (
 class Steps(Protocol):
     """Who runs the steps of texts: the worker's queue."""
 
-    def begin_text(self) -> None:
-        """Take a place for a request's texts.
+    def begin_text(self, size: int) -> None:
+        """Take a place for a request's texts, and so many bytes for what is kept of them.
 
         Raises:
-            RequestError: 503, there is none.
+            RequestError: 503, there is none, or there aren't so many.
         """
 
-    def end_text(self) -> None:
-        """Give it back."""
+    def free(self, size: int) -> None:
+        """Give bytes back."""
 
-    async def step(self, rows: int, work: Callable[[], Any]) -> Any:
-        """Do a step's work, whose runs have so many rows, in a thread; return what it does."""
+    def end_text(self) -> None:
+        """Give the place back."""
+
+    async def step(self, rows: int, work: Callable[[], Any], seconds: float | None) -> Any:
+        """Do a step's work in a thread; return what it does.
+
+        Args:
+            rows: of its runs.
+            work: the step's.
+            seconds: that it may take; None: as a run over whole rows.
+        """
 
 
 class Completion(Awaitable[Answer]):
@@ -311,12 +336,19 @@ class Completion(Awaitable[Answer]):
         self._counters = counters
         self._log = log
         self._settle = settle
+        # Of the last step, as the next one may take.
+        self._seconds: float | None = None
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
             "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
-        self._generation = Generation(language, _texts(asked, language), asked.sampling)
-        steps.begin_text()
+        texts = _texts(asked)
+        self._generation = Generation(language, texts, asked.sampling, asked.logprobs)
+        # By text, until it ends.
+        self._kept_bytes = {
+            text.index: language.bytes_of(text.length + asked.most) for text in texts
+        }
+        steps.begin_text(sum(self._kept_bytes.values()))
 
     def __await__(self) -> Generator[Any, None, Answer]:
         return self._answer().__await__()
@@ -326,7 +358,9 @@ class Completion(Awaitable[Answer]):
             return await self._whole()
         events = self._events()
         # What fails before anything is sent has a status of its own.
-        first = await anext(events)
+        first = b""
+        while not first:
+            first = await anext(events)
         return Answer(200, first, EVENTS, events=events)
 
     async def _whole(self) -> Answer:
@@ -337,7 +371,9 @@ class Completion(Awaitable[Answer]):
                     parts[text.index].append(more)
         finally:
             self._end()
-        choices = [_choice(text, "".join(parts[text.index])) for text in self._generation.texts]
+        choices = [
+            self._choice(text, "".join(parts[text.index])) for text in self._generation.texts
+        ]
         return Answer(200, orjson.dumps({**self._head, "choices": choices, "usage": self._usage}))
 
     async def _events(self) -> AsyncGenerator[bytes]:
@@ -348,7 +384,7 @@ class Completion(Awaitable[Answer]):
                 for text, more in await self._step():
                     shown = echoed.pop(text.index, "") + more
                     if shown or text.finish:
-                        piece += self._event([_choice(text, shown)])
+                        piece += self._event([self._choice(text, shown)])
                 yield piece
             if self._asked.usage:
                 yield self._event([], self._usage)
@@ -360,11 +396,23 @@ class Completion(Awaitable[Answer]):
         if self.hung_up():
             raise RequestError(408, "the client hung up before its text was whole", close=True)
         rows = len(self._generation.unfinished)
-        found = await self._steps.step(rows, lambda: self._generation.step(self._run))
-        return cast("list[tuple[Text, str]]", found)
+        found = await self._steps.step(rows, self._timed_step, self._seconds)
+        grown = cast("list[tuple[Text, str]]", found)
+        for text, _ in grown:
+            if text.finish is not None:
+                self._steps.free(self._kept_bytes.pop(text.index))
+        return grown
+
+    def _timed_step(self) -> list[tuple[Text, str]]:
+        start = time.perf_counter()
+        found = self._generation.step(self._run)
+        self._seconds = time.perf_counter() - start
+        return found
 
     def _end(self) -> None:
-        """Give the place back, and count."""
+        """Give the place back and what is still kept, and count."""
+        self._steps.free(sum(self._kept_bytes.values()))
+        self._generation.drop()
         self._steps.end_text()
         tokens = {PROMPT: self._asked.prompt_tokens, GENERATED: self._generation.generated}
         self._settle(sum(tokens.values()))
@@ -376,6 +424,12 @@ class Completion(Awaitable[Answer]):
     def _echoed(self, text: Text) -> str:
         asked = self._asked
         return asked.prompts[text.index // asked.choices] if asked.echo else ""
+
+    def _choice(self, text: Text, shown: str) -> Mapping[str, Any]:
+        told = None if self._asked.logprobs is None else text.told.take(shown)
+        return {
+            "index": text.index, "text": shown, "logprobs": told, "finish_reason": text.finish,
+        }  # fmt: skip
 
     @property
     def _usage(self) -> Mapping[str, int]:
@@ -392,21 +446,18 @@ class Completion(Awaitable[Answer]):
         return event(orjson.dumps(document))
 
 
-def _texts(asked: Asked, language: Language) -> list[Text]:
+def _texts(asked: Asked) -> list[Text]:
     found: list[Text] = []
-    for prompt in asked.prompts:
-        places = language.encode(prompt)
+    for prompt in asked.begun:
         for choice in range(asked.choices):
             seed = asked.sampling.seed
             random = np.random.default_rng(None if seed is None else [seed % 2**64, choice])
-            found.append(
-                Text(len(found), places, most=asked.most, stops=asked.stops, random=random)
-            )
+            text = Text(
+                len(found), prompt.places, skipped=prompt.skipped, echoed=prompt.echoed,
+                most=asked.most, stops=asked.stops, random=random,
+            )  # fmt: skip
+            found.append(text)
     return found
-
-
-def _choice(text: Text, shown: str) -> Mapping[str, Any]:
-    return {"index": text.index, "text": shown, "logprobs": None, "finish_reason": text.finish}
 
 
 def card(name: str, created: int) -> dict[str, Any]:

@@ -192,6 +192,11 @@ def add(total: dict[str, Any], part: dict[str, Any]) -> None:
 
 PREFIX = "falaj_inference"
 """What the names of all metrics begin with."""
+_GAUGES = {
+    "open_connections": "Connections that are open.",
+    "cache_bytes": "What may come to be kept of the texts that are being generated.",
+}
+"""Of a running worker alone, by their name in a snapshot."""
 _LABELS = ("model", "version")
 _Of = tuple[str, str]
 """Values of these."""
@@ -223,7 +228,8 @@ class Totals(Collector):
     def ended(self, pid: int) -> None:
         """Keep the last counts of a worker that is gone."""
         of, snapshot = self._running.pop(pid, (("", ""), {}))
-        snapshot.pop("open_connections", None)
+        for gauge in _GAUGES:
+            snapshot.pop(gauge, None)
         if snapshot:
             add(self._ended.setdefault(of, {}), snapshot)
 
@@ -274,12 +280,11 @@ class Totals(Collector):
                             "TLS handshakes that failed.")  # fmt: skip
         yield self._responses(totals)
         yield self._by(totals, "denied", "status", "Requests without enough rights.")
-        opened = GaugeMetricFamily(
-            f"{PREFIX}_open_connections", "Connections that are open.", labels=_LABELS
-        )
-        for of, total in totals.items():
-            opened.add_metric(of, total.get("open_connections", 0))
-        yield opened
+        for name, words in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=_LABELS)
+            for of, total in totals.items():
+                gauge.add_metric(of, total.get(name, 0))
+            yield gauge
         yield self._single("worker_restarts", "Workers that ended unasked.", self.worker_restarts)
         yield self._single("failed_versions", "Versions that could not be loaded.",
                            self.failed_versions)  # fmt: skip

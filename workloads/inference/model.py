@@ -38,9 +38,11 @@ from falaj.workloads.engines import (
     open_openvino,
 )
 from falaj.workloads.inference.answers import counted
+from falaj.workloads.inference.cache import CacheForm, Kept, form_of
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.oip import ONNX_TYPES, Array, Inference, Schema, TensorSpec
 from falaj.workloads.inference.settings import Limits
+from falaj.workloads.remembering import LOGITS, is_kept
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 MAX_DEPTH = 16
@@ -303,6 +305,8 @@ class Model:
         self.schema = schema
         self.engine = engine
         """What runs it, and why that isn't what its manifest names."""
+        self.cache: CacheForm | None = None
+        """What it keeps of a text from token to token; None: it can't be told the past."""
         self._session = session
         self._run = session.run
         self._names = schema.output_names
@@ -361,6 +365,27 @@ class Model:
                 raise InferenceError(f"the model fails in its warm-up run: {error}") from error
             times.append(time.perf_counter() - start)
         return min(times)
+
+    def remember(self, form: CacheForm) -> None:
+        """Have texts generated with what was computed of their tokens before.
+
+        Raises:
+            InferenceError: the model fails where it is told the past.
+        """
+        (tokens,) = self.schema.inputs.values()
+        kept = Kept(form, 2)
+        try:
+            # As far as a window goes, which may be as short as one token.
+            for length in (1, 2, 1)[: form.context]:
+                given = np.zeros((2, min(length, form.context - kept.filled)), dtype=tokens.dtype)
+                feed = {tokens.name: given, **kept.feed()}
+                _, *more = self._run([LOGITS, *kept.outputs], feed)
+                kept.add(more)
+        except Exception as error:  # the runtime's exceptions share no public base class
+            raise InferenceError(
+                f"the model fails where it is told keys and values of the past: {error}"
+            ) from error
+        self.cache = form
 
 
 class ModelOfLengths(Model):
@@ -470,7 +495,13 @@ def _made(
         _spec(node, missing=node.name in missing, context=contexts.get(node.name, 1))
         for node in (graph.inputs if whole else graph.get_inputs())
     ]
-    outputs = [_spec(node) for node in (graph.outputs if whole else graph.get_outputs())]
+    optional = graph.optional if whole else graph.get_overridable_initializers()
+    form = form_of(optional, max(contexts.values(), default=1)) if contexts else None
+    outputs = [
+        _spec(node)
+        for node in (graph.outputs if whole else graph.get_outputs())
+        if form is None or not is_kept(node.name)
+    ]
     _compare("inputs", inputs, manifest.get("inputs"))
     _compare("outputs", outputs, manifest.get("outputs"))
     batched = all(spec.shape[:1] == (-1,) for spec in inputs)
@@ -485,6 +516,8 @@ def _made(
     )
     model = (ModelOfLengths if contexts else Model)(name, version, session, schema, engine)
     model.warm_up(max_rows=limits.max_rows, batched=batched)
+    if form is not None:
+        model.remember(form)
     return model
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from falaj.workloads.inference import codings, completions, extensions, http, jobs, labels, oip
 from falaj.workloads.inference.errors import OPENAI
+from falaj.workloads.inference.likelihoods import MOST_LOGPROBS
 from falaj.workloads.inference.oip import NUMPY_TYPES, Schema, TensorSpec
 from falaj.workloads.inference.settings import Limits
 
@@ -288,6 +289,10 @@ def _object(required: Document, optional: Document | None = None) -> Document:
     }
 
 
+def _or_null(schema: Document) -> Document:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
 def _list(items: Document, **more: Any) -> Document:
     return {"type": "array", "items": items, **more}
 
@@ -386,6 +391,15 @@ _LANGUAGE_ERROR: Final = _object(
 _CARD: Final = _object(
     {"id": _NAME, "object": {"const": "model"}, "created": _COUNT, "owned_by": _NAME}
 )
+_LOGPROB: Final = {"type": "number", "maximum": 0}
+_LOGPROBS: Final = _object(
+    {
+        "tokens": _list(_NAME),
+        "token_logprobs": _list({"type": ["number", "null"], "maximum": 0}),
+        "top_logprobs": _list({"type": ["object", "null"], "additionalProperties": _LOGPROB}),
+        "text_offset": _list(_COUNT),
+    }
+)
 _COMPLETION: Final = _object(
     {
         "id": _NAME, "object": {"const": "text_completion"}, "created": _COUNT, "model": _NAME,
@@ -393,7 +407,7 @@ _COMPLETION: Final = _object(
         "choices": _list(
             _object(
                 {
-                    "index": _COUNT, "text": _NAME, "logprobs": {"type": "null"},
+                    "index": _COUNT, "text": _NAME, "logprobs": _or_null(_LOGPROBS),
                     "finish_reason": {"enum": ["stop", "length", None]},
                 }
             )
@@ -410,10 +424,6 @@ _COMPLETION: Final = _object(
 def _text_or_list(most: int, **of_text: Any) -> Document:
     text = {"type": "string", **of_text}
     return {"anyOf": [text, _list(text, minItems=1, maxItems=most)]}
-
-
-def _or_null(schema: Document) -> Document:
-    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def _asked(model: str, most_tokens: int) -> Document:
@@ -435,6 +445,7 @@ def _asked(model: str, most_tokens: int) -> Document:
         ),
         "seed": {"type": "integer", "minimum": low, "maximum": high},
         "echo": _FLAG,
+        "logprobs": {"type": "integer", "minimum": 0, "maximum": MOST_LOGPROBS},
         "user": _NAME,
     }  # fmt: skip
     described = _object(

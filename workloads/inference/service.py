@@ -32,6 +32,7 @@ from falaj.workloads.inference import (
 )
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.batching import Batcher, Member, Plan
+from falaj.workloads.inference.cache import Room
 from falaj.workloads.inference.completions import Completion
 from falaj.workloads.inference.counting import Counting
 from falaj.workloads.inference.errors import RequestError, retry_after
@@ -83,6 +84,10 @@ class Runs:
         self.overflow = overflow
         self.waiting = 0
         self._texts = 0
+        language = service.language
+        # A whole window of each request's text; and the largest request finds room.
+        whole = language.bytes_of(language.context) if language is not None else 0
+        self.room = Room(whole * max(completions.MOST_TEXTS, threads * TEXTS_PER_THREAD))
         self._service = service
         self._pool = pool
         self._threads = threads
@@ -187,11 +192,11 @@ class Runs:
 
     # -- texts -----------------------------------------------------------------------------
 
-    def begin_text(self) -> None:
-        """Take a place for a request that has texts generated.
+    def begin_text(self, size: int) -> None:
+        """Take a place for a request that has texts generated, and bytes to keep of them.
 
         Raises:
-            RequestError: 503, there is none.
+            RequestError: 503, there is none, or there aren't so many.
         """
         if self._texts >= self._threads * TEXTS_PER_THREAD:
             raise RequestError(
@@ -199,15 +204,22 @@ class Runs:
                 f"texts of {self._texts} requests are being generated already; try again",
                 headers=(retry_after(1),),
             )
+        self.room.take(size)
         self._texts += 1
 
+    def free(self, size: int) -> None:
+        """Give bytes back."""
+        self.room.give_back(size)
+
     def end_text(self) -> None:
-        """Give a place back."""
+        """Give the place back."""
         self._texts -= 1
 
-    async def step(self, rows: int, work: Callable[[], Any]) -> Any:
+    async def step(self, rows: int, work: Callable[[], Any], seconds: float | None) -> Any:
         """Do a step's work behind what waits: none is refused that has a place."""
-        expected = self._service.model.expected[rows.bit_length()]
+        expected = seconds
+        if expected is None:
+            expected = self._service.model.expected[rows.bit_length()]
         entered = time.perf_counter()
         self.waiting += 1
         self._backlog += expected
@@ -655,7 +667,7 @@ class Service:
 
     def _complete(self, exchange: Exchange) -> Completion:
         language, model = self._require_language(), self.model
-        asked = completions.read(exchange.content, model.name, self.limits.max_tokens)
+        asked = completions.read(exchange.content, model.name, language, self.limits.max_tokens)
         if asked.stream and exchange.version != "1.1":
             raise RequestError(
                 400, "stream: HTTP/1.0 knows none; leave it out, or ask by HTTP/1.1",

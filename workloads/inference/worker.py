@@ -110,8 +110,9 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
             connections=upstream.connections,
         )
         return Backends(RelayedModel(schema), None, remote, None)
+    content = package.read(model.MODEL_FILE)
     loaded = model.load(
-        package.read(model.MODEL_FILE),
+        content,
         name=name,
         version=version,
         manifest=package.manifest,
@@ -119,7 +120,7 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         limits=limits,
         streams=runs_at_once(configuration),
     )
-    known = language.read(package.manifest, loaded.schema)
+    known = language.read(package.manifest, loaded.schema, content, loaded.cache)
     overflow = configuration.overflow
     if overflow is None:
         return Backends(loaded, known, None, None)
@@ -364,6 +365,7 @@ class Worker:
             service.counters.snapshot()
             | {
                 "open_connections": len(service.connections),
+                "cache_bytes": service.runs.room.taken,
                 "dropped_lines": self._dropped_lines,
             }
         )

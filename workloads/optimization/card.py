@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.training.language import perplexity
+from falaj.workloads.vocabulary import Vocabulary
 
 MOST_CLASSES: Final = 20
 """Of more, no confusion matrix and no calibration by class is shown."""
@@ -55,19 +56,23 @@ def figures(
     }
 
 
-def text_figures(nats: float, windows: int, characters: list[str]) -> dict[str, Any]:
+def text_figures(nats: float, windows: int, vocabulary: Vocabulary | None) -> dict[str, Any]:
     """Describe a language model.
 
     Args:
         nats: of a character, of held-out windows.
         windows: their number.
-        characters: of the vocabulary, that for unknown ones included.
+        vocabulary: the model's.
 
     Returns:
-        ``rows``, ``perplexity``, and how many characters are in the ``vocabulary``.
+        ``rows``, ``perplexity`` of a character, how many tokens are in the ``vocabulary``, the
+        unknown one left out, and what these are called: their ``unit``.
     """
+    assert vocabulary is not None  # noqa: S101 - it is a language model
+    known = vocabulary.size - (vocabulary.unknown is not None)
     return {
-        "rows": windows, "perplexity": perplexity(nats), "vocabulary": len(characters) - 1
+        "rows": windows, "perplexity": perplexity(nats), "vocabulary": known,
+        "unit": vocabulary.unit,
     }  # fmt: skip
 
 

@@ -82,8 +82,10 @@ def lines(
     is_text = _is_text(fields)
     if is_text:
         found.append(("perplexity", f"{card['perplexity']:.4g}"))
-        found.append(("vocabulary", f"{card['vocabulary']:,} characters"))
-        found.append(("looks back on", f"{fields['inputs'][0]['context']} characters"))
+        # A package of before says nothing of them: they are characters.
+        unit = card.get("unit", "characters")
+        found.append(("vocabulary", f"{card['vocabulary']:,} {unit}"))
+        found.append(("looks back on", f"{fields['inputs'][0]['context']} {unit}"))
     else:
         used = [f"{each['name']} ({each['kind']})" for each in dataset["features"]]
         found.append(("columns used", ", ".join([*used[:most], *_more(used, most)])))
@@ -94,12 +96,26 @@ def lines(
     found.append((what, f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))
+    found += _began_with(fields.get("lineage") or {})
     engine = (fields.get("quantisation") or {}).get("engine")
     if engine:
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"
         found.append(("runs in", named))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return [(printable(what), printable(said)) for what, said in found]
+
+
+def _began_with(lineage: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Which weights a training went on from, and what of them it learned."""
+    found: list[tuple[str, str]] = []
+    if "start" in lineage:
+        run = lineage.get("start_run")
+        of = f"of the run {run[:16]}" if run else "given in Llama's form"
+        found.append(("began with", f"weights with the digest {lineage['start'][:16]}, {of}"))
+    if added := lineage.get("lora"):
+        said = f"{added['parameters']:,} numbers, {added['share']:.2%} of the model's"
+        found.append(("learned", f"{said}, by low ranks of {added['rank']} (LoRA)"))
+    return found
 
 
 def candidates(quantisation: Mapping[str, Any], *, measured: bool = True) -> list[tuple[str, str]]:

@@ -34,8 +34,9 @@ from falaj.workloads.optimization.export import (
 )
 from falaj.workloads.processor import VNNI
 from falaj.workloads.training.language import TOKENS, following
-from falaj.workloads.training.loop import WINDOWS_AT_ONCE, row_losses
+from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 # Sessions of ONNX Runtime as the server opens them, and what this machine can compute with.
 
@@ -378,19 +379,24 @@ def core_rows(serving: Serving, inputs: Feed) -> NDArray[Any]:
 
 
 def window_nats(
-    core: bytes | Session, tokens: NDArray[Any], labels: NDArray[Any]
+    core: bytes | Session,
+    tokens: NDArray[Any],
+    labels: NDArray[Any],
+    size: int = MOST_CHARACTERS,
 ) -> NDArray[np.float64]:
-    """Return the mean cross-entropy of each window's characters, in nats, (N,).
+    """Return the mean cross-entropy of each window's tokens, in nats, (N,).
 
     Args:
-        core: of a language model, which answers each character, or a session of it.
+        core: of a language model, which answers each token, or a session of it.
         tokens: windows (N, S).
-        labels: the character that follows each, (N,).
+        labels: the token that follows each, (N,).
+        size: tokens of the vocabulary, as of `loop.follow`.
     """
     session, targets = session_of(core), following(tokens, labels)
     nats: list[NDArray[Any]] = []
-    for start in range(0, len(tokens), WINDOWS_AT_ONCE):
-        part = slice(start, start + WINDOWS_AT_ONCE)
+    some = windows_at_once(tokens.shape[1], size)
+    for start in range(0, len(tokens), some):
+        part = slice(start, start + some)
         (logits,) = session.run([OUTPUT], core_feed(tokens[part]))
         answers, wanted = (torch.from_numpy(each) for each in (logits, targets[part]))
         nats.append(row_losses(answers, wanted, LANGUAGE, 0.0).numpy())

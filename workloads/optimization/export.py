@@ -34,12 +34,14 @@ from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import texts
 from falaj.workloads.optimization.graph_part import ML_DOMAIN, ML_OPSET, UNKNOWN, GraphPart
-from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.remembering import ASKED, FILLED, LOGITS, is_kept, past_names, present_of
+from falaj.workloads.training.decoder import Decoder, Remembering
 from falaj.workloads.training.language import FAMILY, TOKENS
 from falaj.workloads.training.models import CategoricalColumn, NumericColumn, TablePreprocessing
 from falaj.workloads.training.own_model import causes, place_of
 from falaj.workloads.training.quantisation import Ranges
 from falaj.workloads.training.trees import Forest, TableTrees
+from falaj.workloads.vocabulary import METADATA, BytePairs
 
 ALLOWED_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """The operator sets of the ONNX standard; custom operators would need code beside the model."""
@@ -146,6 +148,9 @@ OUTPUT = "output"
 BATCH = "batch"
 LENGTH = "length"
 """The free second axis of rows of characters."""
+_SLOTS = "slots"
+_PAST_ROWS = "past_rows"
+"""The first axis of keys and values of the past: as many as rows, or one for all of them."""
 
 OPSET = 20
 """Of 2023; every ONNX Runtime since 1.17 runs it."""
@@ -171,7 +176,8 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     Returns:
         A checked model with the input ``input``, the output ``output``, and no external data;
         what the exporter notes about source files and stack traces is removed. That of a decoder
-        has a free second axis, and the input ``positions`` as well, as the decoder itself.
+        has a free second axis, the input ``positions`` as well, and inputs and outputs of
+        `falaj.workloads.remembering`, those with defaults.
 
     Raises:
         WorkloadError: the module uses what ONNX cannot express.
@@ -180,21 +186,32 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
         return _trees(module.forest(), shape[0])
     # A batch of 1 would be taken for a constant.
     batch = torch.export.Dim(BATCH)
-    examples: tuple[torch.Tensor, ...] = (torch.zeros((2, *shape), dtype=torch.float32),)
-    free: tuple[dict[int, Any], ...] = ({0: batch},)
+    examples: tuple[Any, ...] = (torch.zeros((2, *shape), dtype=torch.float32),)
+    free: tuple[Any, ...] = ({0: batch},)
+    inputs, outputs, past = [INPUT], [OUTPUT], list[str]()
+    exported = module.cpu().eval()
     if isinstance(module, Decoder):
-        examples = (torch.zeros((2, *shape), dtype=torch.int64), torch.arange(2))
+        exported = Remembering(module).eval()
+        past = past_names(module.size.layers)
+        inputs += [POSITIONS, FILLED, *past]
+        outputs += map(present_of, past)
+        examples = (
+            torch.zeros((2, *shape), dtype=torch.int64), torch.arange(2), torch.tensor([3]),
+            [torch.zeros(_slots(module, 4)) for _ in past],
+        )  # fmt: skip
         free = (
             {0: batch, 1: torch.export.Dim(LENGTH, max=module.context)},
             {0: torch.export.Dim(POSITIONS)},
+            None,
+            [{2: torch.export.Dim(_SLOTS)}] * len(past),
         )
     try:
         with _quiet(), torch.no_grad():
             program = torch.onnx.export(
-                module.cpu().eval(),
+                exported,
                 examples,
-                input_names=[INPUT, POSITIONS][: len(examples)],
-                output_names=[OUTPUT],
+                input_names=inputs,
+                output_names=outputs,
                 dynamic_shapes=free,
                 opset_version=OPSET,
                 dynamo=True,
@@ -207,9 +224,24 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
         raise WorkloadError("the module can't be exported to ONNX: the exporter returned nothing")
     model = onnx.ModelProto.FromString(program.model_proto.SerializeToString())
     strip_notes(model)
+    if isinstance(module, Decoder):
+        for value in model.graph.input:
+            if value.name in past:
+                value.type.tensor_type.shape.dim[0].dim_param = _PAST_ROWS
+        nothing = np.zeros(_slots(module, 1), dtype=np.float32)
+        defaults = {FILLED: _numbers_of(0), **dict.fromkeys(past, nothing)}
+        model.graph.initializer.extend(
+            numpy_helper.from_array(values, name) for name, values in defaults.items()
+        )
     onnx.checker.check_model(model, full_check=True)
     check_graph(model)
     return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+
+
+def _slots(decoder: Decoder, count: int) -> tuple[int, ...]:
+    """The shape of one row's keys or values of a layer in so many slots."""
+    size = decoder.embedding.embedding_dim // decoder.size.heads
+    return 1, decoder.size.key_value_heads, count, size
 
 
 def _reason(error: BaseException) -> str:
@@ -412,6 +444,7 @@ class Serving:
         classes: the classes in the order of the core's outputs; None for a regression.
         text_labels: answer the class's text; else its number.
         target: mean and scale of a regression's target, from standardised to real units.
+        pairs: vocabulary of a text whose tokens aren't its characters.
     """
 
     family: str
@@ -420,6 +453,7 @@ class Serving:
     classes: list[str] | None
     text_labels: bool
     target: tuple[float, float] | None
+    pairs: BytePairs | None = None
 
     def input_names(self) -> list[str]:
         """Return the served inputs' names in their order."""
@@ -429,7 +463,7 @@ class Serving:
 
     @property
     def is_text(self) -> bool:
-        """Whether rows are characters, whose number isn't fixed."""
+        """Whether rows are tokens, whose number isn't fixed."""
         return self.family == FAMILY
 
     def output_name(self, role: Role) -> str:
@@ -448,21 +482,24 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
         serving: what stands around it.
 
     Returns:
-        A checked model. Inputs: ``image`` float32 (N, *shape), or one (N, 1) per column, or
-        ``tokens`` int64 (N, S), of which the last ``serving.shape`` are looked at, and numbers
-        that no character has count as 0. Outputs: ``probabilities`` float32 (N, classes) and
-        ``label`` (N,), of a text those of what follows the row; or ``prediction`` float32 (N, 1)
-        in real units.
+        A checked model, with its vocabulary of pairs in its metadata. Inputs: ``image`` float32
+        (N, *shape), or one (N, 1) per column, or ``tokens`` int64 (N, S), of which the last
+        ``serving.shape`` are looked at, and numbers that no token has count as 0. Outputs:
+        ``probabilities`` float32 (N, classes) and ``label`` (N,), of a text those of what follows
+        the row; or ``prediction`` float32 (N, 1) in real units. Of a text also inputs and outputs
+        of `falaj.workloads.remembering`.
     """
     prefix = free_prefix(serving.input_names())
     inner = onnx.compose.add_prefix(core, prefix + "core/")
+    further: tuple[list[onnx.ValueInfoProto], list[onnx.ValueInfoProto]] = ([], [])
     part = GraphPart(prefix)
     if serving.preprocessing is not None:
         inputs, part, features = build_inputs(serving.preprocessing, BATCH)
     elif serving.is_text:
         inputs = [helper.make_tensor_value_info(TOKENS, TensorProto.INT64, [BATCH, LENGTH])]
         features = _characters(part, serving.shape[0], len(serving.classes or ()))
-        part.node("Identity", [_last(part, features)], f"{prefix}core/{POSITIONS}")
+        further = _remembered(inner.graph, f"{prefix}core/")
+        part.initializers.append(numpy_helper.from_array(_numbers_of(-1), ASKED))
     else:
         inputs = [helper.make_tensor_value_info(IMAGE, TensorProto.FLOAT, [BATCH, *serving.shape])]
         features = IMAGE
@@ -471,9 +508,10 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
     part.initializers.extend(inner.graph.initializer)
     raw = f"{prefix}core/{OUTPUT}"
     if serving.is_text:
-        raw = part.node("Squeeze", [raw, part.constant("answered", _numbers_of(1))],
-                        part.name("next"))  # fmt: skip
+        last = part.constant("last", np.array(-1, dtype=np.int64))
+        raw = part.node("Gather", [LOGITS, last], part.name("next"), axis=1)
     outputs = _answers(part, raw, serving)
+    inputs, outputs = inputs + further[0], outputs + further[1]
     graph = helper.make_graph(part.nodes, "falaj", inputs, outputs, part.initializers)
     opsets = {item.domain: item.version for item in core.opset_import}
     opsets[ML_DOMAIN] = ML_OPSET
@@ -489,6 +527,9 @@ def assemble(core: onnx.ModelProto, serving: Serving) -> onnx.ModelProto:
         producer_name="falaj",
     )
     strip_notes(model)
+    if serving.pairs is not None:
+        noted = serving.pairs.to_bytes().decode()
+        helper.set_model_props(model, {METADATA: noted})
     check_graph(model)
     onnx.checker.check_model(model, full_check=True)
     return model
@@ -515,10 +556,21 @@ def _characters(part: GraphPart, context: int, count: int) -> str:
     return part.node("Where", [known, recent, zero], part.name("numbered"))
 
 
-def _last(part: GraphPart, characters: str) -> str:
-    """Where a row's last character stands, (1,)."""
-    length = part.node("Shape", [characters], part.name("length"), start=1, end=2)
-    return part.node("Sub", [length, part.constant("one", _numbers_of(1))], part.name("last"))
+def _remembered(
+    core: onnx.GraphProto, prefix: str
+) -> tuple[list[onnx.ValueInfoProto], list[onnx.ValueInfoProto]]:
+    """Name what a core takes and gives of the past as the served graph does; return both."""
+    names = {
+        **{each.name: each.name.removeprefix(prefix) for each in (*core.input, *core.output)},
+        f"{prefix}{POSITIONS}": ASKED, f"{prefix}{OUTPUT}": LOGITS,
+    }  # fmt: skip
+    del names[f"{prefix}{INPUT}"]
+    for node in core.node:
+        for ends in (node.input, node.output):
+            ends[:] = [names.get(each, each) for each in ends]
+    for value in (*core.input, *core.output, *core.initializer):
+        value.name = names.get(value.name, value.name)
+    return [each for each in core.input if each.name in names.values()], list(core.output)
 
 
 def _numbers_of(*values: int) -> NDArray[np.int64]:
@@ -532,7 +584,8 @@ def describe_inputs(model: onnx.ModelProto, serving: Serving) -> list[dict[str, 
     have ``context``: how many are looked back on.
     """
     if serving.is_text:
-        return [{**_describe(value), "context": serving.shape[0]} for value in model.graph.input]
+        tokens = next(value for value in model.graph.input if value.name == TOKENS)
+        return [{**_describe(tokens), "context": serving.shape[0]}]
     numeric = serving.preprocessing.numeric if serving.preprocessing is not None else []
     missing = {column.name for column in numeric}
     return [
@@ -545,7 +598,11 @@ def describe_outputs(model: onnx.ModelProto, serving: Serving) -> list[dict[str,
     """Return the outputs likewise, each with its ``role``."""
     roles: tuple[Role, ...] = ("probabilities", "label", "prediction")
     by_name = {serving.output_name(role): role for role in roles}
-    return [{**_describe(value), "role": by_name[value.name]} for value in model.graph.output]
+    return [
+        {**_describe(value), "role": by_name[value.name]}
+        for value in model.graph.output
+        if not (serving.is_text and is_kept(value.name))
+    ]
 
 
 def _answers(part: GraphPart, raw: str, serving: Serving) -> list[onnx.ValueInfoProto]:
@@ -644,7 +701,7 @@ def quantise(
             activation_qType=QuantType.QUInt8,
             tensors_range=TensorsData(CalibrationMethod.MinMax, ranges),
             nodes_to_quantize=[],
-            nodes_to_exclude=[],
+            nodes_to_exclude=_between_computed(core),
             op_types_to_quantize=list(OPERATORS),
             extra_options={},
         )
@@ -704,12 +761,29 @@ def measure_ranges(
     return {name: (low[name], high[name]) for name in tensors}
 
 
+def _between_computed(core: onnx.ModelProto) -> list[str]:
+    """Names of the products of a language model without a weight: those with keys and values.
+
+    In 8 bits all of the past would be made 8 bits wide again with each token.
+    """
+    if not any(value.name == FILLED for value in core.graph.input):
+        return []
+    given = {value.name for value in core.graph.input}
+    weights = {item.name for item in core.graph.initializer} - given
+    return [
+        node.name
+        for node in core.graph.node
+        if node.op_type in OPERATORS and weights.isdisjoint(node.input)
+    ]
+
+
 def _activations(core: onnx.ModelProto) -> list[str]:
     constants = {item.name for item in core.graph.initializer}
+    left_out = set(_between_computed(core))
     touched = [
         name
         for node in core.graph.node
-        if node.op_type in OPERATORS
+        if node.op_type in OPERATORS and node.name not in left_out
         for name in (*node.input, *node.output)
         if name and name not in constants
     ]

@@ -61,6 +61,7 @@ from falaj.workloads.optimization.export import (
     quantise,
 )
 from falaj.workloads.optimization.reference import outputs as outputs_reference
+from falaj.workloads.optimization.remembered import Past, check_remembered, past_of, step_of
 from falaj.workloads.optimization.worth import (
     Followed,
     Served,
@@ -78,7 +79,13 @@ from falaj.workloads.training.checkpoint import (
     load_trained,
     weights_digest,
 )
-from falaj.workloads.training.language import FAMILY, TOKENS, following, guesses
+from falaj.workloads.training.language import (
+    FAMILY,
+    TOKENS,
+    following,
+    guesses,
+    tokens_a_character,
+)
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.record import code_version
 from falaj.workloads.training.snapshot import DESCRIPTION, digest
@@ -199,10 +206,12 @@ def manifest_fields(
     name: str = optimization["metric_name"]
     served = optimization["served"][name]
     own, teacher = training["model"]["architecture"].get("own"), training.get("teacher")
+    start = training.get("start")
     return {
         "family": training["family"],
         "task": training["task"],
-        "classes": training["classes"],
+        # Names of tokens are numbers: there is nothing to say of them.
+        "classes": training["classes"] if "vocabulary" not in training["dataset"] else None,
         "inputs": optimization["inputs"],
         "outputs": optimization["outputs"],
         "statistics": {
@@ -236,6 +245,9 @@ def manifest_fields(
             **(
                 {"teacher": teacher["digest"], "teacher_run": teacher["run"]} if teacher else {}
             ),
+            **({"start": start["digest"]} if start else {}),
+            **({"lora": training["lora"]} if "lora" in training else {}),
+            **({"start_run": start["run"]} if start and "run" in start else {}),
         },
         "quantisation": {
             key: optimization[key]
@@ -411,7 +423,8 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     served = assemble(core, serving)
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)
-    candidate = _candidate(core, original, serving, held_out)
+    candidate = _candidate(core, served, serving, held_out)
+    _check_remembered(candidate, candidate, serving, held_out, None)
     outcome, chosen = _compare(
         request, trained, serving, candidate, held_out, train=train, report=report
     )
@@ -421,7 +434,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     answers = answers_of(chosen.session or chosen.served, described, held_out.inputs)
     followed = None
     if chosen.nats is not None:
-        followed = Followed(chosen.nats, _guessed(train(), held_out))
+        followed = Followed(chosen.nats, _guessed(serving, train(), held_out))
     worth = judge(answers, held_out, description, request.served, followed)
     check(worth.refusals, request.accept, description["excluded"])
     for line in (*worth.refusals, *worth.notes):
@@ -429,7 +442,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     labels, classes = held_out.labels, trained.classes
     if serving.is_text:
         # What characters are asked for in service isn't known: nothing to compare them with.
-        card, spread = text_figures(outcome.served.score, len(labels), classes or []), {}
+        card, spread = text_figures(outcome.served.score, len(labels), trained.vocabulary), {}
     else:
         card = figures(answers, labels, classes)
         spread = outputs_reference(answers, labels, classes)
@@ -469,6 +482,7 @@ def serving_of(trained: Trained, rows: Rows) -> Serving:
         classes=trained.classes,
         text_labels=trained.classes is not None and not is_numbered,
         target=target,
+        pairs=trained.pairs,
     )
 
 
@@ -479,40 +493,91 @@ class _Candidate:
     core: onnx.ModelProto
     served: bytes
     nats: NDArray[np.float64] | None
-    """Of a language model: those of each held-out window, which only the core answers whole."""
+    """Of a language model: those of a character, by held-out window; only the core answers all."""
+    past: Past | None = None
+    """Likewise: what it can be told of the tokens before."""
     session: Session | None = None
     """Where another engine than ONNX Runtime runs it."""
 
 
 def _candidate(
-    core: onnx.ModelProto, served: bytes, serving: Serving, held_out: Rows
+    core: onnx.ModelProto, served: onnx.ModelProto, serving: Serving, held_out: Rows
 ) -> _Candidate:
-    nats = None
+    nats = past = None
     if serving.is_text:
-        nats = window_nats(core.SerializeToString(), held_out.inputs[TOKENS], held_out.labels)
-    return _Candidate(core, served, nats)
+        nats = _nats(core.SerializeToString(), serving, held_out)
+        past = past_of(served)
+    return _Candidate(core, served.SerializeToString(), nats, past)
+
+
+def _check_remembered(
+    candidate: _Candidate,
+    original: _Candidate,
+    serving: Serving,
+    held_out: Rows,
+    bound_points: float | None,
+) -> None:
+    """Refuse a language model that loses more than is allowed where it is told the past.
+
+    Raises:
+        WorkloadError: it does, or fails.
+    """
+    if candidate.past is None or original.nats is None:
+        return
+    check_remembered(
+        candidate.session or open_session(candidate.served), candidate.past,
+        held_out.inputs[TOKENS], held_out.labels, whole=original.nats,
+        size=len(serving.classes or ()), tokens_a_character=_tokens_a_character(serving, held_out),
+        bound_points=bound_points,
+    )  # fmt: skip
 
 
 def _in_openvino(
-    tried: Trials, candidates: dict[str, _Candidate], serving: Serving, held_out: Rows
+    tried: Trials,
+    candidates: dict[str, _Candidate],
+    serving: Serving,
+    held_out: Rows,
+    bound_points: float,
 ) -> dict[str, _Candidate]:
-    """The same models there, by precision."""
+    """The same models there, by precision; one that can't be told the past is left out."""
     made: dict[str, _Candidate] = {}
-    for precision, session in tried.sessions.items():
+    for precision, session in list(tried.sessions.items()):
         same = candidates["int8" if precision == INT8 else "float"]
         nats = None
         if serving.is_text:
             graph = graph_of(same.core.SerializeToString())
             whole = open_openvino(graph, precision, threads=1)
-            nats = window_nats(whole, held_out.inputs[TOKENS], held_out.labels)
-        made[precision] = replace(same, session=session, nats=nats)
+            nats = _nats(whole, serving, held_out)
+        there = replace(same, session=session, nats=nats)
+        try:
+            _check_remembered(there, candidates["float"], serving, held_out, bound_points)
+        except WorkloadError as error:
+            del tried.sessions[precision]
+            tried.left_out[precision] = str(error)
+            continue
+        made[precision] = there
     return made
 
 
-def _guessed(train: Rows, held_out: Rows) -> NDArray[np.float64]:
-    """The nats of each held-out window by who knows how frequent each character is."""
+def _nats(core: bytes | Session, serving: Serving, rows: Rows) -> NDArray[np.float64]:
+    """The nats of a character, by window."""
+    size = len(serving.classes or ())
+    nats = window_nats(core, rows.inputs[TOKENS], rows.labels, size)
+    return nats * _tokens_a_character(serving, rows)
+
+
+def _tokens_a_character(serving: Serving, rows: Rows) -> float:
+    """Nats of a token times it are those of a character, in the mean of the rows."""
+    if serving.pairs is None:
+        return 1.0
+    return tokens_a_character(serving.pairs, following(rows.inputs[TOKENS], rows.labels))
+
+
+def _guessed(serving: Serving, train: Rows, held_out: Rows) -> NDArray[np.float64]:
+    """The nats of a character, by held-out window, of who knows how frequent each token is."""
     wanted = following(held_out.inputs[TOKENS], held_out.labels)
-    return guesses(train.inputs[TOKENS], wanted).mean(axis=1)
+    guessed = guesses(train.inputs[TOKENS], wanted).mean(axis=1)
+    return guessed * _tokens_a_character(serving, held_out)
 
 
 def _compare(
@@ -542,15 +607,16 @@ def _compare(
         calibration_rows = len(rows)
         try:
             small = quantise(original.core, rows, reduced, trained.ranges)
-            served = assemble(small, serving).SerializeToString()
-            quantised = _candidate(small, served, serving, held_out)
+            made = _candidate(small, assemble(small, serving), serving, held_out)
+            _check_remembered(made, original, serving, held_out, request.bound_points)
+            quantised = made
         except WorkloadError as error:
             refusal = f"kept float: {error}"
     candidates = {"float": original} | ({"int8": quantised} if quantised is not None else {})
     served = quantised.served if quantised is not None else None
     few = {name: values[:_PROBED] for name, values in held_out.inputs.items()}
     tried = trials(request.engine, original.served, served, few, threads=request.threads)
-    elsewhere = _in_openvino(tried, candidates, serving, held_out)
+    elsewhere = _in_openvino(tried, candidates, serving, held_out, request.bound_points)
     everything = candidates | {label(name): each for name, each in elsewhere.items()}
     report("measuring " + " and ".join(everything) + " on held-out rows")
     measured = _measure(everything, serving, held_out, request.threads)
@@ -598,7 +664,7 @@ def _measure(
         for name, each in candidates.items()
     }
     times = compare(
-        {name: lambda run=session.run: run(None, one) for name, session in sessions.items()}
+        {name: _asked(session, candidates[name].past, one) for name, session in sessions.items()}
     )
     for each in candidates.values():
         check_model(each.served)
@@ -610,6 +676,13 @@ def _measure(
         )
         for name, each in candidates.items()
     }
+
+
+def _asked(session: Session, past: Past | None, one: Feed) -> Callable[[], object]:
+    """What is timed: a row, or of a text the last character of one."""
+    if past is not None:
+        return step_of(session, past, one[TOKENS])
+    return lambda: session.run(None, one)
 
 
 def _score(candidate: _Candidate, serving: Serving, held_out: Rows) -> float:

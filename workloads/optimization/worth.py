@@ -22,7 +22,7 @@ from falaj.workloads.optimization.comparison import Session, run_in_batches, ses
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import MANIFEST, Package, open_package
 from falaj.workloads.training.record import FIRST, LANGUAGE
-from falaj.workloads.training.snapshot import Dataset, Rows, open_dataset
+from falaj.workloads.training.snapshot import Dataset, Rows, described_pairs, open_dataset
 
 CHANCE: Final = 0.05
 """How often chance alone may pass for a difference."""
@@ -226,8 +226,8 @@ class Followed:
     """What a language model is compared with guessing by: all characters of held-out windows.
 
     Attributes:
-        nats: of a window's characters, their mean, by the model, (N,).
-        guessed: likewise, by one who knows how frequent each character is.
+        nats: of a character, by window and the model, (N,).
+        guessed: likewise, by one who knows how frequent each token is.
     """
 
     nats: NDArray[np.float64]
@@ -253,7 +253,8 @@ def judge(
     """
     own = losses_of(answers, rows.labels)
     if followed is not None:
-        words = "saying how frequent each character is"
+        token = "character" if described_pairs(description) is None else "token"
+        words = f"saying how frequent each {token} is"
         against = {FIRST[LANGUAGE]: followed.nats}, {FIRST[LANGUAGE]: followed.guessed}
     else:
         guess = guess_of(description)
@@ -322,10 +323,11 @@ class Served:
         manifest = self.package.manifest
         if manifest["dataset"].get("target") != description["target"]:
             raise NotComparableError(f"it predicts {manifest['dataset'].get('target')!r}")
-        if (manifest.get("task"), manifest.get("classes")) != (
-            description["task"],
-            description["classes"],
-        ):
+        pairs = described_pairs(description)
+        if described_pairs(manifest["dataset"]) != pairs:
+            raise NotComparableError("its tokens are others")
+        classes = description["classes"] if pairs is None else None
+        if (manifest.get("task"), manifest.get("classes")) != (description["task"], classes):
             raise NotComparableError("it predicts other classes")
         names = [str(item["name"]) for item in manifest["inputs"]]
         for item in manifest["inputs"]:

@@ -334,8 +334,8 @@ def judged(
     inputs, labels, weights = prepared.validation
     name = records.FIRST[dataset.task]
     if dataset.family == FAMILY:
-        nats, _ = follow_rows(module, inputs, labels)
-        losses = value = nats
+        nats, _ = follow_rows(module, inputs, labels, prepared.architecture.outputs)
+        losses, value = nats, nats * prepared.tokens_a_character
     else:
         rows = parameters.batch_size if parameters.may_normalise else len(labels)
         outputs = predict(module, inputs, rows).float()

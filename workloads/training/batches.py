@@ -207,6 +207,8 @@ def is_imbalanced(labels: NDArray[np.int64], classes: int) -> bool:
 
 _VALIDATION = 3  # stream of randomness below the run's seed
 _COPIES = 3  # the features, their fit and validation parts, and what making them takes
+_OF_ANSWERS = 3  # answers, their logarithms, and the gradient
+_OF_WEIGHTS = 5  # weights, gradient, two moments, and the averaged weights
 _VALIDATION_SHARE = {"images": 0.1, "table": 0.15, language.FAMILY: 0.1}
 
 
@@ -222,6 +224,7 @@ class PreparedData:
         fit_weights: the weight of each fit row in the loss, mean 1.
         validation: inputs, labels and weights of the rows that decide when to stop.
         augmentation: the random changes of fit rows.
+        tokens_a_character: of the validation rows of a text.
     """
 
     architecture: Architecture
@@ -231,30 +234,42 @@ class PreparedData:
     fit_weights: NDArray[np.float32]
     validation: tuple[Tensor, Tensor, Tensor]
     augmentation: Augmentation
+    tokens_a_character: float = 1.0
 
 
-def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
+def prepare(
+    dataset: Dataset,
+    parameters: Parameters,
+    *,
+    recipe: TablePreprocessing | None = None,
+    scale: dict[str, float] | None = None,
+) -> PreparedData:
     """Cut the validation rows from the training part and make tensors of both.
 
     The held-out part is not looked at: preprocessing and target scale come from the training
     part alone.
+
+    Args:
+        dataset: the rows.
+        parameters: of the run.
+        recipe: of a table, that its model has learned with before. Default: it is fitted.
+        scale: of a regression's target, likewise.
     """
     if dataset.family == language.FAMILY:
         return _prepare_text(dataset, parameters)
     rows = dataset.rows("train")
     labels = dataset.labels[rows]
     classification = dataset.task == "classification"
-    recipe = None
     if dataset.family == "table":
         inputs = {name: values[rows] for name, values in dataset.inputs.items()}
-        recipe = models.fit(inputs, dataset.description["features"])
+        recipe = recipe or models.fit(inputs, dataset.description["features"])
         _check_memory(
             _COPIES * len(labels) * recipe.width * 4,
             f"{len(labels):,} training rows of {recipe.width:,} features",
             "take a sample of the rows, or leave out columns with many different texts",
         )
     matrix = features(dataset, "train", recipe)
-    scale = None if classification else _scale(labels)
+    scale = None if classification else scale or _scale(labels)
     targets = _targets(labels, scale)
     weights = np.ones(len(labels), dtype=np.float32)
     if classification:
@@ -293,9 +308,13 @@ def prepare(dataset: Dataset, parameters: Parameters) -> PreparedData:
 
 
 def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
-    characters = int(dataset.description["rows"]["train"]) * dataset.context
-    # Characters and what follows them, twice: in order, and as fit and validation parts.
-    _check_memory(4 * characters * 8, f"{characters:,} characters", "take a part of the text")
+    count = int(dataset.description["rows"]["train"]) * dataset.context
+    vocabulary = dataset.vocabulary
+    assert vocabulary is not None  # noqa: S101 - it is a text
+    # Tokens and what follows them, twice: in order, and as fit and validation parts.
+    _check_memory(4 * count * 8, f"{count:,} {vocabulary.unit}", "take a part of the text")
+    if parameters.device == "cpu":
+        _check_vocabulary(vocabulary.size, dataset.context, parameters)
     tokens, targets = windows(dataset, "train")
     fit, validation = stratified(
         np.zeros(len(tokens), dtype=np.int64),
@@ -319,11 +338,27 @@ def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
             tokens[validation_index], targets[validation_index], torch.ones(len(validation)),
         ),
         augmentation=Augmentation([]),
+        tokens_a_character=language.tokens_a_character(
+            vocabulary, targets[validation_index].numpy()
+        ),
     )  # fmt: skip
 
 
+def _check_vocabulary(size: int, context: int, parameters: Parameters) -> None:
+    """Refuse what one process wouldn't have the memory for, whatever the layers take."""
+    parts = parameters.processes * parameters.accumulation
+    answered = max(1, parameters.batch_size // parts) * context
+    matrix = size * parameters.width // (parameters.shard * parameters.tensor)
+    _check_memory(
+        4 * size * answered * _OF_ANSWERS + 4 * matrix * _OF_WEIGHTS,
+        f"{size:,} tokens, a matrix of the width {parameters.width:,} and a number for each at "
+        f"{answered:,} places of a step",
+        "take a smaller --vocabulary, --context, --width or --batch-size, or more --accumulation",
+    )
+
+
 def windows(dataset: Dataset, part: Part) -> tuple[Tensor, Tensor]:
-    """Return a text's windows (N, S) and the characters that follow each of theirs (N, S)."""
+    """Return a text's windows (N, S) and the tokens that follow each of theirs (N, S)."""
     rows = dataset.rows(part)
     tokens = np.array(dataset.inputs[language.TOKENS][rows], dtype=np.int64)
     following = language.following(tokens, dataset.labels[rows])

@@ -5,18 +5,20 @@ Tensors are written without pickled code, with a digest, atomically.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import pickle
 import random
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
@@ -26,7 +28,8 @@ from falaj.workloads.training import models, quantisation
 from falaj.workloads.training import record as records
 from falaj.workloads.training.models import TablePreprocessing
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, unpack
-from falaj.workloads.training.snapshot import Rows, load_rows
+from falaj.workloads.training.snapshot import Rows, load_rows, vocabulary_of
+from falaj.workloads.vocabulary import BytePairs, Vocabulary, of_bytes
 
 _MAGIC = b"falaj.tensors/1\n"
 _DIGEST_BYTES = 32
@@ -105,7 +108,10 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-__all__ = ["Rows", "Trained", "load_rows", "load_trained", "weights_digest"]
+__all__ = [
+    "Learned", "Rows", "Trained", "load_learned", "load_rows", "load_trained", "numbers_digest",
+    "weights_digest",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,12 +123,13 @@ class Trained:
         task: ``classification``, ``regression`` or ``language``.
         module: in evaluation mode; takes one float32 tensor: raw images (N, C, H, W), or the
             preprocessed features (N, F); gives logits (N, classes) or standardised values (N, 1).
-            That of a text takes int64 characters (N, S), and gives logits (N, S, characters).
+            That of a text takes int64 tokens (N, S), and gives logits (N, S, vocabulary).
         preprocessing: the table's recipe, None for images.
         classes: the names of the classes, None for a regression.
         target: {"mean", "scale"} that bring a regression's output to real units, else None.
         record: the content of record.json.
         ranges: of what layers take and give, which 8 bits are to have; None: not learned.
+        pairs: vocabulary of a text whose tokens aren't its characters.
     """
 
     family: str
@@ -133,20 +140,71 @@ class Trained:
     target: dict[str, float] | None
     record: dict[str, Any]
     ranges: quantisation.Ranges | None = None
+    pairs: BytePairs | None = None
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The tokens of a text; None of anything else."""
+        return vocabulary_of(self.family, self.classes, self.pairs)
 
 
-def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
-    """Read a finished run.
+@dataclass(frozen=True)
+class Learned:
+    """What a finished run learned, of which no module was made.
+
+    Attributes:
+        record: the content of record.json.
+        architecture: what its module is.
+        state: its numbers by name, on the CPU.
+        ranges: as `Trained.ranges`, as they lie in the file; None: not learned.
+        pairs: as `Trained.pairs`.
+    """
+
+    record: dict[str, Any]
+    architecture: models.Architecture
+    state: dict[str, Tensor]
+    ranges: dict[str, Any] | None = None
+    pairs: BytePairs | None = None
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The tokens of a text; None of anything else."""
+        return vocabulary_of(self.record["family"], self.record["classes"], self.pairs)
+
+    @property
+    def preprocessing(self) -> TablePreprocessing | None:
+        """The table's recipe; None for images and texts."""
+        recipe = self.record["preprocessing"]
+        return TablePreprocessing.from_json(recipe) if recipe is not None else None
+
+
+def load_learned(run_dir: Path, keyring: KeyRing | None) -> Learned:
+    """Read what a finished run learned; nothing of a team's own code runs.
 
     Raises:
         WorkloadError: the run hasn't finished, or its files are missing, damaged or sealed with
             other keys.
     """
-    record = read_json(run_dir / records.RECORD, "the record of a finished run")
-    if record.get("format") != records.FORMAT or record.get("status") != "finished":
-        raise WorkloadError(f"{run_dir} holds no finished run: train it first")
+    with _whole(run_dir):
+        return _learned(run_dir, keyring)
+
+
+def load_trained(run_dir: Path, keyring: KeyRing | None) -> Trained:
+    """Read a finished run, and make its module.
+
+    Raises:
+        WorkloadError: the run hasn't finished, or its files are missing, damaged or sealed with
+            other keys.
+    """
+    with _whole(run_dir):
+        return _trained(run_dir, _learned(run_dir, keyring), keyring)
+
+
+@contextlib.contextmanager
+def _whole(run_dir: Path) -> Generator[None, None, None]:
+    """Say of what a record lacks that the run is damaged."""
     try:
-        return _trained(run_dir, record, keyring)
+        yield
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         # The files' digests hold, but the record was edited, or another version wrote it.
         raise WorkloadError(
@@ -161,35 +219,49 @@ def _code(run_dir: Path, digest: str, record: dict[str, Any], keyring: KeyRing |
     return unpack(packed, digest, artifact_path(path, keyring))
 
 
-def _trained(run_dir: Path, record: dict[str, Any], keyring: KeyRing | None) -> Trained:
+def _learned(run_dir: Path, keyring: KeyRing | None) -> Learned:
+    record = read_json(run_dir / records.RECORD, "the record of a finished run")
+    if record.get("format") != records.FORMAT or record.get("status") != "finished":
+        raise WorkloadError(f"{run_dir} holds no finished run: train it first")
     path = run_dir / records.MODEL
     context = records.context_of(record["identity"], records.MODEL)
     state = load(path, keyring, context)
     if state.get("identity") != record["identity"]:
         raise WorkloadError(f"{path} belongs to another run than {run_dir / records.RECORD}")
-    architecture = models.Architecture.from_json(json.loads(state["architecture"]))
-    code = _code(run_dir, architecture.own.code, record, keyring) if architecture.own else None
-    module = models.build(architecture, code)
-    module.load_state_dict(state["state"])
-    recipe = record["preprocessing"]
     if "digest" not in record["dataset"]:
         raise KeyError("dataset.digest")
+    architecture = models.Architecture.from_json(json.loads(state["architecture"]))
+    pairs = of_bytes(state["vocabulary"]) if "vocabulary" in state else None
+    return Learned(record, architecture, state["state"], state.get("ranges"), pairs)
+
+
+def _trained(run_dir: Path, learned: Learned, keyring: KeyRing | None) -> Trained:
+    record, architecture = learned.record, learned.architecture
+    code = _code(run_dir, architecture.own.code, record, keyring) if architecture.own else None
+    module = models.build(architecture, code)
+    module.load_state_dict(learned.state)
     return Trained(
         family=record["family"],
         task=record["task"],
         module=module.eval().requires_grad_(False),
-        preprocessing=TablePreprocessing.from_json(recipe) if recipe is not None else None,
+        preprocessing=learned.preprocessing,
         classes=record["classes"],
         target=record["target"],
         record=record,
-        ranges=quantisation.from_state(state["ranges"]) if "ranges" in state else None,
+        ranges=quantisation.from_state(learned.ranges) if learned.ranges is not None else None,
+        pairs=learned.pairs,
     )
 
 
 def weights_digest(module: nn.Module) -> str:
     """Return the SHA-256 over the names, shapes and values of a module's numbers."""
-    state = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        state.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        state.update(np.ascontiguousarray(tensor.to(torch.float32).numpy()).tobytes())
-    return state.hexdigest()
+    return numbers_digest(module.state_dict())
+
+
+def numbers_digest(state: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 over the names, shapes and values of numbers."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        found.update(np.ascontiguousarray(tensor.to(torch.float32).numpy()).tobytes())
+    return found.hexdigest()

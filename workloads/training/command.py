@@ -14,6 +14,7 @@ from falaj.workloads.training.faults import status_of
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.own_code import find, read_folder, read_options
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.vocabulary import Vocabulary
 
 _TASK = CHOICES["dataset"]["task"]
 _CHOICES = CHOICES["training"]
@@ -149,7 +150,16 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add("--encoding", help="of a CSV; default: UTF-8, or what its byte order mark says")
     add("--seed", type=int, default=0, help="fixes the split (default 0)")
     add("--holdout", type=float, default=0.2, help="share that training never sees (default 0.2)")
-    add("--context", type=int, help="characters that a text's model looks back on (default 128)")
+    add("--context", type=int, help="tokens that a text's model looks back on (default 128)")
+    add(
+        "--vocabulary", type=int, metavar="TOKENS",
+        help="learn so many tokens of a text, as pairs of bytes (default: its characters)",
+    )  # fmt: skip
+    add(
+        "--vocabulary-of", type=Path, metavar="DIR",
+        help="cut a text with the vocabulary of the language model that is to learn from it, of "
+        "a run (sealed by --keyring or plain) or in Llama's form (default: the text's own)",
+    )  # fmt: skip
     add("--dry-run", action="store_true", help="check and describe only, write nothing")
     add("--json", action="store_true", help="print the description as one JSON object")
 
@@ -228,6 +238,21 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--quantisation-aware", action="store_true",
         help="learn the last three tenths of the epochs with the roundings of 8 bits",
     )  # fmt: skip
+    add(
+        "--start", type=Path, metavar="DIR",
+        help="folder of a finished run, or of a model in Llama's form, whose weights it begins "
+        "with (default: they are drawn)",
+    )  # fmt: skip
+    add(
+        "--lora-rank", type=int, metavar="R",
+        help="of a text, with --start: learn only what of this rank is added to the matrices "
+        "(LoRA; default: learn all weights)",
+    )  # fmt: skip
+    add("--lora-alpha", type=float, help="divided by the rank, times what is added (default 2 R)")
+    add(
+        "--lora-matrices", **_CHOICES["lora_matrices"].argument,
+        help="of each layer, that it is added to (default all)",
+    )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(
         "--resume",
@@ -280,7 +305,7 @@ def _dataset(options: argparse.Namespace) -> int:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
-        options.holdout, options.context,
+        options.holdout, options.context, _vocabulary(options),
     )  # fmt: skip
     dataset = datasets.build(source)
     path = None
@@ -289,6 +314,22 @@ def _dataset(options: argparse.Namespace) -> int:
     description = {**dataset.description, "path": str(path) if path else None}
     print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
     return 0
+
+
+def _vocabulary(options: argparse.Namespace) -> int | Vocabulary | None:
+    """What a text is to be cut with: so many tokens that are learned, or those of a model."""
+    size, folder = options.vocabulary, options.vocabulary_of
+    if folder is None:
+        return size
+    if size is not None:
+        raise WorkloadError(
+            f"--vocabulary {size} learns tokens, and --vocabulary-of {folder} takes those of a "
+            "model: leave one of both out"
+        )
+    from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415 - keeps --help fast
+    from falaj.workloads.training.start import vocabulary_of  # noqa: PLC0415 - imports torch
+
+    return vocabulary_of(folder, open_keyring(options.keyring))
 
 
 def summary(description: dict[str, Any]) -> str:

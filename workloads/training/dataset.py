@@ -17,6 +17,7 @@ from falaj.workloads.files import replacing_folder, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import language, picture_folder, snapshot
+from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
 from falaj.workloads.training.record import LANGUAGE
@@ -30,6 +31,7 @@ from falaj.workloads.training.tables import (
     read_table,
     useless,
 )
+from falaj.workloads.vocabulary import BytePairs, Vocabulary
 
 LARGEST_PIXEL = 16.0
 """Each pixel counts the inked points of a 4x4 block of the 32x32 scan."""
@@ -179,6 +181,9 @@ def of_classes(labels: NDArray[np.int64], classes: list[str]) -> dict[str, Any]:
     return {"kind": "classes", "counts": dict(zip(classes, counts.tolist(), strict=True))}
 
 
+_OF_TEXTS = sorted(bounds.DATASET.keys() - {"seed", "holdout"})
+"""Options that nothing else has."""
+
 MINIMUM_ROWS = 20
 """With fewer rows neither part of the split says anything."""
 
@@ -194,7 +199,10 @@ class Source:
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
         seed: fixes the split, together with the content's digest.
         holdout: the share of rows that training never sees, 0.05 to 0.5.
-        context: characters of a text's row; None: `language.CONTEXT`. Of anything
+        context: tokens of a text's row; None: `language.CONTEXT`. Of anything
+            else None.
+        vocabulary: of a text: how many tokens are learned as pairs of bytes, or those that it is
+            cut with, as of a model that is to learn from it; None: its characters. Of anything
             else None.
     """
 
@@ -205,6 +213,7 @@ class Source:
     seed: int = 0
     holdout: float = 0.2
     context: int | None = None
+    vocabulary: int | Vocabulary | None = None
 
 
 @dataclass(frozen=True)
@@ -227,10 +236,12 @@ def build(source: Source) -> snapshot.Dataset:
     is_folder = source.location != SOURCE and path.is_dir()
     if path.suffix.lower() in bounds.ENDINGS["texts"] and not is_folder:
         return _text(source)
-    if source.context is not None:
-        raise WorkloadError(
-            f"--context {source.context} is of texts, and {source.location} is none: leave it out"
-        )
+    for option in _OF_TEXTS:
+        if (given := getattr(source, option)) is not None:
+            said = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
+            raise WorkloadError(
+                f"--{said} is of texts, and {source.location} is none: leave it out"
+            )
     if source.location == SOURCE:
         rows = _digits(source)
     elif is_folder:
@@ -251,25 +262,37 @@ def build(source: Source) -> snapshot.Dataset:
     order = np.concatenate([train, held_out])
     inputs = {name: values[order] for name, values in rows.inputs.items()}
     return _described_as(source, content, replace(rows, inputs=inputs, labels=rows.labels[order]),
-                         (train, held_out), _notes(rows))  # fmt: skip
+                         train=len(train), held_out=held_out, notes=_notes(rows))  # fmt: skip
 
 
 def _described_as(
     source: Source,
     content: str,
     rows: _Rows,
-    split: tuple[Indices, Indices],
+    *,
+    train: int,
+    held_out: Indices,
     notes: list[str],
+    pairs: BytePairs | None = None,
 ) -> snapshot.Dataset:
-    """A snapshot of rows that are in order, the training part first."""
+    """A snapshot of rows that are in order, the training part first.
+
+    Args:
+        source: where they come from.
+        content: digest of what was read.
+        rows: both parts.
+        train: rows of the training part.
+        held_out: places of what is held out, in what was read.
+        notes: for people.
+        pairs: vocabulary of a text. Default: its characters, or it is none.
+    """
     inputs, labels = rows.inputs, rows.labels
-    train, held_out = split
     dropped, read = int(rows.fields.pop("dropped")), rows.fields.pop("read")
     description = {
         "format": snapshot.FORMAT,
         **rows.fields,
         "rows": {
-            "total": len(labels), "train": len(train), "held_out": len(held_out),
+            "total": len(labels), "train": train, "held_out": len(labels) - train,
             "dropped": dropped,
         },
         "seed": source.seed,
@@ -277,18 +300,18 @@ def _described_as(
         "content_digest": content,
         "stored_digest": snapshot.digest_rows(inputs, labels),
         "split_digest": hashlib.sha256(held_out.astype("<i8").tobytes()).hexdigest(),
-        "statistics": statistics_of(inputs, labels, rows.fields, len(train)),
+        "statistics": statistics_of(inputs, labels, rows.fields, train),
         "notes": [*notes, *read],
     }  # fmt: skip
     description["digest"] = snapshot.describe_identity(description)
-    return snapshot.Dataset(description, inputs, labels)
+    return snapshot.Dataset(description, inputs, labels, pairs)
 
 
 def _text(source: Source) -> snapshot.Dataset:
     path = Path(source.location)
     if source.target is not None:
         raise WorkloadError(
-            f"a text has one target, the character that follows, not {source.target!r}: leave "
+            f"a text has one target, the token that follows, not {source.target!r}: leave "
             "--target away"
         )
     if source.task != "auto":
@@ -302,31 +325,88 @@ def _text(source: Source) -> snapshot.Dataset:
         len(points), source.holdout, generator(source.seed, int(content[:16], 16))
     )
     train, held_out = np.flatnonzero(~out), np.flatnonzero(out)
+    given = source.vocabulary
+    if isinstance(given, int | BytePairs):
+        return _pairs(source, given, content, points, out)
     order = np.concatenate([train, held_out])
-    characters = language.vocabulary(points[train])
+    characters = language.vocabulary(points[train]) if given is None else given.names
     tokens = language.numbered(points[order], characters)
-    fields = {
+    fields = _fields_of_text(path, characters, context)
+    unknown = int((tokens == 0).sum())
+    different = len(np.unique(tokens[tokens > 0]))
+    notes = [f"{points.size:,} characters, {different:,} different ones; a row is a window of "
+             f"{context}"]  # fmt: skip
+    if given is not None:
+        notes.append(
+            f"cut with the {len(characters) - 1:,} characters of a model; {unknown:,} "
+            f"({unknown / points.size:.2%}) aren't among them, and stand as one that is unknown"
+        )
+    elif unknown:
+        notes.append(f"{unknown:,} characters are too rare to be learned, and stand as one")
+    rows = _Rows(
+        {language.TOKENS: tokens}, language.numbered(following[order], characters), fields
+    )
+    return _described_as(source, content, rows, train=len(train), held_out=held_out, notes=notes)
+
+
+def _fields_of_text(path: Path, names: list[str], context: int) -> dict[str, Any]:
+    return {
         "source": {"kind": path.suffix.lower().lstrip("."), "name": path.name},
         "family": language.FAMILY,
         "task": LANGUAGE,
         "target": language.TARGET,
-        "classes": characters,
+        "classes": names,
         "features": [{"name": language.TOKENS, "kind": language.TOKENS, "shape": [context]}],
         "excluded": [],
         "read": [],
         "dropped": 0,
     }
-    unknown = int((tokens == 0).sum())
-    notes = [
-        f"{points.size:,} characters, {len(characters) - 1:,} different ones; a row is a window "
-        f"of {context}"
-    ]
-    if unknown:
-        notes.append(f"{unknown:,} characters are too rare to be learned, and stand as one")
-    rows = _Rows(
-        {language.TOKENS: tokens}, language.numbered(following[order], characters), fields
+
+
+def _pairs(
+    source: Source,
+    given: int | BytePairs,
+    content: str,
+    points: NDArray[np.int64],
+    out: NDArray[np.bool_],
+) -> snapshot.Dataset:
+    """A snapshot of windows of tokens: the same characters are held out as without them."""
+    path, context = Path(source.location), points.shape[1]
+    learned, judged = language.runs(points, out)
+    pairs = learn(learned, given) if isinstance(given, int) else given
+    (tokens, after), (more, next_after) = (
+        language.cut(each, pairs, context) for each in (learned, judged)
     )
-    return _described_as(source, content, rows, (train, held_out), notes)
+    language.check_windows(len(after) + len(next_after), len(next_after), context, path)
+    fields = _fields_of_text(path, pairs.names, context)
+    fields["features"][0]["vocabulary"] = pairs.described
+    count = len(after) + len(next_after)
+    notes = [
+        f"{points.size:,} characters, in {count * context:,} tokens of {pairs.size:,} different "
+        f"ones; a row is a window of {context}"
+    ]
+    if isinstance(given, BytePairs):
+        notes.append(f"cut with the {pairs.size:,} tokens of a model")
+    elif pairs.size < given:
+        notes.append(
+            f"the vocabulary has {pairs.size:,} tokens, not {given:,}: no more pairs are there "
+            "twice in the training part"
+        )
+    rows = _Rows(
+        {language.TOKENS: np.concatenate([tokens, more])},
+        np.concatenate([after, next_after]),
+        fields,
+    )
+    held_out = np.flatnonzero(out)
+    made = _described_as(
+        source, content, rows, train=len(after), held_out=held_out, notes=notes, pairs=pairs
+    )
+    # Of tokens, which are words of the text, nothing is said in the open: of its characters, how
+    # often each is there, as where they are the tokens.
+    made.description["statistics"]["target"] = {
+        "kind": "characters", "counts": language.counts(points[~out]),
+    }  # fmt: skip
+    return made
 
 
 def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> Path:
@@ -345,7 +425,7 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
     make_folder(output)
     with replacing_folder(final) as stage:
         target = dataset.description["target"]
-        data = snapshot.encode(dataset.inputs, dataset.labels, target)
+        data = snapshot.encode(dataset.inputs, dataset.labels, target, dataset.pairs)
         context = snapshot.context_of(dataset.digest)
         write_artifact(stage / snapshot.DATA, data, keyring, context)
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -357,7 +437,7 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
 def _check_options(source: Source) -> None:
     for option, bound in bounds.DATASET.items():
         given = getattr(source, option)
-        if given is not None:
+        if given is not None and not isinstance(given, Vocabulary):
             bound.check(f"--{option}", given)
     bounds.CHOICES["dataset"]["task"].check("--task", source.task)
 

@@ -105,6 +105,65 @@ class Decoder(nn.Module):
         return self.head(self.norm(stream), self.embedding.weight)
 
 
+class Remembering(nn.Module):
+    """A decoder that takes keys and values of the tokens before, and gives those of its own.
+
+    The decoder's answers in another order of sums: so it is exported.
+
+    Args:
+        decoder: a whole one.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        self.served = decoder.size.heads // decoder.size.key_value_heads
+        # Its own, so that they keep their names.
+        self.embedding, self.layers = decoder.embedding, decoder.layers
+        self.norm, self.head = decoder.norm, decoder.head
+        for name in ("cosines", "sines"):
+            self.register_buffer(name, decoder.get_buffer(name), persistent=False)
+
+    def forward(
+        self, tokens: Tensor, positions: Tensor, filled: Tensor, past: list[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Return logits of what follows, and what is to be kept.
+
+        Args:
+            tokens: (N, S), int64, which with those before are at most as many as are looked back
+                on.
+            positions: (P,) int64, of those that are answered; -1 is the last one.
+            filled: (1,) int64, tokens before.
+            past: keys and values of each layer, (1 or N, heads, slots, size) each, of which the
+                first ``filled`` slots count.
+
+        Returns:
+            Logits (N, P, characters); keys and values of each layer, (N, heads, S, size).
+        """
+        stream = self.embedding(tokens)
+        length, slots = tokens.shape[1], past[0].shape[2]
+        order = torch.arange(length)
+        places = filled + order
+        cosines, sines = (
+            self.get_buffer(name).index_select(0, places) for name in ("cosines", "sines")
+        )
+        before = (torch.arange(slots) < filled)[None, :].expand(length, slots)
+        # A row for each question, a column for each slot and for each given token.
+        seen = torch.cat((before, order[None, :] <= order[:, None]), dim=1)
+        hidden = ~seen.repeat(self.served, 1)
+        kept: list[Tensor] = []
+        for number, each in enumerate(self.layers.values()):
+            layer = cast("Layer", each)
+            attention = layer.attention
+            questions, keys, values = attention.parts(layer.before(stream))
+            questions, keys = (_rotated(part, cosines, sines) for part in (questions, keys))
+            pasts = (past[2 * number], past[2 * number + 1])
+            stream = stream + attention.found(questions, (keys, values), pasts, hidden)
+            stream = stream + layer.units(layer.between(stream))
+            kept += [keys, values]
+        stream = self.norm(stream.index_select(1, positions))
+        return self.head(stream, self.embedding.weight), *kept
+
+
 class Head(nn.Module):
     """Logits by the matrix of characters, which isn't this module's own."""
 
@@ -148,15 +207,49 @@ class _Attention(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def forward(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-        questions = _turned(self._heads(self.questions(stream)), turn)
-        keys = _turned(self._heads(self.keys(stream)), turn)
-        values = self._heads(self.values(stream))
+        questions, keys, values = self.parts(stream)
+        questions, keys = _turned(questions, turn), _turned(keys, turn)
         found = functional.scaled_dot_product_attention(
             questions,
             keys.repeat_interleave(self.served, dim=1),
             values.repeat_interleave(self.served, dim=1),
             is_causal=True,
         )
+        return self.out(found.transpose(1, 2).flatten(2))
+
+    def parts(self, stream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return questions, keys and values (N, heads, S, size) of (N, S, width)."""
+        return (
+            self._heads(self.questions(stream)),
+            self._heads(self.keys(stream)),
+            self._heads(self.values(stream)),
+        )
+
+    def found(
+        self,
+        questions: Tensor,
+        own: tuple[Tensor, Tensor],
+        past: tuple[Tensor, Tensor],
+        hidden: Tensor,
+    ) -> Tensor:
+        """Return (N, S, width): what is found in the past and in the stream itself.
+
+        Questions that share a head of keys are rows of one product with it, and the past is
+        multiplied where it lies: neither is copied.
+
+        Args:
+            questions: (N, heads, S, size), turned.
+            own: keys, turned, and values, (N, heads of keys, S, size).
+            past: likewise (1 or N, heads of keys, slots, size).
+            hidden: what doesn't count, (questions of a head of keys, slots + S).
+        """
+        length, slots = questions.shape[2], past[0].shape[2]
+        asked = questions / math.sqrt(self.size)
+        asked = asked.unflatten(1, (-1, self.served)).flatten(2, 3)
+        scores = torch.cat([asked @ keys.transpose(2, 3) for keys in (past[0], own[0])], dim=-1)
+        shares = scores.masked_fill(hidden, -math.inf).softmax(dim=-1)
+        found = shares[..., :slots] @ past[1] + shares[..., slots:] @ own[1]
+        found = found.unflatten(2, (self.served, length)).flatten(1, 2)
         return self.out(found.transpose(1, 2).flatten(2))
 
     def _heads(self, numbers: Tensor) -> Tensor:
@@ -188,6 +281,10 @@ def _frequencies(size: int) -> Tensor:
 def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     """Turn each pair of (N, heads, S, size) by its position's angles (all, size / 2)."""
     length = heads.shape[2]
-    cosines, sines = turn[0][:length], turn[1][:length]
+    return _rotated(heads, turn[0][:length], turn[1][:length])
+
+
+def _rotated(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Turn each pair of (N, heads, S, size) by angles (S, size / 2)."""
     first, second = heads.chunk(2, dim=-1)
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)

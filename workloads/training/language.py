@@ -1,34 +1,33 @@
-"""Text that a language model learns from: its characters, and the windows that they are cut into.
+"""Text that a language model learns from: its tokens, and the windows that they are cut into.
 
-A row is a window of as many characters as the model looks back on, and the one that follows.
-Windows don't overlap, and are held out in blocks that lie side by side, so that hardly a window's
-end is known from its neighbour's beginning.
+A row is a window of as many tokens as the model looks back on, and the one that follows. A token
+is a character unless pairs of bytes were asked for. Windows don't overlap, and are held out in
+blocks that lie side by side, so that hardly a window's end is known from its neighbour's
+beginning.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import decode
+from falaj.workloads.vocabulary import MOST_CHARACTERS, UNKNOWN, BytePairs, Vocabulary
 
 TOKENS: Final = "tokens"
 """The model's input, and the column of the windows."""
 TARGET: Final = "next"
-"""What is predicted: the character that follows."""
+"""What is predicted: the token that follows."""
 FAMILY: Final = "text"
 CONTEXT: Final = 128
-"""Characters that are looked back on where nothing else is asked for."""
-UNKNOWN: Final = "\ufffd"
-"""Stands at place 0 for characters that aren't in the vocabulary."""
-MOST_CHARACTERS: Final = 1_000
-"""Of a vocabulary; the rest are unknown ones."""
+"""Tokens that are looked back on where nothing else is asked for."""
 MOST_BYTES: Final = 64 << 20
 """Of a file, which is read as a whole."""
 
@@ -87,6 +86,64 @@ def windows(text: str, path: Path, context: int) -> tuple[NDArray[np.int64], NDA
     return cut, points[context : count * context + 1 : context]
 
 
+def text_of(points: NDArray[np.int64]) -> str:
+    """Return the text of code points, of any shape."""
+    return points.astype("<u4").tobytes().decode("utf-32-le")
+
+
+def runs(points: NDArray[np.int64], out: NDArray[np.bool_]) -> tuple[list[str], list[str]]:
+    """Return the texts of windows that lie side by side, of the training and the held-out part.
+
+    Args:
+        points: code points of windows (windows, context).
+        out: which of them are held out.
+    """
+    parts: tuple[list[str], list[str]] = ([], [])
+    borders = np.flatnonzero(np.diff(out)) + 1
+    starts = [0, *borders.tolist()]
+    for start, run in zip(starts, np.split(points, borders), strict=True):
+        parts[int(out[start])].append(text_of(run))
+    return parts
+
+
+def cut(
+    texts: Iterable[str], vocabulary: BytePairs, context: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut a part's texts, one after the other, into windows of tokens; some of the last are left.
+
+    Returns:
+        As `windows`, of tokens.
+    """
+    tokens = np.concatenate([
+        np.zeros(0, dtype=np.int64),
+        *(np.array(vocabulary.encode(each), dtype=np.int64) for each in texts),
+    ])  # fmt: skip
+    count = max(0, len(tokens) - 1) // context
+    return tokens[: count * context].reshape(count, context), tokens[
+        context : count * context + 1 : context
+    ]
+
+
+def check_windows(count: int, held_out: int, context: int, path: Path) -> None:
+    """Refuse a text with too few windows of tokens.
+
+    Args:
+        count: of both parts.
+        held_out: of the held-out part.
+        context: tokens of a window.
+        path: the text's file, for messages.
+
+    Raises:
+        WorkloadError: there are too few.
+    """
+    if count < _LEAST_WINDOWS or held_out < 1:
+        raise WorkloadError(
+            f"{path} has {count:,} windows of {context:,} tokens, {held_out:,} of them held out; "
+            f"at least {_LEAST_WINDOWS} and 1 are needed: take more text, or a smaller --context "
+            "or --vocabulary"
+        )
+
+
 def following(tokens: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return what follows each character of windows (N, S), whose last ones ``after`` (N,) do."""
     return np.concatenate([tokens[:, 1:], after[:, None]], axis=1)
@@ -105,6 +162,26 @@ def vocabulary(points: NDArray[np.int64]) -> list[str]:
     values, counts = np.unique(points[points != ord(UNKNOWN)], return_counts=True)
     frequent = np.argsort(-counts, kind="stable")[: MOST_CHARACTERS - 1]
     return [UNKNOWN, *map(chr, np.sort(values[frequent]).tolist())]
+
+
+def counts(points: NDArray[np.int64]) -> dict[str, int]:
+    """Return how often each of the characters is there that `vocabulary` would have."""
+    values, times = np.unique(points, return_counts=True)
+    known = set(vocabulary(points)[1:])
+    every = zip(map(chr, values.tolist()), times.tolist(), strict=True)
+    return {each: count for each, count in every if each in known}
+
+
+def is_vocabulary(value: object) -> TypeGuard[list[str]]:
+    """Tell whether a value is what `vocabulary` returns of some text."""
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_CHARACTERS:
+        return False
+    first, *others = cast("list[object]", value)
+    points = [ord(each) for each in others if isinstance(each, str) and len(each) == 1]
+    is_sorted = all(low < high for low, high in itertools.pairwise(points))
+    # Halves of a character of UTF-16 are no characters.
+    is_whole = not any(0xD800 <= point <= 0xDFFF for point in points)
+    return first == UNKNOWN and len(points) == len(others) and is_sorted and is_whole
 
 
 def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:
@@ -132,16 +209,29 @@ def request_of(model: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
     return {"model": model, "prompt": prompt, "max_tokens": 64, "temperature": 0}
 
 
+def tokens_a_character(vocabulary: Vocabulary, tokens: NDArray[Any]) -> float:
+    """Return how many tokens a character of these has, in the mean: nats of a token times it are
+    nats of a character, whatever the vocabulary.
+
+    Args:
+        vocabulary: theirs.
+        tokens: of any shape.
+    """
+    characters = np.array(vocabulary.characters)[tokens].sum()
+    # Bytes in the midst of a character begin none.
+    return tokens.size / max(1, int(characters))
+
+
 def perplexity(nats: float) -> float:
     """Return among how many characters one would choose as evenly, of nats a character."""
     return math.exp(min(nats, _MOST_NATS))
 
 
 def guess_nats(learned: NDArray[Any], judged: NDArray[Any]) -> float:
-    """Return the nats a character of one who says how frequent each was in what is learned from.
+    """Return the nats a token of one who says how frequent each was in what is learned from.
 
     Args:
-        learned: numbers of characters, of any shape.
+        learned: tokens, of any shape.
         judged: those that are guessed, likewise.
     """
     return float(guesses(learned, judged).mean())

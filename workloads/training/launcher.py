@@ -16,13 +16,16 @@ from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.training import batches, distillation, distributed, hardware, language
+from falaj.workloads.training import batches, distillation, distributed, hardware, language, lora
 from falaj.workloads.training import record as records
+from falaj.workloads.training import start as starts
 from falaj.workloads.training.distillation import Teacher
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.options import (
+    ALPHA_OF_A_RANK,
     DISTILLATION,
+    LOW_RANK_RATE,
     Parameters,
     Requested,
     check_decoder,
@@ -34,6 +37,7 @@ from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.progress import Progress, listening
 from falaj.workloads.training.session import Session, Setting, report_finished
 from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset, open_keyring
+from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
 
 _LOCK = ".lock"
@@ -69,11 +73,9 @@ def run(
     keyring = open_keyring(options.keyring)
     code = _read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
-    distillation.check_options(requested, dataset.task)
-    teacher = None
-    if requested.teacher is not None:
-        teacher = distillation.open_teacher(requested.teacher, keyring, dataset)
-    parameters = resolve(requested, dataset, code, teacher)
+    teacher = _open_teacher(requested, keyring, dataset)
+    start = _open_start(requested, keyring, dataset)
+    parameters = resolve(requested, dataset, code, teacher, start)
     meeting = None
     if not distributed.is_member():
         meeting = distributed.from_environment(os.environ, parameters.processes)
@@ -107,9 +109,24 @@ def run(
             records.begin(output, identity, parameters.to_json(), dataset.digest)
         setting = Setting(
             dataset, parameters, output, keyring, identity, resume, options.metrics, code,
-            teacher,
+            teacher, start,
         )  # fmt: skip
         return _train(setting, stop, progress)
+
+
+def _open_teacher(
+    requested: Requested, keyring: KeyRing | None, dataset: Dataset
+) -> Teacher | None:
+    distillation.check_options(requested, dataset.task)
+    if requested.teacher is None:
+        return None
+    return distillation.open_teacher(requested.teacher, keyring, dataset)
+
+
+def _open_start(requested: Requested, keyring: KeyRing | None, dataset: Dataset) -> Start | None:
+    if requested.start is None:
+        return None
+    return starts.open_start(requested.start, keyring, dataset)
 
 
 def _read_code(requested: Requested, expected: str | None) -> OwnCode | None:
@@ -131,15 +148,26 @@ def resolve(
     dataset: Dataset,
     code: OwnCode | None = None,
     teacher: Teacher | None = None,
+    start: Start | None = None,
 ) -> Parameters:
     """Fill in what was left open, by the dataset's family and size and by the hardware."""
     values = {name: getattr(requested, name) for name in Requested.__dataclass_fields__}
+    values["start"] = ""
+    if start is not None:
+        starts.check_sizes(start, requested)
+        values |= {**start.sizes, "model": start.model, "start": start.digest}
+    lora.check_options(requested, start.architecture if start is not None else None)
+    values["lora_rank"] = requested.lora_rank or 0
+    if requested.lora_alpha is None:
+        values["lora_alpha"] = float(ALPHA_OF_A_RANK * values["lora_rank"])
+    if values["lora_rank"] and requested.learning_rate is None:
+        values["learning_rate"] = LOW_RANK_RATE
     rows = int(dataset.description["rows"]["train"])
     values["code"] = code.digest if code is not None else ""
     own = code is not None
     values["teacher"] = teacher.digest if teacher is not None else ""
     is_smaller = teacher is not None or requested.prune > 0 or requested.quantisation_aware
-    if is_smaller and dataset.family == "table" and requested.model == "auto":
+    if is_smaller and dataset.family == "table" and values["model"] == "auto":
         values["model"] = "network"  # trees have no teacher and no units
     _check_prunable(requested, dataset)
     for name, default in DISTILLATION.items():
@@ -147,7 +175,7 @@ def resolve(
             values[name] = default
     _check_text(requested, dataset)
     _check_pictures(requested, dataset)
-    defaults = family_defaults(dataset.family, rows, own=own, model=requested.model)
+    defaults = family_defaults(dataset.family, rows, own=own, model=values["model"])
     for name, default in defaults.items():
         if values[name] is None:
             values[name] = default

@@ -118,6 +118,7 @@ def check_layout(parameters: Parameters, family: str) -> None:
         ("--teacher", bool(parameters.teacher)),
         (f"--prune {parameters.prune:g}", parameters.prune > 0),
         ("--quantisation-aware", parameters.quantisation_aware),
+        (f"--lora-rank {parameters.lora_rank}", parameters.lora_rank > 0),
     ):
         if divided and is_given:
             raise WorkloadError(

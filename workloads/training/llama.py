@@ -1,8 +1,9 @@
-"""A trained language model as other programs read it: weights, their names and the characters.
+"""A trained language model as other programs read it: weights, their names and the tokens.
 
 The layers are those of Llama, so that what reads these from a folder takes it: safetensors with
 the names of Hugging Face's ``LlamaForCausalLM``, its ``config.json``, and a ``tokenizer.json`` of
-one word for each character. Nothing in it is code, and nothing is encrypted any more.
+one word for each character, or of pairs of bytes. Nothing in it is code, and nothing is encrypted
+any more.
 
 https://huggingface.co/docs/transformers/model_doc/llama, https://github.com/huggingface/safetensors
 """
@@ -26,9 +27,17 @@ from falaj.workloads.files import (
 )
 from falaj.workloads.training.checkpoint import Trained
 from falaj.workloads.training.decoder import ROTARY_BASE, Decoder, gated_units
-from falaj.workloads.training.language import UNKNOWN
+from falaj.workloads.vocabulary import (
+    PIECES,
+    UNKNOWN,
+    BytePairs,
+    Vocabulary,
+    printable,
+)
 
 WEIGHTS: Final = "model.safetensors"
+CONFIGURATION: Final = "config.json"
+TOKENISER: Final = "tokenizer.json"
 _OF_LAYER: Final = {
     "before": "input_layernorm",
     "between": "post_attention_layernorm",
@@ -56,8 +65,8 @@ def write(trained: Trained, output: Path) -> list[str]:
         WorkloadError: the model is no language model of Falaj's, there is something in the folder,
             or it can't be written.
     """
-    module, characters = trained.module, trained.classes
-    if not isinstance(module, Decoder) or characters is None:
+    module, vocabulary = trained.module, trained.vocabulary
+    if not isinstance(module, Decoder) or vocabulary is None:
         raise WorkloadError(
             f"the run learned a model of {trained.family}: only a language model has the form of "
             "Llama; an ONNX file of any model is in its package"
@@ -66,7 +75,7 @@ def write(trained: Trained, output: Path) -> list[str]:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise WorkloadError(f"{output} is there already: name a new folder, or remove it")
         make_missing_folders(output.absolute().parent)
-    said = {name: _json(each) for name, each in documents(module, characters).items()}
+    said = {name: _json(each) for name, each in documents(module, vocabulary).items()}
     files = {WEIGHTS: save(tensors(module), {"format": "pt"}), **said}
     with replacing_folder(output.absolute()) as stage:
         for name, content in files.items():
@@ -75,30 +84,35 @@ def write(trained: Trained, output: Path) -> list[str]:
 
 
 def tensors(module: Decoder) -> dict[str, Tensor]:
-    """Return the learned numbers by Llama's names; the matrix of characters stands once."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in module.state_dict().items():
-        of, _, what = name.rpartition(".")
-        if of == "embedding":
-            new = "embed_tokens"
-        elif of == "norm":
-            new = of
-        else:
-            _, number, part = of.split(".", 2)
-            new = f"layers.{number}.{_OF_LAYER[part]}"
-        found[f"model.{new}.{what}"] = tensor.detach().cpu().contiguous()
-    return found
-
-
-def documents(module: Decoder, characters: list[str]) -> dict[str, dict[str, Any]]:
-    """Return what says how to read the weights and characters, by the names of the files."""
-    size, width = module.size, module.embedding.embedding_dim
-    numbers = {each: number for number, each in enumerate(characters)}
+    """Return the learned numbers by Llama's names; the matrix of tokens stands once."""
     return {
-        "config.json": {
+        name_of(name): tensor.detach().cpu().contiguous()
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def name_of(name: str) -> str:
+    """Return Llama's name of one of a decoder's tensors."""
+    of, _, what = name.rpartition(".")
+    if of == "embedding":
+        new = "embed_tokens"
+    elif of == "norm":
+        new = of
+    else:
+        _, number, part = of.split(".", 2)
+        new = f"layers.{number}.{_OF_LAYER[part]}"
+    return f"model.{new}.{what}"
+
+
+def documents(module: Decoder, vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
+    """Return what says how to read the weights and tokens, by the names of the files."""
+    size, width = module.size, module.embedding.embedding_dim
+    known = vocabulary.unknown is None
+    return {
+        CONFIGURATION: {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
-            "vocab_size": len(characters),
+            "vocab_size": vocabulary.size,
             "hidden_size": width,
             "intermediate_size": gated_units(width),
             "num_hidden_layers": size.layers,
@@ -118,27 +132,74 @@ def documents(module: Decoder, characters: list[str]) -> dict[str, dict[str, Any
             "pad_token_id": None,
             "torch_dtype": "float32",
         },
-        "tokenizer.json": {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [],
-            "normalizer": {"type": "Replace", "pattern": {"String": "\r\n"}, "content": "\n"},
-            "pre_tokenizer": {
-                "type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated",
-                "invert": False,
-            },
-            "post_processor": None,
-            "decoder": {"type": "Fuse"},
-            "model": {"type": "WordLevel", "vocab": numbers, "unk_token": UNKNOWN},
-        },
+        TOKENISER: tokeniser(vocabulary),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "unk_token": UNKNOWN,
+            **({} if known else {"unk_token": UNKNOWN}),
             "model_max_length": module.context,
             "clean_up_tokenization_spaces": False,
         },
     }  # fmt: skip
+
+
+def tokeniser(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return what cuts a text into the tokens of a vocabulary, and numbers them."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "post_processor": None,
+        **_applied(vocabulary),
+    }
+
+
+def _applied(vocabulary: Vocabulary) -> dict[str, Any]:
+    """What cuts a text up, and what the parts are numbered by."""
+    if isinstance(vocabulary, BytePairs):
+        return {
+            "normalizer": None,
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [_cut(PIECES), {"type": "ByteLevel", **_BARE}],
+            },
+            "decoder": {"type": "ByteLevel", **_BARE},
+            "model": _model_of_pairs(vocabulary),
+        }
+    numbers = {each: number for number, each in enumerate(vocabulary.names)}
+    return {
+        "normalizer": {"type": "Replace", "pattern": {"String": "\r\n"}, "content": "\n"},
+        "pre_tokenizer": _cut(r"[\s\S]"),
+        "decoder": {"type": "Fuse"},
+        "model": {"type": "WordLevel", "vocab": numbers, "unk_token": UNKNOWN},
+    }
+
+
+_BARE: Final = {"add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+"""Bytes as characters, and nothing else."""
+
+
+def _cut(pattern: str) -> dict[str, Any]:
+    return {
+        "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False,
+    }  # fmt: skip
+
+
+def _model_of_pairs(vocabulary: BytePairs) -> dict[str, Any]:
+    written = printable()
+    names = ["".join(written[each] for each in of) for of in vocabulary.contents]
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": {each: number for number, each in enumerate(names)},
+        "merges": [[names[first], names[second]] for first, second in vocabulary.pairs],
+    }
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.training import pruning, quantisation
+from falaj.workloads.training import lora, pruning, quantisation
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
@@ -25,6 +25,7 @@ from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
 from falaj.workloads.training.pruning import Pruning
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 
 def classification(
@@ -160,8 +161,11 @@ class Optimisation:
         distillation: Distillation | None = None,
     ) -> None:
         self.module = module.to(team.device)
-        self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
-        self.best = copied(self.average.state_dict())
+        # What stays as it is stands once, and in no checkpoint.
+        self._kept = lora.kept(self.module) if parameters.lora_rank else {}
+        same = {id(each): each for each in self._kept.values()}
+        self.average = copy.deepcopy(self.module, same).requires_grad_(False).eval()
+        self.best = self._learned(self.average)
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
         self._distillation = distillation
@@ -208,8 +212,8 @@ class Optimisation:
 
     def turn(self) -> None:
         """Go on from the best weights so far and with the rate of the epoch of `turns`."""
-        self.module.load_state_dict(self.best)
-        self.average.load_state_dict(self.best)
+        self._load(self.module, self.best)
+        self._load(self.average, self.best)
         self._scheduler.last_epoch = self.turns * self._batches.steps - 1
         self._scheduler.step()
 
@@ -322,12 +326,20 @@ class Optimisation:
             build: makes a module with fresh weights, where none is at hand.
         """
         del build
-        self.average.load_state_dict(self.best)
+        self._load(self.average, self.best)
         return self.average
 
     def keep_best(self) -> None:
         """Remember the averaged weights as the best so far."""
-        self.best = copied(self.average.state_dict())
+        self.best = self._learned(self.average)
+
+    def _learned(self, module: nn.Module) -> dict[str, Tensor]:
+        """A copy of the numbers by name, without those that stay as they are."""
+        state = module.state_dict()
+        return copied({name: each for name, each in state.items() if name not in self._kept})
+
+    def _load(self, module: nn.Module, state: dict[str, Tensor]) -> None:
+        module.load_state_dict({**self._kept, **state})
 
     @property
     def optimised(self) -> list[str]:
@@ -338,8 +350,8 @@ class Optimisation:
     def state(self) -> dict[str, Any]:
         """Return all of it for a checkpoint."""
         return {
-            "module": copied(self.module.state_dict()),
-            "average": copied(self.average.state_dict()),
+            "module": self._learned(self.module),
+            "average": self._learned(self.average),
             "best": self.best,
             "optimiser": self._optimiser.state_dict(),
             "optimised": self.optimised,
@@ -349,8 +361,8 @@ class Optimisation:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned."""
-        self.module.load_state_dict(state["module"])
-        self.average.load_state_dict(state["average"])
+        self._load(self.module, state["module"])
+        self._load(self.average, state["average"])
         self.best = state["best"]
         self._optimiser.load_state_dict(state["optimiser"])
         self._scheduler.load_state_dict(state["scheduler"])
@@ -368,7 +380,11 @@ class Optimisation:
         """Let the average follow the weights, and what isn't learned but counted."""
         averaged = [*self.average.parameters(), *self.average.buffers()]
         current = [*self.module.parameters(), *self.module.buffers()]
-        follow_weights(zip(averaged, current, strict=True), self._scheduler.last_epoch)
+        pairs = (
+            (ours, theirs) for ours, theirs in zip(averaged, current, strict=True)
+            if ours is not theirs
+        )  # fmt: skip
+        follow_weights(pairs, self._scheduler.last_epoch)
         if self._parameters.quantisation_aware:
             quantisation.share_ranges(self.module, self.average)
 
@@ -401,9 +417,10 @@ def optimiser_of(
         steps: of an epoch.
     """
     rate, decay = parameters.learning_rate, parameters.weight_decay
+    learned = [p for p in module.parameters() if p.requires_grad or not parameters.lora_rank]
     groups = [
-        {"params": [p for p in module.parameters() if p.ndim > 1], "weight_decay": decay},
-        {"params": [p for p in module.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [p for p in learned if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in learned if p.ndim <= 1], "weight_decay": 0.0},
     ]
     optimiser = own_optimizer(module, rate, decay) or torch.optim.AdamW(
         groups, lr=rate, fused=True
@@ -438,7 +455,7 @@ def rate_share(step: int, total: int) -> float:
 def row_losses(outputs: Tensor, labels: Tensor, task: str, smoothing: float) -> Tensor:
     """Return each row's loss (N,): cross-entropy, or squared error of the standardised target.
 
-    Of a language model it is the mean cross-entropy of a window's characters, in nats.
+    Of a language model it is the mean cross-entropy of a window's tokens, in nats.
     """
     if task == LANGUAGE:
         return (
@@ -481,35 +498,61 @@ def predict(
     return torch.cat(parts)
 
 
-WINDOWS_AT_ONCE = 32
-"""Asked of a language model, which answers each with a number for every character of each."""
+_WINDOWS_AT_ONCE = 32
+_NUMBERS_AT_ONCE = 1 << 26
+"""That a language model may answer at once: one for every token of the vocabulary, at each place
+of each window."""
+
+
+def windows_at_once(context: int, size: int) -> int:
+    """Return how many windows of ``context`` tokens are asked at once of a language model.
+
+    Args:
+        context: tokens of a window.
+        size: tokens of the vocabulary.
+    """
+    return max(1, min(_WINDOWS_AT_ONCE, _NUMBERS_AT_ONCE // (context * size)))
 
 
 @torch.no_grad()
 def follow_rows(
-    module: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor
+    module: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    size: int = MOST_CHARACTERS,
 ) -> tuple[Tensor, Tensor]:
-    """Judge a module on windows of characters, as `follow`: each window's nats and hits (N,)."""
+    """Judge a module on windows of tokens, as `follow`: each window's nats and hits (N,)."""
     nats: list[Tensor] = []
     hits: list[Tensor] = []
-    for start in range(0, len(inputs), WINDOWS_AT_ONCE):
-        wanted = targets[start : start + WINDOWS_AT_ONCE]
-        outputs = module(inputs[start : start + WINDOWS_AT_ONCE]).float()
+    some = windows_at_once(inputs.shape[1], size)
+    for start in range(0, len(inputs), some):
+        wanted = targets[start : start + some]
+        outputs = module(inputs[start : start + some]).float()
         nats.append(row_losses(outputs, wanted, LANGUAGE, 0.0))
         hits.append((outputs.argmax(-1) == wanted).double().mean(1))
     return torch.cat(nats).double(), torch.cat(hits)
 
 
 def follow(
-    module: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor
+    module: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    size: int = MOST_CHARACTERS,
 ) -> tuple[float, float]:
-    """Judge ``module`` on windows of characters (N, S) and those that follow each (N, S).
+    """Judge a language model.
+
+    Args:
+        module: the model.
+        inputs: windows of tokens (N, S).
+        targets: those that follow each (N, S).
+        size: tokens of the vocabulary, which says how much memory answers take. Default: the most
+            that characters may be.
 
     Returns:
-        The mean cross-entropy of a character, in nats, and the share of the characters that were
-        thought the likeliest.
+        The mean cross-entropy of a token, in nats, and the share of the tokens that were thought
+        the likeliest.
     """
-    nats, hits = follow_rows(module, inputs, targets)
+    nats, hits = follow_rows(module, inputs, targets, size)
     return float(nats.mean()), float(hits.mean())
 
 

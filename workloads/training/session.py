@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falaj.workloads.bounds import IMAGE_NETWORKS
@@ -25,6 +27,7 @@ from falaj.workloads.training import (
     hardware,
     language,
     loop,
+    lora,
     models,
     own_model,
     parts,
@@ -37,7 +40,7 @@ from falaj.workloads.training.choice import choose
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.distillation import Distillation, Teacher
 from falaj.workloads.training.distributed import Team
-from falaj.workloads.training.language import guess_nats, perplexity
+from falaj.workloads.training.language import guess_nats, perplexity, tokens_a_character
 from falaj.workloads.training.layout import Grid, layout, parts_of_batch
 from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
@@ -60,6 +63,7 @@ from falaj.workloads.training.progress import (
     finite_or_none,
 )
 from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -80,6 +84,7 @@ class Setting:
         metrics: address and port that figures for Prometheus are served on; None: nowhere.
         code: of a team's own model; None: the model is one of ours.
         teacher: whose answers are learned; None: nobody's.
+        start: the weights that it begins with; None: they are drawn.
     """
 
     dataset: Dataset
@@ -91,6 +96,7 @@ class Setting:
     metrics: str | None = None
     code: OwnCode | None = None
     teacher: Teacher | None = None
+    start: Start | None = None
 
 
 _EXPORTED_ROWS = 3
@@ -132,6 +138,8 @@ def finish(
     }
     if ranges is not None:
         state["ranges"] = quantisation.to_state(ranges)
+    if dataset.pairs is not None:
+        state["vocabulary"] = dataset.pairs.to_bytes().decode()
     context = records.context_of(setting.identity, records.MODEL)
     checkpoint.save(setting.output / records.MODEL, state, setting.keyring, context)
     recipe = prepared.preprocessing
@@ -148,7 +156,10 @@ def finish(
         "preprocessing": recipe.to_json() if recipe is not None else None,
         "parameters": setting.parameters.to_json(),
         **({"teacher": setting.teacher.to_json()} if setting.teacher is not None else {}),
-        "dataset": {key: dataset.description[key] for key in named},
+        "dataset": {
+            **{key: dataset.description[key] for key in named},
+            **({"vocabulary": dataset.pairs.described} if dataset.pairs is not None else {}),
+        },
         "model": {
             "architecture": prepared.architecture.to_json(),
             "parameters": models.parameter_count(module),
@@ -184,15 +195,10 @@ def evaluate(
     device = next(iter(module.state_dict().values())).device
     if dataset.family == language.FAMILY:
         tokens, targets = windows(dataset, "held_out")
-        nats, hits = loop.follow(module.eval(), tokens.to(device), targets.to(device))
-        return {
-            "rows": len(tokens),
-            "characters": targets.numel(),
-            records.FIRST[dataset.task]: nats,
-            "perplexity": perplexity(nats),
-            "accuracy": hits,
-            "baseline_nats": guess_nats(prepared.fit[1].numpy(), targets.numpy()),
-        }
+        nats, hits = loop.follow(
+            module.eval(), tokens.to(device), targets.to(device), prepared.architecture.outputs
+        )
+        return _of_text(dataset, targets.numpy(), prepared.fit[1].numpy(), nats, hits)
     inputs = features(dataset, "held_out", prepared.preprocessing).to(device)
     outputs = predict(module.eval(), inputs, rows_at_a_time).cpu()
     labels = dataset.labels[dataset.rows("held_out")]
@@ -201,6 +207,31 @@ def evaluate(
     scale = prepared.target_scale or {"mean": 0.0, "scale": 1.0}
     values = outputs.squeeze(1).double().numpy() * scale["scale"] + scale["mean"]
     return loop.regression(labels, values)
+
+
+def _of_text(
+    dataset: Dataset, targets: NDArray[Any], learned: NDArray[Any], nats: float, hits: float
+) -> dict[str, Any]:
+    """The figures of nats and hits of a token; all but the accuracy are of characters."""
+    vocabulary = dataset.vocabulary
+    assert vocabulary is not None  # noqa: S101 - it is a text
+    share = tokens_a_character(vocabulary, targets)
+    found = {
+        "rows": len(targets),
+        "characters": round(targets.size / share),
+        records.FIRST[dataset.task]: nats * share,
+        "perplexity": perplexity(nats * share),
+        "accuracy": hits,
+        "baseline_nats": guess_nats(learned, targets) * share,
+    }
+    if dataset.pairs is not None:
+        sizes = np.array([len(each) for each in dataset.pairs.contents])[targets]
+        found |= {
+            "tokens": targets.size,
+            "nats_per_token": nats,
+            "bits_per_byte": nats * targets.size / math.log(2) / int(sizes.sum()),
+        }
+    return found
 
 
 def _rows_at_a_time(parameters: Parameters) -> int:
@@ -246,12 +277,25 @@ class Session:
         self._setting, self._team, self._stop, self._progress = setting, team, stop, progress
         parameters = setting.parameters
         hardware.make_deterministic(parameters.seed, parameters.threads)
-        self._prepared = prepare(setting.dataset, parameters)
+        start = setting.start
+        self._prepared = prepare(
+            setting.dataset, parameters,
+            recipe=start.preprocessing if start is not None else None,
+            scale=start.target if start is not None else None,
+        )  # fmt: skip
         self._built_of = self._code()
         module = models.build(self._prepared.architecture, self._built_of)
+        if start is not None:
+            self._check_same("--start", start.digest)
+            start.fill(module)
+        self._adapted: dict[str, Any] = {}
+        if parameters.lora_rank:
+            lora.add(module, parameters)
+            self._adapted = {"lora": lora.to_json(module, parameters)}
         if parameters.quantisation_aware:
             quantisation.prepare(module)
-        self._count = models.parameter_count(module)
+        adapted = self._adapted.get("lora")
+        self._count = adapted["parameters"] if adapted else models.parameter_count(module)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
         self._row_part = self._grid.row_part if self._grid else team.rank
@@ -300,20 +344,23 @@ class Session:
 
     def _distillation(self) -> Distillation | None:
         """What mixes a teacher's answers into the loss; all processes need the same teacher."""
-        teacher, team, parameters = self._setting.teacher, self._team, self._setting.parameters
+        teacher, parameters = self._setting.teacher, self._setting.parameters
         if teacher is None:
             return None
-        if team.processes > 1 and team.any(
-            team.share(teacher.digest.encode()) != teacher.digest.encode()
-        ):
-            raise WorkloadError(
-                "--teacher is another run in one of the processes: name a folder that all "
-                "machines share"
-            )
+        self._check_same("--teacher", teacher.digest)
         return Distillation(
-            teacher.trained.module, team.device, self._setting.dataset.task,
+            teacher.trained.module, self._team.device, self._setting.dataset.task,
             temperature=parameters.distil_temperature, weight=parameters.distil_weight,
         )  # fmt: skip
+
+    def _check_same(self, option: str, digest: str) -> None:
+        """Refuse another run in one process than in the others."""
+        team = self._team
+        if team.processes > 1 and team.any(team.share(digest.encode()) != digest.encode()):
+            raise WorkloadError(
+                f"{option} is another run in one of the processes: name a folder that all "
+                "machines share"
+            )
 
     def _code(self) -> OwnCode | None:
         """A team's own code: in every process the leader's, which goes with the run."""
@@ -390,15 +437,32 @@ class Session:
             self._position.seconds = self._seconds()
             is_rounded = self._setting.parameters.quantisation_aware
             ranges = quantisation.take_ranges(module) if is_rounded else None
+            if self._setting.parameters.lora_rank:
+                lora.merge(module)
             prepared = self._smaller(module)
             prepared, kept, chosen = choose(prepared, module, self._setting.parameters)
             record = finish(
                 self._setting, prepared, kept, self._position, utilisation, chosen=chosen,
-                ranges=ranges,
+                lineage=self._lineage(), ranges=ranges,
             )  # fmt: skip
             report_finished(record, self._setting.output, self._progress)
         self._team.wait()
         return 0
+
+    def _lineage(self) -> dict[str, Any]:
+        """What the record says of the weights that it began with, and of what is added to them."""
+        setting = self._setting
+        if setting.start is None:
+            return {}
+        module = self._fresh()
+        setting.start.fill(module)
+        found = evaluate(
+            setting.dataset, self._prepared, module.to(self._team.device),
+            rows_at_a_time=_rows_at_a_time(setting.parameters),
+        )  # fmt: skip
+        name = records.FIRST[setting.dataset.task]
+        said = {**setting.start.to_json(), "before": {name: found[name]}}
+        return {"start": said, **self._adapted}
 
     def _smaller(self, module: nn.Module) -> PreparedData:
         """Take out of the network what was held at 0; return the data with what it is then."""
@@ -556,8 +620,11 @@ class Session:
         task, parameters = self._setting.dataset.task, self._setting.parameters
         with self._optimisation.averaged() as answers:
             if task == records.LANGUAGE:
-                nats, hits = loop.follow_rows(answers, inputs, labels)
-                return nats, [nats, hits], [records.FIRST[task], "accuracy"]
+                nats, hits = loop.follow_rows(
+                    answers, inputs, labels, self._prepared.architecture.outputs
+                )
+                shown = nats * self._prepared.tokens_a_character
+                return nats, [shown, hits], [records.FIRST[task], "accuracy"]
             outputs = predict(answers, inputs, _rows_at_a_time(parameters)).float()
             # A loss of a model's own may be of its weights as well: of the averaged ones.
             judge = answers if isinstance(answers, nn.Module) else self._optimisation.module
@@ -625,6 +692,8 @@ class Session:
         context = records.context_of(setting.identity, records.CHECKPOINT)
         try:
             state = checkpoint.load(path, setting.keyring, context)
+            if state.get("base", self._base) != self._base:
+                raise WorkloadError(f"{path} holds what is added to other weights (--start)")
             found = state["optimisation"]
             if parts.PARTS in found and isinstance(self._optimisation, Optimisation):
                 state["optimisation"] = parts.whole_of_parts(
@@ -643,9 +712,17 @@ class Session:
         if not self._team.leads:
             return
         setting = self._setting
-        state = {"optimisation": self._optimisation.state(), **self._moment()}
+        state: dict[str, Any] = {"optimisation": self._optimisation.state(), **self._moment()}
+        if self._base:
+            state["base"] = self._base
         context = records.context_of(setting.identity, records.CHECKPOINT)
         checkpoint.save(setting.output / records.CHECKPOINT, state, setting.keyring, context)
+
+    @property
+    def _base(self) -> str:
+        """Digest of the weights that a checkpoint doesn't hold; empty: it holds all."""
+        parameters = self._setting.parameters
+        return parameters.start if parameters.lora_rank else ""
 
     def _moment(self) -> dict[str, Any]:
         """What of a checkpoint is neither weights nor of the optimiser."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,7 @@ from falaj.workloads.files import make_missing_folders, read_json, storage_error
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import read_artifact
 from falaj.workloads.training.language import FAMILY, TOKENS
+from falaj.workloads.vocabulary import BytePairs, Characters, Vocabulary, of_bytes
 
 if TYPE_CHECKING:
     from falaj.workloads.registry.keyring import KeyRing
@@ -54,6 +56,7 @@ def digest(value: Any) -> str:
 FORMAT = "falaj.dataset/1"
 DESCRIPTION = "dataset.json"
 DATA = "data.parquet"
+_PAIRS = b"falaj.vocabulary"
 
 Part = Literal["train", "held_out"]
 
@@ -73,11 +76,18 @@ class Dataset:
             16. Texts: ``tokens`` int64 (rows, `context`). Tables: float64 (rows,) with
             NaN, or str objects (rows,) with "" where missing (texts, dates and words).
         labels: int64 class numbers, or float64 values, (rows,).
+        pairs: vocabulary of a text whose tokens aren't its characters.
     """
 
     description: dict[str, Any]
     inputs: dict[str, NDArray[Any]]
     labels: NDArray[Any]
+    pairs: BytePairs | None = None
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Return the tokens of a text; None of anything else."""
+        return vocabulary_of(self.family, self.classes, self.pairs)
 
     @property
     def digest(self) -> str:
@@ -98,13 +108,13 @@ class Dataset:
     def classes(self) -> list[str] | None:
         """Return the classes' names in the order of the labels, None for a regression.
 
-        Of a text they are the characters of its vocabulary.
+        Of a text they are the characters of its vocabulary, or the numbers of its tokens.
         """
         return self.description["classes"]
 
     @property
     def context(self) -> int:
-        """Return how many characters a row of a text has; 1 of anything else."""
+        """Return how many tokens a row of a text has; 1 of anything else."""
         if self.family != FAMILY:
             return 1
         return int(self.description["features"][0]["shape"][0])
@@ -113,6 +123,25 @@ class Dataset:
         """Return where the rows of ``part`` lie."""
         train = int(self.description["rows"]["train"])
         return slice(0, train) if part == "train" else slice(train, None)
+
+
+def vocabulary_of(
+    family: str, classes: list[str] | None, pairs: BytePairs | None
+) -> Vocabulary | None:
+    """Return the tokens of a text, which are its characters without ``pairs``; else None."""
+    if family != FAMILY:
+        return None
+    return pairs or Characters(tuple(classes or ()))
+
+
+def described_pairs(description: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is said of a vocabulary of pairs; None: there is none.
+
+    Args:
+        description: dataset.json, or what a package's manifest says of the dataset.
+    """
+    features = description.get("features") or [{}]
+    return features[0].get("vocabulary")
 
 
 def describe_identity(description: dict[str, Any]) -> str:
@@ -143,8 +172,13 @@ def context_of(identity: str) -> bytes:
     return f"dataset:{identity}:data".encode()
 
 
-def encode(inputs: dict[str, NDArray[Any]], labels: NDArray[Any], target: str) -> bytes:
-    """Return the rows as a Parquet file."""
+def encode(
+    inputs: dict[str, NDArray[Any]],
+    labels: NDArray[Any],
+    target: str,
+    pairs: BytePairs | None = None,
+) -> bytes:
+    """Return the rows as a Parquet file, with a vocabulary in the metadata of its schema."""
     arrays: dict[str, pa.Array] = {}
     for name, values in inputs.items():
         if values.ndim > 1:
@@ -154,7 +188,8 @@ def encode(inputs: dict[str, NDArray[Any]], labels: NDArray[Any], target: str) -
             arrays[name] = pa.array(values, pa.string() if values.dtype == object else None)
     arrays[target] = pa.array(labels)
     buffer = io.BytesIO()
-    pq.write_table(pa.table(arrays), buffer, compression="zstd")
+    noted = {_PAIRS: pairs.to_bytes()} if pairs is not None else None
+    pq.write_table(pa.table(arrays).replace_schema_metadata(noted), buffer, compression="zstd")
     return buffer.getvalue()
 
 
@@ -182,17 +217,22 @@ def open_dataset(path: Path, keyring: KeyRing | None) -> Dataset:
         if describe_identity(description) != description["digest"]:
             raise WorkloadError(changed)
         data = read_artifact(path / DATA, keyring, context_of(description["digest"]))
-        inputs, labels = _decode(data, description)
+        inputs, labels, noted = _decode(data, description)
+        pairs = None
+        if (described := described_pairs(description)) is not None:
+            pairs = of_bytes(noted[_PAIRS])
+            if pairs.described != described or pairs.names != description["classes"]:
+                raise WorkloadError(changed)
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise WorkloadError(changed) from error
     if digest_rows(inputs, labels) != description["stored_digest"]:
         raise WorkloadError(changed)
-    return Dataset(description, inputs, labels)
+    return Dataset(description, inputs, labels, pairs)
 
 
 def _decode(
     data: bytes, description: dict[str, Any]
-) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+) -> tuple[dict[str, NDArray[Any]], NDArray[Any], dict[bytes, bytes]]:
     # Arrow's thread pools and torch's in one process sometimes abort it at its end ("terminate
     # called without an active exception"): one thread is enough here.
     table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
@@ -207,7 +247,7 @@ def _decode(
         else:
             inputs[feature["name"]] = column.to_numpy(zero_copy_only=False)
     labels = table.column(description["target"]).to_numpy()
-    return inputs, labels
+    return inputs, labels, table.schema.metadata or {}
 
 
 @dataclass(frozen=True)

@@ -289,9 +289,9 @@ class InferenceServiceArgs(InClusterArgs):
     max_rows: NotRequired[Annotated[int, _ROWS, Default(_ROWS.default)]]
     """Most rows of a request."""
     max_tokens: NotRequired[Annotated[int, _TOKENS, Default(_TOKENS.default)]]
-    """Most characters that a language model adds to a text of a request; for ``cpu``."""
+    """Most tokens that a language model adds to a text of a request; for ``cpu``."""
     tokens_per_minute: NotRequired[Annotated[int, bound("service", "tokens_per_minute")]]
-    """Most characters that each caller may have of each worker in a minute, those of its prompts
+    """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds; for ``language``. Default: no limit."""
     max_batch: NotRequired[Annotated[int, Between(1, 4_096), Default(32)]]
     """Most rows that Triton runs together; for ``gpu``."""

@@ -452,3 +452,110 @@ def test_another_teacher_is_another_run_of_which_the_trainer_is_told(
         assert words in told[0]
     assert "--quantisation-aware --adopt" in told[0]
     assert handler.check({**INPUTS, "teacher": UNKNOWN}, {})["teacherSha256"] is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        ({"loraRank": 0}, "loraRank", "given 0; allowed: a whole number from 1 to 1024"),
+        ({"loraMatrices": "norms"}, "loraMatrices", "given 'norms'; allowed: all, attention, un"),
+        ({"loraRank": 4}, "loraRank", "is of low ranks, and 'start' is missing"),
+        ({"loraAlpha": 4.0}, "loraAlpha", "is of low ranks, and 'loraRank' is missing"),
+        ({"loraMatrices": "units"}, "loraMatrices", "is of low ranks, and 'loraRank' is missing"),
+        (
+            {"start": "/nowhere", "loraRank": 4, "shard": 2, "processes": 2},
+            "loraRank",
+            "is of networks that each process has whole, and here one is divided",
+        ),
+        ({"start": "/nowhere"}, "start", "given /nowhere, which holds neither a finished run"),
+    ],
+)
+def test_what_a_training_can_not_begin_with_is_refused(
+    change: dict[str, Any], key: str, words: str
+) -> None:
+    with pytest.raises(InvalidInputsError) as caught:
+        TrainingRunHandler().check({**INPUTS, **change}, {})
+    assert words in {each.property: each.reason for each in caught.value.errors}[key]
+
+
+def test_other_weights_are_another_run_of_which_the_trainer_is_told(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def run(_context: Any, _module: str, arguments: list[str], **_options: Any) -> None:
+        told.append(" ".join(arguments))
+
+    monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
+    handler = TrainingRunHandler()
+    given = {**INPUTS, "site": str(site), "start": str(tmp_path), "loraRank": 4, "loraAlpha": 2.5}
+    digests = [run_digest(handler.check(INPUTS, {}))]
+    for name, content in (
+        ("record.json", "{}"), ("record.json", '{"identity": "other"}'), ("config.json", "{}"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(content)
+        for other in ("tokenizer.json", "model.safetensors"):
+            (tmp_path / other).write_text("")
+        digests.append(run_digest(handler.check(given, {})))
+    digests.append(run_digest(handler.check({**given, "loraMatrices": "units"}, {})))
+    assert len(set(digests)) == len(digests)
+    with pytest.raises(machine.LocalError, match="ended without a record"):
+        handler.create(Context("run"), handler.check(given, {}))
+    for words in (f"--start {tmp_path}", "--lora-rank 4", "--lora-alpha 2.5"):
+        assert words in told[0]
+    assert handler.check({**INPUTS, "start": UNKNOWN}, {})["startSha256"] is UNKNOWN
+    usual = {"loraMatrices": "all", "start": None, "loraRank": None}
+    assert run_digest(handler.check({**INPUTS, **usual}, {})) == run_digest(INPUTS)
+
+
+def test_another_vocabulary_is_another_dataset(site: Path, tmp_path: Path) -> None:
+    text, folder = tmp_path / "notes.txt", tmp_path / "begun"
+    text.write_text("words " * 20)
+    folder.mkdir()
+    handler = DatasetHandler()
+    given = {"site": str(site), "source": str(text), "vocabularyOf": str(folder)}
+    for name, content in (
+        ("none.json", ""), ("record.json", "{"), ("record.json", "[]"), ("record.json", "{}"),
+        ("config.json", "{}"), ("tokenizer.json", "{}"), ("tokenizer.json", '{"model": 1}'),
+        ("tokenizer.json", '{"model": {"vocab": {"a": 1, "b": "c"}}}'),
+    ):  # fmt: skip
+        (folder / name).write_text(content)
+        with pytest.raises(InvalidInputsError) as caught:
+            handler.check(given, {})
+        assert [each.property for each in caught.value.errors] == ["vocabularyOf"]
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"b": 1, "a": 0}}}))
+    of_folder = handler.check(given, {})["vocabularyOfSha256"]
+    (folder / "config.json").unlink()
+    seen: list[Any] = []
+    for classes in (["a", "b"], ["a", "c"]):
+        (folder / "record.json").write_text(json.dumps({"classes": classes, "created": "now"}))
+        seen.append(handler.check(given, {})["vocabularyOfSha256"])
+    assert seen[0] == of_folder != seen[1]
+    assert handler.check({**given, "vocabularyOf": UNKNOWN}, {})["vocabularyOfSha256"] is UNKNOWN
+
+
+def test_a_preview_reads_the_tokens_of_a_sealed_model(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def run(_context: Any, _module: str, arguments: list[str], **_options: Any) -> None:
+        told.append(" ".join(arguments))
+        raise machine.LocalError("seen")
+
+    monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
+    folder, handler = tmp_path / "begun", DatasetHandler()
+    folder.mkdir()
+    record = {"classes": ["0"], "dataset": {"vocabulary": {"digest": "ab" * 32}}}
+    (folder / "record.json").write_text(json.dumps(record))
+    (tmp_path / "notes.txt").write_text("words " * 20)
+    plain = {"site": str(site), "source": str(tmp_path / "notes.txt"), "keyring": "/keys"}
+    given = {**plain, "vocabularyOf": str(folder)}
+    assert handler.check(given, {})["vocabularyOfSha256"] == "ab" * 32
+    for inputs in (given, {**given, "keyring": UNKNOWN}, plain):
+        with pytest.raises(machine.LocalError, match="seen"):
+            handler.preview(handler.check(inputs, {}), None)
+    for words in told[:2]:
+        assert f"--vocabulary-of {folder}" in words
+    assert ["--keyring /keys" in words for words in told] == [True, False, False]
+    assert not any("--vocabulary " in words for words in told)

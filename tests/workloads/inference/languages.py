@@ -31,7 +31,9 @@ def table(seed: int = 0, characters: str = CHARACTERS) -> NDArray[np.float32]:
     return logits
 
 
-def bigrams(logits: NDArray[np.float32], characters: str = CHARACTERS, *, slow: int = 0) -> bytes:
+def bigrams(
+    logits: NDArray[np.float32], characters: Sequence[str] = CHARACTERS, *, slow: int = 0
+) -> bytes:
     """Return `tokens` INT64 (N,S) -> `probabilities` (N,V) and `label` BYTES (N).
 
     Args:
@@ -84,7 +86,9 @@ def bigrams(logits: NDArray[np.float32], characters: str = CHARACTERS, *, slow: 
     return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
 
 
-def fields(characters: str = CHARACTERS, context: int = CONTEXT, **more: Any) -> dict[str, Any]:
+def fields(
+    characters: Sequence[str] = CHARACTERS, context: int = CONTEXT, **more: Any
+) -> dict[str, Any]:
     """The manifest's fields of such a model."""
     return {
         "dataset": {"digest": "0" * 64},

@@ -218,7 +218,7 @@ class Server:
             lambda s: (
                 s["status"] == "serving"
                 and s["version"] == version
-                and any(w["state"] == "serving" and w["version"] == version for w in s["workers"])
+                and {w["version"] for w in s["workers"] if w["state"] == "serving"} == {version}
             ),
             f"version {version} is not served",
         )

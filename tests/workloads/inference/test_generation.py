@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from falaj.workloads.inference import completions, language
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.language import Generation, Sampling, Text
+from falaj.workloads.inference.language import Generation, Prompt, Sampling, Text
 from falaj.workloads.inference.model import INLINE_SECONDS, Model, load
 from falaj.workloads.inference.oip import Inference
+from falaj.workloads.vocabulary import Characters
 from tests.workloads.inference import models
 from tests.workloads.inference.languages import (
     CHARACTERS,
@@ -43,7 +44,7 @@ def loaded_plainly(content: bytes) -> Model:
 
 
 MODEL = loaded()
-KNOWN = language.read(fields(), MODEL.schema)
+KNOWN = language.read(fields(), MODEL.schema, b"")
 assert KNOWN is not None
 LANGUAGE = KNOWN
 
@@ -52,28 +53,28 @@ LANGUAGE = KNOWN
 
 
 def test_a_vocabulary_is_read_from_the_manifest() -> None:
-    assert LANGUAGE.characters == tuple(CHARACTERS)
+    assert LANGUAGE.vocabulary == Characters(tuple(CHARACTERS))
     assert LANGUAGE.context == CONTEXT
-    assert LANGUAGE.encode("aشك😀") == [2, 7, 8, 11]
+    assert LANGUAGE.prompt("aشك😀") == Prompt([2, 7, 8, 11], 0, 4)
 
 
 def test_what_is_not_known_counts_as_the_unknown_one() -> None:
-    assert LANGUAGE.encode("zé\ufffda") == [0, 0, 0, 2]
+    assert LANGUAGE.prompt("zé\ufffda").places == [0, 0, 0, 2]
 
 
 def test_an_empty_text_is_begun_from_a_new_line_where_it_is_known() -> None:
-    assert LANGUAGE.encode("") == [1]
-    bare = language.Language(("\ufffd", "a"), {"a": 1}, CONTEXT)
-    assert bare.encode("") == [0]
+    assert LANGUAGE.prompt("") == Prompt([1], 0, 0)
+    bare = language.Language(Characters(("\ufffd", "a")), CONTEXT)
+    assert bare.prompt("").places == [0]
 
 
 def test_only_the_end_of_a_text_matters() -> None:
-    assert LANGUAGE.encode("b" * 100 + "a" * CONTEXT) == [2] * CONTEXT
+    assert LANGUAGE.prompt("b" * 100 + "a" * CONTEXT) == Prompt([2] * CONTEXT, 100, 100 + CONTEXT)
 
 
 def test_another_kind_of_model_has_no_language() -> None:
-    assert language.read({}, MODEL.schema) is None
-    assert language.read(fields() | {"task": "classification"}, MODEL.schema) is None
+    assert language.read({}, MODEL.schema, b"") is None
+    assert language.read(fields() | {"task": "classification"}, MODEL.schema, b"") is None
 
 
 @pytest.mark.parametrize(
@@ -84,19 +85,19 @@ def test_another_kind_of_model_has_no_language() -> None:
         ({"classes": ["ab", *CHARACTERS[1:]]}, "single characters"),
         ({"classes": [1, *CHARACTERS[1:]]}, "single characters"),
         ({"classes": [*CHARACTERS[:-1], "a"]}, "one is there twice"),
-        ({"classes": list(CHARACTERS[:-1])}, f"FP32 of {len(CHARACTERS) - 1} classes"),
+        ({"classes": list(CHARACTERS[:-1])}, f"FP32 of {len(CHARACTERS) - 1} characters"),
     ],
 )
 def test_a_package_that_contradicts_itself_is_not_served(
     changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InferenceError, match=words):
-        language.read(fields() | changes, MODEL.schema)
+        language.read(fields() | changes, MODEL.schema, b"")
 
 
 def test_a_model_of_tables_is_no_language_model_whatever_it_says() -> None:
     with pytest.raises(InferenceError, match="'tokens', INT64"):
-        language.read(fields(), loaded_plainly(models.table()).schema)
+        language.read(fields(), loaded_plainly(models.table()).schema, b"")
 
 
 @pytest.mark.parametrize("context", [0, -1, True, 1.5, "128", 2**40, None])
@@ -131,14 +132,14 @@ def chances(*values: float) -> Any:
 
 def drawn(probabilities: Any, sampling: Sampling, count: int = 4_000) -> Any:
     random = np.random.default_rng(1)
-    found = [language.choose(probabilities, sampling, random) for _ in range(count)]
+    found = [language.choose(probabilities, sampling, random, 1) for _ in range(count)]
     return np.bincount(found, minlength=len(probabilities)) / count
 
 
 def test_the_likeliest_is_chosen_at_temperature_zero_but_never_the_unknown_one() -> None:
     random = np.random.default_rng(0)
-    assert language.choose(chances(0.9, 0.02, 0.05, 0.03), GREEDY, random) == 2
-    assert language.choose(chances(1, 0, 0), GREEDY, random) == 1
+    assert language.choose(chances(0.9, 0.02, 0.05, 0.03), GREEDY, random, 1) == 2
+    assert language.choose(chances(1, 0, 0), GREEDY, random, 1) == 1
 
 
 @pytest.mark.parametrize("temperature", [0, 1e-300, 0.5, 1, 2])
@@ -168,7 +169,7 @@ def test_top_p_leaves_out_the_unlikely() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_no_number_is_the_models_fault(value: float) -> None:
     with pytest.raises(RequestError) as caught:
-        language.choose(chances(0, value, 0.5), GREEDY, np.random.default_rng(0))
+        language.choose(chances(0, value, 0.5), GREEDY, np.random.default_rng(0), 1)
     assert caught.value.status == 500
 
 
@@ -242,7 +243,7 @@ def test_a_text_ends_before_the_first_stop_that_is_whole(
 
 def generated(prompts: Sequence[str], most: int = 12, sampling: Sampling = GREEDY) -> list[str]:
     texts = [
-        Text(index, LANGUAGE.encode(prompt), most=most, stops=(),
+        Text(index, LANGUAGE.prompt(prompt).places, most=most, stops=(),
              random=np.random.default_rng([sampling.seed or 0, index]))
         for index, prompt in enumerate(prompts)
     ]  # fmt: skip
@@ -274,7 +275,7 @@ def test_texts_of_several_lengths_are_each_generated_as_alone() -> None:
 
 def read(**more: Any) -> completions.Asked:
     document = {"model": NAME, "prompt": "a"} | more
-    return completions.read(orjson.dumps(document), NAME, 100)
+    return completions.read(orjson.dumps(document), NAME, LANGUAGE, 100)
 
 
 def test_what_is_left_out_or_null_is_as_usual() -> None:
@@ -333,7 +334,10 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("seed", True, "whole number"),
     ("echo", 1, "true or false"),
     ("user", 1, "a text, which is ignored"),
-    ("logprobs", 0, "got 0, allowed is null: it isn't offered here"),
+    ("logprobs", 6, "got 6, allowed is a whole number from 0 to 5"),
+    ("logprobs", -1, "got -1"),
+    ("logprobs", True, "got true"),
+    ("logprobs", 1.0, "got 1.0"),
     ("suffix", "b", 'got "b", allowed is null'),
     ("frequency_penalty", 0.5, "got 0.5, allowed is 0 or null"),
     ("presence_penalty", -1, "got -1, allowed is 0 or null"),
@@ -375,7 +379,7 @@ def test_another_model_is_not_found() -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"1", b'"a"', b"null", b'"\\ud800"', b"\xff"])
 def test_what_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(RequestError) as caught:
-        completions.read(body, NAME, 100)
+        completions.read(body, NAME, LANGUAGE, 100)
     assert caught.value.status == 400
 
 
@@ -387,7 +391,7 @@ def test_a_deep_value_is_refused_as_any_other(field: str, value: str) -> None:
     whole = {"model": '"mlp"', "prompt": '"a"', "stream": "true"} | {field: value}
     body = ",".join(f'"{name}":{each}' for name, each in whole.items())
     with pytest.raises(RequestError) as caught:
-        completions.read(f"{{{body}}}".encode(), NAME, 100)
+        completions.read(f"{{{body}}}".encode(), NAME, LANGUAGE, 100)
     assert (caught.value.status, caught.value.field) == (400, field)
 
 
@@ -405,8 +409,8 @@ REQUESTS = st.fixed_dictionaries(
             "top_p": st.floats(-1, 2), "n": st.integers(0, 9), "stream": st.booleans(),
             "stream_options": st.just({"include_usage": True}), "stop": st.lists(st.text()),
             "seed": st.integers(), "echo": st.booleans(), "user": st.text(), "best_of": VALUES,
-            "logprobs": VALUES, "suffix": VALUES, "logit_bias": VALUES, "other": VALUES,
-            "frequency_penalty": st.floats(-2, 2),
+            "logprobs": st.integers(-1, 6), "suffix": VALUES, "logit_bias": VALUES,
+            "other": VALUES, "frequency_penalty": st.floats(-2, 2),
         }.items()
     },
 )  # fmt: skip
@@ -422,7 +426,7 @@ def bodies(value: Any) -> bytes:
 @given(VALUES | REQUESTS)
 def test_any_request_is_taken_or_refused_in_words(value: Any) -> None:
     try:
-        asked = completions.read(bodies(value), NAME, 100)
+        asked = completions.read(bodies(value), NAME, LANGUAGE, 100)
     except RequestError as error:
         assert error.status in (400, 404)
         assert error.message

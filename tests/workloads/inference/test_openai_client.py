@@ -132,7 +132,7 @@ def test_models_are_listed(client: openai.OpenAI) -> None:
     [
         ({"model": "gpt-2"}, openai.NotFoundError, "model"),
         ({"max_tokens": 1025}, openai.BadRequestError, "max_tokens"),
-        ({"logprobs": 1}, openai.BadRequestError, "logprobs"),
+        ({"logprobs": 6}, openai.BadRequestError, "logprobs"),
         ({"extra_body": {"best": 1}}, openai.BadRequestError, "best"),
         ({"prompt": [1, 2, 3]}, openai.BadRequestError, "prompt"),
     ],

@@ -40,11 +40,12 @@ from falaj.workloads.training import loop
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.language import CONTEXT, TOKENS, UNKNOWN, following, request_of
 from falaj.workloads.training.record import RECORD
-from falaj.workloads.training.snapshot import DESCRIPTION, Rows, load_rows
+from falaj.workloads.training.snapshot import DESCRIPTION, Rows, load_rows, open_dataset
 from tests.workloads.optimization.conftest import Optimise, Run, called, kept, trained
 
 CHARACTERS = [UNKNOWN, " ", "a", "b", "ق", "ش", "ت"]
 SIZE = len(CHARACTERS)
+ANSWERS = ["probabilities", "label"]
 SERVING = Serving("text", None, (CONTEXT,), CHARACTERS, text_labels=True, target=None)
 
 
@@ -77,7 +78,7 @@ def test_the_graph_says_what_follows_rows_of_any_length(
     served: bytes, rows: int, length: int
 ) -> None:
     tokens = characters(rows, length)
-    probabilities, labels = open_session(served).run(None, {TOKENS: tokens})
+    probabilities, labels = open_session(served).run(ANSWERS, {TOKENS: tokens})
     wanted = torch.softmax(decoder()(torch.from_numpy(tokens[:, -CONTEXT:]))[:, -1], dim=-1)
     np.testing.assert_allclose(np.asarray(probabilities), wanted.numpy(), atol=1e-5)
     assert np.asarray(labels).tolist() == [CHARACTERS[each] for each in wanted.argmax(1)]
@@ -346,6 +347,7 @@ def test_the_demo_judges_what_the_endpoint_says(
     monkeypatch.setattr(demo, "Client", Client)
     plain = load_rows
     monkeypatch.setattr(demo, "load_rows", lambda path, _, part: plain(path, None, part))
+    monkeypatch.setattr(demo, "open_dataset", lambda path, _: open_dataset(path, None))
     ring = KeyRing.create(tmp_path / "ring")
     demo.run(config, orders.dataset, ring.path, draw=2, show=12)
     said = capsys.readouterr().out

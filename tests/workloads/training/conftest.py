@@ -17,6 +17,7 @@ from falaj.workloads.training.options import Requested
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.session import Session, Setting
 from falaj.workloads.training.snapshot import Dataset
+from falaj.workloads.training.start import open_start
 from falaj.workloads.training.stopping import StopRequest
 
 WriteCsv = Callable[..., Path]
@@ -84,15 +85,19 @@ def train() -> Train:
         output: Path,
         stop: StopRequest | None = None,
         teacher_run: Path | None = None,
+        start_run: Path | None = None,
         **requested: Any,
     ) -> int:
         teacher = None if teacher_run is None else open_teacher(teacher_run, None, dataset)
         values: dict[str, Any] = {"device": "cpu", **requested}
-        parameters = launcher.resolve(Requested(**values), dataset, None, teacher)
+        start = None if start_run is None else open_start(start_run, None, dataset)
+        parameters = launcher.resolve(Requested(**values), dataset, None, teacher, start)
         identity = parameters.identity(dataset.digest)
         output.mkdir(exist_ok=True)
         resume = (output / "checkpoint").exists()
-        setting = Setting(dataset, parameters, output, None, identity, resume, teacher=teacher)
+        setting = Setting(
+            dataset, parameters, output, None, identity, resume, teacher=teacher, start=start
+        )
         progress = Progress("json", True, lambda: None)
         return Session(setting, distributed.join("cpu"), stop or StopRequest(), progress).run()
 

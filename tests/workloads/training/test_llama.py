@@ -12,10 +12,12 @@ from safetensors import safe_open
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import command as training
 from falaj.workloads.training import llama
+from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.checkpoint import Trained
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.decoder_size import DecoderSize
 from falaj.workloads.training.language import UNKNOWN
+from falaj.workloads.vocabulary import BytePairs
 from tests.workloads.optimization.conftest import called
 from tests.workloads.training.other_programs import ask_transformers
 
@@ -23,13 +25,19 @@ SIZES = (DecoderSize(1, 1, 1), DecoderSize(2, 4, 2), DecoderSize(3, 6, 3), Decod
 CHARACTERS = [UNKNOWN, "\n", " ", "'", "a", "b", "é", "ش", "ق", "👍"]
 
 
-def trained(size: DecoderSize, width: int, seed: int = 0) -> Trained:
+PAIRS = learn(["ab 'b b\r\nشق قش شق zé 👍👍 ab ab  ab 123 1234"] * 3, 290)
+
+
+def trained(
+    size: DecoderSize, width: int, seed: int = 0, pairs: BytePairs | None = None
+) -> Trained:
     torch.manual_seed(seed)
-    module = Decoder(16, len(CHARACTERS), width, size)
+    names = CHARACTERS if pairs is None else pairs.names
+    module = Decoder(16, len(names), width, size)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    return Trained("text", "language", module.eval(), None, CHARACTERS, None, {})
+    return Trained("text", "language", module.eval(), None, names, None, {}, pairs=pairs)
 
 
 def test_llama_answers_as_the_model_does(tmp_path: Path) -> None:
@@ -51,6 +59,28 @@ def test_llama_answers_as_the_model_does(tmp_path: Path) -> None:
             )
         assert other["numbers"] == [CHARACTERS.index(each) for each in known]
         assert other["decoded"] == "".join(known)
+
+
+def test_pairs_of_bytes_have_the_same_numbers_and_answers(tmp_path: Path) -> None:
+    model = trained(DecoderSize(2, 4, 2), 16, pairs=PAIRS)
+    files = llama.write(model, tmp_path / "model")
+    texts = ["ab\r\nشق zé 👍'", " ", "ab  12345\n\n\tAB", "\u3000ق\u0301 \x00\x7f"]
+    tokens = [PAIRS.encode(each) for each in texts]
+    asked = [
+        {"folder": str(tmp_path / "model"), "tokens": [some[:16]], "text": text, "more": 4}
+        for some, text in zip(tokens, texts, strict=True)
+    ]
+    for other, some, text in zip(ask_transformers(asked), tokens, texts, strict=True):
+        rows = torch.tensor([some[:16]])
+        with torch.no_grad():
+            torch.testing.assert_close(
+                torch.tensor(other["logits"]), model.module(rows), rtol=1e-4, atol=1e-4
+            )
+        assert other["numbers"] == some
+        assert other["decoded"] == text
+    written = json.loads((tmp_path / "model" / "tokenizer.json").read_text(encoding="utf-8"))
+    assert len(written["model"]["vocab"]) == PAIRS.size
+    assert "tokenizer.json" in files
 
 
 def test_each_matrix_stands_once_and_nothing_is_code(tmp_path: Path) -> None:

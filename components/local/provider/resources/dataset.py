@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider import workloads
+from falaj.components.local.provider.beginnings import vocabulary_sha256
 from falaj.components.local.provider.fields import (
     KEYRING,
     RETAIN,
@@ -60,7 +61,18 @@ class DatasetHandler(Handler):
             replaces=True,
         ),
         "context": bounded(
-            "dataset", "context", "Characters that a language model looks back on.", replaces=True
+            "dataset", "context", "Tokens that a language model looks back on.", replaces=True
+        ),
+        "vocabulary": bounded(
+            "dataset", "vocabulary", "Tokens that are learned from a text as pairs of bytes.",
+            replaces=True,
+        ),
+        "vocabularyOf": Field(
+            "path", "Folder of the language model that a text is cut for; if none is, as its own."
+        ),
+        "vocabularyOfSha256": Field(
+            "text", "Filled in: digest of that vocabulary, so that another one is a change.",
+            replaces=True,
         ),
         "keyring": KEYRING,
         "retain": RETAIN,
@@ -73,12 +85,15 @@ class DatasetHandler(Handler):
         "targetName": "Name of what is predicted.",
         "rows": "Number of rows.",
         "features": "Number of inputs.",
-        "classes": "Names of the classes, of a text its characters; empty for regression.",
+        "classes": "Names of the classes, of a text its characters; empty for regression and "
+        "other tokens.",
     }
 
     def check(self, given: Values, old: Values) -> Values:
-        """The file must be there; its digest becomes an input."""
-        checked = super().check({k: v for k, v in given.items() if k != "sourceSha256"}, old)
+        """The file must be there; its digest and that of a vocabulary become inputs."""
+        filled = ("sourceSha256", "vocabularyOfSha256")
+        checked = super().check({k: v for k, v in given.items() if k not in filled}, old)
+        _check_vocabulary(checked)
         source = checked.get("source")
         if not isinstance(source, str):
             checked["sourceSha256"] = UNKNOWN
@@ -114,7 +129,10 @@ class DatasetHandler(Handler):
             {k: v for k, v in inputs.items() if k not in {"site", "keyring", "retain"}}
         ):
             return super().preview(inputs, state)
-        arguments = [*_options(inputs), "--dry-run", "--json"]
+        # A vocabulary may be sealed; a key ring that isn't there yet has sealed nothing.
+        known = "vocabularyOf" in inputs and not has_unknown({"keyring": inputs.get("keyring")})
+        keyring = workloads.options({"keyring": optional(inputs, "keyring") if known else None})
+        arguments = [*_options(inputs), *keyring, "--dry-run", "--json"]
         described = workloads.run(
             Context("preview"),
             workloads.TRAINING,
@@ -160,6 +178,25 @@ class DatasetHandler(Handler):
             machine.remove_tree(Path(text(state, "path")))
 
 
+def _check_vocabulary(checked: Values) -> None:
+    """Refuse two vocabularies. The digest of a model's becomes an input.
+
+    Raises:
+        InvalidInputsError: both are given, or the model's isn't there.
+    """
+    key = "vocabularyOf"
+    if key not in checked:
+        return
+    if "vocabulary" in checked:
+        reason = "takes a model's tokens, and 'vocabulary' learns others; leave one of both out"
+        raise InvalidInputsError([InvalidInput(key, reason)])
+    checked["vocabularyOfSha256"] = (
+        UNKNOWN
+        if has_unknown({key: checked[key]})
+        else vocabulary_sha256(Path(text(checked, key)), key)
+    )
+
+
 def _digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -184,12 +221,13 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _options(inputs: Values) -> list[str]:
-    keys = ("source", "target", "task", "seed", "holdout", "context")
-    return workloads.options({key: optional(inputs, key) for key in keys})
+    keys = ("source", "target", "task", "seed", "holdout", "context", "vocabulary")
+    values = {key: optional(inputs, key) for key in keys}
+    return workloads.options({**values, "vocabulary-of": optional(inputs, "vocabularyOf")})
 
 
 def _outputs(described: Mapping[str, Any]) -> Values:
-    rows = described["rows"]
+    rows, is_numbered = described["rows"], "vocabulary" in (described["features"] or [{}])[0]
     return {
         "digest": str(described["digest"]),
         "family": str(described["family"]),
@@ -197,5 +235,5 @@ def _outputs(described: Mapping[str, Any]) -> Values:
         "targetName": str(described["target"]),
         "rows": int(rows["total"] if isinstance(rows, Mapping) else rows),
         "features": len(described["features"]),
-        "classes": [str(name) for name in described.get("classes") or []],
+        "classes": [] if is_numbered else [str(name) for name in described.get("classes") or []],
     }

@@ -69,10 +69,10 @@ class InferenceServiceHandler(Handler):
         "maxBodyBytes": bounded("service", "max_body_bytes", "Largest request body."),
         "maxRows": bounded("service", "max_rows", "Most rows in a request."),
         "maxTokens": bounded(
-            "service", "max_tokens", "Most characters that a language model adds to a text."
+            "service", "max_tokens", "Most tokens that a language model adds to a text."
         ),
         "tokensPerMinute": bounded(
-            "service", "tokens_per_minute", "Most characters of a language model for each caller.",
+            "service", "tokens_per_minute", "Most tokens of a language model for each caller.",
         ),
         "drainSeconds": bounded(
             "service", "drain_seconds", "How long an old version may finish its requests.",

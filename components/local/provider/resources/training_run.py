@@ -13,6 +13,7 @@ from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
+from falaj.components.local.provider.beginnings import weights_sha256
 from falaj.components.local.provider.fields import (
     KEYRING,
     RETAIN,
@@ -51,6 +52,9 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "distilTemperature": "distil-temperature",
     "distilWeight": "distil-weight",
     "prune": "prune",
+    "loraRank": "lora-rank",
+    "loraAlpha": "lora-alpha",
+    "loraMatrices": "lora-matrices",
 }
 #: Models of Falaj's own, by their words; any other one is a class.
 _MODELS: Final = choice("training", "model").words
@@ -140,6 +144,17 @@ class TrainingRunHandler(Handler):
             "flag", "Learn the last epochs with the roundings of 8 bits.", default=False,
             replaces=True,
         ),
+        "start": Field("path", "Folder of the weights that it begins with."),
+        "startSha256": Field(
+            "text", "Filled in: digest of what says these weights, so that others are a change.",
+            replaces=True,
+        ),
+        "loraRank": _option("lora_rank", "Rank of what alone is learned, and added to them."),
+        "loraAlpha": _option("lora_alpha", "What it is multiplied by, divided by the rank."),
+        "loraMatrices": chosen(
+            "training", "lora_matrices", "Matrices of each layer that it is added to.",
+            replaces=True,
+        ),
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the run.",
@@ -152,14 +167,15 @@ class TrainingRunHandler(Handler):
 
     def check(self, given: Values, old: Values) -> Values:
         """A model of one's own and its code must be there; the code's digest becomes an input."""
-        filled = ("codeSha256", "teacherSha256")
+        filled = ("codeSha256", "teacherSha256", "startSha256")
         checked = super().check({k: v for k, v in given.items() if k not in filled}, old)
         _check_division(checked)
-        for key in (*_IN_PLACE, "compression", "prune", "quantisationAware"):
+        for key in (*_IN_PLACE, "compression", "prune", "quantisationAware", "loraMatrices"):
             # Said or not, it is the same: a run that was made before there was a choice stays.
             if checked[key] == self.table[key].default:
                 del checked[key]
         _check_smaller(checked)
+        _check_begun(checked)
         model, code = checked.get("model"), checked.get("code")
         if not checked.keys() & OWN_MODEL:
             return checked
@@ -217,7 +233,7 @@ class TrainingRunHandler(Handler):
         values["code-digest"] = optional(inputs, "codeSha256")
         values["checkpoint-every"] = optional(inputs, "checkpointEvery")
         values |= {option: optional(inputs, option) for option in _IN_PLACE}
-        values |= {option: optional(inputs, option) for option in ("keyring", "teacher")}
+        values |= {option: optional(inputs, option) for option in ("keyring", "teacher", "start")}
         arguments = [
             "run", "--dataset", text(inputs, "dataset"), "--output", str(folder),
             *workloads.options(values), *_own_options(inputs),
@@ -315,6 +331,34 @@ def _check_smaller(checked: Values) -> None:
         raise InvalidInputsError([InvalidInput("teacher", reason)]) from error
 
 
+def _check_begun(checked: Values) -> None:
+    """Refuse low ranks without weights that they are added to, or in a divided model.
+
+    The digest of the weights becomes an input.
+
+    Raises:
+        InvalidInputsError: the options don't go together, or there are no weights.
+    """
+    errors = [
+        InvalidInput(key, f"is of low ranks, and '{needed}' is missing; leave it out")
+        for key, needed in (
+            ("loraRank", "start"), ("loraAlpha", "loraRank"), ("loraMatrices", "loraRank"),
+        )
+        if key in checked and needed not in checked
+    ]  # fmt: skip
+    if "loraRank" in checked and any(part in checked for part in PARTS):
+        reason = "is of networks that each process has whole, and here one is divided"
+        errors.append(InvalidInput("loraRank", f"{reason}; leave one of both out"))
+    if errors:
+        raise InvalidInputsError(errors)
+    if "start" in checked:
+        checked["startSha256"] = (
+            UNKNOWN
+            if has_unknown({"start": checked["start"]})
+            else weights_sha256(Path(text(checked, "start")), "start")
+        )
+
+
 def _own_options(inputs: Values) -> list[str]:
     """What a model of one's own is made with, each value as JSON: texts stay texts."""
     given = inputs.get("options")
@@ -330,7 +374,7 @@ def run_digest(inputs: Values) -> str:
     """SHA-256 of the digests of dataset and code, and every hyperparameter that was given."""
     keys = (
         "datasetDigest", *_OPTIONS, "model", "codeSha256", "options", "teacherSha256",
-        "quantisationAware",
+        "quantisationAware", "startSha256",
     )  # fmt: skip
     decisive = {key: inputs[key] for key in keys if inputs.get(key) is not None}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

@@ -2,7 +2,8 @@
 
 Reads a JSON list of ``{"folder", "tokens", "text", "more"}`` and prints one of ``{"logits",
 "numbers", "decoded", "text"}``: logits of the tokens, the numbers of a text and what they become
-again, and the text with ``more`` characters, the likeliest each time.
+again, and the text with ``more`` characters, the likeliest each time. With ``again`` it writes the
+model and what cuts its texts to that folder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ def answered(asked: dict[str, Any]) -> dict[str, Any]:
     tokeniser: Any = PreTrainedTokenizerFast.from_pretrained(asked["folder"])
     numbers = tokeniser(asked["text"], add_special_tokens=False).input_ids
     found = {"numbers": numbers, "decoded": tokeniser.decode(numbers)}
+    if asked.get("again"):
+        model.save_pretrained(asked["again"])
+        tokeniser.save_pretrained(asked["again"])
     with torch.no_grad():
         if asked["tokens"]:
             found["logits"] = model.eval()(torch.tensor(asked["tokens"])).logits.tolist()
