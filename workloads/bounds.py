@@ -270,6 +270,7 @@ CHOICES = {
         "weights": Choice(("float32", "float16", "bfloat16"), "float32"),
     },
     "batch": {"format": Choice(("csv", "jsonl", "parquet"), "csv")},
+    "service": {"scopes": Choice(("predict", "observe", "feedback", "admin"), "predict")},
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
@@ -281,7 +282,8 @@ is computed again instead of kept, its ``compression`` what gradients travel as,
 upwards. A parameter server takes gradients from workers (``asynchronous``), or what steps of their
 own changed (``local``); rows are a dataset that all of them have, or each one's own. Its
 ``compression`` is what updates travel as, of which ``top`` are the largest numbers alone, and its
-``weights`` what the model does on its way back."""
+``weights`` what the model does on its way back. ``scopes`` are what tokens and certificates let
+their holders do at a server."""
 
 ENDINGS = {"texts": (".txt", ".md")}
 """Of the names of files that are texts, from which a language model learns."""

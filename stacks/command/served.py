@@ -8,6 +8,7 @@ import click
 
 from falaj.stacks.command import service, testplane
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
+from falaj.workloads.bounds import CHOICES
 
 
 @click.command()
@@ -45,7 +46,7 @@ def demo(stack: str | None, project: Path | None) -> int:
     "--scope",
     "scopes",
     multiple=True,
-    type=click.Choice(["predict", "observe", "feedback", "admin"]),
+    type=click.Choice(CHOICES["service"]["scopes"].words),
     help="May be given more than once (default: predict).",
 )
 @click.option(

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import orjson
 
-from falaj.workloads.bounds import DRIFT, GRPC, JOBS, SERVICE, Bound
+from falaj.workloads.bounds import CHOICES, DRIFT, GRPC, JOBS, SERVICE, Bound
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
@@ -183,7 +183,7 @@ def overflow_settings(section: Section | None) -> OverflowSettings | None:
 
 
 FORMAT = "falaj.service/1"
-SCOPES = ("predict", "observe", "feedback", "admin")
+SCOPES = CHOICES["service"]["scopes"].words
 
 
 @dataclass(frozen=True)

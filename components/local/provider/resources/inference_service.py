@@ -25,7 +25,7 @@ from falaj.components.local.provider.service import Rollout, ServiceFiles, confi
 from falaj.components.local.supervision import KINDS, Supervisor, choose
 from falaj.components.specification.described import documented
 from falaj.components.specification.drift import DriftArgs
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, choice
 from falaj.wire.values import Values
 
 _PORT_LIMIT_S = 15.0
@@ -64,7 +64,7 @@ class InferenceServiceHandler(Handler):
         "audience": Field("text", "Audience of access tokens.", required=True),
         "clients": Field(
             "lists", "What each client certificate may do: scopes by common name.", default={},
-            choices=("predict", "observe", "feedback", "admin"),
+            choices=choice("service", "scopes").words,
         ),
         "maxBodyBytes": bounded("service", "max_body_bytes", "Largest request body."),
         "maxRows": bounded("service", "max_rows", "Most rows in a request."),
