@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_no_candidate(content: bytes, reason: str) -> None:
 
 def test_a_graph_that_it_does_not_compile() -> None:
     graph = graph_of(models.mlp())
-    broken = engines.Graph(graph.model[:-40], graph.inputs, graph.outputs, {})
+    broken = replace(graph, model=graph.model[:-40], texts={})
     with pytest.raises(NoCandidateError, match="OpenVINO can't load the model: "):
         open_openvino(broken, "f32", threads=1)
 
@@ -301,9 +302,7 @@ def test_a_number_that_no_text_has_is_the_default() -> None:
     )  # fmt: skip
     graph = graph_of(content)
     texts = {"y": np.array(["a", "b", "?"], dtype=object)}
-    session = open_openvino(
-        engines.Graph(graph.model, graph.inputs, graph.outputs, texts), "f32", threads=1
-    )
+    session = open_openvino(replace(graph, texts=texts), "f32", threads=1)
     (found,) = session.run(None, {"x": np.array([1, -1, 2, 0], dtype=np.int64)})
     assert found.tolist() == ["b", "?", "?", "a"]
 
