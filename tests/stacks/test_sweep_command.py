@@ -164,6 +164,9 @@ def test_trials_begin_with_what_the_file_says(shop: Shop) -> None:
     every = shop.called("--search", RATE)[1]
     assert value(every, "--start") == str(shop.site / "begun")
     assert "--lora-rank" not in every
+    words, every = shop.called("--search", "loraRank=2|8")
+    assert value(words, "--search") == "lora_rank=2|8"
+    assert value(every, "--start") == str(shop.site / "begun")
 
 
 @pytest.mark.usefixtures("unread")

@@ -44,7 +44,7 @@ from falaj.workloads.training.stopping import StopRequest
 
 TUNABLE = (
     "learning_rate", "weight_decay", "batch_size", "width", "label_smoothing", "gradient_clip",
-    "class_weights", *DECODER,
+    "class_weights", *DECODER, "lora_rank", "lora_alpha",
 )  # fmt: skip
 """Parameters that change what is learned, and not only how fast."""
 
