@@ -44,8 +44,6 @@ from falaj.engine.progress import Progress, Report, step, to_stderr  # noqa: E40
 REQUIREMENTS = ROOT / "requirements"
 STAMP = "falaj-environment.json"
 BOOTSTRAP, BASE = "bootstrap", "base"
-#: What requirements ask for, and no lock names.
-EXCLUDED = REQUIREMENTS / "excluded"
 TAIL_LINES = 15
 #: The first pip that knows `--python`.
 _PIP_FOR_OTHERS = (22, 3)
@@ -232,8 +230,9 @@ def _install(
     # compile the clouds' SDKs anew, for seconds each time: uv does it once, here.
     compiled = ["--compile-bytecode"] if sys.dont_write_bytecode else []
     with step(report, f"installing {count} pinned packages") as progress:
-        # Not by uv's variable, which is a list: a path may have blanks.
-        added = ["install", *_each("-r", paths), "--excludes", str(EXCLUDED)]
+        # Locks name all that is needed, and leave out what requirements ask for and nobody is to
+        # have (`make lock`): `sync` looks for nothing more either.
+        added = ["install", "--no-deps", *_each("-r", paths)]
         command = ["sync", *paths] if exactly else added
         _run(
             [uv, "pip", *command, *compiled, "--require-hashes", "--python", python],

@@ -302,7 +302,9 @@ def test_the_snapshot_is_of_what_the_pictures_show(shapes: Path, tmp_path: Path)
 )
 def test_the_server_answers_with_the_names_of_classes(classes: list[str], are_texts: bool) -> None:
     """Of the digits alone the number is the name."""
-    trained = SimpleNamespace(family="images", preprocessing=None, target=None, classes=classes)
+    trained = SimpleNamespace(
+        family="images", preprocessing=None, target=None, classes=classes, pairs=None
+    )  # fmt: skip
     rows = SimpleNamespace(inputs={"image": np.zeros((2, 3, 32, 32))})
     serving = serving_of(cast("Any", trained), cast("Any", rows))
     assert serving.text_labels is are_texts
