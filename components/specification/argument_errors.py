@@ -64,11 +64,15 @@ class ArgumentErrors:
         """``component`` is its class and name, as ``Network 'core'``."""
         self._component = component
         self._found: list[ArgumentError] = []
+        self._times = 0
 
     @property
     def count(self) -> int:
-        """How many problems were found so far."""
-        return len(self._found)
+        """How often something was refused so far, what was refused before among it.
+
+        Two checks may meet one argument: the second one has to see that it can't be used as well.
+        """
+        return self._times
 
     def has(self, *arguments: str) -> bool:
         """Whether one of ``arguments`` was refused."""
@@ -113,6 +117,7 @@ class ArgumentErrors:
         )
 
     def _note(self, error: ArgumentError) -> None:
+        self._times += 1
         if error not in self._found:
             self._found.append(error)
 

@@ -128,7 +128,7 @@ def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> 
 
 def goes_on(project: Project, prompt: str, most: int) -> str:
     """What other people's program makes of the weights of version 1."""
-    folder = project.home.parent / "weights"
+    folder = project.home.with_name(f"{project.home.name}-weights")
     done = project.falaj("runs", "export", "1", "--output", str(folder))
     assert done.returncode == 0, done.stdout
     assert project.falaj("runs", "export", "1", "--output", str(folder)).returncode == 2

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pulumi
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from falaj.components.kubernetes._objects import Manifest, key_of, type_of
@@ -137,6 +137,8 @@ def test_refused_with_the_argument_and_what_is_allowed(
         max_size=4,
     )
 )  # fmt: skip
+@example({"distribution": True})
+@example({"zones": [None], "environment": 1})
 def test_any_input_is_rendered_or_refused(changes: dict[str, Any]) -> None:
     try:
         rendered = service(**changes)

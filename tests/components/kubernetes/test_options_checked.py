@@ -1,5 +1,6 @@
 """What annotations of options say is what their check holds them to, at any depth."""
 
+import asyncio
 import math
 import pydoc
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -106,6 +107,8 @@ def test_what_annotations_forbid_is_refused(given: dict[str, Any], at: str, reas
 
 
 def test_an_output_in_place_of_a_plain_option_leaves_the_default() -> None:
+    # Tests before this one may have left none.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     errors = ArgumentErrors("Platform 'p'")
     late = pulumi.Output.from_input(3)
     found = checked({"minutes": late, "late": late}, Outer, errors)
