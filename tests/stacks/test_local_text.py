@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -128,13 +129,14 @@ def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> 
 
 def goes_on(project: Project, prompt: str, most: int) -> str:
     """What other people's program makes of the weights of version 1."""
-    folder = project.home.with_name(f"{project.home.name}-weights")
-    done = project.falaj("runs", "export", "1", "--output", str(folder))
-    assert done.returncode == 0, done.stdout
-    assert project.falaj("runs", "export", "1", "--output", str(folder)).returncode == 2
-    [other] = ask_transformers(
-        [{"folder": str(folder), "tokens": [], "text": prompt, "more": most}]
-    )
+    with tempfile.TemporaryDirectory() as above:
+        folder = f"{above}/weights"
+        done = project.falaj("runs", "export", "1", "--output", folder)
+        assert done.returncode == 0, done.stdout
+        assert project.falaj("runs", "export", "1", "--output", folder).returncode == 2
+        [other] = ask_transformers(
+            [{"folder": folder, "tokens": [], "text": prompt, "more": most}]
+        )
     return other["text"]
 
 
