@@ -25,7 +25,7 @@ from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training.dataset import IMAGE, SOURCE
 from falaj.workloads.training.language import FAMILY, TOKENS, request_of, tokens_a_character
-from falaj.workloads.training.snapshot import Rows, load_rows, open_dataset
+from falaj.workloads.training.snapshot import Rows, load_rows, open_dataset, served_rows
 from falaj.workloads.vocabulary import Vocabulary
 
 _SHADES = " .:-=+*#%@"
@@ -73,7 +73,8 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
     """
     config = read_json(config_path, "service configuration")
     described = read_json(dataset / "dataset.json", "dataset")
-    rows = load_rows(dataset, KeyRing.open(keyring_path), "held_out")
+    opened = open_dataset(dataset, KeyRing.open(keyring_path))
+    rows = served_rows(opened, "held_out")
     client = Client(config, keyring_path / "tokens.pem")
     metadata = client.get(f"/v2/models/{config['model']}")
     limit = int(config["limits"]["max_rows"])
@@ -86,7 +87,7 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
         f"{client.protocol} with a token of scope predict"
     )
     if is_text:
-        vocabulary = open_dataset(dataset, KeyRing.open(keyring_path)).vocabulary
+        vocabulary = opened.vocabulary
         assert vocabulary is not None  # noqa: S101 - it is a text
         _show_text(client, outputs["probabilities"], rows, vocabulary, draw)
     elif "prediction" in outputs:

@@ -18,6 +18,8 @@ ASKED: Final = "asked"
 the last one."""
 LOGITS: Final = "logits"
 """Output, FP32 (N, P, tokens)."""
+CHUNK: Final = 256
+"""Tokens of each text that one run takes at most: a long prompt takes turns with others' steps."""
 PAST_DIMENSIONS: Final = 4
 """Of keys and values: texts, heads, slots, numbers of a head."""
 _PAST: Final = "past."

@@ -50,7 +50,7 @@ PIECES: Final = (
 """The pieces of a text, in the form of Python's `re`, which Hugging Face's tokenizers take too."""
 
 METADATA: Final = "falaj.vocabulary"
-"""Of a model's file, below which its vocabulary of pairs lies in it."""
+"""Of a model's file or a dataset's, below which its vocabulary of pairs lies in it."""
 _FORMAT: Final = "falaj.vocabulary/1"
 _KIND: Final = "byte pairs"
 _PIECE: Final = re.compile(PIECES)
@@ -308,6 +308,19 @@ def of_bytes(data: bytes | str) -> BytePairs:
     if not isinstance(pairs, list) or not all(map(_is_pair, cast("list[Any]", pairs))):
         raise _wrong("its pairs aren't lists of two numbers")
     return BytePairs(tuple((first, second) for first, second in pairs))
+
+
+def described_pairs(dataset: object) -> Any:
+    """Return what is said of a vocabulary of pairs; None: there is none.
+
+    Args:
+        dataset: dataset.json, or what a package's manifest says of the dataset.
+    """
+    match dataset:
+        case {"features": [{"vocabulary": described}, *_]}:
+            return described
+        case _:
+            return None
 
 
 def _is_pair(value: object) -> bool:

@@ -127,6 +127,19 @@ def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> 
     return handler.check({**made.inputs, **whole, **folders}, {})
 
 
+def called(project: Project, said: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the call asks for that `up` printed, and the answer to it."""
+    call = said.partition("Call it with curl:\n")[2].partition("\n\n")[0]
+    assert "/v1/completions" in call
+    # Not by make, as it is printed in a clone: it would install the copy into this environment.
+    token = project.falaj("token").stdout
+    done = subprocess.run(
+        ["sh", "-c", call.partition("|")[2]], input=token, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    return json.loads(call.partition("-d '")[2].partition("'")[0]), json.loads(done.stdout)
+
+
 def goes_on(project: Project, prompt: str, most: int) -> str:
     """What other people's program makes of the weights of version 1."""
     with tempfile.TemporaryDirectory() as above:
@@ -159,19 +172,10 @@ def test_a_text_is_learned_served_and_learned_again_when_it_grew(project: Projec
     assert "falaj:batches: given, but of a text a language model is learned" in refused.stdout
 
     configure()
-    said = project.up()
-    call = said.partition("Call it with curl:\n")[2].partition("\n\n")[0]
-    assert "/v1/completions" in call
-    # Not by make, as it is printed in a clone: it would install the copy into this environment.
-    token = project.falaj("token").stdout
-    done = subprocess.run(
-        ["sh", "-c", call.partition("|")[2]], input=token, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    answer = json.loads(done.stdout)
-    prompt = json.loads(call.partition("-d '")[2].partition("'")[0])["prompt"]
+    asked, answer = called(project, project.up())
     # One less than is looked back on, with the beginning.
-    assert goes_on(project, prompt, CONTEXT - 1) == answer["choices"][0]["text"][: CONTEXT - 1]
+    continued = answer["choices"][0]["text"]
+    assert goes_on(project, asked["prompt"], CONTEXT - 1) == continued[: CONTEXT - 1]
     assert (answer["model"], answer["usage"]["completion_tokens"]) == ("orders", 64)
     # What was learned are words of these letters and single blanks.
     assert set(answer["choices"][0]["text"]) <= set("".join(WORDS)) | {" "}
@@ -208,15 +212,7 @@ def test_a_text_is_learned_in_tokens_of_its_own(project: Project) -> None:
         dataset=str(text), training=SMALL | {"vocabulary": 260},
         optimization={"quantise": "never"},
     )  # fmt: skip
-    said = project.up()
-    call = said.partition("Call it with curl:\n")[2].partition("\n\n")[0]
-    token = project.falaj("token").stdout
-    done = subprocess.run(
-        ["sh", "-c", call.partition("|")[2]], input=token, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    answer = json.loads(done.stdout)
-    asked = json.loads(call.partition("-d '")[2].partition("'")[0])
+    asked, answer = called(project, project.up())
     continued = answer["choices"][0]["text"]
     assert answer["usage"]["completion_tokens"] == asked["max_tokens"] == CONTEXT
     # As many characters as tokens that fit, of which one may be two of these words' bytes.

@@ -118,6 +118,18 @@ class Task(Learned):
             raise WorkloadError(f"the coordinator's task can't be read: {error}") from error
 
 
+def learned_from(dataset: Dataset, prepared: PreparedData) -> Learned:
+    """What a reference dataset tells of the model and rows."""
+    return Learned(
+        architecture=prepared.architecture,
+        preprocessing=prepared.preprocessing,
+        target_scale=prepared.target_scale,
+        task=dataset.task,
+        classes=dataset.classes,
+        inputs=sorted(dataset.inputs),
+    )
+
+
 def task_of(dataset: Dataset, prepared: PreparedData, plan: Plan) -> Task:
     """The task that a reference dataset sets.
 
@@ -129,15 +141,7 @@ def task_of(dataset: Dataset, prepared: PreparedData, plan: Plan) -> Task:
             "a federation learns from images and tables: this dataset is a text, and each site's "
             "has a vocabulary of its own"
         )
-    return Task(
-        plan=plan,
-        architecture=prepared.architecture,
-        preprocessing=prepared.preprocessing,
-        target_scale=prepared.target_scale,
-        task=dataset.task,
-        classes=dataset.classes,
-        inputs=sorted(dataset.inputs),
-    )
+    return Task(plan=plan, **vars(learned_from(dataset, prepared)))
 
 
 def check_fit(

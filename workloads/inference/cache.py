@@ -18,8 +18,6 @@ from falaj.workloads.remembering import FILLED, PAST_DIMENSIONS, layers_of, past
 
 _NUMBER_BYTES: Final = 4
 _LEAST_SLOTS: Final = 32
-CHUNK: Final = 256
-"""Tokens of each text that one run takes at most: a long prompt takes turns with others' steps."""
 
 
 def since(length: int, context: int) -> int:

@@ -17,7 +17,7 @@ import onnx
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.cache import CHUNK, CacheForm, Kept, since
+from falaj.workloads.inference.cache import CacheForm, Kept, since
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.likelihoods import (
     Judged,
@@ -28,8 +28,15 @@ from falaj.workloads.inference.likelihoods import (
     of_probabilities,
 )
 from falaj.workloads.inference.oip import Inference, Schema
-from falaj.workloads.remembering import ASKED, LOGITS
-from falaj.workloads.vocabulary import METADATA, BytePairs, Characters, Vocabulary, of_bytes
+from falaj.workloads.remembering import ASKED, CHUNK, LOGITS
+from falaj.workloads.vocabulary import (
+    METADATA,
+    BytePairs,
+    Characters,
+    Vocabulary,
+    described_pairs,
+    of_bytes,
+)
 
 TASK: Final = "language"
 """What a manifest says of such a model."""
@@ -132,7 +139,7 @@ def read(
     """
     if manifest.get("task") != TASK:
         return None
-    described = _described(manifest)
+    described = described_pairs(manifest.get("dataset"))
     found = _characters(manifest) if described is None else _pairs(described, model)
     tokens, output = schema.inputs.get(TOKENS), schema.outputs.get(PROBABILITIES)
     if tokens is None or len(schema.inputs) > 1 or (tokens.datatype, tokens.shape) != (
@@ -142,15 +149,6 @@ def read(
     if output is None or output.datatype != "FP32" or output.shape[1:] != (found.size,):
         raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {found.size} {found.unit}")
     return Language(found, tokens.context, cache)
-
-
-def _described(manifest: Mapping[str, Any]) -> Any:
-    """What the manifest says of a vocabulary that isn't characters; None: it says nothing."""
-    match manifest:
-        case {"dataset": {"features": [{"vocabulary": described}, *_]}}:
-            return described
-        case _:
-            return None
 
 
 def _characters(manifest: Mapping[str, Any]) -> Characters:

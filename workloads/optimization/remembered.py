@@ -19,7 +19,15 @@ from onnx import numpy_helper
 from falaj.workloads.engines import Session
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.comparison import is_within, shown
-from falaj.workloads.remembering import ASKED, FILLED, LOGITS, layers_of, past_names, present_of
+from falaj.workloads.remembering import (
+    ASKED,
+    CHUNK,
+    FILLED,
+    LOGITS,
+    layers_of,
+    past_names,
+    present_of,
+)
 from falaj.workloads.training.language import TOKENS, following
 from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
@@ -29,8 +37,6 @@ MOST_WINDOWS: Final = 16
 """That are followed so."""
 _SAME: Final = 1e-3
 """Nats, and share of them, that sums in another order may make."""
-_PART: Final = 256
-"""Tokens of each window that are run at once."""
 _KEPT: Final = 4_096
 """Tokens of all windows that are kept at once, or those of one."""
 _SINGLE: Final = 16
@@ -100,7 +106,7 @@ def nats_of(
         size: tokens of the vocabulary, as of `window_nats`.
     """
     length = tokens.shape[1]
-    at_once = max(1, min(_KEPT // length, windows_at_once(min(length, _PART), size)))
+    at_once = max(1, min(_KEPT // length, windows_at_once(min(length, CHUNK), size)))
     parts = [
         _nats_of(session, past, tokens[start : start + at_once], labels[start : start + at_once])
         for start in range(0, len(tokens), at_once)
@@ -115,7 +121,7 @@ def _nats_of(
     targets = torch.from_numpy(following(tokens, labels))
     slots = past.slots(rows, length)
     single = max(1, length - _SINGLE)
-    starts = [*range(0, single, _PART), *range(single, length)]
+    starts = [*range(0, single, CHUNK), *range(single, length)]
     total = np.zeros(rows)
     for start, end in zip(starts, [*starts[1:], length], strict=True):
         feed = {

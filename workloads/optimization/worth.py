@@ -22,7 +22,8 @@ from falaj.workloads.optimization.comparison import Session, run_in_batches, ses
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import MANIFEST, Package, open_package
 from falaj.workloads.training.record import FIRST, LANGUAGE
-from falaj.workloads.training.snapshot import Dataset, Rows, described_pairs, open_dataset
+from falaj.workloads.training.snapshot import Dataset, Rows, open_dataset
+from falaj.workloads.vocabulary import described_pairs
 
 CHANCE: Final = 0.05
 """How often chance alone may pass for a difference."""

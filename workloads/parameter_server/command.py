@@ -218,6 +218,7 @@ def training_of(
     Raises:
         WorkloadError: the dataset is none for that.
     """
+    from falaj.workloads.federation.plan import learned_from  # noqa: PLC0415
     from falaj.workloads.parameter_server.assignment import Assignment  # noqa: PLC0415
     from falaj.workloads.parameter_server.server import Training  # noqa: PLC0415
     from falaj.workloads.parameter_server.weights import Terms  # noqa: PLC0415
@@ -241,12 +242,7 @@ def training_of(
     local = options.mode == "local"
     assignment = Assignment(
         parameters=parameters,
-        architecture=prepared.architecture,
-        preprocessing=prepared.preprocessing,
-        target_scale=prepared.target_scale,
-        task=dataset.task,
-        classes=dataset.classes,
-        inputs=sorted(dataset.inputs),
+        **vars(learned_from(dataset, prepared)),
         mode=options.mode,
         local_steps=options.local_steps if local else 1,
         rows=options.rows,

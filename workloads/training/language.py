@@ -82,8 +82,15 @@ def windows(text: str, path: Path, context: int) -> tuple[NDArray[np.int64], NDA
             f"are needed to learn {context:,} at a time, and some hundred thousand for a model of "
             "use"
         )
-    cut = points[: count * context].reshape(count, context)
-    return cut, points[context : count * context + 1 : context]
+    return _cut(points, count, context)
+
+
+def _cut(
+    numbers: NDArray[np.int64], count: int, context: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return so many windows (count, context), and the number that follows each (count,)."""
+    whole = numbers[: count * context].reshape(count, context)
+    return whole, numbers[context : count * context + 1 : context]
 
 
 def text_of(points: NDArray[np.int64]) -> str:
@@ -118,10 +125,7 @@ def cut(
         np.zeros(0, dtype=np.int64),
         *(np.array(vocabulary.encode(each), dtype=np.int64) for each in texts),
     ])  # fmt: skip
-    count = max(0, len(tokens) - 1) // context
-    return tokens[: count * context].reshape(count, context), tokens[
-        context : count * context + 1 : context
-    ]
+    return _cut(tokens, max(0, len(tokens) - 1) // context, context)
 
 
 def check_windows(count: int, held_out: int, context: int, path: Path) -> None:

@@ -107,7 +107,7 @@ def _most_rank(start: Architecture, matrices: str) -> int:
 
 
 def _chosen(matrices: str) -> tuple[str, ...]:
-    return tuple(_MATRICES) if matrices == _USUAL else (matrices,)
+    return (matrices,) if matrices in _MATRICES else tuple(_MATRICES)
 
 
 def add(module: nn.Module, parameters: Parameters) -> None:

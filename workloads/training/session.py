@@ -288,14 +288,15 @@ class Session:
         if start is not None:
             self._check_same("--start", start.digest)
             start.fill(module)
-        self._adapted: dict[str, Any] = {}
+        self._adapted: dict[str, Any] | None = None
         if parameters.lora_rank:
             lora.add(module, parameters)
-            self._adapted = {"lora": lora.to_json(module, parameters)}
+            self._adapted = lora.to_json(module, parameters)
         if parameters.quantisation_aware:
             quantisation.prepare(module)
-        adapted = self._adapted.get("lora")
-        self._count = adapted["parameters"] if adapted else models.parameter_count(module)
+        self._count = (
+            self._adapted["parameters"] if self._adapted else models.parameter_count(module)
+        )
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
         self._row_part = self._grid.row_part if self._grid else team.rank
@@ -462,7 +463,7 @@ class Session:
         )  # fmt: skip
         name = records.FIRST[setting.dataset.task]
         said = {**setting.start.to_json(), "before": {name: found[name]}}
-        return {"start": said, **self._adapted}
+        return {"start": said, **({"lora": self._adapted} if self._adapted else {})}
 
     def _smaller(self, module: nn.Module) -> PreparedData:
         """Take out of the network what was held at 0; return the data with what it is then."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +19,14 @@ from falaj.workloads.files import make_missing_folders, read_json, storage_error
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import read_artifact
 from falaj.workloads.training.language import FAMILY, TOKENS
-from falaj.workloads.vocabulary import BytePairs, Characters, Vocabulary, of_bytes
+from falaj.workloads.vocabulary import (
+    METADATA,
+    BytePairs,
+    Characters,
+    Vocabulary,
+    described_pairs,
+    of_bytes,
+)
 
 if TYPE_CHECKING:
     from falaj.workloads.registry.keyring import KeyRing
@@ -56,7 +62,7 @@ def digest(value: Any) -> str:
 FORMAT = "falaj.dataset/1"
 DESCRIPTION = "dataset.json"
 DATA = "data.parquet"
-_PAIRS = b"falaj.vocabulary"
+_PAIRS = METADATA.encode()
 
 Part = Literal["train", "held_out"]
 
@@ -132,16 +138,6 @@ def vocabulary_of(
     if family != FAMILY:
         return None
     return pairs or Characters(tuple(classes or ()))
-
-
-def described_pairs(description: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what is said of a vocabulary of pairs; None: there is none.
-
-    Args:
-        description: dataset.json, or what a package's manifest says of the dataset.
-    """
-    features = description.get("features") or [{}]
-    return features[0].get("vocabulary")
 
 
 def describe_identity(description: dict[str, Any]) -> str:
@@ -281,7 +277,11 @@ def load_rows(dataset_dir: Path, keyring: KeyRing | None, part: Part) -> Rows:
     Raises:
         WorkloadError: as `snapshot.open_dataset`.
     """
-    dataset = open_dataset(dataset_dir, keyring)
+    return served_rows(open_dataset(dataset_dir, keyring), part)
+
+
+def served_rows(dataset: Dataset, part: Part) -> Rows:
+    """Return one part of a dataset as served inputs."""
     rows = dataset.rows(part)
     inputs: dict[str, NDArray[Any]] = {}
     for name, values in dataset.inputs.items():

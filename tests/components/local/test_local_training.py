@@ -430,15 +430,21 @@ def test_what_makes_nothing_smaller_is_no_change_of_an_earlier_run(tmp_path: Pat
     assert run_digest(handler.check({**INPUTS, **usual}, {})) == run_digest(INPUTS)
 
 
-def test_another_teacher_is_another_run_of_which_the_trainer_is_told(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command lines of workloads, which aren't run."""
     told: list[str] = []
 
     def run(_context: Any, _module: str, arguments: list[str], **_options: Any) -> None:
         told.append(" ".join(arguments))
 
     monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
+    return told
+
+
+def test_another_teacher_is_another_run_of_which_the_trainer_is_told(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = told_to_nobody(monkeypatch)
     handler, asked = TrainingRunHandler(), {"prune": 0.5, "quantisationAware": True}
     given = {**INPUTS, "site": str(site), "teacher": str(tmp_path), "distilWeight": 0.5, **asked}
     digests: list[str] = []
@@ -481,12 +487,7 @@ def test_what_a_training_can_not_begin_with_is_refused(
 def test_other_weights_are_another_run_of_which_the_trainer_is_told(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-
-    def run(_context: Any, _module: str, arguments: list[str], **_options: Any) -> None:
-        told.append(" ".join(arguments))
-
-    monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
+    told = told_to_nobody(monkeypatch)
     handler = TrainingRunHandler()
     given = {**INPUTS, "site": str(site), "start": str(tmp_path), "loraRank": 4, "loraAlpha": 2.5}
     digests = [run_digest(handler.check(INPUTS, {}))]

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.inference import language
-from falaj.workloads.inference.cache import CHUNK, CacheForm, Kept, form_of, since
+from falaj.workloads.inference.cache import CacheForm, Kept, form_of, since
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.language import Generation, Sampling, Text, choose
 from falaj.workloads.inference.model import load
 from falaj.workloads.inference.oip import Inference
+from falaj.workloads.remembering import CHUNK
 from tests.workloads.inference import decoders
 from tests.workloads.inference.oip import LIMITS
 
