@@ -72,6 +72,17 @@ class Place:
         link = self.link(name, TOKENS[name], patience)
         return Worker(link, open_dataset(dataset, None), MACHINE, StopRequest(), progress)
 
+    def listens(self) -> None:
+        """Wait until the server takes connections, or has ended."""
+        for _ in range(600):
+            with contextlib.suppress(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            if self.codes:
+                return
+            threading.Event().wait(0.1)
+        raise AssertionError("the server doesn't listen")
+
     def line(self, name: str) -> Line:
         """A worker's connection, once the server listens."""
         line = Line(self.link(name, TOKENS[name]))
@@ -83,7 +94,11 @@ class Place:
         raise AssertionError("the server doesn't listen")
 
     def work(self, rows: dict[str, Path]) -> dict[str, Any]:
-        """Have workers take part to the end; the record."""
+        """Have workers take part to the end; the record.
+
+        They begin once the server listens: one that waits to try again may miss all updates.
+        """
+        self.listens()
         threads = [
             threading.Thread(target=self.worker(name, each).run) for name, each in rows.items()
         ]
