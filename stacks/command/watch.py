@@ -61,7 +61,7 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     # The settings' models and the server's libraries: not for `--help`.
     from falaj.stacks.watching.machine import Machine  # noqa: PLC0415
     from falaj.stacks.watching.watch import Watch  # noqa: PLC0415
-    from falaj.workloads.inference.logs import Logs  # noqa: PLC0415
+    from falaj.workloads.inference.process.logs import Logs  # noqa: PLC0415
 
     stop = threading.Event()
     world = Machine(stack, folder, stop)

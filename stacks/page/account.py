@@ -16,7 +16,8 @@ from typing import Any, Final
 from falaj.stacks.certificates import Certificate, certificate_of
 from falaj.stacks.documents import mapping, sequence
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.inference import logs, settings
+from falaj.workloads.inference import settings
+from falaj.workloads.inference.process import logs
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.optimization import card_text
 from falaj.workloads.registry.alias_list import Alias

@@ -35,7 +35,7 @@ from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.http import INFER
+from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.training.language import request_of
 from falaj.workloads.training.record import LANGUAGE
 

@@ -17,7 +17,7 @@ import orjson
 
 from falaj.stacks.documents import mapping, sequence
 from falaj.workloads.bounds import SERVICE
-from falaj.workloads.inference.completions import OF_VERSION
+from falaj.workloads.inference.language.completions import OF_VERSION
 from falaj.workloads.training.dates import DateForm, full_year
 from falaj.workloads.training.numerals import bare, number, readings
 from falaj.workloads.training.record import LANGUAGE

@@ -19,11 +19,13 @@ from pathlib import Path
 
 import uvloop
 
-from falaj.workloads.inference import listening, settings, worker
+from falaj.workloads.inference import settings
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.connections import listening
+from falaj.workloads.inference.connections.connection import Connection
+from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.http import Answer, Exchange
+from falaj.workloads.inference.process import worker
 from falaj.workloads.inference.service import Service
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store

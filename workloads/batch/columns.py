@@ -19,7 +19,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.oip import TensorSpec
+from falaj.workloads.inference.protocol.oip import TensorSpec
 from falaj.workloads.training.dates import DateColumn, date_features, form_of
 from falaj.workloads.training.numerals import Mark, bare, number, readings, units
 from falaj.workloads.training.tables import MISSING_NUMBERS, MISSING_TEXTS, present_numbers

@@ -35,9 +35,9 @@ from falaj.workloads.files import (
     storage_errors,
     write_json_atomic,
 )
-from falaj.workloads.inference import model as inference_model
-from falaj.workloads.inference.model import MODEL_FILE, Model
-from falaj.workloads.inference.oip import Inference, TensorSpec
+from falaj.workloads.inference.models import model as inference_model
+from falaj.workloads.inference.models.model import MODEL_FILE, Model
+from falaj.workloads.inference.protocol.oip import Inference, TensorSpec
 from falaj.workloads.inference.settings import Limits
 from falaj.workloads.registry.keyring import KeyRing, VerifyKey
 from falaj.workloads.registry.package import Package

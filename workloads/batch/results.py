@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.batch.reading import Chunk
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.oip import TensorSpec
+from falaj.workloads.inference.protocol.oip import TensorSpec
 
 FORMATS: Final[Mapping[str, str]] = {
     ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",

@@ -14,8 +14,9 @@ import psutil
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import auth, logs, settings
-from falaj.workloads.inference.master import Master
+from falaj.workloads.inference import auth, settings
+from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.process.master import Master
 
 
 def _parser() -> argparse.ArgumentParser:

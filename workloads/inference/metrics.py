@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from falaj.workloads.inference.answers import BUCKETS
+from falaj.workloads.inference.drift.answers import BUCKETS
 
 BOUNDS = (
     50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3,
@@ -36,7 +36,8 @@ class Counters:
 
     ``latency`` and ``compute`` are histograms of answered inferences: the time from the last
     byte of a request to the answer, and the model's run alone; the last bucket is unbounded.
-    ``answers`` are those of this version by their bucket (`falaj.workloads.inference.answers`).
+    ``answers`` are those of this version by their bucket
+    (`falaj.workloads.inference.drift.answers`).
     ``last_inference`` is when the last one was answered, in microseconds since the epoch.
     ``batches`` and ``batch_seconds`` are runs and their time by number of rows, where requests run
     together, and ``joined`` those that were in another one's run. ``tokens`` are those of prompts

@@ -20,30 +20,25 @@ import orjson
 
 from falaj.workloads.engines import USUAL
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import (
-    answers,
-    channel,
-    completions,
-    extensions,
-    http,
-    labels,
-    oip,
-    openapi,
-)
 from falaj.workloads.inference.auth import Authenticator, Identity
-from falaj.workloads.inference.batching import Batcher, Member, Plan
-from falaj.workloads.inference.cache import Room
-from falaj.workloads.inference.completions import Completion
-from falaj.workloads.inference.counting import Counting
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.http import MARK, Answer, Exchange, Head, Heads
+from falaj.workloads.inference.drift import answers, labels
+from falaj.workloads.inference.drift.counting import Counting
+from falaj.workloads.inference.drift.reference import Reference
 from falaj.workloads.inference.errors import RequestError, retry_after
-from falaj.workloads.inference.http import MARK, Answer, Exchange, Head, Heads
-from falaj.workloads.inference.language import Language
+from falaj.workloads.inference.language import completions
+from falaj.workloads.inference.language.cache import Room
+from falaj.workloads.inference.language.completions import Completion
+from falaj.workloads.inference.language.generation import Language
+from falaj.workloads.inference.language.quota import TokenQuota
 from falaj.workloads.inference.metrics import Counters
-from falaj.workloads.inference.model import Model
-from falaj.workloads.inference.oip import Inference, Schema
-from falaj.workloads.inference.quota import TokenQuota
-from falaj.workloads.inference.reference import Reference
-from falaj.workloads.inference.remote import Overflow, RelayedModel, Remote, RemoteError
+from falaj.workloads.inference.models.batching import Batcher, Member, Plan
+from falaj.workloads.inference.models.model import Model
+from falaj.workloads.inference.models.remote import Overflow, RelayedModel, Remote, RemoteError
+from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.protocol import extensions, oip, openapi
+from falaj.workloads.inference.protocol.oip import Inference, Schema
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.store import Store
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, storage_errors, write_atomic
-from falaj.workloads.inference import model
+from falaj.workloads.inference.models import model
 from falaj.workloads.registry.package import Package
 
 MODEL_FILE = "model.onnx"

@@ -13,7 +13,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from falaj.workloads.inference.http import INFER
+from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.inference.metrics import PREFIX
 
 _LATENCY: Final = f"{PREFIX}_request_duration_seconds_bucket"

@@ -286,8 +286,8 @@ def _python(module: str, *arguments: str) -> list[str]:
 LEAVING_SECONDS: Final = 10
 """Before a replica that ends is told so: by then every proxy has stopped sending to it."""
 _LOGS_MIB: Final = 768
-"""Access logs rotate at 5 files of 128 MiB (falaj.workloads.inference.logs); beside them the
-audit log."""
+"""Access logs rotate at 5 files of 128 MiB (falaj.workloads.inference.process.logs); beside them
+the audit log."""
 _PROBE_SECONDS: Final = 5
 _GRPC_MIB: Final = 256
 """Of a gRPC process: itself, and many small messages."""

@@ -27,7 +27,7 @@ from falaj.stacks.watching.machine import Machine, judged, learned_from
 from falaj.stacks.watching.seen import seen
 from falaj.stacks.watching.server import Server
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.http import INFER
+from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.inference.metrics import PREFIX
 from falaj.workloads.optimization import worth
 from falaj.workloads.rollout.pairs import Outcomes

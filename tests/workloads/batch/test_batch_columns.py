@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from falaj.workloads.batch.columns import Numbers, Texts
 from falaj.workloads.batch.reading import CsvSource
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.oip import TensorSpec
+from falaj.workloads.inference.protocol.oip import TensorSpec
 from falaj.workloads.training.tables import Column, decimal_mark, interpret, read_table
 
 POINT = st.sampled_from(

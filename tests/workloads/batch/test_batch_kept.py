@@ -18,7 +18,7 @@ from falaj.workloads.batch import prediction
 from falaj.workloads.batch.columns import Numbers, Texts
 from falaj.workloads.batch.parts import Parts
 from falaj.workloads.batch.reading import CHUNK_ROWS, ParquetSource
-from falaj.workloads.inference.oip import TensorSpec
+from falaj.workloads.inference.protocol.oip import TensorSpec
 from falaj.workloads.training.tables import Column, interpret
 from tests.workloads.batch.conftest import Batch
 from tests.workloads.inference import models

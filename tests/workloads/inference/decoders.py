@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from falaj.workloads.engines import Session
-from falaj.workloads.inference import language
-from falaj.workloads.inference.language import Language
-from falaj.workloads.inference.model import Model, load
+from falaj.workloads.inference.language import generation as language
+from falaj.workloads.inference.language.generation import Language
+from falaj.workloads.inference.models.model import Model, load
 from falaj.workloads.optimization.comparison import open_session
 from falaj.workloads.optimization.export import (
     Serving,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from onnx import TensorProto
 
-from falaj.workloads.inference import model
 from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.models import model
 from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import row

@@ -17,11 +17,12 @@ from typing import Any
 
 import orjson
 
-from falaj.workloads.inference import http, model
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connection import Connection
-from falaj.workloads.inference.http import Answer, Exchange
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.connection import Connection
+from falaj.workloads.inference.connections.http import Answer, Exchange
+from falaj.workloads.inference.models import model
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.settings import (
     AuthSettings,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference.answers import BUCKETS, bucket, count, counted
-from falaj.workloads.inference.oip import NUMPY_TYPES, TensorSpec
+from falaj.workloads.inference.drift.answers import BUCKETS, bucket, count, counted
+from falaj.workloads.inference.protocol.oip import NUMPY_TYPES, TensorSpec
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Server, Site, call
 

@@ -23,15 +23,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from falaj.workloads.inference import batching, extensions, model, settings
+from falaj.workloads.inference import settings
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.batching import Batcher, Member, Plan
-from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.connections.connection import Connection
+from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.http import Answer, Exchange
 from falaj.workloads.inference.metrics import Counters, Totals
-from falaj.workloads.inference.model import INLINE_SECONDS, Model
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.models import batching, model
+from falaj.workloads.inference.models.batching import Batcher, Member, Plan
+from falaj.workloads.inference.models.model import INLINE_SECONDS, Model
+from falaj.workloads.inference.protocol import extensions
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.service import QUEUE_BATCHES, QUEUE_PER_THREAD, Service
 from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models

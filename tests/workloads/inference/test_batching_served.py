@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from falaj.workloads.inference.worker import available
+from falaj.workloads.inference.process.worker import available
 from tests.waiting import wait_for
 from tests.workloads.inference import grpc_calls, models
 from tests.workloads.inference.oip import loaded

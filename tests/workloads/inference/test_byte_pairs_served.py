@@ -14,12 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from falaj.workloads.inference import completions, language
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.language import MOST_ENCODED, Generation, Language, Sampling, Text
-from falaj.workloads.inference.likelihoods import Shown
-from falaj.workloads.inference.model import load
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.language import completions
+from falaj.workloads.inference.language import generation as language
+from falaj.workloads.inference.language.generation import (
+    MOST_ENCODED,
+    Generation,
+    Language,
+    Sampling,
+    Text,
+)
+from falaj.workloads.inference.language.likelihoods import Shown
+from falaj.workloads.inference.models.model import load
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.vocabulary import METADATA, BytePairs
 from tests.workloads.inference.languages import (
     CONTEXT,

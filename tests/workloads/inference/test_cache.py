@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import language
-from falaj.workloads.inference.cache import CacheForm, Kept, form_of, since
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.language import Generation, Sampling, Text, choose
-from falaj.workloads.inference.model import load
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.language import generation as language
+from falaj.workloads.inference.language.cache import CacheForm, Kept, form_of, since
+from falaj.workloads.inference.language.generation import Generation, Sampling, Text, choose
+from falaj.workloads.inference.models.model import load
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.remembering import CHUNK
 from tests.workloads.inference import decoders
 from tests.workloads.inference.oip import LIMITS
@@ -168,7 +168,7 @@ def test_a_text_that_is_sent_again_goes_on_as_if_it_had_not_ended() -> None:
 
 
 def test_a_long_prompt_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("falaj.workloads.inference.language.CHUNK", 12)
+    monkeypatch.setattr("falaj.workloads.inference.language.generation.CHUNK", 12)
     found, shapes = generated(32, [LONG[:29], "a"], 3)
     assert shapes[:6] == [(1, 12), (1, 1), (1, 12), (1, 1), (1, 5), (1, 1)]
     assert found == [without(32, each, 3, GREEDY) for each in (LONG[:29], "a")]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.inference.completions import MOST_TEXTS
-from falaj.workloads.inference.language import Sampling
+from falaj.workloads.inference.language.completions import MOST_TEXTS
+from falaj.workloads.inference.language.generation import Sampling
+from falaj.workloads.inference.process.worker import available
 from falaj.workloads.inference.service import TEXTS_PER_THREAD
-from falaj.workloads.inference.worker import available
 from tests.waiting import wait_for
 from tests.workloads.inference import decoders
 from tests.workloads.inference.languages import COMPLETIONS, NAME, ask, joined, streamed, texts

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import http
-from falaj.workloads.inference.codings import MOST_FOR_ONE, PIECE_BYTES, STRETCH_BYTES
-from falaj.workloads.inference.http import Bodies, Exchange, Reader
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.codings import MOST_FOR_ONE, PIECE_BYTES, STRETCH_BYTES
+from falaj.workloads.inference.connections.http import Bodies, Exchange, Reader
 from tests.workloads.inference.raw_http import Raw, error, head, request
 from tests.workloads.inference.serving import row
 

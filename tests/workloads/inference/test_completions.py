@@ -16,11 +16,11 @@ import psutil
 import pytest
 from hypothesis import given, settings
 
-from falaj.workloads.inference import completions
-from falaj.workloads.inference.connection import FLUSH_SECONDS
+from falaj.workloads.inference.connections.connection import FLUSH_SECONDS
+from falaj.workloads.inference.language import completions
+from falaj.workloads.inference.process.worker import available
 from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.service import TEXTS_PER_THREAD
-from falaj.workloads.inference.worker import available
 from tests.waiting import wait_for
 from tests.workloads.inference import grpc_calls
 from tests.workloads.inference.languages import (

@@ -13,12 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from falaj.workloads.inference import counting, model, reference, shifts
-from falaj.workloads.inference.counting import Counting
-from falaj.workloads.inference.http import Exchange
-from falaj.workloads.inference.oip import Inference
-from falaj.workloads.inference.reference import Reference
-from falaj.workloads.inference.remote import RelayedModel, schema_of
+from falaj.workloads.inference.connections.http import Exchange
+from falaj.workloads.inference.drift import counting, reference, shifts
+from falaj.workloads.inference.drift.counting import Counting
+from falaj.workloads.inference.drift.reference import Reference
+from falaj.workloads.inference.models import model
+from falaj.workloads.inference.models.remote import RelayedModel, schema_of
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.service import Service, Watched
 from falaj.workloads.training import dataset
 from tests.workloads.inference import models, watched

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from falaj.workloads.errors import IntegrityError, StorageFullError
-from falaj.workloads.inference import drift_state, reference
-from falaj.workloads.inference.counting import Counting
-from falaj.workloads.inference.drift import Drift
-from falaj.workloads.inference.drift_state import DriftState
-from falaj.workloads.inference.labels import Memory
-from falaj.workloads.inference.model import load
-from falaj.workloads.inference.oip import Inference
-from falaj.workloads.inference.reference import Reference
+from falaj.workloads.inference.drift import reference
+from falaj.workloads.inference.drift import state as drift_state
+from falaj.workloads.inference.drift.counting import Counting
+from falaj.workloads.inference.drift.labels import Memory
+from falaj.workloads.inference.drift.reference import Reference
+from falaj.workloads.inference.drift.state import DriftState
+from falaj.workloads.inference.drift.windows import Drift
+from falaj.workloads.inference.models.model import load
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.settings import DriftSettings
 from falaj.workloads.registry.keyring import KeyRing
 from tests.workloads.inference import models, watched

@@ -22,8 +22,9 @@ from onnx import TensorProto, helper
 
 from falaj.workloads import engines
 from falaj.workloads.engines import Engine, NoCandidateError, engine_of, graph_of, open_openvino
-from falaj.workloads.inference import model, worker
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.models import model
+from falaj.workloads.inference.process import worker
 from falaj.workloads.openvino_session import OpenVinoSession, StoppedError
 from falaj.workloads.processor import relevant_cpu_flags
 from tests.workloads.inference import models

@@ -13,10 +13,10 @@ import tritonclient.http as triton
 from onnx import TensorProto
 from tritonclient.utils import InferenceServerException
 
-from falaj.workloads.inference import extensions
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.metrics import Counters, Totals
-from falaj.workloads.inference.oip import Schema, TensorSpec
+from falaj.workloads.inference.protocol import extensions
+from falaj.workloads.inference.protocol.oip import Schema, TensorSpec
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import loaded
 from tests.workloads.inference.serving import Server, Site, call, row

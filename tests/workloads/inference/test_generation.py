@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import completions, language
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.language import Generation, Prompt, Sampling, Text
-from falaj.workloads.inference.model import INLINE_SECONDS, Model, load
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.language import completions
+from falaj.workloads.inference.language import generation as language
+from falaj.workloads.inference.language.generation import Generation, Prompt, Sampling, Text
+from falaj.workloads.inference.models.model import INLINE_SECONDS, Model, load
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.vocabulary import Characters
 from tests.workloads.inference import models
 from tests.workloads.inference.languages import (

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import model
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.batching import Plan
-from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.connections.connection import Connection
 from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.models import model
+from falaj.workloads.inference.models.batching import Plan
 from falaj.workloads.inference.rpc import calls, front
 from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH, INFERENCE, SERVING
 from falaj.workloads.inference.rpc.relay import GOAWAY, Frames, Relay

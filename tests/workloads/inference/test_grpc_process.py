@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from falaj.workloads.inference.channel import Channel
+from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.rpc import calls
 from tests.workloads.inference.grpc_calls import INFER, PROCESS
 

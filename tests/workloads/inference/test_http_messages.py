@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import h11
 import pytest
 
-from falaj.workloads.inference.http import (
+from falaj.workloads.inference.connections.http import (
     JOB,
     ROUTES,
     WITH_BODY,

@@ -6,8 +6,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from falaj.workloads.inference import model
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.models import model
 from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from falaj.workloads.errors import IntegrityError
-from falaj.workloads.inference import logs
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.logs import Logs
+from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.process.logs import Logs
 
 
 @pytest.fixture

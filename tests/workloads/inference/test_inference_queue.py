@@ -12,18 +12,20 @@ from typing import Any, cast
 
 import pytest
 
-from falaj.workloads.inference import channel, model, settings
+from falaj.workloads.inference import settings
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.channel import Channel
-from falaj.workloads.inference.connection import Connection
+from falaj.workloads.inference.connections.connection import Connection
+from falaj.workloads.inference.connections.http import Exchange
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.http import Exchange
-from falaj.workloads.inference.job_runs import JobRuns
-from falaj.workloads.inference.jobs import Bodies
-from falaj.workloads.inference.model import Model
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.jobs.runs import JobRuns
+from falaj.workloads.inference.jobs.store import Bodies
+from falaj.workloads.inference.models import model
+from falaj.workloads.inference.models.model import Model
+from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.process.channel import Channel
+from falaj.workloads.inference.process.worker import Worker
+from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
-from falaj.workloads.inference.worker import Worker
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
 

@@ -10,10 +10,17 @@ from typing import Any, cast
 
 import pytest
 
-from falaj.workloads.inference import http
-from falaj.workloads.inference.connection import PIECE_BYTES, Connection
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.connection import PIECE_BYTES, Connection
+from falaj.workloads.inference.connections.http import (
+    Answer,
+    Bodies,
+    Exchange,
+    Head,
+    Heads,
+    Reader,
+)
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.http import Answer, Bodies, Exchange, Head, Heads, Reader
 from falaj.workloads.inference.settings import Limits, parse
 from tests.workloads.inference import models
 from tests.workloads.inference.raw_http import Raw, error, head, request

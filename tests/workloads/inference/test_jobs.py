@@ -24,15 +24,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.inference import channel, job_runs, worker
-from falaj.workloads.inference import jobs as kept
 from falaj.workloads.inference.auth import Identity
+from falaj.workloads.inference.connections.http import Answer, Exchange, Router
+from falaj.workloads.inference.connections.http import Bodies as Memory
 from falaj.workloads.inference.errors import RequestError, retry_of
-from falaj.workloads.inference.http import Answer, Exchange, Router
-from falaj.workloads.inference.http import Bodies as Memory
-from falaj.workloads.inference.job_queue import JobQueue
-from falaj.workloads.inference.job_runs import JobRuns
-from falaj.workloads.inference.jobs import Bodies, Job, Jobs, new_id, parse
+from falaj.workloads.inference.jobs import runs as job_runs
+from falaj.workloads.inference.jobs import store as kept
+from falaj.workloads.inference.jobs.queue import JobQueue
+from falaj.workloads.inference.jobs.runs import JobRuns
+from falaj.workloads.inference.jobs.store import Bodies, Job, Jobs, new_id, parse
+from falaj.workloads.inference.process import channel, worker
 from falaj.workloads.inference.settings import JobSettings
 from falaj.workloads.registry import sealed
 from falaj.workloads.registry.keyring import KeyRing
@@ -426,7 +427,7 @@ def test_a_file_size_limit_is_no_half_a_job(tmp_path: Path) -> None:
 import resource, signal, sys
 from pathlib import Path
 from falaj.workloads.errors import StorageFullError
-from falaj.workloads.inference.jobs import Bodies, new_id
+from falaj.workloads.inference.jobs.store import Bodies, new_id
 from falaj.workloads.registry.keyring import KeyRing
 root = Path(sys.argv[1])
 keyring = KeyRing.create(root / "keyring")

@@ -18,8 +18,9 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from falaj.workloads.inference import auth, logs, settings
-from falaj.workloads.inference.master import Generation, Master
+from falaj.workloads.inference import auth, settings
+from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.process.master import Generation, Master
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import (
     AUDIENCE,

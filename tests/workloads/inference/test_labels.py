@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import labels
+from falaj.workloads.inference.drift import labels
+from falaj.workloads.inference.drift.labels import Labels, Memory, Sender, digest, parse
+from falaj.workloads.inference.drift.reference import Answers, Reference
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.labels import Labels, Memory, Sender, digest, parse
-from falaj.workloads.inference.reference import Answers, Reference
 
 CLASSES = Answers("probabilities", None, ("no", "1", "true"))
 NUMBERS = Answers(None, "prediction", ())

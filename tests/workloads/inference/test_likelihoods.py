@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.completion_choice import Logprobs
 
-from falaj.workloads.inference.cache import since
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.language import Generation, Sampling, Text
-from falaj.workloads.inference.likelihoods import (
+from falaj.workloads.inference.language.cache import since
+from falaj.workloads.inference.language.generation import Generation, Sampling, Text
+from falaj.workloads.inference.language.likelihoods import (
     Judged,
     Shown,
     Told,
@@ -192,7 +192,9 @@ def test_long_prompts_are_judged_part_by_part(
 
     found, shown, steps = told()
     assert_told(found, shown, 0, 1)
-    monkeypatch.setattr("falaj.workloads.inference.language._JUDGED_NUMBERS", 3 * len(CHARACTERS))
+    monkeypatch.setattr(
+        "falaj.workloads.inference.language.generation._JUDGED_NUMBERS", 3 * len(CHARACTERS)
+    )
     again, same, more = told()
     assert (same, again["tokens"]) == (shown, found["tokens"])
     assert more > steps

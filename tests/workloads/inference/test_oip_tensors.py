@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto
 
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.oip import NUMPY_TYPES, TensorSpec
+from falaj.workloads.inference.protocol.oip import NUMPY_TYPES, TensorSpec
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import (
     ECHO,

@@ -14,9 +14,10 @@ import orjson
 import pytest
 from onnx import TensorProto
 
-from falaj.workloads.inference import http, openapi
+from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.model import Model
+from falaj.workloads.inference.models.model import Model
+from falaj.workloads.inference.protocol import openapi
 from falaj.workloads.inference.settings import SCOPES
 from tests.waiting import wait_for
 from tests.workloads.inference import models

@@ -12,15 +12,22 @@ from typing import Any
 
 import pytest
 
-from falaj.workloads.inference import model, remote, settings
+from falaj.workloads.inference import settings
 from falaj.workloads.inference.__main__ import main
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.batching import Plan
 from falaj.workloads.inference.errors import bad_request
-from falaj.workloads.inference.extensions import statistics
-from falaj.workloads.inference.remote import Breaker, Overflow, RelayedModel, Remote, schema_of
+from falaj.workloads.inference.models import model, remote
+from falaj.workloads.inference.models.batching import Plan
+from falaj.workloads.inference.models.remote import (
+    Breaker,
+    Overflow,
+    RelayedModel,
+    Remote,
+    schema_of,
+)
+from falaj.workloads.inference.process.worker import available, watch_runtime
+from falaj.workloads.inference.protocol.extensions import statistics
 from falaj.workloads.inference.service import Service
-from falaj.workloads.inference.worker import available, watch_runtime
 from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime
 from tests.workloads.inference.serving import Site

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.inference.errors import RequestError, retry_of
-from falaj.workloads.inference.quota import TokenQuota
+from falaj.workloads.inference.language.quota import TokenQuota
 from tests.workloads.inference.languages import NAME, ask, publish
 from tests.workloads.inference.serving import Server, Site, started
 
@@ -62,7 +62,7 @@ def test_nobody_has_more_than_a_full_bucket_and_what_came_since(
 def test_callers_who_are_back_at_a_full_bucket_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("falaj.workloads.inference.quota._MOST_CALLERS", 10)
+    monkeypatch.setattr("falaj.workloads.inference.language.quota._MOST_CALLERS", 10)
     clock = Clock()
     quota = TokenQuota(PER_MINUTE, clock)
     for number in range(200):

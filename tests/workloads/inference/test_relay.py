@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import remote
-from falaj.workloads.inference.oip import Inference, Schema
-from falaj.workloads.inference.remote import AnswerError, Remote, RemoteError, schema_of
+from falaj.workloads.inference.models import remote
+from falaj.workloads.inference.models.remote import AnswerError, Remote, RemoteError, schema_of
+from falaj.workloads.inference.protocol.oip import Inference, Schema
 from falaj.workloads.inference.settings import Limits
 from tests.workloads.inference import models
 from tests.workloads.inference.runtime import Runtime, listen, runtime

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from falaj.workloads.inference import logs
+from falaj.workloads.inference.process import logs
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Server, Site, call, gone, row, send_signal
 

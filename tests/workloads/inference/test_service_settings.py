@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import channel, settings
+from falaj.workloads.inference import settings
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.process import channel
 
 GOOD: dict[str, Any] = {
     "format": "falaj.service/1",

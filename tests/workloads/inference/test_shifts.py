@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from falaj.workloads.inference import shifts
+from falaj.workloads.inference.drift import shifts
 
 COUNTS = st.lists(st.integers(0, 5_000), min_size=2, max_size=40)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from falaj.workloads.inference.streams import Adwin, PageHinkley
+from falaj.workloads.inference.drift.streams import Adwin, PageHinkley
 
 #: Where `river.drift.ADWIN` of river 0.26.1 (delta 0.002) finds the first change of these streams.
 RIVER = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from falaj.workloads import engines
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import model
+from falaj.workloads.inference.models import model
 from falaj.workloads.inference.settings import Limits
 from falaj.workloads.optimization import engine_choice
 from falaj.workloads.optimization.comparison import (

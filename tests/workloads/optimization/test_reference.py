@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from falaj.workloads.inference import reference as served
+from falaj.workloads.inference.drift import reference as served
 from falaj.workloads.optimization import reference
 from tests.workloads.optimization.conftest import Optimise, Run
 

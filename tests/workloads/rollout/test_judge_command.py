@@ -13,7 +13,7 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from falaj.workloads.errors import REFUSED
-from falaj.workloads.inference.answers import BUCKETS
+from falaj.workloads.inference.drift.answers import BUCKETS
 from falaj.workloads.registry.alias_record import AliasRecord
 from falaj.workloads.registry.aliases import NothingSeen, Signer, newest, promote
 from falaj.workloads.registry.delivery import Content, deliver

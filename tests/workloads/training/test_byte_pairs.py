@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from falaj.components.local.provider.resources import dataset as resource
 from falaj.workloads import vocabulary
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.cache import since
+from falaj.workloads.inference.language.cache import since
 from falaj.workloads.optimization import __main__ as optimization
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.worth import NotComparableError, Served

@@ -25,12 +25,12 @@ from typing import Any, Final
 
 from falaj.workloads.bounds import GRPC
 from falaj.workloads.files import make_private_folder
-from falaj.workloads.inference import http
-from falaj.workloads.inference.batching import Member
-from falaj.workloads.inference.channel import Channel
-from falaj.workloads.inference.connection import BODY_BYTES_PER_SECOND
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.connection import BODY_BYTES_PER_SECOND
+from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import FAULT, RequestError, body_too_large, retry_of
-from falaj.workloads.inference.http import Answer, Exchange
+from falaj.workloads.inference.models.batching import Member
+from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.rpc import calls
 from falaj.workloads.inference.rpc.relay import Relay
 from falaj.workloads.inference.service import INFERENCE_HEADER, Service

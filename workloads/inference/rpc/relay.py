@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from falaj.workloads.inference.connection import FAREWELL_SECONDS, FLUSH_SECONDS
+from falaj.workloads.inference.connections.connection import FAREWELL_SECONDS, FLUSH_SECONDS
 from falaj.workloads.inference.service import Service
 
 _HEADER: Final = 9

@@ -31,8 +31,6 @@ import grpc
 import grpc.aio
 import uvloop
 
-from falaj.workloads.inference.channel import Channel
-from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.errors import (
     FAULT,
     RequestError,
@@ -41,6 +39,8 @@ from falaj.workloads.inference.errors import (
     retry_after,
     retry_of,
 )
+from falaj.workloads.inference.process.channel import Channel
+from falaj.workloads.inference.process.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.rpc import calls
 from falaj.workloads.inference.rpc.translation import (
     METHODS,

@@ -17,7 +17,7 @@ import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import reading_errors
-from falaj.workloads.inference.drift import Drift
+from falaj.workloads.inference.drift.windows import Drift
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import seal, unseal

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from falaj.workloads.engines import USUAL, Engine
-from falaj.workloads.inference.batching import Plan
 from falaj.workloads.inference.errors import bad_request, json_of
 from falaj.workloads.inference.metrics import LAST
-from falaj.workloads.inference.oip import Schema, TensorSpec
+from falaj.workloads.inference.models.batching import Plan
+from falaj.workloads.inference.protocol.oip import Schema, TensorSpec
 
 BINARY: Final = "binary_tensor_data"
 ANNOUNCED: Final = (BINARY, "statistics", "model_configuration")

@@ -12,10 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from falaj.workloads.inference import codings, completions, extensions, http, jobs, labels, oip
+from falaj.workloads.inference.connections import codings, http
+from falaj.workloads.inference.drift import labels
 from falaj.workloads.inference.errors import OPENAI
-from falaj.workloads.inference.likelihoods import MOST_LOGPROBS
-from falaj.workloads.inference.oip import NUMPY_TYPES, Schema, TensorSpec
+from falaj.workloads.inference.jobs import store as jobs
+from falaj.workloads.inference.language import completions
+from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
+from falaj.workloads.inference.protocol import extensions, oip
+from falaj.workloads.inference.protocol.oip import NUMPY_TYPES, Schema, TensorSpec
 from falaj.workloads.inference.settings import Limits
 
 Document = dict[str, Any]

@@ -19,10 +19,10 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from falaj.workloads.inference.drift.reference import Answers, Reference
+from falaj.workloads.inference.drift.streams import Adwin
 from falaj.workloads.inference.errors import bad_request, json_of
-from falaj.workloads.inference.oip import MAX_ID_CHARACTERS, Array
-from falaj.workloads.inference.reference import Answers, Reference
-from falaj.workloads.inference.streams import Adwin
+from falaj.workloads.inference.protocol.oip import MAX_ID_CHARACTERS, Array
 
 MAX_LABELS: Final = 10_000
 """Ids in one request of feedback."""

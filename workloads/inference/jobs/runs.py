@@ -20,11 +20,12 @@ import onnxruntime as ort
 import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.inference import channel, http
 from falaj.workloads.inference.auth import Identity
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.http import Answer, Exchange, Router
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
-from falaj.workloads.inference.http import Answer, Exchange, Router
-from falaj.workloads.inference.jobs import DONE, FAILED, MAX_KEY_CHARACTERS, Bodies, new_id
+from falaj.workloads.inference.jobs.store import DONE, FAILED, MAX_KEY_CHARACTERS, Bodies, new_id
+from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.service import Service
 
 PATIENCE_SECONDS = 5.0

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from falaj.workloads.inference.oip import Array, TensorSpec
+from falaj.workloads.inference.protocol.oip import Array, TensorSpec
 
 BUCKETS: Final = 64
 _PER_OCTAVE: Final = 8

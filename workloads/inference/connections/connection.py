@@ -19,12 +19,12 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import Any, cast
 
-from falaj.workloads.inference import http
-from falaj.workloads.inference.batching import Member
-from falaj.workloads.inference.completions import Completion
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.http import Answer, Exchange, Head, Heads, Reader
+from falaj.workloads.inference.connections.listening import LINGER_SECONDS
 from falaj.workloads.inference.errors import FAULT, OPENAI, RequestError
-from falaj.workloads.inference.http import Answer, Exchange, Head, Heads, Reader
-from falaj.workloads.inference.listening import LINGER_SECONDS
+from falaj.workloads.inference.language.completions import Completion
+from falaj.workloads.inference.models.batching import Member
 from falaj.workloads.inference.service import Service
 
 HELD_BODY_BYTES = 64 * 1024

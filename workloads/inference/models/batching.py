@@ -28,16 +28,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.http import Answer, Exchange
 from falaj.workloads.inference.metrics import Counters
-from falaj.workloads.inference.model import (
+from falaj.workloads.inference.models.model import (
     INLINE_SECONDS,
     WARM_UP_ROWS,
     WARM_UP_RUNS,
     Model,
 )
-from falaj.workloads.inference.oip import Array, Inference, TensorSpec
+from falaj.workloads.inference.protocol.oip import Array, Inference, TensorSpec
 
 MOST_ROWS: Final = 128
 """Of a batch. Beyond it a row gets hardly cheaper on a processor and waits longer for the rest."""

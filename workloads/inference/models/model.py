@@ -37,10 +37,10 @@ from falaj.workloads.engines import (
     graph_of,
     open_openvino,
 )
-from falaj.workloads.inference.answers import counted
-from falaj.workloads.inference.cache import CacheForm, Kept, form_of
+from falaj.workloads.inference.drift.answers import counted
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.oip import ONNX_TYPES, Array, Inference, Schema, TensorSpec
+from falaj.workloads.inference.language.cache import CacheForm, Kept, form_of
+from falaj.workloads.inference.protocol.oip import ONNX_TYPES, Array, Inference, Schema, TensorSpec
 from falaj.workloads.inference.settings import Limits
 from falaj.workloads.remembering import LOGITS, is_kept
 

@@ -21,8 +21,8 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from falaj.workloads.inference import codings
 from falaj.workloads.inference.auth import Identity
+from falaj.workloads.inference.connections import codings
 from falaj.workloads.inference.errors import (
     RequestError,
     body_inflates,

@@ -27,26 +27,30 @@ import orjson
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import batching, channel, language, model, reference, settings
+from falaj.workloads.inference import settings
 from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.channel import Channel
-from falaj.workloads.inference.confinement import die_with_parent, forbid_dumps
-from falaj.workloads.inference.connection import Connection
-from falaj.workloads.inference.counting import Counting
+from falaj.workloads.inference.connections.connection import Connection
+from falaj.workloads.inference.connections.listening import Listener, ServerContext, server_context
+from falaj.workloads.inference.drift import reference
+from falaj.workloads.inference.drift.counting import Counting
+from falaj.workloads.inference.drift.labels import Sender
 from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
-from falaj.workloads.inference.job_runs import JobRuns
-from falaj.workloads.inference.jobs import Bodies
-from falaj.workloads.inference.labels import Sender
-from falaj.workloads.inference.language import Language
-from falaj.workloads.inference.listening import Listener, ServerContext, server_context
-from falaj.workloads.inference.model import Model
-from falaj.workloads.inference.remote import (
+from falaj.workloads.inference.jobs.runs import JobRuns
+from falaj.workloads.inference.jobs.store import Bodies
+from falaj.workloads.inference.language import generation as language
+from falaj.workloads.inference.language.generation import Language
+from falaj.workloads.inference.models import batching, model
+from falaj.workloads.inference.models.model import Model
+from falaj.workloads.inference.models.remote import (
     Overflow,
     RelayedModel,
     Remote,
     client_context,
     schema_of,
 )
+from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.process.channel import Channel
+from falaj.workloads.inference.process.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.rpc.front import Front
 from falaj.workloads.inference.service import Service, Watched
 from falaj.workloads.inference.settings import Settings

@@ -18,12 +18,12 @@ import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from falaj.workloads.errors import IntegrityError
-from falaj.workloads.inference import shifts
-from falaj.workloads.inference.labels import OUTCOMES, Labels, Memory
-from falaj.workloads.inference.reference import Feature, Reference
+from falaj.workloads.inference.drift import shifts
+from falaj.workloads.inference.drift.labels import OUTCOMES, Labels, Memory
+from falaj.workloads.inference.drift.reference import Feature, Reference
+from falaj.workloads.inference.drift.shifts import Shift
+from falaj.workloads.inference.drift.streams import Adwin, PageHinkley
 from falaj.workloads.inference.settings import DriftSettings
-from falaj.workloads.inference.shifts import Shift
-from falaj.workloads.inference.streams import Adwin, PageHinkley
 
 LEAST_ROWS: Final = 200
 """Of a window that is closed by time."""

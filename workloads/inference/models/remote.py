@@ -19,10 +19,16 @@ import aiohttp
 import numpy as np
 import orjson
 
+from falaj.workloads.inference.connections.http import HEADER_LENGTH
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.http import HEADER_LENGTH
-from falaj.workloads.inference.model import RowModel
-from falaj.workloads.inference.oip import NUMPY_TYPES, Array, Inference, Schema, TensorSpec
+from falaj.workloads.inference.models.model import RowModel
+from falaj.workloads.inference.protocol.oip import (
+    NUMPY_TYPES,
+    Array,
+    Inference,
+    Schema,
+    TensorSpec,
+)
 from falaj.workloads.inference.settings import Limits, TlsSettings
 
 

@@ -17,9 +17,9 @@ import onnx
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.cache import CacheForm, Kept, since
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.likelihoods import (
+from falaj.workloads.inference.language.cache import CacheForm, Kept, since
+from falaj.workloads.inference.language.likelihoods import (
     Judged,
     Shown,
     Told,
@@ -27,7 +27,7 @@ from falaj.workloads.inference.likelihoods import (
     of_logits,
     of_probabilities,
 )
-from falaj.workloads.inference.oip import Inference, Schema
+from falaj.workloads.inference.protocol.oip import Inference, Schema
 from falaj.workloads.remembering import ASKED, CHUNK, LOGITS
 from falaj.workloads.vocabulary import (
     METADATA,

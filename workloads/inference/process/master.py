@@ -29,18 +29,20 @@ from prometheus_client.core import Metric
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import fingerprint, make_private_folder, write_json_atomic
-from falaj.workloads.inference import channel, reference, settings
-from falaj.workloads.inference.channel import Channel
-from falaj.workloads.inference.drift import Drift
-from falaj.workloads.inference.drift_state import KEEP_SECONDS, DriftState
+from falaj.workloads.inference import settings
+from falaj.workloads.inference.connections.listening import Listener, server_context
+from falaj.workloads.inference.drift import reference
+from falaj.workloads.inference.drift.labels import Memory
+from falaj.workloads.inference.drift.state import KEEP_SECONDS, DriftState
+from falaj.workloads.inference.drift.windows import Drift
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.job_queue import JobQueue
-from falaj.workloads.inference.jobs import Jobs, clear
-from falaj.workloads.inference.labels import Memory
-from falaj.workloads.inference.listening import Listener, server_context
-from falaj.workloads.inference.logs import Logs
+from falaj.workloads.inference.jobs.queue import JobQueue
+from falaj.workloads.inference.jobs.store import Jobs, clear
 from falaj.workloads.inference.metrics import Totals
-from falaj.workloads.inference.outage import Outage
+from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.process.channel import Channel
+from falaj.workloads.inference.process.logs import Logs
+from falaj.workloads.inference.process.outage import Outage
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.alias_list import ALIASES
 from falaj.workloads.registry.keyring import VERIFIES, KeyRing
@@ -193,7 +195,7 @@ class WorkerHandle:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "falaj.workloads.inference.worker",
+                "falaj.workloads.inference.process.worker",
                 str(listener.fileno()),
                 str(theirs.fileno()),
                 str(os.getpid()),

@@ -16,12 +16,18 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 import orjson
 
+from falaj.workloads.inference.connections.http import EVENTS, Answer, Exchange, event
 from falaj.workloads.inference.errors import RequestError, json_of
-from falaj.workloads.inference.http import EVENTS, Answer, Exchange, event
-from falaj.workloads.inference.language import Generation, Language, Prompt, Sampling, Text
-from falaj.workloads.inference.likelihoods import MOST_LOGPROBS
+from falaj.workloads.inference.language.generation import (
+    Generation,
+    Language,
+    Prompt,
+    Sampling,
+    Text,
+)
+from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
 from falaj.workloads.inference.metrics import Counters
-from falaj.workloads.inference.oip import Inference
+from falaj.workloads.inference.protocol.oip import Inference
 
 MOST_PROMPTS: Final = 16
 MOST_CHOICES: Final = 8

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from falaj.workloads.inference import channel
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_of
-from falaj.workloads.inference.jobs import STATES, Job, Jobs
+from falaj.workloads.inference.jobs.store import STATES, Job, Jobs
+from falaj.workloads.inference.process import channel
 
 TICK_SECONDS = 1.0
 TOGETHER = 64

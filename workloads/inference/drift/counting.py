@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads import pictures
-from falaj.workloads.inference.model import RowModel
-from falaj.workloads.inference.oip import Array, Inference
-from falaj.workloads.inference.reference import Feature, Reference
+from falaj.workloads.inference.drift.reference import Feature, Reference
+from falaj.workloads.inference.models.model import RowModel
+from falaj.workloads.inference.protocol.oip import Array, Inference
 
 ROWS: Final = 256
 KEPT_BYTES: Final = 1024 * 1024

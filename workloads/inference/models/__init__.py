@@ -1,0 +1,1 @@
+"""Models in memory, their runs together, and servers that answer in a model's place."""
