@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from falaj.components import kubernetes
 from falaj.components.kubernetes import InClusterArgs
+from falaj.components.specification.limits import DIGEST
 from falaj.components.specification.resolver import domain_of
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.cloud import DEFAULT_REGIONS, InClusterSettings
@@ -244,6 +245,25 @@ def _storage(settings: PlatformSettings, parts: InClusterParts) -> dict[str, Any
 # inference services, workspaces.
 
 
+_FIRST_VERSION: Final = {
+    "version": 1, "weight": 100, "package_digest": DIGEST.example, "keys_digest": DIGEST.example,
+}  # fmt: skip
+"""Stands in a validation for the version that a training is yet to publish: the rest of the
+service's arguments is checked before the training begins."""
+
+
+def _services(
+    settings: WorkloadsSettings, parts: InClusterParts
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Services by name, with their arguments; without those whose first version is awaited."""
+    awaited = settings.awaited
+    for name, section in settings.inference_services.items():
+        if name not in awaited:
+            yield name, parts.args(section, images=True)
+        elif parts.unknown is not None:
+            yield name, parts.args(section, images=True, versions=[_FIRST_VERSION])
+
+
 def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> None:
     """Register the resources of a workloads stack and export how they are reached."""
     components, options = parts.components, parts.options
@@ -260,8 +280,8 @@ def declare_workloads(settings: WorkloadsSettings, parts: InClusterParts) -> Non
     for name, pipeline in settings.pipelines.items():
         components.Pipeline(name, parts.args(pipeline, images=True), options)
     services = {
-        name: components.InferenceService(name, parts.args(section, images=True), options)
-        for name, section in settings.inference_services.items()
+        name: components.InferenceService(name, given, options)
+        for name, given in _services(settings, parts)
     }
     workspaces = {
         name: components.Workspace(name, parts.args(section, images=True), options)

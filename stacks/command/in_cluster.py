@@ -60,6 +60,12 @@ def _say_logs(cluster: Cluster, workload: Workload, lines: int) -> None:
                     say(f"  {line}")
 
 
+def state_of(cluster: Cluster, workload: Workload) -> str:
+    """What the pods of a workload do, in a few words."""
+    found = cluster.pods(workload)
+    return pods.summary(found) if found else _without_pods(cluster, workload)
+
+
 def _without_pods(cluster: Cluster, workload: Workload) -> str:
     why = cluster.why_it_waits(workload)
     return f"waits for its quota: {why}" if why else "no pods"
@@ -74,8 +80,6 @@ def say_status(call: Call, settings: WorkloadsSettings) -> None:
     cluster = connect(call, settings)
     rows = [("workload", "namespace", "pods")]
     for each in pods.workloads(settings):
-        found = cluster.pods(each)
-        state = pods.summary(found) if found else _without_pods(cluster, each)
-        rows.append((str(each), each.namespace, state))
+        rows.append((str(each), each.namespace, state_of(cluster, each)))
     if len(rows) > 1:
         say(table(rows))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from falaj.stacks.command import lifecycle, previewing, scaffold
+from falaj.stacks.command import first_version, lifecycle, previewing, scaffold
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.options import (
     project_option,
@@ -31,6 +31,15 @@ _details = click.option(
     help="Of a tier in a cloud that names no package yet: the stack of one machine whose model it "
     "is to serve (default: local, if that serves the model).",
 )
+@click.option(
+    "--wait",
+    metavar="MINUTES",
+    type=click.FloatRange(0, first_version.MOST_MINUTES),
+    default=first_version.PATIENCE,
+    show_default=True,
+    help="How long the first version of a service is waited for that a training of the same stack "
+    "publishes; 0 for not at all.",
+)
 def up(
     *,
     stack: str | None,
@@ -39,6 +48,7 @@ def up(
     cluster: str | None,
     details: bool,
     model_from: str | None,
+    wait: float,
 ) -> int:
     """Bring a stack to what its file says.
 
@@ -46,10 +56,11 @@ def up(
     again after an interruption: it goes on from what is there.
 
     A tier that serves a model comes in phases: what it stands on, the model's package, machines.
-    Exit status 3: the first is there, and what is left to do was said.
+    So does a service in a cluster that follows an alias, whose model a training of the same stack
+    is to publish first. Exit status 3: the first is there, and what is left to do was said.
     """
     call = _call(stack, project, sandbox, cluster)
-    return lifecycle.up(call, details=details, source=model_from)
+    return lifecycle.up(call, details=details, source=model_from, patience=wait)
 
 
 @click.command()

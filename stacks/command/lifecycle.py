@@ -21,6 +21,7 @@ from falaj.sandbox import activation
 from falaj.stacks.command import (
     cloud,
     first_key,
+    first_version,
     kubeconfig,
     operation,
     phases,
@@ -218,26 +219,31 @@ _STORES: Final = "[3/3] phase 1 of 3: stores"
 _PUBLISH: Final = "[3/3] phase 2 of 3: the model's package"
 
 
-def up(call: Call, *, details: bool, source: str | None = None) -> int:
+def up(
+    call: Call,
+    *,
+    details: bool,
+    source: str | None = None,
+    patience: float = first_version.PATIENCE,
+) -> int:
     """Validate the settings, get the engine, and bring the stack to what its file says.
 
     Args:
         call: the stack.
         details: show what the engine shows.
         source: the stack of one machine whose model a tier in a cloud serves first.
+        patience: minutes for which the first version of a service is waited for that a training
+            of the same stack publishes; 0 for not at all.
 
     Raises:
-        StackError: the settings were refused, or a source was named for another kind of stack.
+        StackError: the settings were refused, a source was named for another kind of stack, or
+            the training failed that is waited for.
     """
     settings = call.settings()
     stack = call.stack
-    if _follows_aliases(call, settings):
+    if follows_aliases(call, settings):
         settings = call.settings()
-    if source is not None and not isinstance(settings, SmbSettings):
-        raise StackError(
-            f"--model-from: given {source!r}, but stack {stack.name} serves no model of its own; "
-            "allowed: for a stack of the blueprint smb"
-        )
+    _require_tier(stack, settings, source)
     if isinstance(settings, CloudSettings):
         prepare_cloud(
             stack, settings, sandbox=call.sandboxed(settings), stores=_may_lack(call, settings)
@@ -262,6 +268,8 @@ def up(call: Call, *, details: bool, source: str | None = None) -> int:
     if isinstance(settings, SmbSettings):
         settings = call.settings()
     status = run.update(settings, title)
+    if status == 0 and isinstance(settings, WorkloadsSettings) and settings.awaited:
+        status = _first_versions(run, settings, title, patience)
     if status != 0:
         return status
     say()
@@ -272,7 +280,15 @@ def up(call: Call, *, details: bool, source: str | None = None) -> int:
     return 0
 
 
-def _follows_aliases(call: Call, settings: Settings) -> bool:
+def _require_tier(stack: StackFile, settings: Settings, source: str | None) -> None:
+    if source is not None and not isinstance(settings, SmbSettings):
+        raise StackError(
+            f"--model-from: given {source!r}, but stack {stack.name} serves no model of its own; "
+            "allowed: for a stack of the blueprint smb"
+        )
+
+
+def follows_aliases(call: Call, settings: Settings) -> bool:
     """Write what the aliases stand for that services follow; whether the file may be another now.
 
     A registry that is away, or an alias that expired, keeps nobody from deploying what the file
@@ -282,7 +298,7 @@ def _follows_aliases(call: Call, settings: Settings) -> bool:
         StackError: the registry is behind, or a service doesn't say what it follows.
         IntegrityError: a record or a package isn't what the trusted key signed.
     """
-    if not isinstance(settings, WorkloadsSettings) or call.sandboxed(settings):
+    if not isinstance(settings, WorkloadsSettings) or not _asks_registries(call, settings):
         return False
     try:
         done = follow_in(call.stack, dry_run=False)
@@ -294,6 +310,34 @@ def _follows_aliases(call: Call, settings: Settings) -> bool:
     for each in done:
         say(each.told)
     return bool(done)
+
+
+def _asks_registries(call: Call, settings: Settings) -> bool:
+    """Whether there is a registry to ask: the sandbox has none but beside real machines."""
+    return not call.sandboxed(settings) or testplane.registry() is not None
+
+
+def _first_versions(
+    run: Updating, settings: WorkloadsSettings, title: str, patience: float
+) -> int:
+    """Wait for first versions that trainings publish, and serve those that came."""
+    if not _asks_registries(run.call, settings):
+        say("SANDBOX: no pod runs here that publishes: services without versions are left out")
+        return 0
+    before = settings.awaited
+    waiting = first_version.Waiting(run.call, settings, follows_aliases)
+    left = waiting.wait(patience)
+    found = run.call.settings()
+    if left != before:
+        status = run.update(found, title)
+        if status != 0:
+            return status
+    if not left:
+        return 0
+    for name, trainer in left.items():
+        say(f"service {name} isn't there: {trainer} has published no first version yet")
+    say(f"once it has: {run.call.again('up')}")
+    return LEFT
 
 
 @dataclass(frozen=True)

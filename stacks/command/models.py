@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
+from falaj.stacks.command import testplane
 from falaj.stacks.command.console import complain, say, table
 from falaj.stacks.command.options import (
     JUDGING_STACK,
@@ -44,6 +45,10 @@ from falaj.workloads.registry.oci_layout import ImageManifest
 from falaj.workloads.registry.sending import Trust
 from falaj.workloads.registry.shelf import Shelf, tag_of, tags_beside
 from falaj.workloads.registry.store import PRODUCTION, Store
+
+if TYPE_CHECKING:
+    from falaj.stacks.settings import WorkloadsSettings
+    from falaj.stacks.settings.in_cluster import Trainer
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MIB: Final = 1 << 20
@@ -672,7 +677,8 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
     """Write what the aliases stand for that a stack's services follow.
 
     Returns:
-        One for each service that follows any; none where the stack is of another kind.
+        One for each service that follows any; none where the stack is of another kind. Of one
+        whose first version is awaited, there are no versions.
 
     Raises:
         StackError: a service doesn't say what it follows, or the registry isn't allowed or behind.
@@ -682,10 +688,23 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
     if not follows:
         return []
     settings = file.settings()
-    registry = getattr(settings, "registry", "")
-    shelf = Where(file.name, file.project.root).shelf(registry)
-    done = [(each, following.found(each, shelf, SeenHere())) for each in follows]
-    pins: list[Pinned] = []
+    from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415 - as above
+
+    if not isinstance(settings, WorkloadsSettings):
+        return []
+    shelf = Where(file.name, file.project.root).shelf(_registry_of(settings))
+    awaited = settings.awaited
+    pins = [
+        Pinned(each.service, [], _awaits(each, awaited[each.service]))
+        for each in follows
+        if each.service in awaited and not following.is_published(each, shelf)
+    ]
+    waiting = {each.service for each in pins}
+    done = [
+        (each, following.found(each, shelf, SeenHere()))
+        for each in follows
+        if each.service not in waiting
+    ]
     for each, found in done:
         at = f"{SECTION}.{each.service}"
         values: dict[str, Any] = {f"{at}.versions": found.versions}
@@ -694,6 +713,39 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
         told = _written(file, values, dry_run=dry_run)
         pins.append(Pinned(each.service, found.versions, f"{each.service}: {found.told}\n{told}"))
     return pins
+
+
+def has_first_version(file: StackFile) -> bool:
+    """Whether there is a version now for a service of a stack whose first one is awaited.
+
+    Raises:
+        RegistryError: the registry can't be asked.
+    """
+    from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415 - as above
+
+    settings = file.settings()
+    if not isinstance(settings, WorkloadsSettings):
+        return False
+    awaited = settings.awaited
+    follows = [each for each in _follows(file) if each.service in awaited]
+    shelf = Where(file.name, file.project.root).shelf(_registry_of(settings))
+    return any(following.is_published(each, shelf) for each in follows)
+
+
+def _registry_of(settings: WorkloadsSettings) -> str:
+    """Where a stack's packages are asked for from here: beside real machines of this computer,
+    the registry that answers them for the stack's own."""
+    beside = testplane.registry()
+    if beside is None:
+        return settings.registry
+    return "/".join(filter(None, (beside, settings.registry.partition("/")[2])))
+
+
+def _awaits(follow: following.Followed, trainer: Trainer) -> str:
+    return (
+        f"{follow.service}: comes once {trainer} has published {follow.model}@{follow.canary}, "
+        "its first version"
+    )
 
 
 def _follows(file: StackFile) -> list[following.Followed]:

@@ -265,6 +265,14 @@ class Cluster:
             )  # fmt: skip
         return sequence(mapping(answer).get("items"))
 
+    def failure_of(self, workload: Workload) -> str:
+        """Why a workload that is one JobSet has failed; empty where it hasn't."""
+        for each in self.job_sets(workload.namespace, workload.selector):
+            for condition in sequence(mapping(each.get("status")).get("conditions")):
+                if (condition["type"], condition["status"]) == ("Failed", "True"):
+                    return str(condition.get("message") or condition.get("reason") or "Failed")
+        return ""
+
     def cron_job(self, namespace: str, name: str) -> dict[str, Any]:
         """A CronJob, as it is in the cluster."""
         with self._explained(f"the CronJob {name} in {namespace}"):

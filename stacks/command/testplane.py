@@ -58,6 +58,17 @@ def options(*, make: bool) -> str:
     return " --cluster" if usual else f" --cluster {shlex.quote(given)}"
 
 
+def registry() -> str | None:
+    """Host and port of the registry beside the control plane that stacks go to, if there is one.
+
+    Raises:
+        EngineError: what the control plane wrote of itself can't be read.
+    """
+    given = os.environ.get(CLUSTER_VARIABLE)
+    record = _control_plane(Path(given).parent)[1] if given else None
+    return record.registry or None if record is not None and record.is_running else None
+
+
 def authority_of(host: str) -> Path | None:
     """The authority of the registry beside the control plane that stacks go to; None for others.
 

@@ -112,18 +112,24 @@ def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
         shelf: the registry's packages.
         seen: the records that were seen before.
 
+    Before anything was promoted the stable version is the one that the file says is served, or,
+    where that says none, the model's first: the one that the canary's alias stands for.
+
     Raises:
         StackError: the registry is behind what was seen.
-        WorkloadError: the stable alias stands for nothing, or isn't valid any more.
+        WorkloadError: neither alias stands for anything, or one isn't valid any more.
         RegistryError: the registry can't be asked.
         IntegrityError: a record or package isn't what the trusted key signed.
     """
-    stable = resolve(shelf, follow.model, follow.stable, follow.key, seen)
+    first = _first(follow, shelf, seen)
+    stable = first or resolve(shelf, follow.model, follow.stable, follow.key, seen)
     tried = newest(shelf, follow.model, follow.canary, follow.key)
     if tried is not None:
         # One that withdrew a canary counts as well: who keeps it back brings the canary back.
         note(seen, shelf.repository(follow.model), tried.record, follow.key)
     why_not = _why_not(follow, shelf, stable, tried)
+    if why_not and first is not None:
+        why_not = f"there is no alias {follow.stable} yet"
     if tried is None or why_not:
         versions = [_entry(follow, shelf, stable, 100)]
         return Found(versions, None, f"{_in_words(stable)} has all requests: {why_not}")
@@ -133,6 +139,31 @@ def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
     ]
     told = f"{_in_words(tried)} has {follow.share} %, {_in_words(stable)} the rest"
     return Found(versions, tried.record.number, told)
+
+
+def is_published(follow: Followed, shelf: Shelf[Client]) -> bool:
+    """Whether any alias that a service follows stands for a version.
+
+    Raises:
+        RegistryError: the registry can't be asked.
+    """
+    have = records_of(shelf.client.tags(shelf.repository(follow.model)))
+    return not {follow.stable, follow.canary}.isdisjoint(have)
+
+
+def _first(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Entry | None:
+    """The stable version where nothing was promoted yet; None where something was."""
+    have = records_of(shelf.client.tags(shelf.repository(follow.model)))
+    if follow.stable in have or follow.canary not in have:
+        return None
+    if not follow.versions:
+        return resolve(shelf, follow.model, follow.canary, follow.key, seen)
+    served = max(follow.versions, key=lambda each: each.get("weight", 0)).get("version")
+    for number in reversed(have[follow.canary]):
+        entry = read(shelf, follow.model, follow.canary, number, follow.key)
+        if entry.record.version == served:
+            return entry
+    return None
 
 
 def _in_words(entry: Entry) -> str:
@@ -159,7 +190,7 @@ def _why_not(follow: Followed, shelf: Shelf[Client], stable: Entry, tried: Entry
 
 def _was_left(follow: Followed, shelf: Shelf[Client], stable: Entry, tried: Entry) -> bool:
     """Whether the stable alias stood for the canary's version since the canary's record."""
-    numbers = records_of(shelf.client.tags(shelf.repository(follow.model)))[follow.stable]
+    numbers = records_of(shelf.client.tags(shelf.repository(follow.model))).get(follow.stable, [])
     for number in reversed(numbers):
         entry = read(shelf, follow.model, follow.stable, number, follow.key)
         if entry.record.issued < tried.record.issued:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, create_model
 
@@ -19,8 +19,10 @@ from falaj.components.kubernetes.residency import ResidencyArgs
 from falaj.components.kubernetes.storage_classes import StorageClassesArgs
 from falaj.components.kubernetes.sweep import SweepArgs
 from falaj.components.kubernetes.tenant import TenantArgs
+from falaj.components.kubernetes.training.arguments import PublishArgs
 from falaj.components.kubernetes.training_job import TrainingJobArgs
 from falaj.components.kubernetes.workspace import WorkspaceArgs
+from falaj.components.specification.arguments import with_defaults
 from falaj.components.specification.limits import TENANT, WORKLOAD
 from falaj.stacks.settings.cloud import InClusterSettings
 from falaj.stacks.settings.derived import component_section, nested_section
@@ -133,3 +135,38 @@ class WorkloadsSettings(InClusterSettings):
     """Arguments of `InferenceService`, by name."""
     workspaces: dict[WorkloadName, WorkspaceSection] = Field(default_factory=dict)
     """Arguments of `Workspace`, by name."""
+
+    @property
+    def awaited(self) -> dict[str, Trainer]:
+        """What publishes the first version of services that have none yet, by their names.
+
+        Such a service follows an alias, its ``versions`` are left out, and a training of the same
+        stack publishes its model under that alias.
+        """
+        trainers = {
+            f"{publish['model']}@{publish['alias']}": Trainer(kind, name)
+            for kind, sections in (
+                ("pipeline", self.pipelines), ("training job", self.training_jobs)
+            )
+            for name, section in sections.items()
+            if (given := section.model_dump(exclude_none=True).get("publish")) is not None
+            for publish in (with_defaults(PublishArgs, given),)
+        }  # fmt: skip
+        services = {name: each.model_dump() for name, each in self.inference_services.items()}
+        return {
+            name: trainers[each["canary"]["model"]]
+            for name, each in services.items()
+            if each["versions"] is None
+            and each["canary"] is not None
+            and each["canary"]["model"] in trainers
+        }
+
+
+class Trainer(NamedTuple):
+    """What publishes a model: a workload, as `falaj.stacks.command.pods` calls it."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from falaj.workloads.bounds import ROLLOUT
 from falaj.workloads.errors import LOST, REFUSED, RegistryError, WorkloadError
-from falaj.workloads.registry.aliases import NothingSeen, Signer, promote, resolve
+from falaj.workloads.registry.aliases import NothingSeen, Signer, newest, promote, resolve
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.reaching import add_options, shelf_at
 from falaj.workloads.registry.shelf import Client, Shelf
@@ -158,11 +158,7 @@ class Aliases:
         Raises:
             WorkloadError: the aliases stand for other versions than those that are served.
         """
-        key = self.signer.keyring.verify_key()
-        now = tuple(
-            resolve(self.shelf, self.model, name, key, self.signer.seen).record.version
-            for name in self.names
-        )
+        now = tuple(map(self._version, self.names, (True, False)))
         if now == self.versions:
             return None
         if now[0] == now[1] and now[0] in self.versions:
@@ -172,6 +168,13 @@ class Aliases:
             f"{now[1]}, and {self.versions[0]} and {self.versions[1]} are served: bring the "
             "stack up, which serves what they stand for and judges anew"
         )
+
+    def _version(self, name: str, is_stable: bool) -> int:
+        key, seen = self.signer.keyring.verify_key(), self.signer.seen
+        if is_stable and newest(self.shelf, self.model, name, key) is None:
+            # The model's first version is served, before anything was promoted.
+            return self.versions[0]
+        return resolve(self.shelf, self.model, name, key, seen).record.version
 
     def move(self, verdict: Verdict) -> dict[str, Any]:
         """Let the stable alias stand for a canary that passed, or the canary's for the stable."""

@@ -116,15 +116,8 @@ def shown(version: int, answered: int, failed: int) -> str:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "case",
-    [(0, "promoted", "production", 2), (40, "withdrawn", "candidate", 1)],
-)
-def test_the_alias_moves_by_what_was_measured_and_says_why(
-    pod: Pod, case: tuple[int, str, str, int], monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    failed, verdict, alias, version = case
+def measured(monkeypatch: pytest.MonkeyPatch, failed: int) -> None:
+    """Servers of which the canary's fails so many of a hundred and so many, within no time."""
     looks = iter(range(100))
 
     def texts(_: Servers) -> dict[str, str]:
@@ -141,6 +134,18 @@ def test_the_alias_moves_by_what_was_measured_and_says_why(
         return watch(*what, **how, clock=lambda: next(times), sleep=lambda _: None)
 
     monkeypatch.setattr(command, "watch", quickly)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(0, "promoted", "production", 2), (40, "withdrawn", "candidate", 1)],
+)
+def test_the_alias_moves_by_what_was_measured_and_says_why(
+    pod: Pod, case: tuple[int, str, str, int], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    failed, verdict, alias, version = case
+    measured(monkeypatch, failed)
     arguments = pod.given()
     assert main(arguments) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -154,6 +159,20 @@ def test_the_alias_moves_by_what_was_measured_and_says_why(
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["why"] == "decided before"
     assert pod.record(alias) == said
+
+
+def test_a_first_version_that_nobody_promoted_is_the_stable_one(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured(monkeypatch, 40)
+    arguments = pod.given("--stable-alias", "released")
+    for why in ("% failed (stable 0 % of", "decided before"):
+        assert main(arguments) == 0
+        told = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert (told["verdict"], told["version"]) == ("withdrawn", 1)
+        assert why in told["why"]
+    assert pod.record("candidate").version == 1
+    assert newest(pod.shelf, MODEL, "released", pod.keyring.verify_key()) is None
 
 
 def test_versions_that_the_aliases_left_are_not_judged(
