@@ -28,7 +28,8 @@ EXTRAS: Final[Mapping[str, frozenset[str]]] = {
     "falaj.components.local.provider.resources": frozenset({"local"}),
     "falaj.components.local.provider.workloads": frozenset({"local"}),
     "falaj.components.local.supervision": frozenset({"local"}),
-    "falaj.stacks.command.bringing": frozenset({"kubernetes"}),
+    # It runs programs that need the other one.
+    "falaj.stacks.command.bringing": frozenset({"kubernetes", "local"}),
     "falaj.stacks.command.cluster": frozenset({"kubernetes"}),
     "falaj.stacks.command.in_cluster": frozenset({"kubernetes"}),
     "falaj.stacks.command.loading": frozenset({"kubernetes"}),

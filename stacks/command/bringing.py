@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from falaj.components.catalogue.clusters import TRAINING_ENDING
 from falaj.components.kubernetes._pods import USER
@@ -22,6 +22,10 @@ from falaj.engine.controlplane.operators import write_entry
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.volumes import folder_of
 from falaj.stacks.errors import StackError
+from falaj.workloads.registry.keyring import VERIFIES
+
+if TYPE_CHECKING:
+    from falaj.stacks.command.project import StackFile
 
 CLAIMS: Final = ("data", "runs")
 """Of datasets, which pods only read, and of what trainings leave."""
@@ -30,6 +34,8 @@ CLASS: Final = "falaj-files"
 SIZE: Final = "10Gi"
 TRAINING: Final = "training-keys"
 PUBLISHING: Final = "publishing-keys"
+_SHARE: Final = 10
+"""Percent of the requests that a canary gets where the stack doesn't say."""
 _WAIT_SECONDS: Final = 60.0
 
 
@@ -42,6 +48,56 @@ class Brought:
     """Entry of the ring that opens and seals, and signs nothing."""
     publishing: str
     """Entry of the ring that signs, too."""
+
+    def into(self, file: StackFile, authority: str, verify_key: str) -> str:
+        """Write it into the file of a stack of the tenant's workloads; the lines that came.
+
+        Training jobs get the dataset and the keys. Services whose model one of them publishes
+        follow the alias that it publishes under.
+
+        Args:
+            file: of the stack.
+            authority: certificate (PEM) of the registry beside the machines.
+            verify_key: public key (PEM) of the ring that signs.
+
+        Raises:
+            StackError: it is another kind of stack, or another tenant's.
+        """
+        # The models: not for what brings without a stack.
+        from falaj.stacks.command.models import written  # noqa: PLC0415
+        from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415
+
+        settings = file.settings()
+        tenant = self.training.partition("/")[0]
+        if not isinstance(settings, WorkloadsSettings) or settings.tenant != tenant:
+            raise StackError(
+                f"--stack: given {file.name!r}; allowed: a stack of the blueprint workloads whose "
+                f"falaj:tenant is {tenant}"
+            )
+        data, runs = CLAIMS
+        values: dict[str, Any] = {}
+        followed: dict[str, str] = {}
+        for name, section in settings.training_jobs.items():
+            own = {
+                "dataset": self.dataset, "data": data, "checkpoints": runs,
+                "keySecret": self.training,
+            }  # fmt: skip
+            if (publication := settings.publication(section)) is not None:
+                own["publish.keySecret"] = self.publishing
+                own["publish.registryAuthority"] = authority
+                followed[publication.model] = publication.alias
+            values |= {f"trainingJobs.{name}.{key}": value for key, value in own.items()}
+        for name, section in settings.inference_services.items():
+            given = section.model_dump()
+            at, model = f"inferenceServices.{name}", given["model"]
+            values[f"{at}.keySecret"] = self.training
+            if model in followed:
+                share = (given["canary"] or {"share": _SHARE})["share"]
+                values[f"{at}.canary"] = {
+                    "model": f"{model}@{followed[model]}", "share": share,
+                    "verifyKey": verify_key,
+                }  # fmt: skip
+        return written(file, values, dry_run=False)
 
     @property
     def settings(self) -> str:
@@ -99,6 +155,11 @@ def bring(files: Files, tenant: str, ring: Path, source: str, more: Sequence[str
         os.chown(path, USER, USER)
     training, publishing = entries
     return Brought(str(snapshot.relative_to(folder)), training, publishing)
+
+
+def verify_key_of(ring: Path) -> str:
+    """The public key (PEM) of what a ring signs."""
+    return (ring / VERIFIES).read_text(encoding="utf-8")
 
 
 def _claim(name: str, namespace: str) -> dict[str, Any]:

@@ -15,10 +15,13 @@ from falaj.engine.controlplane.plane import start, stop
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record
 from falaj.engine.errors import EngineError
+from falaj.engine.extras import extras_of
 from falaj.engine.files import data_home
 from falaj.sandbox.charts import library
+from falaj.stacks.command import installation
 from falaj.stacks.command.console import say
-from falaj.stacks.command.options import named_stack, project_option
+from falaj.stacks.command.options import named_stack, project_option, the_project
+from falaj.stacks.command.project import StackFile
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -258,22 +261,43 @@ def load_images(
 @click.option(
     "--target", metavar="COLUMN", help="What is learned of a table (default: of SOURCE's own)."
 )
+@named_stack(
+    "The stack of the tenant's workloads whose file is to name it; made from its template where "
+    "there is one (default: none, and what to write is said)."
+)
+@project_option
 def bring_data(
-    *, tenant: str, folder: Path, keyring: Path, source: str, target: str | None
+    *,
+    tenant: str,
+    folder: Path,
+    keyring: Path,
+    source: str,
+    target: str | None,
+    stack: str | None,
+    project: Path | None,
 ) -> int:
     """Bring a tenant's dataset, sealed, and its key ring to real machines.
 
     The dataset goes into the claim `data` of TENANT's namespace for training, beside which is
     `runs`; the rings of who trains and serves, and of who publishes, go into the secret store. It
-    says what a stack of the tenant's workloads names them.
+    says what a stack of the tenant's workloads names them, or writes it into the file of --stack.
     """
     if _running(folder, err=True) is None:
         return 1
+    installation.require(sorted(extras_of("falaj.stacks.command.bringing")))
     from falaj.stacks.command import bringing  # noqa: PLC0415 - not for the other commands
 
     files = Files(folder.absolute())
     more = () if target is None else ("--target", target)
-    say(bringing.bring(files, tenant, keyring.absolute(), source, more).settings)
+    file = None if stack is None else StackFile(stack, the_project(project))
+    if file is not None:
+        file.ensure()
+    ring = keyring.absolute()
+    brought = bringing.bring(files, tenant, ring, source, more)
+    if file is None:
+        say(brought.settings)
+        return 0
+    say(brought.into(file, files.authority.read_text(), bringing.verify_key_of(ring)))
     return 0
 
 

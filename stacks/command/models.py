@@ -710,7 +710,7 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
         values: dict[str, Any] = {f"{at}.versions": found.versions}
         if found.record is not None:
             values[f"{at}.canary.record"] = found.record
-        told = _written(file, values, dry_run=dry_run)
+        told = written(file, values, dry_run=dry_run)
         pins.append(Pinned(each.service, found.versions, f"{each.service}: {found.told}\n{told}"))
     return pins
 
@@ -808,10 +808,10 @@ def pin_into(
     else:
         versions = pinned(entry.get("versions") or [], wanted)
         values = {f"{SECTION}.{name}.versions": versions}
-    return Pinned(name, versions, _written(file, values, dry_run=dry_run))
+    return Pinned(name, versions, written(file, values, dry_run=dry_run))
 
 
-def _written(file: StackFile, values: dict[str, Any], *, dry_run: bool) -> str:
+def written(file: StackFile, values: dict[str, Any], *, dry_run: bool) -> str:
     """Set keys in a stack's file; what came into it, or would."""
     from falaj.stacks.settings import edit  # noqa: PLC0415 - the models: not for `--help`
 

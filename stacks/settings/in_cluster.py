@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from falaj.components.kubernetes.addons import ADDONS
 from falaj.components.kubernetes.addons.addon import Addon
@@ -144,13 +144,12 @@ class WorkloadsSettings(InClusterSettings):
         stack publishes its model under that alias.
         """
         trainers = {
-            f"{publish['model']}@{publish['alias']}": Trainer(kind, name)
+            str(published): Trainer(kind, name)
             for kind, sections in (
                 ("pipeline", self.pipelines), ("training job", self.training_jobs)
             )
             for name, section in sections.items()
-            if (given := section.model_dump(exclude_none=True).get("publish")) is not None
-            for publish in (with_defaults(PublishArgs, given),)
+            if (published := self.publication(section)) is not None
         }  # fmt: skip
         services = {name: each.model_dump() for name, each in self.inference_services.items()}
         return {
@@ -160,6 +159,29 @@ class WorkloadsSettings(InClusterSettings):
             and each["canary"] is not None
             and each["canary"]["model"] in trainers
         }
+
+    @staticmethod
+    def publication(training: BaseModel) -> Publication | None:
+        """What a training publishes; None where it doesn't.
+
+        Args:
+            training: the section of a training job or of a pipeline.
+        """
+        given = training.model_dump(exclude_none=True).get("publish")
+        if given is None:
+            return None
+        found = with_defaults(PublishArgs, given)
+        return Publication(found["model"], found["alias"])
+
+
+class Publication(NamedTuple):
+    """A model, and the alias that stands for what was published last."""
+
+    model: str
+    alias: str
+
+    def __str__(self) -> str:
+        return f"{self.model}@{self.alias}"
 
 
 class Trainer(NamedTuple):

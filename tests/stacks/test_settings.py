@@ -555,4 +555,6 @@ def test_every_template_is_valid() -> None:
     root = Path(__file__).resolve().parents[2]
     templates = (root / "stacks" / "templates").glob("*.yaml")
     found = {each.stem: load_file(each, root).platform for each in templates}
-    assert found == {"local": "local", "real-cluster": "kubernetes"}
+    assert found == {
+        "local": "local", "real-cluster": "kubernetes", "real-workloads": "kubernetes",
+    }  # fmt: skip

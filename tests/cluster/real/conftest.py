@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,8 @@ from tests.cluster.real.platform import (
 )
 from tests.cluster.real.realm import Realm, realm_with, wait_for
 from tests.cluster.real.team import (
-    EPOCHS,
-    ISSUER,
-    MODEL,
     SERVING,
+    TEAM,
     TRAINING,
     TRIALS,
     delivered,
@@ -34,10 +33,8 @@ from tests.cluster.real.team import (
     gang,
     of_publication,
     said_by,
-    serve_candidate,
     sweep_of,
     told_in,
-    training,
 )
 from tests.newcomer import documents
 from tests.newcomer.machine import newcomer
@@ -74,7 +71,7 @@ def platform(
     tmp_path_factory: pytest.TempPathFactory, judged: Callable[[ControlPlane], None]
 ) -> Generator[Platform]:
     """What the page about real machines has one type, in an environment that it made itself."""
-    start, up, _, end = documents.commands("real")
+    start, up, *_, end = documents.commands("real")
     folder = tmp_path_factory.mktemp("platform")
     with newcomer(folder) as machine, pytest.MonkeyPatch.context() as patched:
         # As in tests/cluster/test_platform_life.py: of whole charts it is megabytes.
@@ -98,20 +95,40 @@ def platform(
 @pytest.fixture(scope="package")
 def ring(platform: Platform) -> Path:
     """A key ring of the team's, outside of the cluster; `dataset` makes it."""
-    return platform.folder / "ring"
+    return platform.machine.home / "acme-ring"
 
 
 @pytest.fixture(scope="package")
 def dataset(platform: Platform, ring: Path) -> str:
     """A sealed snapshot in the claim `data`; its folder's name. The team's keys are there, too."""
-    return platform.bring("acme", ring)
+    bring = documents.commands("real")[2]
+    assert "real-workloads" in platform.machine.run(bring)
+    assert ring.is_dir()
+    [job] = platform.read(TEAM)["falaj:trainingJobs"].values()
+    return str(job["dataset"])
 
 
 @pytest.fixture(scope="package")
 def trained(platform: Platform, dataset: str) -> dict[str, Any]:
-    """Two pods train, one of them is taken away, the gang goes on, and version 1 is delivered."""
-    training(platform, dataset, EPOCHS)
+    """Two pods train, one of them is taken away, the gang goes on, and version 1 is delivered.
 
+    All of it while one `up` of the team's stack goes on, which then serves it.
+    """
+    up = platform.machine.start(documents.commands("real")[3])
+    try:
+        found = _carried_on(platform)
+        printed, _ = up.communicate(timeout=400)
+    finally:
+        if up.poll() is None:
+            os.killpg(up.pid, signal.SIGKILL)
+            up.communicate()
+    assert up.returncode == 0, printed
+    assert "waiting for the first version" in printed
+    assert "version 1 of digits (candidate) has all requests" in printed
+    return {**found, "printed": printed}
+
+
+def _carried_on(platform: Platform) -> dict[str, Any]:
     def epoch(attempt: int) -> int:
         return max(
             (each["epoch"] for each in events(platform, gang(platform, attempt))), default=0
@@ -124,7 +141,7 @@ def trained(platform: Platform, dataset: str) -> dict[str, Any]:
         assert not [each for each in states if each.get("phase") == "Failed"], states
         return epoch(0) >= 3
 
-    wait_for(trained, "three epochs are done")
+    wait_for(trained, "three epochs are done", 400)
     pods = gang(platform, 0)
     assert len(set(pods.values())) == 2, pods
     [second] = [each for each in pods if each.startswith("digits-node-0-1-")]
@@ -165,15 +182,10 @@ def swept(platform: Platform, dataset: str, trained: dict[str, Any]) -> dict[str
 @pytest.fixture(scope="package")
 def served(platform: Platform, ring: Path, trained: dict[str, Any]) -> dict[str, Any]:
     """Version 1, which the cluster trained and published, is served; its service's settings."""
-    service = {
-        "model": MODEL, "packageName": f"models/{MODEL}", "keySecret": "acme/training-keys",
-        "tokenIssuer": ISSUER, "cpus": 0.5, "memoryMib": 512, "minReplicas": 1,
-        "callers": [{"namespace": SERVING, "serviceAccount": "scoring"}],
-        "versions": [{"version": 1, "weight": 100, "packageDigest": f"sha256:{'0' * 64}",
-                      "keysDigest": f"sha256:{'0' * 64}"}],
-    }  # fmt: skip
-    platform.write("real-serving", workloads(platform, inferenceServices={"digits": service}))
+    [service] = platform.read(TEAM)["falaj:inferenceServices"].values()
+    [version] = service["versions"]
+    assert (version["version"], version["weight"]) == (1, 100)
+    assert version["packageDigest"] == trained["version"]["packageDigest"]
     account = {"name": "scoring", "namespace": SERVING}
     platform.plane.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
-    serve_candidate(platform, ring)
     return service

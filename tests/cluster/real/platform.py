@@ -57,6 +57,12 @@ class Platform:
         file = self.project.root / "stacks" / f"Pulumi.{stack}.yaml"
         file.write_text(yaml.safe_dump({"config": dict(config)}))
 
+    def read(self, stack: str) -> dict[str, Any]:
+        """What a stack's file says."""
+        file = self.project.root / "stacks" / f"Pulumi.{stack}.yaml"
+        config: dict[str, Any] = yaml.safe_load(file.read_text())["config"]
+        return config
+
     def falaj(self, *words: str) -> str:
         """Run a command, which must succeed; what it said."""
         done = self.project.falaj(*words, seconds=560)

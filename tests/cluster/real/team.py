@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.engine.controlplane.machine_network import MACHINES
 from falaj.engine.controlplane.volumes import folder_of
 from tests.cluster.real.platform import (
     FLAVOR,
     Platform,
     tenants_pod,
     token,
-    workloads,
 )
 from tests.cluster.real.realm import probe, wait_for
 
 TRAINING, SERVING, OTHERS = "acme-training", "acme-serving", "bank-serving"
 ISSUER: Final = "https://login.example.ae"
 EPOCHS: Final = 60
+"""Of the stack that ships."""
 MODEL = "digits"
+TEAM: Final = "real-workloads"
+"""The team's stack, whose template ships."""
 
 
 TRIALS: Final = 3
@@ -101,29 +102,20 @@ def sweep_of(dataset: str) -> dict[str, Any]:
 
 
 def training(
-    platform: Platform, dataset: str, epochs: int, *, name: str = "digits",
-    arguments: Sequence[str] = (), **publish: Any,
-) -> None:  # fmt: skip
-    """Bring the team's stack up with a job of two pods that publishes what it trained.
+    platform: Platform, epochs: int, name: str, arguments: Sequence[str] = (), **publish: Any
+) -> None:
+    """Have the team's stack train anew, with other parameters, beside the service that it has.
 
     Other parameters are another run, in a folder of its own: the job's name.
     """
-    job = {
-        **SIZE, "keySecret": "acme/training-keys",
-        "dataset": dataset, "data": "data", "checkpoints": "runs", "nodes": 2,
-        "arguments": [
-            "--epochs", str(epochs), "--patience", str(epochs), "--threads", "1", *arguments,
-        ],
-        "publish": {
-            "model": MODEL, "keySecret": "acme/publishing-keys", "leastAccuracy": 0.8,
-            "cpus": 0.5, "memoryGib": 2, "scratchGib": 1,
-            "registryCidrs": [f"{MACHINES[1]}/32"],
-            "registryAuthority": platform.plane.files.authority.read_text(),
-            **publish,
-        },
-    }  # fmt: skip
-    platform.write("real-training", workloads(platform, trainingJobs={name: job}))
-    platform.up("real-training")
+    config = platform.read(TEAM)
+    [job] = config["falaj:trainingJobs"].values()
+    job["arguments"] = [
+        "--epochs", str(epochs), "--patience", str(epochs), "--threads", "1", *arguments,
+    ]  # fmt: skip
+    job["publish"] |= publish
+    platform.write(TEAM, {**config, "falaj:trainingJobs": {name: job}})
+    platform.up(TEAM)
 
 
 def of_publication(platform: Platform) -> list[dict[str, Any]]:
@@ -190,13 +182,13 @@ while True:
 """
 
 
-def serve_candidate(platform: Platform, ring: Path) -> None:
-    """Let the service have what the alias stands for, and bring it up."""
+def promote(platform: Platform, ring: Path, version: int) -> None:
+    """Have people decide that a version takes all requests."""
     platform.falaj(
-        "models", "pin", platform.registry, MODEL, "--alias", "candidate", "--verify-key",
-        str(ring / "signing.pub.pem"), "--stack", "real-serving",
+        "models", "promote", platform.registry, MODEL, "--version", str(version),
+        "--keyring", str(ring), "--stack", TEAM,
     )  # fmt: skip
-    platform.up("real-serving")
+    platform.up(TEAM)
 
 
 def caller(platform: Platform, name: str, namespace: str, token: str, program: str) -> None:

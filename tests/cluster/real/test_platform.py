@@ -30,7 +30,7 @@ from tests.cluster.real.team import (
     delivered,
     ended,
     of_publication,
-    serve_candidate,
+    promote,
     told,
     training,
     valid,
@@ -139,14 +139,14 @@ def test_who_may_call_gets_answers_and_nobody_else(
 
 
 def test_another_version_takes_over_without_a_failed_request(
-    platform: Platform, ring: Path, dataset: str, served: dict[str, Any], swept: dict[str, Any]
+    platform: Platform, ring: Path, served: dict[str, Any], swept: dict[str, Any]
 ) -> None:
     """What the best trial of a sweep tried is what the other version was trained with."""
     caller(platform, "always", SERVING, valid(platform, ring), ALWAYS)
     wait_for(lambda: answers(platform, "always", SERVING), "the first is answered")
-    training(platform, dataset, 12, name="digits-again", arguments=swept["best"]["arguments"])
+    training(platform, 12, "digits-again", swept["best"]["arguments"])
     assert delivered(platform, 2)["created"]
-    serve_candidate(platform, ring)
+    promote(platform, ring, 2)
     wait_for(lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers")
     time.sleep(3)
     told = answers(platform, "always", SERVING)
@@ -157,9 +157,9 @@ def test_another_version_takes_over_without_a_failed_request(
 
 
 def test_a_model_that_does_not_pass_the_gate_is_not_delivered(
-    platform: Platform, dataset: str, ring: Path, served: dict[str, Any]
+    platform: Platform, served: dict[str, Any]
 ) -> None:
-    training(platform, dataset, 1, name="digits-hasty", leastAccuracy=0.99)
+    training(platform, 1, "digits-hasty", leastAccuracy=0.99)
 
     def failed() -> str:
         for pod in of_publication(platform):

@@ -16,7 +16,7 @@ import yaml
 
 from tests.cluster.real.platform import Platform
 from tests.cluster.real.realm import wait_for
-from tests.cluster.real.team import SERVING, answers, caller, valid
+from tests.cluster.real.team import SERVING, TEAM, answers, caller, valid
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 
@@ -111,7 +111,7 @@ def test_a_newer_image_takes_over_without_a_failed_request(
     newer = another_image(platform, "falaj-inference")
     lock["images"]["falaj-inference"]["digest"] = newer
     platform.lock.write_text(yaml.safe_dump(lock))
-    platform.up("real-serving")
+    platform.up(TEAM)
     wait_for(lambda: set(serving_pods(platform).values()) == {newer}, "the older replica is gone")
     assert not set(before) & set(serving_pods(platform))
     time.sleep(2)

@@ -16,9 +16,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 def test_nothing_of_it_is_left_but_what_is_the_teams(
     platform: Platform, served: dict[str, Any], swept: dict[str, Any]
 ) -> None:
-    platform.down("real-training")
     platform.down("real-sweep")
-    platform.down("real-serving")
+    assert "is down" in platform.machine.run(documents.commands("real")[4])
     left = platform.plane.objects.list("apps/v1", "Deployment", SERVING)
     assert left == []
     pods = platform.plane.objects.list("v1", "Pod", SERVING)
@@ -28,8 +27,7 @@ def test_nothing_of_it_is_left_but_what_is_the_teams(
 def test_the_platform_goes_with_the_namespaces_of_its_tenants(
     platform: Platform, served: dict[str, Any]
 ) -> None:
-    _, _, down, _ = documents.commands("real")
-    assert "is down" in platform.machine.run(down)
+    assert "is down" in platform.machine.run(documents.commands("real")[5])
     names = [
         each["metadata"]["name"]
         for group, kind in (("v1", "Namespace"), ("apiregistration.k8s.io/v1", "APIService"))
