@@ -60,6 +60,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kubectl --namespace kube-system rollout restart deployment coredns": "a cluster on Azure",
     "falaj cluster up --real 2": "what `make cluster REAL=2` runs",
     "falaj cluster load": "what `make cluster REAL=2 LOAD=1` runs",
+    "falaj cluster bring": "tests/cluster/real run it by what the page has one type",
     "falaj cluster bring TENANT --keyring FOLDER": "tests/cluster/real bring all by it",
     "falaj cluster load kueue jobset": "tests/stacks/test_cluster_load.py run it",
     "python -m falaj.workloads.registry keyring pack --path RING": (
