@@ -8,14 +8,15 @@ for a version. Only the registry says so; what the pods do is told meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from falaj.stacks.command import project
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.console import say
 from falaj.stacks.command.models import has_first_version
+from falaj.stacks.command.operation import label_of_urn
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import RegistryError
 
@@ -26,9 +27,34 @@ if TYPE_CHECKING:
 PATIENCE: Final = 60.0
 """Minutes."""
 MOST_MINUTES: Final = 7 * 24 * 60
+_SERVICE: Final = "InferenceService"
+"""Last part of its type."""
 _PAUSE_SECONDS: Final = 15.0
 _TOLD_SECONDS: Final = 60.0
 """Between two lines of progress where nothing else is to be told."""
+
+
+def require_none_served(
+    settings: WorkloadsSettings, resources: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse to take a service down because its file names no version any more.
+
+    Args:
+        settings: of the stack.
+        resources: what its state holds.
+
+    Raises:
+        StackError: one of those that have no version is there.
+    """
+    there = {label_of_urn(str(each["urn"])) for each in resources}
+    for name, trainer in settings.awaited.items():
+        if f"{_SERVICE} {name}" in there:
+            raise StackError(
+                f"falaj:inferenceServices.{name}.versions: missing, and the service is there, "
+                "which would go until its first version comes\n"
+                "  `falaj models follow` writes what its aliases stand for, whose model "
+                f"{trainer} publishes; a service that is to go leaves the file"
+            )
 
 
 @dataclass

@@ -381,6 +381,8 @@ class Updating:
 
 def _before(run: Updating, settings: Settings, source: str | None) -> int | None:
     """What comes before all of the stack: the exit status where it ends here, else None."""
+    if isinstance(settings, WorkloadsSettings) and settings.awaited:
+        first_version.require_none_served(settings, run.pulumi.resources())
     asked = first_key.phase(settings, run.pulumi) if isinstance(settings, CloudSettings) else None
     if asked and (status := run.update(settings, first_key.TITLE, asked)) != 0:
         return status

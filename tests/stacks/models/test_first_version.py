@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from falaj.stacks.blueprints import in_cluster as blueprint
-from falaj.stacks.command import in_cluster, lifecycle, pods
+from falaj.stacks.command import first_version, in_cluster, lifecycle, pods
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.first_version import Waiting
 from falaj.stacks.command.project import Project, StackFile
@@ -223,6 +223,22 @@ def test_a_training_that_failed_is_not_waited_for(
     monkeypatch.setattr(in_cluster, "connect", lambda *_: Failed())
     with pytest.raises(StackError, match=r"(?s)notes failed.*the gate refused it.*logs.* notes"):
         waiting(Clock()).wait(60)
+
+
+def test_a_service_that_is_there_does_not_go_because_its_versions_are_missing(
+    site: Site,
+) -> None:
+    urn = "urn:pulumi:onprem-workloads::falaj::falaj:kubernetes:{}::{}"
+    others = (("TrainingJob", "notes"), ("InferenceService", "churn"))
+    resources = [
+        {"urn": urn.format(kind, name), "type": f"falaj:kubernetes:{kind}"}
+        for kind, name in others
+    ]
+    first_version.require_none_served(settings(), resources)
+    kind = "InferenceService"
+    resources.append({"urn": urn.format(kind, MODEL), "type": f"falaj:kubernetes:{kind}"})
+    with pytest.raises(StackError, match=r"versions: missing, and the service is there"):
+        first_version.require_none_served(settings(), resources)
 
 
 def test_a_pipeline_is_started_by_the_clock_and_not_waited_for(site: Site) -> None:
