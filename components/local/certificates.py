@@ -1,26 +1,11 @@
 """The certificate authority of a site (ECDSA P-256), and the certificates that it signs."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pulumi
 
+from falaj.components.local.arguments.certificates import CertificateArgs, CertificateAuthorityArgs
 from falaj.components.local.local_provider import LocalComponent
-from falaj.components.specification.described import described
-
-
-@described
-class CertificateAuthorityArgs(TypedDict):
-    """Arguments of `CertificateAuthority`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    common_name: NotRequired[pulumi.Input[str]]
-    """Its common name. Default: ``Falaj local authority``."""
-    days: NotRequired[pulumi.Input[int]]
-    """Its life in days; a new one, with a new key, is made on the first ``pulumi up`` after two
-    thirds of it. Default: 1825 (five years)."""
-    retain: NotRequired[pulumi.Input[bool]]
-    """Keep it when the stack is destroyed. Default: the key is shredded."""
 
 
 class CertificateAuthority(LocalComponent):
@@ -58,29 +43,6 @@ class CertificateAuthority(LocalComponent):
                 "not_after": self.not_after,
             }
         )
-
-
-@described
-class CertificateArgs(TypedDict):
-    """Arguments of `Certificate`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    file_name: pulumi.Input[str]
-    """Name of its two files in ``pki/``, without suffix."""
-    common_name: pulumi.Input[str]
-    """Its common name; for a client it is the name that access is granted to."""
-    authority_fingerprint: pulumi.Input[str]
-    """The authority's fingerprint (``CertificateAuthority.fingerprint``): a new authority makes a
-    new leaf."""
-    usage: NotRequired[pulumi.Input[str]]
-    """``server`` or ``client``. Default: ``server``."""
-    names: NotRequired[pulumi.Input[list[str]]]
-    """DNS names and IP addresses. Default: none; a server always has localhost, 127.0.0.1 and ::1
-    too."""
-    days: NotRequired[pulumi.Input[int]]
-    """Its life in days; a new one is made on the first ``pulumi up`` after two thirds of it.
-    Default: 90."""
 
 
 class Certificate(LocalComponent):

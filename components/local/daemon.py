@@ -1,29 +1,11 @@
 """A program of the stack's own that a supervisor keeps running."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pulumi
 
+from falaj.components.local.arguments.daemon import DaemonArgs
 from falaj.components.local.local_provider import LocalComponent
-from falaj.components.specification.described import described
-
-
-@described
-class DaemonArgs(TypedDict):
-    """Arguments of `Daemon`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    name: pulumi.Input[str]
-    """Name of the program, one of its own within the site."""
-    command: pulumi.Input[list[str]]
-    """Absolute executable and arguments; never a secret, as every user of the machine sees
-    them; without line breaks."""
-    stop_seconds: NotRequired[pulumi.Input[int]]
-    """How long it may take to leave after SIGTERM, in seconds. Default: 30."""
-    supervisor: NotRequired[pulumi.Input[str]]
-    """``auto``, ``systemd`` or ``supervisord``. Default: ``auto``, systemd where the user has it.
-"""
 
 
 class Daemon(LocalComponent):

@@ -1,25 +1,11 @@
 """The keys of a site: key-encryption keys, the signing key, the key of access tokens."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pulumi
 
+from falaj.components.local.arguments.key_ring import KeyRingArgs
 from falaj.components.local.local_provider import LocalComponent
-from falaj.components.specification.described import described
-
-
-@described
-class KeyRingArgs(TypedDict):
-    """Arguments of `KeyRing`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    rotation: NotRequired[pulumi.Input[int]]
-    """Raise it by one for new keys: everything is wrapped again and the old keys are shredded.
-    Packages that they signed go on, and tokens for a day. It can't be lowered. Default: 0, the
-    first keys."""
-    retain: NotRequired[pulumi.Input[bool]]
-    """Keep the keys when the stack is destroyed. Default: they are shredded."""
 
 
 class KeyRing(LocalComponent):

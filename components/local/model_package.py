@@ -1,49 +1,11 @@
 """A trained model, optimised, signed, encrypted and published in the site's registry."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pulumi
 
+from falaj.components.local.arguments.model_package import ModelPackageArgs
 from falaj.components.local.local_provider import LocalComponent
-from falaj.components.specification.described import described
-
-
-@described
-class ModelPackageArgs(TypedDict):
-    """Arguments of `ModelPackage`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    model: pulumi.Input[str]
-    """Name of the model in the registry and in URLs."""
-    run: pulumi.Input[str]
-    """Folder of the training run (``TrainingRun.path``); another run is another version."""
-    dataset: pulumi.Input[str]
-    """Folder of the snapshot (``Dataset.path``)."""
-    keyring: NotRequired[pulumi.Input[str]]
-    """Folder of the key ring (``KeyRing.path``) that signs and encrypts. Default: none, which the
-    registry refuses."""
-    max_accuracy_drop: NotRequired[pulumi.Input[float]]
-    """How much quantisation may cost, in percentage points. Default: 0.5."""
-    quantise: NotRequired[pulumi.Input[str]]
-    """``auto`` or ``never``. Default: ``auto``, 8 bits when accurate enough and faster here."""
-    engine: NotRequired[pulumi.Input[str]]
-    """What runs the model: ``auto`` measures OpenVINO beside ONNX Runtime where it is installed
-    (the extra ``openvino``) and takes it where it is clearly faster and accurate enough;
-    ``onnxruntime`` or ``openvino``. Default: ``auto``."""
-    accept: NotRequired[pulumi.Input[str]]
-    """``better`` refuses a model that is no better than guessing on held-out rows, or worse than
-    the version that serves; ``any`` publishes whatever it is. Default: ``better``."""
-    threads: NotRequired[pulumi.Input[int]]
-    """Threads that latencies are measured with. Default: 1."""
-    data_class: NotRequired[pulumi.Input[str]]
-    """``public``, ``internal``, ``confidential`` or ``restricted``; kept in the manifest. Default:
-    ``internal``."""
-    keep_versions: NotRequired[pulumi.Input[int]]
-    """Versions to keep; the served one and the one before it are always kept. Default: 5."""
-    retain: NotRequired[pulumi.Input[bool]]
-    """Keep it when it is replaced or destroyed; a later one with the same content adopts it.
-    Default: it is removed."""
 
 
 class ModelPackage(LocalComponent):

@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.model_package import ModelPackageArgs
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
-    KEYRING,
-    NAME_HINT,
-    NAME_PATTERN,
-    RETAIN,
-    SITE,
-    Field,
-    Table,
-    bounded,
-    chosen,
     flag,
     optional,
     text,
@@ -39,46 +31,7 @@ class ModelPackageHandler(Handler):
 
     type_name: ClassVar[str] = "ModelPackage"
     summary: ClassVar[str] = "A model in the registry, with all versions that are kept of it."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "model": Field(
-            "text", "Name of the model.", required=True, replaces=True, pattern=NAME_PATTERN,
-            pattern_hint=NAME_HINT,
-        ),
-        "run": Field("path", "Folder of the training run (TrainingRun.path).", required=True),
-        "dataset": Field("path", "Folder of the snapshot (Dataset.path).", required=True),
-        "keyring": KEYRING,
-        "retain": RETAIN,
-        "maxAccuracyDrop": bounded(
-            "optimization", "max_accuracy_drop",
-            "How much quantisation may cost, in percentage points (of RMSE: percent).",
-            default=0.5,
-        ),
-        "quantise": chosen(
-            "optimization", "quantise",
-            "auto takes 8 bits when accurate and faster; never keeps the float model.",
-        ),
-        "engine": chosen(
-            "optimization", "engine",
-            "auto takes the fastest that is installed and accurate enough; or one of them.",
-        ),
-        "accept": chosen(
-            "optimization", "accept",
-            "better refuses a model that is no better than guessing, or worse than the "
-            "version that serves; any publishes whatever it is.",
-        ),
-        "threads": bounded(
-            "optimization", "threads", "Threads that latencies are measured with.", default=1
-        ),
-        "dataClass": chosen(
-            "optimization", "data_class",
-            "Class of the data that the model has learnt from; kept in the manifest.",
-        ),
-        "keepVersions": Field(
-            "whole", "Versions to keep; the served one and the one before it are always kept.",
-            default=5, minimum=2, maximum=1_000,
-        ),
-    }  # fmt: skip
+    arguments: ClassVar[type] = ModelPackageArgs
     outputs: ClassVar[Mapping[str, str]] = {
         "version": "The version that was published from these inputs.",
         "path": "Folder of the version.",
