@@ -111,7 +111,10 @@ class StatedSection(Section):
 
 
 def local_section(
-    arguments: type, leaving_out: Collection[str] = (), taking: Collection[str] = ()
+    arguments: type,
+    leaving_out: Collection[str] = (),
+    taking: Collection[str] = (),
+    **instead: Any,
 ) -> type[StatedSection]:
     """The section of a component on this machine: its arguments, with their defaults.
 
@@ -120,12 +123,13 @@ def local_section(
         leaving_out: arguments that the blueprint gives, beside absolute paths and what the stack
             says of all its components.
         taking: the arguments that a stack has alone. Default: all others.
+        instead: types of arguments that a stack file can say more exactly than the component.
     """
     stated = arguments_of(arguments)
     shared = {*KeptArgs.__annotations__, *SupervisedArgs.__annotations__}
     given = {name for name, each in stated.items() if name in shared or each.limit is PATH}
     left = set(stated) - set(taking) if taking else given | set(leaving_out)
-    made = section_of(arguments, arguments.__name__, left, with_defaults=True)
+    made = section_of(arguments, arguments.__name__, left, with_defaults=True, **instead)
     return cast("type[StatedSection]", made)
 
 

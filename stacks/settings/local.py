@@ -25,6 +25,7 @@ from falaj.components.local.arguments.model_package import (
 )
 from falaj.components.local.arguments.training_run import (
     LORA_MATRICES,
+    MODEL,
     PRECISION,
     TrainingRunArgs,
 )
@@ -41,7 +42,7 @@ from falaj.components.specification.parallel import (
     ParallelArgs,
 )
 from falaj.components.specification.property_names import camel
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.workload_bounds import bound
 from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
@@ -66,10 +67,9 @@ HOST: Final = TextRule(
     "a host's name of letters, digits, '.' and '-', or one that starts with '*'",
     "models.example.ae",
 )
-_MODELS: Final = choice("training", "model").words
 MODEL_OF_TRAINING: Final = TextRule(
-    f"^(?:{'|'.join(_MODELS)}|{CLASS_NAME.pattern})$",
-    f"{', '.join(_MODELS)}, or a module, ':' and a class in it",
+    f"^(?:{'|'.join(MODEL.words)}|{CLASS_NAME.pattern})$",
+    f"{', '.join(MODEL.words)}, or a module, ':' and a class in it",
     "mine.network:Network",
 )
 OPTION: Final = TextRule(f"^{OPTION_NAME.pattern}$", OPTION_FORM, "width")
@@ -93,6 +93,7 @@ class TrainingSettings(
     local_section(
         TrainingRunArgs,
         leaving_out=("dataset_digest", *PARTS, "threads", "checkpoint_every"),
+        model=Annotated[str, MODEL_OF_TRAINING],
     ),
 ):
     """Hyperparameters; one that is left out takes the default of the data's model family."""
@@ -109,7 +110,6 @@ class TrainingSettings(
     """Folder of a finished run or of a model in Llama's form, from the project's folder, whose
     weights it begins with; how large the model is follows from them, and a text is cut with that
     model's vocabulary. `falaj runs list` has the folders of runs. Default: weights are drawn."""
-    model: Annotated[str, MODEL_OF_TRAINING] | None = None
     code: Named | None = None
     """Folder of the code of a class of your own, from the project's folder; its Python files
     travel with the model, and other code is another training. Needed with a class."""
@@ -366,7 +366,7 @@ def _check_language(settings: LocalSettings) -> list[Finding]:
         if is_given:
             message = f"given, but of a text a language model is learned, and {reason}"
             found.append(Finding((key,), message, (Drop((key,)),)))
-    if settings.training.model is not None and settings.training.model not in _MODELS:
+    if settings.training.model is not None and settings.training.model not in MODEL.words:
         path = ("training", "model")
         message = (
             f"given {format_value(settings.training.model)}, but models of one's own learn from "
@@ -391,7 +391,7 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
     """A model of one's own whose folder, module or class isn't there, or that can't be one."""
     above = ("training",)
     is_left_out = training.model is None and training.code is None and not training.options
-    if is_left_out or training.model in _MODELS:
+    if is_left_out or training.model in MODEL.words:
         return []
     if training.code is None or training.model is None:
         missing = "code" if training.code is None else "model"
@@ -546,7 +546,7 @@ def _without_layers(training: TrainingSettings) -> list[Finding]:
 def _check_word(settings: LocalSettings, root: Path) -> list[Finding]:
     """What a model of Falaj's own has no use for, and networks of images where there are none."""
     training, above = settings.training, ("training",)
-    if training.model not in _MODELS:
+    if training.model not in MODEL.words:
         return []
     found = [
         Finding(

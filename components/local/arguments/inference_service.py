@@ -16,7 +16,7 @@ _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
 _ROWS: Final = bound("service", "max_rows")
 _TOKENS: Final = bound("service", "max_tokens")
-_DRAIN: Final = bound("service", "drain_seconds")
+DRAIN: Final = bound("service", "drain_seconds")
 
 
 @described
@@ -66,7 +66,9 @@ class InferenceServiceArgs(SupervisedArgs):
     ]
     """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds. Default: no limit."""
-    drain_seconds: NotRequired[Annotated[Input[int], _DRAIN, Default(_DRAIN.default)]]
+    drain_seconds: NotRequired[
+        Annotated[Input[int], DRAIN, Default(DRAIN.default)]
+    ]
     """How long an old version may finish its requests, in seconds."""
     grpc: NotRequired[Annotated[Input[bool], Default(value=True)]]
     """Answer gRPC on the same port. It costs nothing before the first client that speaks it; then

@@ -13,7 +13,7 @@ KEEP_VERSIONS: Final = Between(2, 1_000)
 KEPT_VERSIONS: Final = Default(5)
 _DROP: Final = bound("optimization", "max_accuracy_drop")
 _QUANTISE: Final = choice("optimization", "quantise")
-_ENGINE: Final = choice("optimization", "engine")
+ENGINE: Final = choice("optimization", "engine")
 _ACCEPT: Final = choice("optimization", "accept")
 
 
@@ -36,7 +36,7 @@ class ModelPackageArgs(KeptArgs):
     quantise: NotRequired[Annotated[Input[str], _QUANTISE, Default(_QUANTISE.default)]]
     """``auto`` takes 8 bits when accurate enough and faster here; ``never`` keeps the float
     model."""
-    engine: NotRequired[Annotated[Input[str], _ENGINE, Default(_ENGINE.default)]]
+    engine: NotRequired[Annotated[Input[str], ENGINE, Default(ENGINE.default)]]
     """What runs the model: ``auto`` measures OpenVINO beside ONNX Runtime where it is installed
     (the extra ``openvino``) and takes it where it is clearly faster and accurate enough."""
     max_accuracy_drop: NotRequired[Annotated[Input[float], _DROP, Default(_DROP.default)]]

@@ -16,6 +16,8 @@ from falaj.components.specification.parallel import (
 )
 from falaj.components.specification.workload_bounds import bound, choice
 
+MODEL: Final = choice("training", "model")
+"""Words for models of Falaj's own; any other one is a class."""
 PRECISION: Final = choice("training", "precision")
 _GRADIENT_CLIP: Final = bound("training", "gradient_clip")
 _LAYERS: Final = bound("training", "layers")
@@ -99,11 +101,10 @@ class TrainingRunArgs(KeptArgs):
     """Precision of the arithmetic; ``auto`` decides by the hardware."""
     threads: NotRequired[Annotated[Input[int] | None, bound("training", "threads"), REPLACES]]
     """CPU threads of each process. Default: its share of the cores."""
-    model: NotRequired[Annotated[Input[str] | None, REPLACES]]
+    model: NotRequired[Annotated[Input[str] | None, Usual(MODEL.default), REPLACES]]
     """``auto`` (of a table, a network or gradient-boosted trees, whichever is better),
     ``network`` (that alone), ``mobilenet`` or ``efficientnet`` (light networks of images), or a
-    class of your own, a ``torch.nn.Module`` in ``code``, as ``mine.network:Network``. Default:
-    ``auto``."""
+    class of your own, a ``torch.nn.Module`` in ``code``, as ``mine.network:Network``."""
     code: NotRequired[Annotated[Input[str] | None, PATH]]
     """Folder of that class's code, of which the Python files travel with the run; other code is
     another run. Needed with a class."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from falaj.components.local import machine
-from falaj.components.local.arguments.model_package import ModelPackageArgs
+from falaj.components.local.arguments.model_package import ENGINE, ModelPackageArgs
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
     flag,
@@ -17,10 +17,8 @@ from falaj.components.local.provider.fields import (
 )
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.components.local.provider.service import promoted
-from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import Values
 
-_ANY_ENGINE: Final = choice("optimization", "engine").default
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
 #: The model, and the page that says what it is worth.
 _FILES: Final = ("model.onnx", "card.html")
@@ -161,8 +159,8 @@ def _variant(inputs: Values) -> str:
     """A folder name for one way of optimising, so that another way doesn't overwrite it."""
     drop, threads = optional(inputs, "maxAccuracyDrop"), whole(inputs, "threads")
     named = f"{text(inputs, 'quantise')}-{drop}-{threads}-{text(inputs, 'dataClass')}"
-    engine = optional(inputs, "engine") or _ANY_ENGINE
-    return named if engine == _ANY_ENGINE else f"{named}-{engine}"
+    engine = optional(inputs, "engine") or ENGINE.default
+    return named if engine == ENGINE.default else f"{named}-{engine}"
 
 
 def _measurements(measured: Mapping[str, Any]) -> Values:

@@ -11,14 +11,13 @@ from typing import Any, ClassVar, Final
 
 from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.local import machine
-from falaj.components.local.arguments.training_run import TrainingRunArgs
+from falaj.components.local.arguments.training_run import MODEL, TrainingRunArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.beginnings import weights_sha256
 from falaj.components.local.provider.fields import flag, optional, text, whole
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.specification.parallel import PARTS, division_of
-from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: Hyperparameters and the options of ``falaj.workloads.training run`` that they become.
@@ -45,8 +44,6 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "loraAlpha": "lora-alpha",
     "loraMatrices": "lora-matrices",
 }
-#: Models of Falaj's own, by their words; any other one is a class.
-_MODELS: Final = choice("training", "model").words
 _CLASS_ALONE: Final = sorted(OWN_MODEL - {"model"})
 
 _IN_PLACE: Final = (*PARTS, "recompute")
@@ -87,7 +84,7 @@ class TrainingRunHandler(Handler):
         model, code = checked.get("model"), checked.get("code")
         if not checked.keys() & OWN_MODEL:
             return checked
-        if model in _MODELS:
+        if model in MODEL.words:
             reason = f"is of a model of one's own, and {model} is Falaj's; leave it out"
             if problems := [InvalidInput(key, reason) for key in _CLASS_ALONE if key in checked]:
                 raise InvalidInputsError(problems)
