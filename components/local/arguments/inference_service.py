@@ -66,9 +66,7 @@ class InferenceServiceArgs(SupervisedArgs):
     ]
     """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds. Default: no limit."""
-    drain_seconds: NotRequired[
-        Annotated[Input[int], DRAIN, Default(DRAIN.default)]
-    ]
+    drain_seconds: NotRequired[Annotated[Input[int], DRAIN, Default(DRAIN.default)]]
     """How long an old version may finish its requests, in seconds."""
     grpc: NotRequired[Annotated[Input[bool], Default(value=True)]]
     """Answer gRPC on the same port. It costs nothing before the first client that speaks it; then
