@@ -1,7 +1,5 @@
 """Predictions of a published model for files of rows, kept in the site."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
@@ -26,18 +24,4 @@ class BatchInference(LocalComponent):
     def __init__(
         self, name: str, args: BatchInferenceArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        given: dict[str, Any] = {**args}
-        outputs = ("path", "rows", "bad_rows", "digest")
-        super().__init__("BatchInference", name, given, outputs, opts)
-        self.path = self._output("path")
-        self.rows = self._output("rows")
-        self.bad_rows = self._output("bad_rows")
-        self.digest = self._output("digest")
-        self.register_outputs(
-            {
-                "path": self.path,
-                "rows": self.rows,
-                "bad_rows": self.bad_rows,
-                "digest": self.digest,
-            }
-        )
+        super().__init__(name, {**args}, opts)

@@ -1,7 +1,5 @@
 """The certificate authority of a site (ECDSA P-256), and the certificates that it signs."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.local.arguments.certificates import CertificateArgs, CertificateAuthorityArgs
@@ -23,26 +21,7 @@ class CertificateAuthority(LocalComponent):
     def __init__(
         self, name: str, args: CertificateAuthorityArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "certificate_path",
-            "fingerprint",
-            "not_before",
-            "not_after",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("CertificateAuthority", name, given, outputs, opts)
-        self.certificate_path = self._output("certificate_path")
-        self.fingerprint = self._output("fingerprint")
-        self.not_before = self._output("not_before")
-        self.not_after = self._output("not_after")
-        self.register_outputs(
-            {
-                "certificate_path": self.certificate_path,
-                "fingerprint": self.fingerprint,
-                "not_before": self.not_before,
-                "not_after": self.not_after,
-            }
-        )
+        super().__init__(name, {**args}, opts)
 
 
 class Certificate(LocalComponent):
@@ -64,28 +43,4 @@ class Certificate(LocalComponent):
     def __init__(
         self, name: str, args: CertificateArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "certificate_path",
-            "private_key_path",
-            "fingerprint",
-            "not_before",
-            "not_after",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("Certificate", name, given, outputs, opts)
-        self.certificate_path = self._output("certificate_path")
-        self.private_key_path = self._output("private_key_path")
-        self.fingerprint = self._output("fingerprint")
-        self.common_name = self._output("common_name")
-        self.not_before = self._output("not_before")
-        self.not_after = self._output("not_after")
-        self.register_outputs(
-            {
-                "certificate_path": self.certificate_path,
-                "private_key_path": self.private_key_path,
-                "fingerprint": self.fingerprint,
-                "common_name": self.common_name,
-                "not_before": self.not_before,
-                "not_after": self.not_after,
-            }
-        )
+        super().__init__(name, {**args}, opts)

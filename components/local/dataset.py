@@ -1,14 +1,12 @@
 """An immutable snapshot of rows to learn from, named by the digest of its content."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.local.arguments.dataset import DatasetArgs
 from falaj.components.local.local_provider import LocalComponent
 
 
-class Dataset(LocalComponent):
+class Dataset(LocalComponent, named={"task": "resolved_task", "target": "target_name"}):
     """An immutable snapshot of rows to learn from, named by the digest of its content."""
 
     path: pulumi.Output[str]
@@ -31,35 +29,4 @@ class Dataset(LocalComponent):
     def __init__(
         self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "path",
-            "digest",
-            "family",
-            "resolved_task",
-            "target_name",
-            "rows",
-            "features",
-            "classes",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("Dataset", name, given, outputs, opts)
-        self.path = self._output("path")
-        self.digest = self._output("digest")
-        self.family = self._output("family")
-        self.task = self._output("resolved_task")
-        self.target = self._output("target_name")
-        self.rows = self._output("rows")
-        self.features = self._output("features")
-        self.classes = self._output("classes")
-        self.register_outputs(
-            {
-                "path": self.path,
-                "digest": self.digest,
-                "family": self.family,
-                "task": self.task,
-                "target": self.target,
-                "rows": self.rows,
-                "features": self.features,
-                "classes": self.classes,
-            }
-        )
+        super().__init__(name, {**args}, opts)

@@ -1,14 +1,14 @@
 """A server of the Open Inference Protocol v2 over TLS 1.3, kept running by a supervisor."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.local.arguments.inference_service import InferenceServiceArgs
 from falaj.components.local.local_provider import LocalComponent
 
 
-class InferenceService(LocalComponent):
+class InferenceService(
+    LocalComponent, named={"supervisor": "kept_by", "ca_certificate": "client_ca"}
+):
     """A server of the Open Inference Protocol v2 over TLS 1.3, kept running by a supervisor."""
 
     endpoint: pulumi.Output[str]
@@ -41,44 +41,4 @@ class InferenceService(LocalComponent):
     def __init__(
         self, name: str, args: InferenceServiceArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "endpoint",
-            "served_version",
-            "status",
-            "pid",
-            "kept_by",
-            "token_key_path",
-            "config_path",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("InferenceService", name, given, outputs, opts)
-        self.endpoint = self._output("endpoint")
-        self.port = self._output("port")
-        self.model = self._output("model")
-        self.version = self._output("version")
-        self.served_version = self._output("served_version")
-        self.status = self._output("status")
-        self.pid = self._output("pid")
-        self.supervisor = self._output("kept_by")
-        self.issuer = self._output("issuer")
-        self.audience = self._output("audience")
-        self.ca_certificate = self._output("client_ca")
-        self.token_key_path = self._output("token_key_path")
-        self.config_path = self._output("config_path")
-        self.register_outputs(
-            {
-                "endpoint": self.endpoint,
-                "port": self.port,
-                "model": self.model,
-                "version": self.version,
-                "served_version": self.served_version,
-                "status": self.status,
-                "pid": self.pid,
-                "supervisor": self.supervisor,
-                "issuer": self.issuer,
-                "audience": self.audience,
-                "ca_certificate": self.ca_certificate,
-                "token_key_path": self.token_key_path,
-                "config_path": self.config_path,
-            }
-        )
+        super().__init__(name, {**args}, opts)

@@ -1,7 +1,5 @@
 """The keys of a site: key-encryption keys, the signing key, the key of access tokens."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.local.arguments.key_ring import KeyRingArgs
@@ -29,32 +27,4 @@ class KeyRing(LocalComponent):
     def __init__(
         self, name: str, args: KeyRingArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "path",
-            "primary",
-            "versions",
-            "signing_key_id",
-            "token_key_id",
-            "token_key_path",
-            "jwks_path",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("KeyRing", name, given, outputs, opts)
-        self.path = self._output("path")
-        self.primary = self._output("primary")
-        self.versions = self._output("versions")
-        self.signing_key_id = self._output("signing_key_id")
-        self.token_key_id = self._output("token_key_id")
-        self.token_key_path = self._output("token_key_path")
-        self.jwks_path = self._output("jwks_path")
-        self.register_outputs(
-            {
-                "path": self.path,
-                "primary": self.primary,
-                "versions": self.versions,
-                "signing_key_id": self.signing_key_id,
-                "token_key_id": self.token_key_id,
-                "token_key_path": self.token_key_path,
-                "jwks_path": self.jwks_path,
-            }
-        )
+        super().__init__(name, {**args}, opts)

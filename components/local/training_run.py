@@ -1,7 +1,5 @@
 """A training run, named by the digests of dataset and code, and the hyperparameters."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.local.arguments.training_run import TrainingRunArgs
@@ -27,29 +25,4 @@ class TrainingRun(LocalComponent):
     def __init__(
         self, name: str, args: TrainingRunArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "path",
-            "digest",
-            "metric_name",
-            "score",
-            "epochs_run",
-            "seconds",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("TrainingRun", name, given, outputs, opts)
-        self.path = self._output("path")
-        self.digest = self._output("digest")
-        self.metric_name = self._output("metric_name")
-        self.score = self._output("score")
-        self.epochs_run = self._output("epochs_run")
-        self.seconds = self._output("seconds")
-        self.register_outputs(
-            {
-                "path": self.path,
-                "digest": self.digest,
-                "metric_name": self.metric_name,
-                "score": self.score,
-                "epochs_run": self.epochs_run,
-                "seconds": self.seconds,
-            }
-        )
+        super().__init__(name, {**args}, opts)

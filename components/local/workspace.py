@@ -1,7 +1,5 @@
 """The folder that holds everything of a stack, and the ports it will use."""
 
-from typing import Any
-
 import pulumi
 
 from falaj.components.local.arguments.workspace import WorkspaceArgs
@@ -17,12 +15,4 @@ class Workspace(LocalComponent):
     def __init__(
         self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = ()
-        given: dict[str, Any] = {**args}
-        super().__init__("Workspace", name, given, outputs, opts)
-        self.path = self._output("path")
-        self.register_outputs(
-            {
-                "path": self.path,
-            }
-        )
+        super().__init__(name, {**args}, opts)
