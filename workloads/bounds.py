@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from falaj.workloads.errors import WorkloadError
@@ -107,13 +107,13 @@ def _plain(value: float) -> str:
 _SEED = Bound(0, 2**31 - 1)
 
 DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False),
-           "context": Bound(8, 32_768), "vocabulary": Bound(256, 65_536)}  # fmt: skip
+           "context": Bound(8, 32_768, default=128), "vocabulary": Bound(256, 65_536)}  # fmt: skip
 """Of ``python -m falaj.workloads.training dataset``. A vocabulary of tokens has one for each byte
 at least."""
 
-_LAYERS, _HEADS = Bound(1, 256), Bound(1, 256)
+_LAYERS, _HEADS = Bound(1, 256, default=4), Bound(1, 256, default=4)
 
-DECODER = {"layers": _LAYERS, "heads": _HEADS, "key_value_heads": _HEADS}
+DECODER = {"layers": _LAYERS, "heads": _HEADS, "key_value_heads": replace(_HEADS, default=2)}
 """Of the language model: its layers, the heads of each, and those of keys and values, each of
 which serves as many of the others."""
 NUMBERS_OF_A_TURN = 2
@@ -125,20 +125,20 @@ TRAINING = {
     "learning_rate": Bound(1e-9, 10, whole=False),
     "weight_decay": Bound(0, 10, whole=False),
     "patience": Bound(1, 100_000),
-    "gradient_clip": Bound(0, 1_000_000, whole=False),
+    "gradient_clip": Bound(0, 1_000_000, whole=False, default=1.0),
     "label_smoothing": Bound(0, 0.5, whole=False),
     "accumulation": Bound(1, 10_000),
-    "seed": _SEED,
-    "processes": Bound(1, 1_024),
+    "seed": replace(_SEED, default=0),
+    "processes": Bound(1, 1_024, default=1),
     "width": Bound(1, 16_384),
     **DECODER,
-    "checkpoint_every": Bound(1, 100_000),
+    "checkpoint_every": Bound(1, 100_000, default=1),
     "threads": Bound(1, 1_024),
     "shard": Bound(1, 1_024, default=1),
     "tensor": Bound(1, _HEADS.high, default=1),
     "pipeline": Bound(1, _LAYERS.high, default=1),
-    "distil_temperature": Bound(1, 100, whole=False),
-    "distil_weight": Bound(0, 1, whole=False),
+    "distil_temperature": Bound(1, 100, whole=False, default=2.0),
+    "distil_weight": Bound(0, 1, whole=False, default=0.7),
     "prune": Bound(0, 0.9, whole=False, default=0),
     "lora_rank": Bound(1, 1_024),
     "lora_alpha": Bound(0.01, 10_000, whole=False),
@@ -146,7 +146,7 @@ TRAINING = {
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
 OPTIMIZATION = {
-    "max_accuracy_drop": Bound(0, 100, whole=False),
+    "max_accuracy_drop": Bound(0, 100, whole=False, default=0.5),
     "least_accuracy": Bound(0, 1, whole=False),
     "most_rmse": Bound(0, 1e12, whole=False),
     "most_nats": Bound(0, 100, whole=False),
@@ -154,8 +154,6 @@ OPTIMIZATION = {
 }
 """Of ``python -m falaj.workloads.optimization``: percentage points, a share, the unit of what is
 predicted, nats of a character, and the threads that latencies are measured with."""
-MOST_ACCURACY_DROP = 0.5
-"""How much accuracy 8 bits may cost where nothing else is said, in percentage points."""
 
 SERVICE = {
     "workers": Bound(1, 256),

@@ -1,26 +1,9 @@
 """The certificate authority of a site (ECDSA P-256), and the certificates that it signs."""
 
-from typing import Any, NotRequired, TypedDict
-
 import pulumi
 
+from falaj.components.local.arguments.certificates import CertificateArgs, CertificateAuthorityArgs
 from falaj.components.local.local_provider import LocalComponent
-from falaj.components.specification.described import described
-
-
-@described
-class CertificateAuthorityArgs(TypedDict):
-    """Arguments of `CertificateAuthority`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    common_name: NotRequired[pulumi.Input[str]]
-    """Its common name. Default: ``Falaj local authority``."""
-    days: NotRequired[pulumi.Input[int]]
-    """Its life in days; a new one, with a new key, is made on the first ``pulumi up`` after two
-    thirds of it. Default: 1825 (five years)."""
-    retain: NotRequired[pulumi.Input[bool]]
-    """Keep it when the stack is destroyed. Default: the key is shredded."""
 
 
 class CertificateAuthority(LocalComponent):
@@ -38,49 +21,7 @@ class CertificateAuthority(LocalComponent):
     def __init__(
         self, name: str, args: CertificateAuthorityArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "certificate_path",
-            "fingerprint",
-            "not_before",
-            "not_after",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("CertificateAuthority", name, given, outputs, opts)
-        self.certificate_path = self._output("certificate_path")
-        self.fingerprint = self._output("fingerprint")
-        self.not_before = self._output("not_before")
-        self.not_after = self._output("not_after")
-        self.register_outputs(
-            {
-                "certificate_path": self.certificate_path,
-                "fingerprint": self.fingerprint,
-                "not_before": self.not_before,
-                "not_after": self.not_after,
-            }
-        )
-
-
-@described
-class CertificateArgs(TypedDict):
-    """Arguments of `Certificate`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    file_name: pulumi.Input[str]
-    """Name of its two files in ``pki/``, without suffix."""
-    common_name: pulumi.Input[str]
-    """Its common name; for a client it is the name that access is granted to."""
-    authority_fingerprint: pulumi.Input[str]
-    """The authority's fingerprint (``CertificateAuthority.fingerprint``): a new authority makes a
-    new leaf."""
-    usage: NotRequired[pulumi.Input[str]]
-    """``server`` or ``client``. Default: ``server``."""
-    names: NotRequired[pulumi.Input[list[str]]]
-    """DNS names and IP addresses. Default: none; a server always has localhost, 127.0.0.1 and ::1
-    too."""
-    days: NotRequired[pulumi.Input[int]]
-    """Its life in days; a new one is made on the first ``pulumi up`` after two thirds of it.
-    Default: 90."""
+        super().__init__(name, {**args}, opts)
 
 
 class Certificate(LocalComponent):
@@ -102,28 +43,4 @@ class Certificate(LocalComponent):
     def __init__(
         self, name: str, args: CertificateArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "certificate_path",
-            "private_key_path",
-            "fingerprint",
-            "not_before",
-            "not_after",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("Certificate", name, given, outputs, opts)
-        self.certificate_path = self._output("certificate_path")
-        self.private_key_path = self._output("private_key_path")
-        self.fingerprint = self._output("fingerprint")
-        self.common_name = self._output("common_name")
-        self.not_before = self._output("not_before")
-        self.not_after = self._output("not_after")
-        self.register_outputs(
-            {
-                "certificate_path": self.certificate_path,
-                "private_key_path": self.private_key_path,
-                "fingerprint": self.fingerprint,
-                "common_name": self.common_name,
-                "not_before": self.not_before,
-                "not_after": self.not_after,
-            }
-        )
+        super().__init__(name, {**args}, opts)

@@ -1,25 +1,9 @@
 """The keys of a site: key-encryption keys, the signing key, the key of access tokens."""
 
-from typing import Any, NotRequired, TypedDict
-
 import pulumi
 
+from falaj.components.local.arguments.key_ring import KeyRingArgs
 from falaj.components.local.local_provider import LocalComponent
-from falaj.components.specification.described import described
-
-
-@described
-class KeyRingArgs(TypedDict):
-    """Arguments of `KeyRing`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    rotation: NotRequired[pulumi.Input[int]]
-    """Raise it by one for new keys: everything is wrapped again and the old keys are shredded.
-    Packages that they signed go on, and tokens for a day. It can't be lowered. Default: 0, the
-    first keys."""
-    retain: NotRequired[pulumi.Input[bool]]
-    """Keep the keys when the stack is destroyed. Default: they are shredded."""
 
 
 class KeyRing(LocalComponent):
@@ -43,32 +27,4 @@ class KeyRing(LocalComponent):
     def __init__(
         self, name: str, args: KeyRingArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "path",
-            "primary",
-            "versions",
-            "signing_key_id",
-            "token_key_id",
-            "token_key_path",
-            "jwks_path",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("KeyRing", name, given, outputs, opts)
-        self.path = self._output("path")
-        self.primary = self._output("primary")
-        self.versions = self._output("versions")
-        self.signing_key_id = self._output("signing_key_id")
-        self.token_key_id = self._output("token_key_id")
-        self.token_key_path = self._output("token_key_path")
-        self.jwks_path = self._output("jwks_path")
-        self.register_outputs(
-            {
-                "path": self.path,
-                "primary": self.primary,
-                "versions": self.versions,
-                "signing_key_id": self.signing_key_id,
-                "token_key_id": self.token_key_id,
-                "token_key_path": self.token_key_path,
-                "jwks_path": self.jwks_path,
-            }
-        )
+        super().__init__(name, {**args}, opts)

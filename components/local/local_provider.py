@@ -1,7 +1,8 @@
 """The provider ``falaj-local``: its explicit resource, and those that the components register."""
 
+import inspect
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import pulumi
 
@@ -70,27 +71,39 @@ class LocalResource(pulumi.CustomResource):
 class LocalComponent(pulumi.ComponentResource):
     """A component over one resource: a stable name and place in the tree for programs.
 
+    Its class has the resource's name, and its annotations are its outputs.
+
     Args:
-        type_name: the resource's type; the component's is ``falaj:local:<type>``.
         name: its name in the program.
         args: the arguments, by Python name.
-        outputs: Python names of the resource's outputs.
         opts: options; without a provider in them or in the parent the engine refuses the resource.
     """
 
+    _type_name: ClassVar[str]
+    _outputs: ClassVar[tuple[str, ...]]
+    _named: ClassVar[Mapping[str, str]]
+
+    def __init_subclass__(cls, named: Mapping[str, str] | None = None) -> None:
+        """``named`` are outputs that the resource calls otherwise, as it has such an input."""
+        super().__init_subclass__()
+        # A program's own subclass is the same resource.
+        if LocalComponent in cls.__bases__:
+            cls._type_name = cls.__name__
+            cls._outputs = tuple(inspect.get_annotations(cls))
+            cls._named = named or {}
+
     def __init__(
-        self,
-        type_name: str,
-        name: str,
-        args: Mapping[str, Any],
-        outputs: tuple[str, ...],
-        opts: pulumi.ResourceOptions | None,
+        self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None
     ) -> None:
         given = {key: value for key, value in args.items() if value is not None}
-        super().__init__(f"falaj:local:{type_name}", name, engine_inputs(given), opts)
+        super().__init__(f"falaj:local:{self._type_name}", name, engine_inputs(given), opts)
+        named = {output: self._named.get(output, output) for output in self._outputs}
         self._resource = LocalResource(
-            type_name, name, given, outputs, pulumi.ResourceOptions(parent=self)
-        )
-
-    def _output(self, name: str) -> pulumi.Output[Any]:
-        return self._resource.value(name)
+            self._type_name, name, given,
+            tuple(each for each in named.values() if each not in given),
+            pulumi.ResourceOptions(parent=self),
+        )  # fmt: skip
+        made = {output: self._resource.value(each) for output, each in named.items()}
+        for output, value in made.items():
+            setattr(self, output, value)
+        self.register_outputs(made)

@@ -1,49 +1,9 @@
 """A trained model, optimised, signed, encrypted and published in the site's registry."""
 
-from typing import Any, NotRequired, TypedDict
-
 import pulumi
 
+from falaj.components.local.arguments.model_package import ModelPackageArgs
 from falaj.components.local.local_provider import LocalComponent
-from falaj.components.specification.described import described
-
-
-@described
-class ModelPackageArgs(TypedDict):
-    """Arguments of `ModelPackage`."""
-
-    site: pulumi.Input[str]
-    """Folder of the site (``Workspace.path``)."""
-    model: pulumi.Input[str]
-    """Name of the model in the registry and in URLs."""
-    run: pulumi.Input[str]
-    """Folder of the training run (``TrainingRun.path``); another run is another version."""
-    dataset: pulumi.Input[str]
-    """Folder of the snapshot (``Dataset.path``)."""
-    keyring: NotRequired[pulumi.Input[str]]
-    """Folder of the key ring (``KeyRing.path``) that signs and encrypts. Default: none, which the
-    registry refuses."""
-    max_accuracy_drop: NotRequired[pulumi.Input[float]]
-    """How much quantisation may cost, in percentage points. Default: 0.5."""
-    quantise: NotRequired[pulumi.Input[str]]
-    """``auto`` or ``never``. Default: ``auto``, 8 bits when accurate enough and faster here."""
-    engine: NotRequired[pulumi.Input[str]]
-    """What runs the model: ``auto`` measures OpenVINO beside ONNX Runtime where it is installed
-    (the extra ``openvino``) and takes it where it is clearly faster and accurate enough;
-    ``onnxruntime`` or ``openvino``. Default: ``auto``."""
-    accept: NotRequired[pulumi.Input[str]]
-    """``better`` refuses a model that is no better than guessing on held-out rows, or worse than
-    the version that serves; ``any`` publishes whatever it is. Default: ``better``."""
-    threads: NotRequired[pulumi.Input[int]]
-    """Threads that latencies are measured with. Default: 1."""
-    data_class: NotRequired[pulumi.Input[str]]
-    """``public``, ``internal``, ``confidential`` or ``restricted``; kept in the manifest. Default:
-    ``internal``."""
-    keep_versions: NotRequired[pulumi.Input[int]]
-    """Versions to keep; the served one and the one before it are always kept. Default: 5."""
-    retain: NotRequired[pulumi.Input[bool]]
-    """Keep it when it is replaced or destroyed; a later one with the same content adopts it.
-    Default: it is removed."""
 
 
 class ModelPackage(LocalComponent):
@@ -81,52 +41,4 @@ class ModelPackage(LocalComponent):
     def __init__(
         self, name: str, args: ModelPackageArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        outputs = (
-            "version",
-            "path",
-            "digest",
-            "registry",
-            "accepted",
-            "reason",
-            "metric_name",
-            "accuracy_float",
-            "accuracy_int8",
-            "size_float",
-            "size_int8",
-            "latency_float",
-            "latency_int8",
-        )
-        given: dict[str, Any] = {**args}
-        super().__init__("ModelPackage", name, given, outputs, opts)
-        self.model = self._output("model")
-        self.version = self._output("version")
-        self.path = self._output("path")
-        self.digest = self._output("digest")
-        self.registry = self._output("registry")
-        self.accepted = self._output("accepted")
-        self.reason = self._output("reason")
-        self.metric_name = self._output("metric_name")
-        self.accuracy_float = self._output("accuracy_float")
-        self.accuracy_int8 = self._output("accuracy_int8")
-        self.size_float = self._output("size_float")
-        self.size_int8 = self._output("size_int8")
-        self.latency_float = self._output("latency_float")
-        self.latency_int8 = self._output("latency_int8")
-        self.register_outputs(
-            {
-                "model": self.model,
-                "version": self.version,
-                "path": self.path,
-                "digest": self.digest,
-                "registry": self.registry,
-                "accepted": self.accepted,
-                "reason": self.reason,
-                "metric_name": self.metric_name,
-                "accuracy_float": self.accuracy_float,
-                "accuracy_int8": self.accuracy_int8,
-                "size_float": self.size_float,
-                "size_int8": self.size_int8,
-                "latency_float": self.latency_float,
-                "latency_int8": self.latency_int8,
-            }
-        )
+        super().__init__(name, {**args}, opts)

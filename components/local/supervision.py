@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, cast
 from supervisor.xmlrpc import SupervisorTransport
 
 from falaj.components.local import machine
+from falaj.components.local.arguments import AUTO, SUPERVISORS
 from falaj.components.local.machine import LocalError
 
 # What a supervisor keeps running, and what it can say about it.
@@ -548,11 +549,9 @@ def _supervisord_call(program: Program, method: str, *arguments: str) -> None:
 
 # Which supervisor this machine has.
 
-AUTO: Final = "auto"
-KINDS: Final[Mapping[str, Callable[[], Supervisor]]] = {
-    "systemd": Systemd,
-    "supervisord": Supervisord,
-}
+KINDS: Final[Mapping[str, Callable[[], Supervisor]]] = dict(
+    zip(SUPERVISORS, (Systemd, Supervisord), strict=True)
+)
 
 
 def choose(kind: str) -> Supervisor:

@@ -14,12 +14,16 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ForwardRef,
     NotRequired,
     Required,
+    TypeVar,
+    Union,
     cast,
     get_args,
     get_origin,
@@ -29,6 +33,15 @@ from typing import (
 import annotated_types
 
 from falaj.components.specification.limits import ByCloud, Limit, OneOf, TextRule, plain_number
+
+if TYPE_CHECKING:
+    import pulumi
+
+    Input = pulumi.Input
+else:
+    _T = TypeVar("_T")
+    #: The SDK's own, for providers, which do without the SDK.
+    Input = _T | Awaitable[_T] | ForwardRef("Output[_T]")
 
 _CLOUDS = {"aws": "AWS", "azure": "Azure"}
 
@@ -52,6 +65,11 @@ class Default:
 
 
 @dataclass(frozen=True)
+class Usual(Default):
+    """What holds of what is left out, as whoever does the work says: nobody fills it in."""
+
+
+@dataclass(frozen=True)
 class Example:
     """A value to begin with, where the limit has none."""
 
@@ -61,6 +79,11 @@ class Example:
 @dataclass(frozen=True)
 class Words:
     """Of a list whose texts are a command line's: in order, and one may come twice."""
+
+
+@dataclass(frozen=True)
+class Replaces:
+    """That another value makes a new resource in place of the old one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +104,11 @@ class Argument:
     """How many a list may have, or values by name."""
     default: Default | None
     """None: there is none, or leaving the argument out means more than a value."""
+    usual: Default | None
+    """The default, or what holds without one because whoever does the work says so."""
     example: Example | None
+    replaces: bool = False
+    """Whether another value makes a new resource."""
     is_command: bool = False
     """Whether a list's texts are the words of a command line."""
 
@@ -102,8 +129,8 @@ class Argument:
         sentences: list[str] = []
         if self.limit is not None or self.length is not None:
             sentences.append(f"Allowed: {self.allowed}.")
-        if self.default is not None:
-            sentences.append(f"Default: {self.default.description}.")
+        if self.usual is not None and self.usual.value not in ([], {}):
+            sentences.append(f"Default: {self.usual.description}.")
         return " ".join(sentences)
 
 
@@ -149,7 +176,17 @@ def without_limits(hint: Any) -> Any:
         return origin[without_limits(inner[0])]
     if origin in (list, dict):
         return cast("Any", origin)[tuple(without_limits(each) for each in inner)]
+    if origin in (Union, UnionType):
+        return Union[tuple(without_limits(each) for each in inner)]  # noqa: UP007 - of a list
     return hint
+
+
+def plain_of(hint: Any) -> Any:
+    """A type without what stands for outputs and for leaving it out, where one is left then."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    kinds = [each for each in get_args(hint) if each is not NoneType and not is_late(each)]
+    return kinds[0] if len(kinds) == 1 else hint
 
 
 def is_late(hint: Any) -> bool:
@@ -171,6 +208,8 @@ def _argument(name: str, hint: Any, required: bool) -> Argument:
     def of(kind: Callable[..., Any]) -> Any:
         return next((each for each in marks if isinstance(each, cast("type", kind))), None)
 
+    usual: Default | None = of(Default)
+
     bare = without_limits(hint)
     while get_origin(bare) in (NotRequired, Required):
         required = required and get_origin(bare) is Required
@@ -184,8 +223,10 @@ def _argument(name: str, hint: Any, required: bool) -> Argument:
         limit=of(Limit),
         names=_rule_of_names(hint),
         length=of(annotated_types.Len),
-        default=of(Default),
+        default=None if isinstance(usual, Usual) else usual,
+        usual=usual,
         example=of(Example),
+        replaces=of(Replaces) is not None,
         is_command=of(Words) is not None,
     )
 
@@ -200,6 +241,8 @@ def _marks(hint: Any) -> Iterator[Any]:
         yield from _marks(inner[0])
     elif origin is dict:
         yield from _marks(inner[1])
+    elif (plain := plain_of(hint)) is not hint:
+        yield from _marks(plain)
 
 
 def _rule_of_names(hint: Any) -> TextRule | None:

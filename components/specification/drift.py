@@ -5,9 +5,9 @@ from typing import Annotated, Final, NotRequired, TypedDict
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.workload_bounds import bound
 
-_ROWS: Final = bound("drift", "window_rows")
-_SECONDS: Final = bound("drift", "window_seconds")
-_ALPHA: Final = bound("drift", "alpha")
+WINDOW_ROWS: Final = bound("drift", "window_rows")
+WINDOW_SECONDS: Final = bound("drift", "window_seconds")
+ALPHA: Final = bound("drift", "alpha")
 
 
 class DriftArgs(TypedDict):
@@ -16,9 +16,9 @@ class DriftArgs(TypedDict):
 
     enabled: NotRequired[Annotated[bool, Default(True)]]
     """Whether it does."""
-    window_rows: NotRequired[Annotated[int, _ROWS, Default(_ROWS.default)]]
+    window_rows: NotRequired[Annotated[int, WINDOW_ROWS, Default(WINDOW_ROWS.default)]]
     """Rows that are judged together."""
-    window_seconds: NotRequired[Annotated[int, _SECONDS, Default(_SECONDS.default)]]
+    window_seconds: NotRequired[Annotated[int, WINDOW_SECONDS, Default(WINDOW_SECONDS.default)]]
     """After how long fewer rows are judged, if there are 200."""
-    alpha: NotRequired[Annotated[float, _ALPHA, Default(_ALPHA.default)]]
+    alpha: NotRequired[Annotated[float, ALPHA, Default(ALPHA.default)]]
     """Chance of a false alarm in a window; drift is what two of three windows find."""

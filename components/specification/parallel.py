@@ -34,13 +34,13 @@ class ParallelArgs(TypedDict):
     data: NotRequired[Annotated[int, MODELS]]
     """Groups of processes that each have the whole model, and learn from rows of their own.
     Default: what the others leave of all processes."""
-    shard: NotRequired[Annotated[int, SHARD, Default(1)]]
+    shard: NotRequired[Annotated[int, SHARD, Default(SHARD.default)]]
     """Processes that each hold a part of weights, gradients and the optimiser's numbers, fetch the
     rest when they need it, and learn from rows of their own (FSDP). For every network."""
-    tensor: NotRequired[Annotated[int, TENSOR, Default(1)]]
+    tensor: NotRequired[Annotated[int, TENSOR, Default(TENSOR.default)]]
     """Processes that each hold and compute a part of every layer; divides its heads of keys and
     values. For the language model."""
-    pipeline: NotRequired[Annotated[int, PIPELINE, Default(1)]]
+    pipeline: NotRequired[Annotated[int, PIPELINE, Default(PIPELINE.default)]]
     """Processes that each hold and compute some of the layers, one after the other; at most as
     many as there are layers. For the language model."""
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import types
 from collections.abc import Collection
 from functools import cache
+from types import NoneType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     NotRequired,
@@ -24,6 +26,7 @@ from typing import (
 
 from pydantic import BaseModel, create_model
 
+from falaj.components.local.arguments import PATH, KeptArgs, SupervisedArgs
 from falaj.components.specification.arguments import arguments_of, hints, is_late
 from falaj.components.specification.placed import PlacedArgs
 from falaj.stacks.settings.section import Section
@@ -36,6 +39,8 @@ def section_of(
     name: str,
     leaving_out: Collection[str] = frozenset(),
     optional: Collection[str] = frozenset(),
+    *,
+    with_defaults: bool = False,
     **instead: Any,
 ) -> type[Section]:
     """The section that has a component's arguments as its keys.
@@ -45,6 +50,8 @@ def section_of(
         name: the section's name, for messages.
         leaving_out: arguments that the blueprint gives.
         optional: needed arguments that it knows where the stack leaves them out.
+        with_defaults: whether keys that are left out have the arguments' defaults here already,
+            which checks of the stack then see.
         instead: types of arguments that a stack file can say more exactly than the component.
     """
     stated = arguments_of(arguments)
@@ -53,9 +60,17 @@ def section_of(
         if key in leaving_out:
             continue
         plain = instead.get(key) or _plain(hint)
-        required = stated[key].required and key not in optional
-        fields[key] = (plain, ...) if required else (plain | None, None)
-    made = create_model(name, __base__=Section, __doc__=arguments.__doc__, **fields)
+        default = stated[key].default if with_defaults else None
+        if stated[key].required and key not in optional:
+            fields[key] = (plain, ...)
+        else:
+            fields[key] = (plain | None, None) if default is None else (plain, default.value)
+    made = create_model(
+        name,
+        __base__=StatedSection if with_defaults else Section,
+        __doc__=arguments.__doc__,
+        **fields,
+    )
     made.described_by = arguments
     return made
 
@@ -87,10 +102,41 @@ def component_section(arguments: type, name: str, **instead: Any) -> type[Sectio
     return section_of(arguments, name, shared, **instead)
 
 
+class StatedSection(Section):
+    """A section whose keys a component's arguments state."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def local_section(
+    arguments: type,
+    leaving_out: Collection[str] = (),
+    taking: Collection[str] = (),
+    **instead: Any,
+) -> type[StatedSection]:
+    """The section of a component on this machine: its arguments, with their defaults.
+
+    Args:
+        arguments: the TypedDict of the arguments.
+        leaving_out: arguments that the blueprint gives, beside absolute paths and what the stack
+            says of all its components.
+        taking: the arguments that a stack has alone. Default: all others.
+        instead: types of arguments that a stack file can say more exactly than the component.
+    """
+    stated = arguments_of(arguments)
+    shared = {*KeptArgs.__annotations__, *SupervisedArgs.__annotations__}
+    given = {name for name, each in stated.items() if name in shared or each.limit is PATH}
+    left = set(stated) - set(taking) if taking else given | set(leaving_out)
+    made = section_of(arguments, arguments.__name__, left, with_defaults=True, **instead)
+    return cast("type[StatedSection]", made)
+
+
 def arguments(section: BaseModel, kind: type[_Arguments]) -> _Arguments:
-    """What a stack says in a section, as the component of ``kind`` takes it."""
-    del kind  # for the type checker alone
-    return cast("_Arguments", section.model_dump(exclude_none=True))
+    """What a stack says in a section of the arguments of ``kind``, as the component takes it."""
+    given = section.model_dump(exclude_none=True)
+    return cast("_Arguments", {name: given[name] for name in hints(kind) if name in given})
 
 
 @cache
@@ -100,7 +146,10 @@ def nested_section(arguments: type) -> type[Section]:
 
 
 def _plain(hint: Any) -> Any:
-    """An argument's type as a stack file can hold it: no outputs, sections for TypedDicts."""
+    """An argument's type as a stack file can hold it: no outputs, sections for TypedDicts.
+
+    That nothing may be given for it, too, its key says.
+    """
     origin, inner = get_origin(hint), get_args(hint)
     found = hint
     if origin in (NotRequired, Required):
@@ -108,7 +157,7 @@ def _plain(hint: Any) -> Any:
     elif origin is Annotated:
         found = Annotated[(_plain(inner[0]), *inner[1:])]
     elif origin in (Union, types.UnionType):
-        kept = tuple(_plain(each) for each in inner if not is_late(each))
+        kept = tuple(_plain(each) for each in inner if each is not NoneType and not is_late(each))
         found = Union[kept]  # noqa: UP007 - made from a list of types
     elif is_typeddict(hint):
         found = nested_section(hint)

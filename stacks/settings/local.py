@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from falaj.components.local.arguments import NAME, NOT_EMPTY
+from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
+from falaj.components.local.arguments.dataset import DIGITS, TASK, DatasetArgs
+from falaj.components.local.arguments.inference_service import (
+    KEEP_HOURS,
+    MOST_BYTES,
+    MOST_JOBS,
+    InferenceServiceArgs,
+)
+from falaj.components.local.arguments.key_ring import KeyRingArgs
+from falaj.components.local.arguments.model_package import (
+    DATA_CLASS,
+    KEEP_VERSIONS,
+    KEPT_VERSIONS,
+    ModelPackageArgs,
+)
+from falaj.components.local.arguments.training_run import (
+    LORA_MATRICES,
+    MODEL,
+    PRECISION,
+    TrainingRunArgs,
+)
 from falaj.components.local.machine import TABLES, TEXTS
 from falaj.components.nearest import nearest
-from falaj.components.specification.limits import DATA_CLASS, Between, TextRule
+from falaj.components.specification.drift import DriftArgs
+from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.parallel import (
-    COMPRESSION,
-    MODELS,
     OF_LAYERS,
-    PIPELINE,
+    PARTS,
     PROCESSES,
     RECOMPUTE,
-    SHARD,
-    TENSOR,
     Division,
+    ParallelArgs,
 )
 from falaj.components.specification.property_names import camel
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.workload_bounds import bound
+from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import WatchSettings, check_watch
-from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS, MOST_ACCURACY_DROP
+from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import picture_folder
 from falaj.workloads.training.decoder_size import DECODER_WIDTH, DecoderSize
@@ -41,112 +62,58 @@ from falaj.workloads.training.own_code import (
     read_folder,
 )
 
-#: What needs no file: 1,797 scans that ship inside scikit-learn.
-DIGITS: Final = "digits"
-_TASK: Final = choice("dataset", "task")
-_PRECISION: Final = choice("training", "precision")
-_LORA_MATRICES: Final = choice("training", "lora_matrices")
-_ACCEPT: Final = choice("optimization", "accept")
-_FORMAT: Final = choice("batch", "format")
-_QUANTISE: Final = choice("optimization", "quantise")
-_ENGINE: Final = choice("optimization", "engine")
-_ROWS: Final = bound("drift", "window_rows")
-_SECONDS: Final = bound("drift", "window_seconds")
-_ALPHA: Final = bound("drift", "alpha")
-_KEEP_HOURS: Final = bound("jobs", "keep_hours")
-_MOST_JOBS: Final = bound("jobs", "most_jobs")
-_MOST_BYTES: Final = bound("jobs", "most_bytes")
-_MAX_ROWS: Final = bound("service", "max_rows")
-_MAX_TOKENS: Final = bound("service", "max_tokens")
-_MAX_BODY: Final = bound("service", "max_body_bytes")
-_DRAIN: Final = bound("service", "drain_seconds")
 HOST: Final = TextRule(
     r"^[A-Za-z0-9*][A-Za-z0-9.-]{0,251}$",
     "a host's name of letters, digits, '.' and '-', or one that starts with '*'",
     "models.example.ae",
 )
-MODEL: Final = TextRule(
-    r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$",
-    "1 to 63 lower-case letters, digits and '-', not at either end",
-    "churn",
-)
-_MODELS: Final = choice("training", "model").words
 MODEL_OF_TRAINING: Final = TextRule(
-    f"^(?:{'|'.join(_MODELS)}|{CLASS_NAME.pattern})$",
-    f"{', '.join(_MODELS)}, or a module, ':' and a class in it",
+    f"^(?:{'|'.join(MODEL.words)}|{CLASS_NAME.pattern})$",
+    f"{', '.join(MODEL.words)}, or a module, ':' and a class in it",
     "mine.network:Network",
 )
 OPTION: Final = TextRule(f"^{OPTION_NAME.pattern}$", OPTION_FORM, "width")
-#: Paths and columns: any text that isn't blank.
-Named = Annotated[str, TextRule(r"^.*\S.*$", "text that is not empty", "digits")]
+Named = Annotated[str, NOT_EMPTY]
 
 
-class SplitSettings(Section):
+class SplitSettings(local_section(DatasetArgs, taking=("seed", "holdout"))):
     """How the rows are divided into those that are learned from and those that judge."""
 
-    described_by: ClassVar = "falaj.components.local.dataset.DatasetArgs"
-    seed: Annotated[int, bound("dataset", "seed")] = 7
-    holdout: Annotated[float, bound("dataset", "holdout")] = 0.2
 
-
-class ParallelSettings(Section):
+class ParallelSettings(local_section(ParallelArgs)):
     """How processes divide a model among them; multiplied, the numbers are all processes."""
 
-    described_by: ClassVar = "falaj.components.specification.parallel.ParallelArgs"
-    data: Annotated[int, MODELS] | None = None
-    shard: Annotated[int, SHARD] = 1
-    tensor: Annotated[int, TENSOR] = 1
-    pipeline: Annotated[int, PIPELINE] = 1
+
+class TextSettings(local_section(DatasetArgs, taking=("context", "vocabulary"))):
+    """How a text is cut for a language model."""
 
 
-class TrainingSettings(Section):
+class TrainingSettings(
+    TextSettings,
+    local_section(
+        TrainingRunArgs,
+        leaving_out=("dataset_digest", *PARTS, "threads", "checkpoint_every"),
+        model=Annotated[str, MODEL_OF_TRAINING],
+    ),
+):
     """Hyperparameters; one that is left out takes the default of the data's model family."""
 
-    described_by: ClassVar = "falaj.components.local.training_run.TrainingRunArgs"
-    epochs: Annotated[int, bound("training", "epochs")] | None = None
-    batch_size: Annotated[int, bound("training", "batch_size")] | None = None
-    learning_rate: Annotated[float, bound("training", "learning_rate")] | None = None
-    weight_decay: Annotated[float, bound("training", "weight_decay")] | None = None
-    patience: Annotated[int, bound("training", "patience")] | None = None
-    gradient_clip: Annotated[float, bound("training", "gradient_clip")] | None = None
-    width: Annotated[int, bound("training", "width")] | None = None
-    layers: Annotated[int, bound("training", "layers")] | None = None
-    heads: Annotated[int, bound("training", "heads")] | None = None
-    key_value_heads: Annotated[int, bound("training", "key_value_heads")] | None = None
-    context: Annotated[int, bound("dataset", "context")] | None = None
-    """Tokens that a language model looks back on; another number is another dataset. Default:
-    128."""
-    vocabulary: Annotated[int, bound("dataset", "vocabulary")] | None = None
-    """Tokens of a language model, learned from the text as pairs of bytes; another number is
-    another dataset. Default: its tokens are the text's characters."""
-    seed: Annotated[int, bound("training", "seed")] | None = None
     processes: Annotated[int, PROCESSES] | None = None
     """All processes that train. Default: the product of ``parallel``."""
     parallel: ParallelSettings = ParallelSettings()
-    recompute: Annotated[str, RECOMPUTE] = RECOMPUTE.default
-    compression: Annotated[str, COMPRESSION] = COMPRESSION.default
-    precision: Annotated[str, _PRECISION] = _PRECISION.default
+    # Said or not, a stack's runs are named with it.
+    precision: Annotated[str, PRECISION] = PRECISION.default
     teacher: Named | None = None
     """Folder of a finished run on the same dataset, from the project's folder, whose answers are
     learned as well, as a smaller network may do. `falaj runs list` has the folders."""
-    distil_temperature: Annotated[float, bound("training", "distil_temperature")] | None = None
-    distil_weight: Annotated[float, bound("training", "distil_weight")] | None = None
-    prune: Annotated[float, bound("training", "prune")] = 0.0
-    quantisation_aware: bool = False
     start: Named | None = None
     """Folder of a finished run or of a model in Llama's form, from the project's folder, whose
     weights it begins with; how large the model is follows from them, and a text is cut with that
     model's vocabulary. `falaj runs list` has the folders of runs. Default: weights are drawn."""
-    lora_rank: Annotated[int, bound("training", "lora_rank")] | None = None
-    lora_alpha: Annotated[float, bound("training", "lora_alpha")] | None = None
-    lora_matrices: Annotated[str, _LORA_MATRICES] = _LORA_MATRICES.default
-    model: Annotated[str, MODEL_OF_TRAINING] | None = None
     code: Named | None = None
     """Folder of the code of a class of your own, from the project's folder; its Python files
     travel with the model, and other code is another training. Needed with a class."""
     options: dict[Annotated[str, OPTION], Any] = Field(default_factory=dict)
-    """What that class is made with beside the data's shape: numbers, texts, true or false, and
-    lists of these, by name."""
 
     @property
     def decoder(self) -> DecoderSize:
@@ -168,46 +135,40 @@ class TrainingSettings(Section):
         return self.division.processes * (self.parallel.data or 1)
 
 
-class OptimizationSettings(Section):
+class OptimizationSettings(
+    local_section(ModelPackageArgs, taking=("accept", "quantise", "engine", "max_accuracy_drop"))
+):
     """What the model has to be worth, and its quantisation to 8 bits, which has to pay in speed
     and may cost little accuracy."""
 
-    described_by: ClassVar = "falaj.components.local.model_package.ModelPackageArgs"
-    accept: Annotated[str, _ACCEPT] = _ACCEPT.default
-    quantise: Annotated[str, _QUANTISE] = _QUANTISE.default
-    engine: Annotated[str, _ENGINE] = _ENGINE.default
-    max_accuracy_drop: Annotated[float, bound("optimization", "max_accuracy_drop")] = (
-        MOST_ACCURACY_DROP
-    )
-    """How much quantisation may cost, in percentage points of accuracy; for regression in percent
-    of the RMSE, for a text of the nats."""
 
-
-class DriftSettings(Section):
+class DriftSettings(local_section(DriftArgs)):
     """What the server watches of rows and answers."""
-
-    described_by: ClassVar = "falaj.components.specification.drift.DriftArgs"
-    enabled: bool = True
-    window_rows: Annotated[int, _ROWS] = _ROWS.default
-    window_seconds: Annotated[int, _SECONDS] = _SECONDS.default
-    alpha: Annotated[float, _ALPHA] = _ALPHA.default
 
 
 class JobSettings(Section):
     """Requests that are answered later: how long and how much is kept of them, sealed."""
 
-    keep_hours: Annotated[int, _KEEP_HOURS] = _KEEP_HOURS.default
+    keep_hours: Annotated[int, KEEP_HOURS] = KEEP_HOURS.default
     """Hours that an answer is kept for, and a request that nobody got to run."""
-    most_jobs: Annotated[int, _MOST_JOBS] = _MOST_JOBS.default
+    most_jobs: Annotated[int, MOST_JOBS] = MOST_JOBS.default
     """Most jobs that are kept."""
-    most_bytes: Annotated[int, _MOST_BYTES] = _MOST_BYTES.default
+    most_bytes: Annotated[int, MOST_BYTES] = MOST_BYTES.default
     """Most bytes of their requests and answers."""
 
 
-class ServiceSettings(Section):
+class ServiceSettings(
+    local_section(
+        InferenceServiceArgs,
+        leaving_out=(
+            "name", "model", "version", "certificate_fingerprint", "issuer", "audience", "clients",
+            "drift_window_rows", "drift_window_seconds", "drift_alpha", "jobs_keep_hours",
+            "jobs_most", "jobs_most_bytes",
+        ),
+    )
+):  # fmt: skip
     """The server of the model."""
 
-    described_by: ClassVar = "falaj.components.local.inference_service.InferenceServiceArgs"
     host: Literal["127.0.0.1", "0.0.0.0", "::1", "::"] = "127.0.0.1"  # noqa: S104 - the stack's own choice
     """Address to listen on: this machine alone, or all of its networks."""
     port: Annotated[int, Between(1024, 65_535)] = IMAGE["server_port"]
@@ -215,26 +176,6 @@ class ServiceSettings(Section):
     server."""
     names: list[Annotated[str, HOST]] = Field(default_factory=list)
     """Further names of the machine that its certificate is valid for."""
-    workers: Annotated[int, bound("service", "workers")] = 1
-    """Worker processes, each with the model."""
-    threads: Annotated[int, bound("service", "threads")] = 1
-    """Threads of each worker."""
-    max_rows: Annotated[int, _MAX_ROWS] = _MAX_ROWS.default
-    """Most rows in a request."""
-    max_tokens: Annotated[int, _MAX_TOKENS] = _MAX_TOKENS.default
-    """Most tokens that a language model adds to a text of a request."""
-    tokens_per_minute: Annotated[int, bound("service", "tokens_per_minute")] | None = None
-    max_body_bytes: Annotated[int, _MAX_BODY] = _MAX_BODY.default
-    """Largest request, in bytes."""
-    drain_seconds: Annotated[int, _DRAIN] = _DRAIN.default
-    """How long an old version may finish its requests, in seconds."""
-    grpc: bool = True
-    """Answer gRPC on the same port, where ``max_body_bytes`` is 255 MiB at most. It costs nothing
-    before the first client that speaks it; then each worker has a process beside, of about
-    40 MiB."""
-    batching: bool = False
-    """Run requests that wait together. A model that a measurement when it is loaded shows to gain
-    nothing by that runs them one by one."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
     jobs: JobSettings | None = None
@@ -242,27 +183,20 @@ class ServiceSettings(Section):
     is removed."""
 
 
-class BatchSettings(Section):
+class BatchSettings(
+    local_section(
+        BatchInferenceArgs, leaving_out=("name", "model", "version", "package_digest", "inputs")
+    )
+):
     """Predictions of the stack's model for files; a new model or a changed file makes them
     anew."""
 
-    described_by: ClassVar = "falaj.components.local.batch_inference.BatchInferenceArgs"
     inputs: Annotated[list[Named], Field(min_length=1)]
     """Paths of .csv, .jsonl and .parquet files, or folders of them, from the project's folder."""
-    format: Annotated[str, _FORMAT] = _FORMAT.default
-    keep: list[Named] = Field(default_factory=list)
-    encoding: Named | None = None
-    decimal: Literal["point", "comma"] | None = None
-    skip_bad_rows: bool = False
-    plain: bool = False
-    threads: Annotated[int, bound("batch", "threads")] | None = None
 
 
-class KeySettings(Section):
+class KeySettings(local_section(KeyRingArgs)):
     """The keys that encrypt and sign what the stack keeps."""
-
-    rotation: Annotated[int, Between(0, 1_000_000)] = 0
-    """Raise it by one to make new keys and re-wrap everything with them."""
 
 
 class LocalSettings(Section):
@@ -270,7 +204,7 @@ class LocalSettings(Section):
 
     platform: Literal["local"]
     """Where the stack runs: ``local`` is this machine."""
-    data_class: Annotated[str, DATA_CLASS] = "internal"
+    data_class: Annotated[str, DATA_CLASS] = DATA_CLASS.default
     """Class of the data, stricter upwards; kept with each model."""
     dataset: Named = DIGITS
     """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
@@ -278,11 +212,11 @@ class LocalSettings(Section):
     for each class, from the project's folder. A changed file is another dataset."""
     target: Named | None = None
     """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
-    task: Annotated[str, _TASK] = _TASK.default
+    task: Annotated[str, TASK] = TASK.default
     """What is learned; ``auto`` decides it by the target column."""
-    model: Annotated[str, MODEL] | None = None
+    model: Annotated[str, NAME] | None = None
     """The model's name in the registry and in URLs. Default: made from the dataset's."""
-    keep_versions: Annotated[int, Between(2, 1_000)] = 5
+    keep_versions: Annotated[int, KEEP_VERSIONS] = KEPT_VERSIONS.value
     """Versions of the model to keep; the served one and the one before it are always kept."""
     retain: bool = False
     """Whether data, keys and models stay when the stack is brought down."""
@@ -290,7 +224,7 @@ class LocalSettings(Section):
     training: TrainingSettings = TrainingSettings()
     optimization: OptimizationSettings = OptimizationSettings()
     service: ServiceSettings = ServiceSettings()
-    batches: dict[Annotated[str, MODEL], BatchSettings] = Field(default_factory=dict)
+    batches: dict[Annotated[str, NAME], BatchSettings] = Field(default_factory=dict)
     """Predictions for files, by name. Default: none."""
     keys: KeySettings = KeySettings()
     watch: WatchSettings | None = None
@@ -432,7 +366,7 @@ def _check_language(settings: LocalSettings) -> list[Finding]:
         if is_given:
             message = f"given, but of a text a language model is learned, and {reason}"
             found.append(Finding((key,), message, (Drop((key,)),)))
-    if settings.training.model is not None and settings.training.model not in _MODELS:
+    if settings.training.model is not None and settings.training.model not in MODEL.words:
         path = ("training", "model")
         message = (
             f"given {format_value(settings.training.model)}, but models of one's own learn from "
@@ -457,7 +391,7 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
     """A model of one's own whose folder, module or class isn't there, or that can't be one."""
     above = ("training",)
     is_left_out = training.model is None and training.code is None and not training.options
-    if is_left_out or training.model in _MODELS:
+    if is_left_out or training.model in MODEL.words:
         return []
     if training.code is None or training.model is None:
         missing = "code" if training.code is None else "model"
@@ -560,7 +494,7 @@ def _check_begun(settings: LocalSettings, root: Path) -> list[Finding]:
     rank = training.lora_rank
     for key, given, is_given in (
         ("loraAlpha", training.lora_alpha, training.lora_alpha is not None),
-        ("loraMatrices", training.lora_matrices, training.lora_matrices != _LORA_MATRICES.default),
+        ("loraMatrices", training.lora_matrices, training.lora_matrices != LORA_MATRICES.default),
     ):
         if is_given and rank is None:
             refuse(key, given, "no low ranks are learned (training.loraRank)")
@@ -612,7 +546,7 @@ def _without_layers(training: TrainingSettings) -> list[Finding]:
 def _check_word(settings: LocalSettings, root: Path) -> list[Finding]:
     """What a model of Falaj's own has no use for, and networks of images where there are none."""
     training, above = settings.training, ("training",)
-    if training.model not in _MODELS:
+    if training.model not in MODEL.words:
         return []
     found = [
         Finding(
@@ -646,7 +580,7 @@ def _check_pictures(settings: LocalSettings, folder: Path, root: Path) -> list[F
 def _without_target(settings: LocalSettings, what: str, *, is_text: bool = False) -> list[Finding]:
     """Keys that only tables have."""
     of = "what a language model learns from" if is_text else "a classification"
-    allowed = (_TASK.default,) if is_text else (_TASK.default, "classification")
+    allowed = (TASK.default,) if is_text else (TASK.default, "classification")
     found: list[Finding] = []
     if settings.target is not None:
         message = f"given {format_value(settings.target)}, but {what} has a target of its own"

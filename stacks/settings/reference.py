@@ -47,7 +47,7 @@ def _described(model: type[BaseModel], key: Key) -> str:
     stated = model.model_fields[key.attribute].description
     if stated:
         return stated
-    for source in _sources(model):
+    for source in _sources(model, key.attribute):
         if text := documented(source).get(key.attribute):
             return text
     section = next((each.model for each in choices(key.shape) if isinstance(each, Keys)), None)
@@ -59,13 +59,14 @@ def purpose(model: type[BaseModel]) -> str:
     return plain((inspect.getdoc(model) or "").partition("\n\n")[0])
 
 
-def _sources(model: type[BaseModel]) -> Iterator[type]:
-    """Where the texts of a section's fields are: its own before the component's."""
+def _sources(model: type[BaseModel], field: str) -> Iterator[type]:
+    """Where the text of a section's field may be: its own before the component's."""
     for each in model.__mro__:
         if issubclass(each, BaseModel) and each is not BaseModel:
             yield each
     for each in model.__mro__:
-        arguments = each.__dict__.get("described_by") if issubclass(each, Section) else None
+        has_it = issubclass(each, Section) and field in each.model_fields
+        arguments = each.__dict__.get("described_by") if has_it else None
         if isinstance(arguments, str):
             # Named by its path, so that a stack that needs no component loads none.
             module, _, name = arguments.rpartition(".")

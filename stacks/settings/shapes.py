@@ -5,6 +5,7 @@ Messages, the reference, the schema for editors and corrections all go by the sa
 
 from __future__ import annotations
 
+import inspect
 import math
 import types
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,7 @@ from falaj.components.specification.arguments import (
     Argument,
     Default,
     Example,
+    Replaces,
     Words,
     arguments_of,
 )
@@ -142,7 +144,12 @@ def keys_of(model: type[BaseModel]) -> tuple[Key, ...]:
         arguments = each.__dict__.get("described_by")
         # One that is named by its path states no defaults: it is loaded for descriptions alone.
         if isinstance(arguments, type) and is_typeddict(arguments):
-            stated |= arguments_of(arguments)
+            found = arguments_of(arguments)
+            stated |= {name: found[name] for name in each.model_fields if name in found}
+        else:
+            # What a section says in an argument's place has a default of its own.
+            for name in inspect.get_annotations(each):
+                stated.pop(name, None)
     return tuple(_key(name, field, stated.get(name)) for name, field in model.model_fields.items())
 
 
@@ -156,8 +163,8 @@ def _key(attribute: str, field: FieldInfo, argument: Argument | None) -> Key:
     default = None if required else field.get_default(call_default_factory=True)
     shape = _limited(shape_of(field.annotation), field.metadata)
     sample = next(iter(field.examples or ()), None)
-    if argument and default is None and argument.default:
-        default = argument.default.value
+    if argument and default is None and argument.usual:
+        default = argument.usual.value
     if argument and argument.example:
         sample = argument.example.value
     return Key(field.alias or attribute, attribute, shape, required, default, sample)
@@ -202,7 +209,9 @@ def _limited(shape: Shape, metadata: Sequence[Any]) -> Shape:
                 shape = replace(shape, most=each.max_length)
         elif isinstance(each, annotated_types.Ge) and isinstance(shape, Number):
             shape = replace(shape, range=Between(cast("float", each.ge), math.inf))
-        elif not isinstance(each, Default | Example | Words) and not hasattr(each, "pattern"):
+        elif not isinstance(each, Default | Example | Replaces | Words) and not hasattr(
+            each, "pattern"
+        ):
             raise TypeError(f"{each!r} is no limit that settings know")
     return shape
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -28,15 +29,20 @@ from pydantic import Field as PydanticField
 from pydantic.fields import FieldInfo
 
 import falaj.components.kubernetes
+import falaj.components.local
 import falaj.components.specification
 import falaj.stacks
 from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS
-from falaj.components.specification.arguments import Default, arguments_of, hints
+from falaj.components.local.provider.resources import HANDLERS
+from falaj.components.specification.arguments import Default, Usual, arguments_of, hints
 from falaj.components.specification.described import documented
-from falaj.components.specification.limits import Between, Limit, OneOf
+from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
+from falaj.components.specification.property_names import camel
+from falaj.components.specification.workload_bounds import bound, choice
 from falaj.policies.model import Settings as PackSettings
 from falaj.stacks.settings.derived import section_of
-from falaj.stacks.settings.load import BLUEPRINTS
+from falaj.stacks.settings.load import ALL, BLUEPRINTS
+from falaj.stacks.settings.local import LocalSettings
 from falaj.stacks.settings.reference import sections_below
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.shapes import keys_of
@@ -55,8 +61,8 @@ def arguments_class(component: str) -> Any:
 
 
 def sections() -> Iterator[type[BaseModel]]:
-    """Every section of every kind of stack in a cloud."""
-    waiting: list[type[BaseModel]] = [BLUEPRINTS[kind] for kind in BLUEPRINTS]
+    """Every section of every kind of stack."""
+    waiting: list[type[BaseModel]] = list(ALL.values())
     seen: set[type[BaseModel]] = set()
     while waiting:
         model = waiting.pop()
@@ -104,32 +110,48 @@ def is_derived(section: Any, name: str) -> bool:
     return next(bases).__module__ == section_of.__module__
 
 
+#: Keys of a stack that take less than their component does, or something else in its place.
+NARROWER = {
+    "ServiceSettings.host": "this machine or all of its networks, no address of one",
+    "ServiceSettings.port": "the server of a stack has no privileges; the port is that of images",
+    "TrainingSettings.options": "names as the workload takes them, in a class of one's own",
+}
+
+
 def stated_again(section: Any) -> list[str]:
     """Keys of a section whose limit or default isn't the component's own."""
-    arguments = section.described_by
-    if isinstance(arguments, str):
-        module, _, name = arguments.rpartition(".")
-        arguments = getattr(importlib.import_module(module), name)
-    if not is_typeddict(arguments):
-        return model_stated_again(section, arguments)
     found: list[str] = []
+    for each in section.__mro__:
+        arguments = each.__dict__.get("described_by")
+        if isinstance(arguments, str):
+            module, _, name = arguments.rpartition(".")
+            arguments = getattr(importlib.import_module(module), name)
+        if is_typeddict(arguments):
+            found += stated_again_of(section, each, arguments)
+        elif arguments is not None:
+            found += model_stated_again(section, arguments)
+    return found
+
+
+def stated_again_of(section: Any, described: Any, arguments: Any) -> Iterator[str]:
+    """Keys of a section that ``arguments`` describe for it, or for one that it is made from."""
     for name, field in section.model_fields.items():
-        if name not in arguments.__annotations__ or is_derived(section, name):
+        is_there = name in arguments.__annotations__
+        if not is_there or name not in described.model_fields or is_derived(section, name):
             continue
         own = marks(hints(arguments)[name])
         limits = [m for m in field.metadata if isinstance(m, Limit)] + marks(field.annotation)
         # Equal annotations may be one object, with the default of another argument.
         limits = [mark for mark in limits if not isinstance(mark, Default)]
         if not all(any(mark is each for each in own) for mark in limits):
-            found.append(f"{section.__name__}.{name}: another limit")
+            yield f"{section.__name__}.{name}: another limit"
         if "Literal[" in str(field.annotation):
-            found.append(f"{section.__name__}.{name}: another list of choices")
+            yield f"{section.__name__}.{name}: another list of choices"
         given = None if field.is_required() else field.get_default(call_default_factory=True)
-        default = arguments_of(arguments)[name].default
+        default = arguments_of(arguments)[name].usual
         shared = default is not None and given is default.value and not isinstance(given, bool)
-        if given is not None and not shared and not isinstance(given, BaseModel):
-            found.append(f"{section.__name__}.{name}: another default")
-    return found
+        if given not in (None, {}) and not shared and not isinstance(given, BaseModel):
+            yield f"{section.__name__}.{name}: another default"
 
 
 def model_stated_again(section: Any, model: Any) -> list[str]:
@@ -198,7 +220,8 @@ def test_no_section_states_what_its_component_does() -> None:
     assert len(every) > 40
     told = [each for each in every if getattr(each, "described_by", None) is not None]
     assert len(told) > 25
-    assert [problem for section in told for problem in stated_again(section)] == []
+    found = [problem for section in told for problem in stated_again(section)]
+    assert {each.partition(":")[0] for each in found} == set(NARROWER)
 
 
 class Arguments(TypedDict):
@@ -410,6 +433,111 @@ def test_a_bound_or_default_that_a_check_types_is_found() -> None:
     assert checked_again([tree], stated_in([tree], {"Arguments": Arguments})) == [
         "nodes (whole)", "nodes (whole)", "kind (choice)", "nodes (get)", "tall (or)",
     ]  # fmt: skip
+
+
+# Arguments of components on one machine, and what their provider takes.
+
+ON_ONE_MACHINE = Path(falaj.components.local.__file__).parent
+_LIMITS = {each.__name__ for each in (Between, OneOf, TextRule, Default, Usual, bound, choice)}
+
+
+@cache
+def on_one_machine() -> Mapping[str, Any]:
+    """Every TypedDict of a component's arguments, by its name."""
+    return {
+        name: getattr(falaj.components.local, name)
+        for name in falaj.components.local.__all__
+        if name.endswith("Args") and name != "LocalProviderArgs"
+    }
+
+
+def test_texts_of_arguments_on_one_machine_leave_bounds_and_defaults_to_the_annotation() -> None:
+    typed = {
+        name: fields for name, kind in on_one_machine().items() if (fields := typed_in_texts(kind))
+    }
+    assert {each.type_name for each in HANDLERS} == {
+        name.removesuffix("Args") for name in on_one_machine()
+    }
+    assert typed == {}
+
+
+def test_texts_on_one_machine_list_no_words_again() -> None:
+    for name, kind in on_one_machine().items():
+        texts = documented(kind)
+        for argument, each in arguments_of(kind).items():
+            if isinstance(each.limit, OneOf):
+                words = [f"'{word}'" for word in each.limit.values]
+                said = [word for word in words if word in texts[argument]]
+                assert len(said) < len(words) or len(words) < 3, f"{name}.{argument}: {said}"
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.type_name)
+def test_the_providers_table_is_made_of_the_arguments(handler: Any) -> None:
+    arguments = getattr(falaj.components.local, f"{handler.type_name}Args")
+    assert handler.arguments is arguments
+    assert "table" not in own_names(type(handler))
+    for name, each in arguments_of(arguments).items():
+        assert handler.table[camel(name)].limit is each.limit
+
+
+def own_names(kind: type) -> set[str]:
+    """What a class says in its source, which isn't what it is given when it is made."""
+    [node] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(node, ast.ClassDef)
+    targets = [
+        each.target if isinstance(each, ast.AnnAssign) else each.targets[0]
+        for each in node.body
+        if isinstance(each, ast.AnnAssign | ast.Assign)
+    ]
+    return {each.id for each in targets if isinstance(each, ast.Name)}
+
+
+def limits_typed(tree: ast.Module) -> list[str]:
+    """Calls that make a limit or a default of constants, or take one of a workload."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _LIMITS
+        and any(isinstance(each, ast.Constant) for each in ast.walk(node))
+    ]
+
+
+#: A limit that no single argument has.
+OF_BOTH = "bound('grpc', 'max_body_bytes')"
+
+
+def test_limits_on_one_machine_stand_with_the_arguments() -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted(ON_ONE_MACHINE.rglob("*.py")):
+        name = path.relative_to(ON_ONE_MACHINE).as_posix()
+        typed = limits_typed(ast.parse(path.read_text("utf-8")))
+        typed = [each for each in typed if each != OF_BOTH]
+        if typed and not name.startswith("arguments/"):
+            found[name] = typed
+    assert found == {}
+
+
+def test_a_limit_beside_the_arguments_is_found() -> None:
+    tree = ast.parse(
+        'A = Between(1, 9)\nB = bound("training", "epochs")\nC = Default(value=True)\n'
+        "D = OneOf(WORDS)\nE = bound(workload, option)\n"
+    )
+    assert limits_typed(tree) == [
+        "Between(1, 9)", "bound('training', 'epochs')", "Default(value=True)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "section", [each for each in sections() if each.__module__ == LocalSettings.__module__],
+    ids=lambda section: section.__name__,
+)  # fmt: skip
+def test_no_section_of_one_machine_has_a_limit_that_equals_an_arguments(section: Any) -> None:
+    """Typing keeps one of equals, so that what was typed again is seen in the source alone."""
+    [node] = ast.parse(textwrap.dedent(inspect.getsource(section))).body
+    allowed = {"Between(1024, 65535)"}
+    assert set(limits_typed(ast.Module([node], []))) <= allowed
 
 
 def test_every_argument_is_plain_or_an_input() -> None:

@@ -78,7 +78,8 @@ def test_the_components_and_the_settings_allow_what_the_workloads_do() -> None:
         for name, bound in options.items():
             field = table.get(camel(name))
             if field is not None:
-                assert (field.minimum, field.maximum) == (bound.low, bound.high), name
+                assert isinstance(field.limit, Between)
+                assert (field.limit.low, field.limit.high) == (bound.low, bound.high), name
             hint = hints.get(name)
             if hint is not None:
                 found = next(each for each in _metadata(hint) if isinstance(each, Between))
@@ -93,7 +94,8 @@ def test_the_components_and_the_settings_take_the_words_that_the_workloads_do() 
                 continue  # there, the class of a team's own model
             field = table.get(camel(name))
             if field is not None:
-                assert field.choices == choice.words, name
+                assert isinstance(field.limit, OneOf)
+                assert field.limit.values == choice.words, name
                 assert field.default in {None, choice.default}, name
             if name in hints:
                 [found] = [each for each in _metadata(hints[name]) if isinstance(each, OneOf)]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP
+from falaj.workloads.bounds import CHOICES, OPTIMIZATION
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.card_text import candidates
 
@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--max-accuracy-drop",
         type=float,
-        default=MOST_ACCURACY_DROP,
+        default=OPTIMIZATION["max_accuracy_drop"].usual,
         metavar="POINTS",
         help="most percentage points of accuracy (others: per cent of growth of the error or of "
         "the nats) that 8 bits may cost (default %(default)s)",

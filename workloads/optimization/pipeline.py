@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from falaj.workloads.bounds import CHOICES, MOST_ACCURACY_DROP, OPTIMIZATION
+from falaj.workloads.bounds import CHOICES, OPTIMIZATION
 from falaj.workloads.engines import ONNXRUNTIME, graph_of, open_openvino, openvino_version
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
@@ -364,7 +364,7 @@ class Request:
     dataset: Path
     output: Path
     keyring: KeyRing | None = None
-    bound_points: float = MOST_ACCURACY_DROP
+    bound_points: float = OPTIMIZATION["max_accuracy_drop"].usual
     quantise: str = _CHOICES["quantise"].default
     engine: str = _CHOICES["engine"].default
     threads: int = 1

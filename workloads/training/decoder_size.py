@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from falaj.workloads.bounds import NUMBERS_OF_A_TURN
+from falaj.workloads.bounds import DECODER, NUMBERS_OF_A_TURN
 
 DECODER_WIDTH = 128
 """Of a run that asks for none."""
@@ -37,9 +37,9 @@ class DecoderSize:
         key_value_heads: of keys and values; each serves ``heads / key_value_heads`` of the others.
     """
 
-    layers: int = 4
-    heads: int = 4
-    key_value_heads: int = 2
+    layers: int = int(DECODER["layers"].usual)
+    heads: int = int(DECODER["heads"].usual)
+    key_value_heads: int = int(DECODER["key_value_heads"].usual)
 
     def misfits(self, width: int, tensor: int = 1, pipeline: int = 1) -> list[Misfit]:
         """Return what can't be made, in this order: heads, width, and parts of a division.

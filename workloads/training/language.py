@@ -17,6 +17,7 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.bounds import DATASET
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import decode
 from falaj.workloads.vocabulary import MOST_CHARACTERS, UNKNOWN, BytePairs, Vocabulary
@@ -26,7 +27,7 @@ TOKENS: Final = "tokens"
 TARGET: Final = "next"
 """What is predicted: the token that follows."""
 FAMILY: Final = "text"
-CONTEXT: Final = 128
+CONTEXT: Final = int(DATASET["context"].usual)
 """Tokens that are looked back on where nothing else is asked for."""
 MOST_BYTES: Final = 64 << 20
 """Of a file, which is read as a whole."""

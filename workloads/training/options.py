@@ -21,7 +21,7 @@ _WITHOUT_EFFECT = {
     "pipeline", "recompute",
 }  # fmt: skip
 
-DISTILLATION = {"distil_temperature": 2.0, "distil_weight": 0.7}
+DISTILLATION = {name: TRAINING[name].usual for name in ("distil_temperature", "distil_weight")}
 """What holds of a teacher where nothing else is said."""
 LOW_RANK = {"lora_rank", "lora_alpha", "lora_matrices"}
 ALPHA_OF_A_RANK = 2
@@ -46,8 +46,8 @@ class Requested:
     gradient_clip: float | None = None
     label_smoothing: float | None = None
     accumulation: int | None = None
-    seed: int = 0
-    processes: int = 1
+    seed: int = int(TRAINING["seed"].usual)
+    processes: int = int(TRAINING["processes"].usual)
     precision: str = _CHOICES["precision"].default
     device: str = _CHOICES["device"].default
     class_weights: str = _CHOICES["class_weights"].default
@@ -56,7 +56,7 @@ class Requested:
     layers: int | None = None
     heads: int | None = None
     key_value_heads: int | None = None
-    checkpoint_every: int = 1
+    checkpoint_every: int = int(TRAINING["checkpoint_every"].usual)
     threads: int | None = None
     shard: int = 1
     tensor: int = 1
@@ -296,7 +296,8 @@ def family_defaults(
     probabilities of a rare class away from its share.
     """
     values: dict[str, int | float] = {
-        "patience": 20, "gradient_clip": 1.0, "accumulation": 1, "label_smoothing": 0.0,
+        "patience": 20, "gradient_clip": TRAINING["gradient_clip"].usual, "accumulation": 1,
+        "label_smoothing": 0.0,
     }  # fmt: skip
     if family == language.FAMILY:
         # About as many steps whatever the text's length.

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from falaj.components.local import machine, supervision
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import Field
 from falaj.components.local.provider.handler import Context, Site
-from falaj.components.local.supervision import AUTO, KINDS, Program, Supervisor
-
-SUPERVISOR: Final = Field(
-    "text", "Who keeps it running; auto takes systemd where the user has it.",
-    default=AUTO, choices=(AUTO, *KINDS),
-)  # fmt: skip
-"""An input of what is kept running, a service as well."""
+from falaj.components.local.supervision import Program, Supervisor
 
 
 def say_what_ends_it(context: Context, supervisor: Supervisor) -> None:

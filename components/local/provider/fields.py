@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
+from falaj.components.local.arguments import PATH
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.nearest import nearest
-from falaj.components.specification.limits import plain_number
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.arguments import Argument, arguments_of, plain_of
+from falaj.components.specification.limits import Limit, OneOf, TextRule
+from falaj.components.specification.property_names import camel
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
 FieldType = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists", "plain"]
@@ -36,70 +37,48 @@ class Field:
 
     Attributes:
         kind: its type.
-        summary: one sentence for the schema.
         required: whether it must be given.
         default: what stands in when it isn't given; None leaves it out.
-        minimum, maximum: limits (inclusive) of a number, or of each number of a list.
-        choices: the allowed texts; empty allows every text.
-        pattern: what a text, or each text of a list, must match as a whole.
-        pattern_hint: the pattern in words.
+        limit: what a value, or each of a list's, may be.
         replaces: whether a change makes a new resource instead of updating the old one.
     """
 
     kind: FieldType
-    summary: str
     required: bool = False
     default: Value = None
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] = ()
-    pattern: str = ""
-    pattern_hint: str = ""
+    limit: Limit | None = None
     replaces: bool = False
 
 
 Table = Mapping[str, Field]
 
-
-def bounded(
-    workload: str,
-    option: str,
-    summary: str,
-    *,
-    default: Value = None,
-    replaces: bool = False,
-    whole: bool | None = None,
-) -> Field:
-    """A number that may be what the workload says of its option.
-
-    Args:
-        workload: as `falaj.components.specification.workload_bounds.bound` takes it.
-        option: likewise.
-        summary: one sentence for the schema.
-        default: what stands in when it isn't given; None: what the workload says, which may leave
-            it out.
-        replaces: whether a change makes a new resource.
-        whole: whether it has to be a whole number. Default: as the workload says.
-    """
-    found = bound(workload, option)
-    usual: Value = found.default if default is None else default
-    kind: FieldType = "whole" if (found.whole if whole is None else whole) else "number"
-    return Field(
-        kind, summary, default=usual, minimum=found.low, maximum=found.high, replaces=replaces
-    )
+_KINDS: Mapping[Any, FieldType] = {
+    str: "text",
+    int: "whole",
+    float: "number",
+    bool: "flag",
+    list[str]: "texts",
+    list[int]: "wholes",
+    dict[str, list[str]]: "lists",
+    Mapping[str, Any]: "plain",
+}
 
 
-def chosen(workload: str, option: str, summary: str, *, replaces: bool = False) -> Field:
-    """A text that is one of the words, by default the default, that the workload says.
+def table_of(arguments: type, filled: Iterable[str] = ()) -> Table:
+    """The inputs of a resource, by the engine's names.
 
     Args:
-        workload: as `bounded` takes it.
-        option: likewise.
-        summary: one sentence for the schema.
-        replaces: whether a change makes a new resource.
+        arguments: the TypedDict that states what its component takes.
+        filled: inputs that the check fills in, texts of which a change makes a new resource.
     """
-    found = choice(workload, option)
-    return Field("text", summary, default=found.default, choices=found.words, replaces=replaces)
+    table = {camel(name): _field(each) for name, each in arguments_of(arguments).items()}
+    return table | dict.fromkeys(filled, Field("text", replaces=True))
+
+
+def _field(argument: Argument) -> Field:
+    kind = "path" if argument.limit is PATH else _KINDS[plain_of(argument.type)]
+    default = argument.default.value if argument.default else None
+    return Field(kind, argument.required, default, argument.limit, argument.replaces)
 
 
 def check(table: Table, given: Mapping[str, Value]) -> Values:
@@ -179,34 +158,29 @@ def _is_plain(value: Value) -> bool:
 
 
 def _fits(field: Field, item: Value) -> bool:
-    if isinstance(item, str):
-        if field.kind == "path" and not Path(item).is_absolute():
-            return False
-        if field.choices and item not in field.choices:
-            return False
-        return not field.pattern or re.fullmatch(field.pattern, item) is not None
-    if isinstance(item, int | float):
-        if not math.isfinite(item):
-            return False
-        low = field.minimum is None or item >= field.minimum
-        return low and (field.maximum is None or item <= field.maximum)
-    return True
+    if isinstance(item, str) and field.kind == "path":
+        return Path(item).is_absolute()
+    if isinstance(item, int | float) and not math.isfinite(item):
+        return False
+    is_plain = isinstance(item, str | int | float) and not isinstance(item, bool)
+    return field.limit is None or not is_plain or field.limit.allows(item)
 
 
 def _allowed(field: Field) -> str:
-    if field.choices:
-        choices = ", ".join(field.choices)
-        return f"{KIND_NAMES[field.kind]} out of {choices}" if field.kind == "lists" else choices
-    text = KIND_NAMES[field.kind]
-    if field.pattern_hint:
-        text += f" of {field.pattern_hint}"
-    low = None if field.minimum is None else plain_number(field.minimum)
-    high = None if field.maximum is None else plain_number(field.maximum)
-    if low is not None and high is not None:
-        return f"{text} from {low} to {high}"
-    if low is not None:
-        return f"{text} of at least {low}"
-    return text if high is None else f"{text} of at most {high}"
+    kind, limit = KIND_NAMES[field.kind], field.limit
+    match limit:
+        case OneOf():
+            return (
+                f"{kind} out of {limit.description}"
+                if field.kind == "lists"
+                else limit.description
+            )
+        case TextRule():
+            return kind if field.kind == "path" else f"{kind} of {limit.rule}"
+        case None:
+            return kind
+        case _:
+            return f"{kind} {limit.description}"
 
 
 def _show(value: Value) -> str:
@@ -260,20 +234,3 @@ def optional(values: Mapping[str, Value], key: str) -> str | int | float | None:
 def known(values: Mapping[str, Value], *keys: str) -> bool:
     """Whether all of these values are known and there."""
     return all(values.get(key, UNKNOWN) is not UNKNOWN for key in keys)
-
-
-# Inputs that several resource types share.
-
-SITE = Field("path", "Folder of the stack's site (Workspace.path).", required=True, replaces=True)
-
-#: A DNS label (RFC 1123): it ends up in folder names, URLs and certificate names.
-NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-NAME_HINT = "up to 63 lower-case letters, digits and inner hyphens"
-
-RETAIN = Field(
-    "flag",
-    "Keep it when it is replaced or destroyed; a later one with the same content adopts it.",
-    default=False,
-)
-
-KEYRING = Field("path", "Folder of the key ring (KeyRing.path); without it nothing is sealed.")

@@ -129,11 +129,18 @@ class Handler(ABC):
 
     type_name: ClassVar[str]
     summary: ClassVar[str]
+    arguments: ClassVar[type]
+    """What states the inputs: the arguments of its component."""
+    filled: ClassVar[Mapping[str, str]] = {}
+    """Inputs that the check fills in, and a sentence on each."""
     table: ClassVar[fields.Table]
     outputs: ClassVar[Mapping[str, str]]
     """Names of the outputs and a sentence on each."""
 
     delete_before_replace: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls.table = fields.table_of(cls.arguments, cls.filled)
 
     def site_of(self, values: Values) -> Site:
         """The site that a resource belongs to, from its inputs or its state."""
@@ -146,7 +153,8 @@ class Handler(ABC):
             InvalidInputsError: an input is unknown, missing, of a wrong type or out of range.
         """
         del old
-        return fields.check(self.table, given)
+        asked = {key: value for key, value in given.items() if key not in self.filled}
+        return fields.check(self.table, asked)
 
     def diff(self, state: Values, inputs: Values) -> dict[str, Change]:
         """What differs, by input (or, for what is found on the machine, by output)."""

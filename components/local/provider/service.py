@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.inference_service import DRAIN
 from falaj.components.local.machine import LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.daemons import daemons
 from falaj.components.local.provider.fields import flag, number, optional, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
-from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import Values
 
 # An inference service as it is on the machine: its files, its process, what it says of itself.
 
 #: Time beyond the drain in which the master ends its workers and leaves.
-_DRAIN_S: Final = bound("service", "drain_seconds").default
+_DRAIN_S: Final = DRAIN.default
 _LEAVE_S: Final = 10
 
 

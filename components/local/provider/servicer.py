@@ -27,6 +27,8 @@ from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import fields
 from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.specification.described import explained
+from falaj.components.specification.property_names import camel
 from falaj.wire import servicer as wire
 from falaj.wire.protocol import engine_pb2, engine_pb2_grpc
 from falaj.wire.servicer import Failure, Servicer
@@ -126,7 +128,7 @@ def schema_document(
     return {
         "name": package,
         "version": version,
-        "provider": {"inputProperties": {"site": _input_schema(configuration["site"])}},
+        "provider": {"inputProperties": {"site": _input_schema(configuration["site"], _SITE)}},
         "resources": {
             f"{package}:index:{handler.type_name}": _resource_schema(handler)
             for handler in handlers
@@ -135,7 +137,9 @@ def schema_document(
 
 
 def _resource_schema(handler: Handler) -> dict[str, Any]:
-    inputs = {key: _input_schema(entry) for key, entry in handler.table.items()}
+    texts = {camel(name): text for name, text in explained(handler.arguments).items()}
+    texts |= {key: f"Filled in: {text}" for key, text in handler.filled.items()}
+    inputs = {key: _input_schema(entry, texts[key]) for key, entry in handler.table.items()}
     outputs = {
         key: {"$ref": "pulumi.json#/Any", "description": summary}
         for key, summary in handler.outputs.items()
@@ -148,22 +152,21 @@ def _resource_schema(handler: Handler) -> dict[str, Any]:
     }
 
 
-def _input_schema(entry: fields.Field) -> dict[str, Any]:
-    described = {**_JSON_TYPES[entry.kind], "description": entry.summary}
+def _input_schema(entry: fields.Field, text: str) -> dict[str, Any]:
+    described = {**_JSON_TYPES[entry.kind], "description": text}
     if isinstance(entry.default, str | int | float | bool):
         described["default"] = entry.default
     return described
 
 
 PACKAGE = "falaj-local"
+_SITE: Final = "Folder that holds everything of the stack; internal errors are logged below it."
 
 CONFIGURATION: fields.Table = {
-    "site": fields.Field(
-        "path", "Folder that holds everything of the stack; internal errors are logged below it."
-    ),
+    "site": fields.Field("path"),
     # The engine adds these two by itself.
-    "version": fields.Field("text", "Version of the provider."),
-    "pluginDownloadURL": fields.Field("text", "Not used: the provider ships with the project."),
+    "version": fields.Field("text"),
+    "pluginDownloadURL": fields.Field("text"),
 }
 
 Reporter = Callable[[str, str, bool], None]

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from falaj.components.local.arguments import PATH
 from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.fields import Field, check
 from falaj.components.local.provider.resources import HANDLERS
 from falaj.components.local.provider.resources.inference_service import (
     InferenceServiceHandler,
 )
+from falaj.components.specification.limits import Between, OneOf, TextRule
 from falaj.wire.values import UNKNOWN
 
 TABLE = {
-    "count": Field("whole", "A count.", required=True, minimum=1, maximum=9),
-    "rate": Field("number", "A rate.", default=0.5, minimum=0),
-    "mode": Field("text", "A mode.", choices=("slow", "fast")),
-    "place": Field("path", "A place."),
-    "on": Field("flag", "On or off."),
-    "names": Field("texts", "Names.", pattern="[a-z]+", pattern_hint="small letters"),
-    "ports": Field("wholes", "Ports.", minimum=1),
-    "scopes": Field("lists", "Scopes."),
+    "count": Field("whole", required=True, limit=Between(1, 9)),
+    "rate": Field("number", default=0.5, limit=Between(0, math.inf)),
+    "mode": Field("text", limit=OneOf(("slow", "fast"))),
+    "place": Field("path", limit=PATH),
+    "on": Field("flag"),
+    "names": Field("texts", limit=TextRule("^[a-z]+$", "small letters", "a")),
+    "ports": Field("wholes", limit=Between(1, math.inf)),
+    "scopes": Field("lists", limit=OneOf(("predict", "admin"))),
 }
 
 
@@ -44,6 +47,11 @@ TABLE = {
         ({"count": 1, "names": ["a", "B"]}, "names", "a list of texts of small letters"),
         ({"count": 1, "ports": [0]}, "ports", "given [0]; allowed: a list of whole numbers"),
         ({"count": 1, "scopes": {"a": "b"}}, "scopes", "a map from names to lists of texts"),
+        (
+            {"count": 1, "scopes": {"a": ["root"]}},
+            "scopes",
+            "given {'a': ['root']}; allowed: a map from names to lists of texts out of predict",
+        ),
         ({"count": 1, "cuont": 2}, "cuont", "did you mean 'count'?"),
         ({"count": 1, "zzz": 2}, "zzz", "unknown input 'zzz'; allowed: count, mode, names"),
     ],

@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
-    NAME_HINT,
-    NAME_PATTERN,
-    RETAIN,
-    SITE,
-    Field,
     Table,
-    bounded,
-    chosen,
     flag,
     optional,
     text,
@@ -39,56 +33,10 @@ class BatchInferenceHandler(Handler):
 
     type_name: ClassVar[str] = "BatchInference"
     summary: ClassVar[str] = "Predictions of a model for files of rows."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "name": Field(
-            "text", "Name of the predictions.", required=True, replaces=True,
-            pattern=NAME_PATTERN, pattern_hint=NAME_HINT,
-        ),
-        # Where they lie decides nothing: what is in them does.
-        "inputs": Field(
-            "texts",
-            "Absolute paths of files, folders and dataset snapshots.",
-            required=True,
-        ),
-        "inputsSha256": Field(
-            "text", "Filled in: digest of the input, so that a changed file is a change.",
-            replaces=True,
-        ),
-        "model": Field(
-            "text", "Name of the model.", required=True, replaces=True, pattern=NAME_PATTERN,
-            pattern_hint=NAME_HINT,
-        ),
-        "version": Field(
-            "whole", "Its version (ModelPackage.version).", required=True, minimum=1,
-            replaces=True,
-        ),
-        "packageDigest": Field(
-            "text", "Digest of the version (ModelPackage.digest).", required=True, replaces=True
-        ),
-        "keyring": Field(
-            "path", "Folder of the key ring (KeyRing.path): it opens the package and seals the "
-            "predictions.",
-            required=True,
-        ),
-        "format": chosen("batch", "format", "What is written.", replaces=True),
-        "keep": Field("texts", "Columns of the input that go along; * is all.", replaces=True),
-        "encoding": Field("text", "Encoding of CSV files.", replaces=True),
-        "decimal": Field(
-            "text", "What stands before decimals; without it each column tells.",
-            choices=("point", "comma"), replaces=True,
-        ),
-        "skipBadRows": Field(
-            "flag", "Set rows aside that can't be predicted, instead of refusing them.",
-            default=False, replaces=True,
-        ),
-        "plain": Field(
-            "flag", "Don't seal the predictions; refused for restricted data.", default=False,
-            replaces=True,
-        ),
-        "threads": bounded("batch", "threads", "Threads of the runtime."),
-        "retain": RETAIN,
-    }  # fmt: skip
+    arguments: ClassVar[type] = BatchInferenceArgs
+    filled: ClassVar[Mapping[str, str]] = {
+        "inputsSha256": "Digest of the input, so that a changed file is a change.",
+    }
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "The file with the predictions.",
         "rows": "Rows that were predicted.",
@@ -98,7 +46,7 @@ class BatchInferenceHandler(Handler):
 
     def check(self, given: Values, old: Values) -> Values:
         """The input must be there; its digest becomes an input."""
-        checked = super().check({k: v for k, v in given.items() if k != "inputsSha256"}, old)
+        checked = super().check(given, old)
         if has_unknown(checked.get("inputs", ())):
             checked["inputsSha256"] = UNKNOWN
             return checked

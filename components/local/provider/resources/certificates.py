@@ -19,13 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.certificates import CertificateArgs, CertificateAuthorityArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider.fields import (
-    NAME_HINT,
-    NAME_PATTERN,
-    SITE,
-    Field,
-    Table,
     flag,
     text,
     texts,
@@ -228,15 +224,7 @@ class CertificateAuthorityHandler(Handler):
 
     type_name: ClassVar[str] = "CertificateAuthority"
     summary: ClassVar[str] = "A certificate authority of the site (ECDSA P-256)."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "commonName": Field(
-            "text", "Common name of the authority.", default="Falaj local authority",
-            pattern=r"[^\x00-\x1f]{1,64}", pattern_hint="1 to 64 printable characters",
-        ),
-        "days": Field("whole", "Life in days.", default=1825, minimum=1, maximum=7300),
-        "retain": Field("flag", "Keep it when the stack is destroyed.", default=False),
-    }  # fmt: skip
+    arguments: ClassVar[type] = CertificateAuthorityArgs
     outputs: ClassVar[Mapping[str, str]] = {
         "certificatePath": "PEM file of the certificate, which clients trust.",
         "fingerprint": "SHA-256 of the certificate.",
@@ -336,38 +324,13 @@ def _make(site: Site, inputs: Values) -> Issued:
 
 # The leaf certificate of a server or a client.
 
-_DNS_OR_IP = r"[A-Za-z0-9*:]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?"
-
 
 class CertificateHandler(Handler):
     """Makes a leaf; renews it with a new key when two thirds of its life are over."""
 
     type_name: ClassVar[str] = "Certificate"
     summary: ClassVar[str] = "A leaf certificate signed by the site's authority."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "fileName": Field(
-            "text", "Name of the files, without suffix.", required=True, replaces=True,
-            pattern=NAME_PATTERN, pattern_hint=NAME_HINT,
-        ),
-        "usage": Field(
-            "text", "Which side of TLS it is for.", default="server", choices=("server", "client")
-        ),
-        "commonName": Field(
-            "text", "Common name; for a client it is the name that access is granted to.",
-            required=True, pattern=r"[^\x00-\x1f]{1,64}",
-            pattern_hint="1 to 64 printable characters",
-        ),
-        "names": Field(
-            "texts",
-            "DNS names and IP addresses; a server always has localhost, 127.0.0.1 and ::1 too.",
-            default=[], pattern=_DNS_OR_IP, pattern_hint="DNS names or IP addresses",
-        ),
-        "days": Field("whole", "Life in days.", default=90, minimum=1, maximum=825),
-        "authorityFingerprint": Field(
-            "text", "The authority's fingerprint: a new authority makes a new leaf.", required=True
-        ),
-    }  # fmt: skip
+    arguments: ClassVar[type] = CertificateArgs
     outputs: ClassVar[Mapping[str, str]] = {
         "certificatePath": "PEM file of the certificate.",
         "privateKeyPath": "PEM file of the private key, mode 0600.",

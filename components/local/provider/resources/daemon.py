@@ -6,18 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.daemon import DaemonArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider.daemons import (
-    SUPERVISOR,
     DaemonFiles,
     say_what_ends_it,
 )
 from falaj.components.local.provider.fields import (
-    NAME_HINT,
-    NAME_PATTERN,
-    SITE,
-    Field,
-    Table,
     text,
     whole,
 )
@@ -31,19 +26,7 @@ class DaemonHandler(Handler):
 
     type_name: ClassVar[str] = "Daemon"
     summary: ClassVar[str] = "A program of the stack's own that a supervisor keeps running."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "name": Field(
-            "text", "Name of the program.", required=True, replaces=True, pattern=NAME_PATTERN,
-            pattern_hint=NAME_HINT,
-        ),
-        "command": Field("texts", "Absolute executable and arguments.", required=True),
-        "stopSeconds": Field(
-            "whole", "How long it may take to leave after SIGTERM, in seconds.", default=30,
-            minimum=1, maximum=3_600,
-        ),
-        "supervisor": SUPERVISOR,
-    }  # fmt: skip
+    arguments: ClassVar[type] = DaemonArgs
     outputs: ClassVar[Mapping[str, str]] = {
         "status": "running or stopped.",
         "pid": "Process id.",

@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.dataset import DIGITS, DatasetArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.beginnings import vocabulary_sha256
 from falaj.components.local.provider.fields import (
-    KEYRING,
-    RETAIN,
-    SITE,
-    Field,
-    Table,
-    bounded,
-    chosen,
     flag,
     optional,
     text,
@@ -27,8 +21,6 @@ from falaj.components.local.provider.fields import (
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
-#: The dataset that ships inside a Python package.
-DIGITS: Final = "digits"
 _ALLOWED: Final = (
     "digits, or the absolute path of a .csv or .parquet file, of a .txt or .md text or of a "
     "folder of pictures"
@@ -40,43 +32,11 @@ class DatasetHandler(Handler):
 
     type_name: ClassVar[str] = "Dataset"
     summary: ClassVar[str] = "A snapshot of rows to learn from, with schema and statistics."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "source": Field(
-            "text", f"{_ALLOWED}.", default=DIGITS, replaces=True,
-        ),
-        "sourceSha256": Field(
-            "text", "Filled in: digest of the source file, so that a changed file is a change.",
-            replaces=True,
-        ),
-        "target": Field(
-            "text", "Column to predict; a table needs one, nothing else has one.", replaces=True
-        ),
-        "task": chosen(
-            "dataset", "task", "What to learn; auto decides by the target column.", replaces=True
-        ),
-        "seed": bounded("dataset", "seed", "Fixes the split.", default=7, replaces=True),
-        "holdout": bounded(
-            "dataset", "holdout", "Share of the rows that training never sees.", default=0.2,
-            replaces=True,
-        ),
-        "context": bounded(
-            "dataset", "context", "Tokens that a language model looks back on.", replaces=True
-        ),
-        "vocabulary": bounded(
-            "dataset", "vocabulary", "Tokens that are learned from a text as pairs of bytes.",
-            replaces=True,
-        ),
-        "vocabularyOf": Field(
-            "path", "Folder of the language model that a text is cut for; if none is, as its own."
-        ),
-        "vocabularyOfSha256": Field(
-            "text", "Filled in: digest of that vocabulary, so that another one is a change.",
-            replaces=True,
-        ),
-        "keyring": KEYRING,
-        "retain": RETAIN,
-    }  # fmt: skip
+    arguments: ClassVar[type] = DatasetArgs
+    filled: ClassVar[Mapping[str, str]] = {
+        "sourceSha256": "Digest of the source file, so that a changed file is a change.",
+        "vocabularyOfSha256": "Digest of that vocabulary, so that another one is a change.",
+    }
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the snapshot.",
         "digest": "SHA-256 that names the dataset: content, target and split.",
@@ -91,8 +51,7 @@ class DatasetHandler(Handler):
 
     def check(self, given: Values, old: Values) -> Values:
         """The file must be there; its digest and that of a vocabulary become inputs."""
-        filled = ("sourceSha256", "vocabularyOfSha256")
-        checked = super().check({k: v for k, v in given.items() if k not in filled}, old)
+        checked = super().check(given, old)
         _check_vocabulary(checked)
         source = checked.get("source")
         if not isinstance(source, str):

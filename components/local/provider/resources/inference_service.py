@@ -7,29 +7,20 @@ from pathlib import Path
 from typing import ClassVar
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.inference_service import InferenceServiceArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
-from falaj.components.local.provider.daemons import SUPERVISOR, say_what_ends_it
+from falaj.components.local.provider.daemons import say_what_ends_it
 from falaj.components.local.provider.fields import (
-    KEYRING,
-    NAME_HINT,
-    NAME_PATTERN,
-    SITE,
-    Field,
-    Table,
-    bounded,
     text,
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.service import Rollout, ServiceFiles, configuration, promoted
 from falaj.components.local.supervision import KINDS, Supervisor, choose
-from falaj.components.specification.described import documented
-from falaj.components.specification.drift import DriftArgs
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import Values
 
 _PORT_LIMIT_S = 15.0
-_DRIFT = documented(DriftArgs)
 
 
 class InferenceServiceHandler(Handler):
@@ -39,68 +30,7 @@ class InferenceServiceHandler(Handler):
     summary: ClassVar[str] = "A server of the Open Inference Protocol v2 over TLS 1.3."
     # A service of another name is another service, and two can't listen on one port.
     delete_before_replace: ClassVar[bool] = True
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "name": Field(
-            "text", "Name of the service.", required=True, replaces=True, pattern=NAME_PATTERN,
-            pattern_hint=NAME_HINT,
-        ),
-        "model": Field("text", "The model (ModelPackage.model).", required=True),
-        "version": Field("whole", "The version (ModelPackage.version).", required=True, minimum=1),
-        "keyring": Field(KEYRING.kind, "Folder of the key ring (KeyRing.path).", required=True),
-        "host": Field("text", "Address to listen on.", default="127.0.0.1"),
-        "port": Field("whole", "Port to listen on.", required=True, minimum=1, maximum=65_535),
-        "workers": bounded("service", "workers", "Worker processes.", default=1),
-        "threads": bounded("service", "threads", "Threads of each worker's runtime.", default=1),
-        "certificate": Field("path", "PEM file of the server's certificate.", required=True),
-        "privateKey": Field("path", "PEM file of its private key.", required=True),
-        "clientCa": Field(
-            "path", "PEM file of the authority of client certificates.", required=True
-        ),
-        "certificateFingerprint": Field(
-            "text", "Fingerprint of the certificate: a renewed one is rolled out.", required=True
-        ),
-        "issuer": Field("text", "Issuer of access tokens.", required=True),
-        "audience": Field("text", "Audience of access tokens.", required=True),
-        "clients": Field(
-            "lists", "What each client certificate may do: scopes by common name.", default={},
-            choices=choice("service", "scopes").words,
-        ),
-        "maxBodyBytes": bounded("service", "max_body_bytes", "Largest request body."),
-        "maxRows": bounded("service", "max_rows", "Most rows in a request."),
-        "maxTokens": bounded(
-            "service", "max_tokens", "Most tokens that a language model adds to a text."
-        ),
-        "tokensPerMinute": bounded(
-            "service", "tokens_per_minute", "Most tokens of a language model for each caller.",
-        ),
-        "drainSeconds": bounded(
-            "service", "drain_seconds", "How long an old version may finish its requests.",
-            whole=True,
-        ),
-        "grpc": Field("flag", "Answer gRPC on the same port.", default=True),
-        "batching": Field(
-            "flag",
-            "Run requests that wait together, where measuring the model says that it pays.",
-            default=False,
-        ),
-        "drift": Field(
-            "flag", "Whether rows and answers are compared with what the package says.",
-            default=True,
-        ),
-        "driftWindowRows": bounded("drift", "window_rows", _DRIFT["window_rows"]),
-        "driftWindowSeconds": bounded(
-            "drift", "window_seconds", _DRIFT["window_seconds"], whole=True,
-        ),
-        "driftAlpha": bounded("drift", "alpha", _DRIFT["alpha"]),
-        "jobs": Field("flag", "Take requests that are answered later.", default=False),
-        "jobsKeepHours": bounded("jobs", "keep_hours", "Hours that answers are kept for."),
-        "jobsMost": bounded("jobs", "most_jobs", "Most jobs that are kept."),
-        "jobsMostBytes": bounded(
-            "jobs", "most_bytes", "Most bytes of their requests and answers."
-        ),
-        "supervisor": SUPERVISOR,
-    }  # fmt: skip
+    arguments: ClassVar[type] = InferenceServiceArgs
     outputs: ClassVar[Mapping[str, str]] = {
         "endpoint": "Base URL of the service.",
         "servedVersion": "The version that is really served (a rollback changes it).",

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.key_ring import KeyRingArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
-from falaj.components.local.provider.fields import SITE, Field, Table, flag, whole
+from falaj.components.local.provider.fields import flag, whole
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.wire.values import Values
 
@@ -19,17 +20,7 @@ class KeyRingHandler(Handler):
 
     type_name: ClassVar[str] = "KeyRing"
     summary: ClassVar[str] = "Keys of a site: key-encryption keys, signing key, token key."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "rotation": Field(
-            "whole",
-            "Raise it by one for new keys: everything is wrapped again and the old keys are "
-            "shredded. Packages that they signed go on, and tokens for a day.",
-            default=0,
-            minimum=0,
-        ),
-        "retain": Field("flag", "Keep the keys when the stack is destroyed.", default=False),
-    }
+    arguments: ClassVar[type] = KeyRingArgs
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the key ring.",
         "primary": "Version of the key that new data keys are wrapped with.",

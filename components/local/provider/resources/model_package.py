@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from falaj.components.local import machine
+from falaj.components.local.arguments.model_package import ENGINE, ModelPackageArgs
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import (
-    KEYRING,
-    NAME_HINT,
-    NAME_PATTERN,
-    RETAIN,
-    SITE,
-    Field,
-    Table,
-    bounded,
-    chosen,
     flag,
     optional,
     text,
@@ -25,10 +17,8 @@ from falaj.components.local.provider.fields import (
 )
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.components.local.provider.service import promoted
-from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import Values
 
-_ANY_ENGINE: Final = choice("optimization", "engine").default
 _OPTIMIZATION: Final = "falaj.workloads.optimization"
 #: The model, and the page that says what it is worth.
 _FILES: Final = ("model.onnx", "card.html")
@@ -39,46 +29,7 @@ class ModelPackageHandler(Handler):
 
     type_name: ClassVar[str] = "ModelPackage"
     summary: ClassVar[str] = "A model in the registry, with all versions that are kept of it."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "model": Field(
-            "text", "Name of the model.", required=True, replaces=True, pattern=NAME_PATTERN,
-            pattern_hint=NAME_HINT,
-        ),
-        "run": Field("path", "Folder of the training run (TrainingRun.path).", required=True),
-        "dataset": Field("path", "Folder of the snapshot (Dataset.path).", required=True),
-        "keyring": KEYRING,
-        "retain": RETAIN,
-        "maxAccuracyDrop": bounded(
-            "optimization", "max_accuracy_drop",
-            "How much quantisation may cost, in percentage points (of RMSE: percent).",
-            default=0.5,
-        ),
-        "quantise": chosen(
-            "optimization", "quantise",
-            "auto takes 8 bits when accurate and faster; never keeps the float model.",
-        ),
-        "engine": chosen(
-            "optimization", "engine",
-            "auto takes the fastest that is installed and accurate enough; or one of them.",
-        ),
-        "accept": chosen(
-            "optimization", "accept",
-            "better refuses a model that is no better than guessing, or worse than the "
-            "version that serves; any publishes whatever it is.",
-        ),
-        "threads": bounded(
-            "optimization", "threads", "Threads that latencies are measured with.", default=1
-        ),
-        "dataClass": chosen(
-            "optimization", "data_class",
-            "Class of the data that the model has learnt from; kept in the manifest.",
-        ),
-        "keepVersions": Field(
-            "whole", "Versions to keep; the served one and the one before it are always kept.",
-            default=5, minimum=2, maximum=1_000,
-        ),
-    }  # fmt: skip
+    arguments: ClassVar[type] = ModelPackageArgs
     outputs: ClassVar[Mapping[str, str]] = {
         "version": "The version that was published from these inputs.",
         "path": "Folder of the version.",
@@ -208,8 +159,8 @@ def _variant(inputs: Values) -> str:
     """A folder name for one way of optimising, so that another way doesn't overwrite it."""
     drop, threads = optional(inputs, "maxAccuracyDrop"), whole(inputs, "threads")
     named = f"{text(inputs, 'quantise')}-{drop}-{threads}-{text(inputs, 'dataClass')}"
-    engine = optional(inputs, "engine") or _ANY_ENGINE
-    return named if engine == _ANY_ENGINE else f"{named}-{engine}"
+    engine = optional(inputs, "engine") or ENGINE.default
+    return named if engine == ENGINE.default else f"{named}-{engine}"
 
 
 def _measurements(measured: Mapping[str, Any]) -> Values:

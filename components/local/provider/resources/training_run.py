@@ -11,25 +11,13 @@ from typing import Any, ClassVar, Final
 
 from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.local import machine
+from falaj.components.local.arguments.training_run import MODEL, TrainingRunArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.beginnings import weights_sha256
-from falaj.components.local.provider.fields import (
-    KEYRING,
-    RETAIN,
-    SITE,
-    Field,
-    Table,
-    bounded,
-    chosen,
-    flag,
-    optional,
-    text,
-    whole,
-)
+from falaj.components.local.provider.fields import flag, optional, text, whole
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.specification.parallel import PARTS, division_of
-from falaj.components.specification.workload_bounds import choice
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: Hyperparameters and the options of ``falaj.workloads.training run`` that they become.
@@ -56,8 +44,6 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "loraAlpha": "lora-alpha",
     "loraMatrices": "lora-matrices",
 }
-#: Models of Falaj's own, by their words; any other one is a class.
-_MODELS: Final = choice("training", "model").words
 _CLASS_ALONE: Final = sorted(OWN_MODEL - {"model"})
 
 _IN_PLACE: Final = (*PARTS, "recompute")
@@ -65,97 +51,17 @@ _IN_PLACE: Final = (*PARTS, "recompute")
 and a finished one stays."""
 
 
-def _option(option: str, summary: str) -> Field:
-    return bounded("training", option, summary, replaces=True)
-
-
 class TrainingRunHandler(Handler):
     """Trains in a process group of its own, showing its progress; unchanged inputs do no work."""
 
     type_name: ClassVar[str] = "TrainingRun"
     summary: ClassVar[str] = "A training run; without a hyperparameter its family's default holds."
-    table: ClassVar[Table] = {
-        "site": SITE,
-        "dataset": Field("path", "Folder of the snapshot (Dataset.path).", required=True),
-        "datasetDigest": Field(
-            "text", "Digest of the dataset (Dataset.digest).", required=True, replaces=True
-        ),
-        "keyring": KEYRING,
-        "retain": RETAIN,
-        "epochs": _option("epochs", "Most passes over the rows."),
-        "batchSize": _option("batch_size", "Rows of a step, over all processes."),
-        "learningRate": _option("learning_rate", "Peak learning rate."),
-        "weightDecay": _option("weight_decay", "Weight decay."),
-        "patience": _option("patience", "Epochs without gain before it stops early."),
-        "gradientClip": _option("gradient_clip", "Largest norm of the gradients; 0 doesn't clip."),
-        "width": _option("width", "Channels, hidden units or numbers between layers."),
-        "layers": _option("layers", "Layers of a language model."),
-        "heads": _option("heads", "Heads of each of its layers."),
-        "keyValueHeads": _option("key_value_heads", "Heads of keys and values."),
-        "seed": _option("seed", "Seed of everything random."),
-        "processes": _option("processes", "All processes that train."),
-        "precision": Field(
-            "text", "Precision of the arithmetic; auto decides by the hardware.",
-            choices=choice("training", "precision").words, replaces=True,
-        ),
-        "threads": _option("threads", "CPU threads of each process."),
-        "model": Field(
-            "text",
-            f"{', '.join(_MODELS)}, or a class of one's own in code, as mine.network:Network.",
-            replaces=True,
-        ),
-        "code": Field("path", "Folder of the code of a model of one's own."),
-        "codeSha256": Field(
-            "text", "Filled in: digest of that code, so that changed code is a change.",
-            replaces=True,
-        ),
-        "options": Field("plain", "What a model of one's own is made with.", replaces=True),
-        "checkpointEvery": bounded(
-            "training", "checkpoint_every",
-            "Epochs between checkpoints; a change of it trains nothing again.",
-        ),
-        "shard": bounded(
-            "training", "shard", "Processes that divide weights and optimiser among them (FSDP)."
-        ),
-        "tensor": bounded(
-            "training", "tensor", "Processes that divide each layer of a language model."
-        ),
-        "pipeline": bounded(
-            "training", "pipeline", "Processes that divide the layers of a language model."
-        ),
-        "recompute": chosen(
-            "training", "recompute", "What of a forward pass is computed again instead of kept."
-        ),
-        "compression": chosen(
-            "training", "compression", "What gradients travel as between processes.",
-            replaces=True,
-        ),
-        "teacher": Field("path", "Folder of a finished run, whose answers are learned."),
-        "teacherSha256": Field(
-            "text", "Filled in: digest of that run's record, so that another one is a change.",
-            replaces=True,
-        ),
-        "distilTemperature": _option(
-            "distil_temperature", "What the answers' logits are divided by."
-        ),
-        "distilWeight": _option("distil_weight", "The teacher's share of the loss."),
-        "prune": _option("prune", "Share of hidden units or channels that is taken out."),
-        "quantisationAware": Field(
-            "flag", "Learn the last epochs with the roundings of 8 bits.", default=False,
-            replaces=True,
-        ),
-        "start": Field("path", "Folder of the weights that it begins with."),
-        "startSha256": Field(
-            "text", "Filled in: digest of what says these weights, so that others are a change.",
-            replaces=True,
-        ),
-        "loraRank": _option("lora_rank", "Rank of what alone is learned, and added to them."),
-        "loraAlpha": _option("lora_alpha", "What it is multiplied by, divided by the rank."),
-        "loraMatrices": chosen(
-            "training", "lora_matrices", "Matrices of each layer that it is added to.",
-            replaces=True,
-        ),
-    }  # fmt: skip
+    arguments: ClassVar[type] = TrainingRunArgs
+    filled: ClassVar[Mapping[str, str]] = {
+        "codeSha256": "Digest of that code, so that changed code is a change.",
+        "teacherSha256": "Digest of that run's record, so that another one is a change.",
+        "startSha256": "Digest of what says these weights, so that others are a change.",
+    }
     outputs: ClassVar[Mapping[str, str]] = {
         "path": "Folder of the run.",
         "digest": "Digest that names the run: dataset, code and hyperparameters.",
@@ -167,8 +73,7 @@ class TrainingRunHandler(Handler):
 
     def check(self, given: Values, old: Values) -> Values:
         """A model of one's own and its code must be there; the code's digest becomes an input."""
-        filled = ("codeSha256", "teacherSha256", "startSha256")
-        checked = super().check({k: v for k, v in given.items() if k not in filled}, old)
+        checked = super().check(given, old)
         _check_division(checked)
         for key in (*_IN_PLACE, "compression", "prune", "quantisationAware", "loraMatrices"):
             # Said or not, it is the same: a run that was made before there was a choice stays.
@@ -179,7 +84,7 @@ class TrainingRunHandler(Handler):
         model, code = checked.get("model"), checked.get("code")
         if not checked.keys() & OWN_MODEL:
             return checked
-        if model in _MODELS:
+        if model in MODEL.words:
             reason = f"is of a model of one's own, and {model} is Falaj's; leave it out"
             if problems := [InvalidInput(key, reason) for key in _CLASS_ALONE if key in checked]:
                 raise InvalidInputsError(problems)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from falaj.components.local import machine
-from falaj.components.local.provider.fields import Field, Table, flag, text
+from falaj.components.local.arguments.workspace import WorkspaceArgs
+from falaj.components.local.provider.fields import flag, text
 from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.components.local.provider.service import end_leftovers, holds_port
 from falaj.wire.values import Values, has_unknown
@@ -19,22 +20,7 @@ class WorkspaceHandler(Handler):
 
     type_name: ClassVar[str] = "Workspace"
     summary: ClassVar[str] = "The folder that holds everything of a stack on this machine."
-    table: ClassVar[Table] = {
-        "path": Field("path", "The folder.", required=True, replaces=True),
-        "ports": Field(
-            "wholes",
-            "Ports that services of this site will listen on; one that another program holds is "
-            "refused before any work is done.",
-            default=[],
-            minimum=1,
-            maximum=65_535,
-        ),
-        "host": Field("text", "Address that the ports are looked at on.", default="127.0.0.1"),
-        "retain": Field(
-            "flag", "Keep the folder, with data and keys, when the stack is destroyed.",
-            default=False,
-        ),
-    }  # fmt: skip
+    arguments: ClassVar[type] = WorkspaceArgs
     outputs: ClassVar[Mapping[str, str]] = {}
 
     def site_of(self, values: Values) -> Site:
