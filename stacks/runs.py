@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.components.local.machine import is_process_running, read_pid
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing

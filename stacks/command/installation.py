@@ -14,8 +14,8 @@ from typing import Any, Final
 from falaj.engine import extras
 from falaj.engine.extras import OF_PROVIDERS
 from falaj.stacks.command.console import say
-from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import sequence
 
 #: What holds our packages: the project's folder in a clone, ``falaj`` in an installation.
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -18,8 +18,8 @@ from falaj.components.catalogue.clusters import USUAL_TIME_ZONE
 from falaj.components.catalogue.pipelines import ACCOUNT_ENDING, LABEL, RUN_NOTES, TEMPLATE_LABEL
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
-from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import mapping, sequence
 
 if TYPE_CHECKING:
     from falaj.stacks.command.pods import Cluster

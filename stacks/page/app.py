@@ -26,7 +26,6 @@ from markupsafe import Markup, escape
 from falaj.policies.reports.wording import shown
 from falaj.stacks.command import project, service, summary
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.page import form as forms
 from falaj.stacks.page import live
@@ -34,6 +33,7 @@ from falaj.stacks.page.account import Account, Version, data_of
 from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
+from falaj.wire.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.http import INFER
 from falaj.workloads.training.language import request_of

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 import orjson
 
-from falaj.stacks.documents import mapping, sequence
+from falaj.wire.documents import mapping, sequence
 from falaj.workloads.bounds import SERVICE
 from falaj.workloads.inference.completions import OF_VERSION
 from falaj.workloads.training.dates import DateForm, full_year

@@ -1,4 +1,7 @@
-"""What documents of others hold (JSON of the engine, state, YAML), read without trusting them."""
+"""What documents of others hold (JSON of the engine, state, YAML), read without trusting them.
+
+`isinstance(value, Mapping)` leaves the type checker with keys and values that it knows nothing of.
+"""
 
 from __future__ import annotations
 
