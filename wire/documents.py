@@ -14,6 +14,11 @@ def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(value, Mapping)
 
 
+def is_dictionary(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether it is a mapping that may be changed."""
+    return isinstance(value, dict)
+
+
 def is_sequence(value: object) -> TypeGuard[list[Any]]:
     """Whether it is a list."""
     return isinstance(value, list)

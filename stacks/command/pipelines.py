@@ -132,7 +132,8 @@ def job_of(cron: Mapping[str, Any], reason: str) -> dict[str, Any]:
     about, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     pod = mapping(mapping(spec.get("template")).get("spec"))
     containers = sequence(pod.get("containers"))
-    command = [str(each) for each in sequence(mapping(next(iter(containers), {})).get("command"))]
+    first = mapping(next(iter(containers), None))
+    command = [str(each) for each in sequence(first.get("command"))]
     if len(containers) != 1 or _OPTION not in command[:-1]:
         raise StackError(
             f"the CronJob {name} isn't as the stack makes it: bring the stack up again"

@@ -11,6 +11,7 @@ from falaj.components.local.provider import workloads
 from falaj.components.local.provider.fields import Field
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import AUTO, KINDS, Program, Supervisor
+from falaj.wire.documents import is_sequence
 
 SUPERVISOR: Final = Field(
     "text", "Who keeps it running; auto takes systemd where the user has it.",
@@ -58,7 +59,7 @@ class DaemonFiles:
         """What the supervisor is to keep running, as it was noted."""
         found = machine.read_json(self.record) or {}
         listed = found.get("command")
-        command = tuple(map(str, listed)) if isinstance(listed, list) else ()
+        command = tuple(map(str, listed)) if is_sequence(listed) else ()
         return Program(
             name=self.folder.name,
             folder=self.folder,
