@@ -28,7 +28,7 @@ smartquotes = False
 html_theme = "furo"
 html_title = f"Falaj {__version__}"
 # The pages are read from a folder, without a server and without a network: nothing of elsewhere.
-html_theme_options = {"footer_icons": []}
+html_theme_options: dict[str, list[str]] = {"footer_icons": []}
 html_copy_source = False
 html_show_sourcelink = False
 html_use_index = False

@@ -22,6 +22,7 @@ from falaj.wire import (
     STACK,
     UNKNOWN_TEXTS,
 )
+from falaj.wire.documents import is_mapping, is_sequence, mapping
 
 # The engine's values as rules see them: secrets opened, unknowns marked, assets by their name.
 #
@@ -47,11 +48,10 @@ def plain(value: Any, depth: int = 0) -> Any:
         if value in UNKNOWN_TEXTS:
             return UNKNOWN
         return REDACTED if value == MASKED else readable(value)
-    if isinstance(value, list):
-        return [plain(each, depth + 1) for each in cast("list[Any]", value)]
-    if isinstance(value, Mapping):
-        found = cast("Mapping[str, Any]", value)
-        return _signed(found, depth) if SIGNATURE in found else plain_mapping(found, depth)
+    if is_sequence(value):
+        return [plain(each, depth + 1) for each in value]
+    if is_mapping(value):
+        return _signed(value, depth) if SIGNATURE in value else plain_mapping(value, depth)
     return value
 
 
@@ -127,8 +127,8 @@ def read_state(path: Path) -> Stack:
 
 def stack_of_export(document: Any, source: str) -> Stack:
     """The stack of an exported state. Raises PolicyError naming `source` where it isn't one."""
-    deployment = document.get("deployment") if isinstance(document, Mapping) else None
-    if not isinstance(deployment, Mapping):
+    deployment = document.get("deployment") if is_mapping(document) else None
+    if not is_mapping(deployment):
         raise PolicyError(
             f"{source} is no exported state: expected an object with 'deployment'; "
             "write one with: pulumi stack export --file FILE"
@@ -140,9 +140,9 @@ def stack_of_export(document: Any, source: str) -> Stack:
             f"{', '.join(str(each) for each in VERSIONS)}; export it again with a newer pulumi"
         )
     states: Any = deployment.get("resources") or []
-    if not isinstance(states, list):
+    if not is_sequence(states):
         raise PolicyError(f"{source} is no exported state: 'resources' is not a list")
-    return stack_of_states(cast("list[Any]", states))
+    return stack_of_states(states)
 
 
 def stack_of_states(states: Iterable[Any]) -> Stack:
@@ -162,7 +162,7 @@ def stack_of_states(states: Iterable[Any]) -> Stack:
 
 def _usable(states: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     for number, each in enumerate(states):
-        state = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}
+        state = mapping(each)
         if not all(isinstance(state.get(key), str) for key in ("urn", "type")):
             # Left out, it would be taken for one that was judged.
             raise PolicyError(
@@ -204,7 +204,7 @@ def _resource(state: Mapping[str, Any], providers: Mapping[str, Provider]) -> Re
 
 
 def _dependencies(given: Any) -> dict[str, tuple[str, ...]]:
-    if not isinstance(given, Mapping):
+    if not is_mapping(given):
         return {}
     return {
         str(key): tuple(str(each) for each in items(urns))
@@ -214,7 +214,7 @@ def _dependencies(given: Any) -> dict[str, tuple[str, ...]]:
 
 def _mapping(state: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = state.get(key)
-    return plain_mapping(cast("Mapping[str, Any]", found)) if isinstance(found, Mapping) else {}
+    return plain_mapping(found) if is_mapping(found) else {}
 
 
 def _source(state: Mapping[str, Any]) -> str:

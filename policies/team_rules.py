@@ -54,6 +54,7 @@ from falaj.policies.model import (
     unmet,
 )
 from falaj.policies.model.rule import Check
+from falaj.wire.documents import is_mapping, is_sequence
 
 #: Entry points of this group offer rules.
 GROUP: Final = "falaj.rules"
@@ -155,12 +156,12 @@ def read_rules(path: Path, known: Iterable[Rule]) -> tuple[Rule, ...]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = " ".join(str(error).split())
         raise PolicyError(f"the rules in {path} can't be read: {message}") from None
-    entries: Any = found.get("rules") if isinstance(found, Mapping) else None
-    if not isinstance(entries, list) or not entries:
+    entries: Any = found.get("rules") if is_mapping(found) else None
+    if not is_sequence(entries) or not entries:
         raise PolicyError(f"{path}: expected a list of rules under the key 'rules'")
     problems: list[str] = []
     rules: list[Rule] = []
-    for number, entry in enumerate(cast("list[Any]", entries), start=1):
+    for number, entry in enumerate(entries, start=1):
         try:
             rules.append(_rule(_Entry.model_validate(entry)))
         except ValidationError as error:

@@ -19,15 +19,16 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import yaml
 
 from falaj.policies.model import PolicyError, Resource, Rule
+from falaj.wire.documents import is_mapping, is_sequence
 
 KEYS: Final = ("id", "rule", "urn", "reason", "approver", "expires")
 #: Nobody approves for longer: a person looks again at least once a year.
@@ -148,10 +149,10 @@ def read_entries(path: Path) -> list[Any]:
         raise PolicyError(
             f"the waivers in {path} can't be read: {' '.join(str(error).split())}"
         ) from None
-    entries: Any = found.get("waivers") if isinstance(found, Mapping) else None
-    if not isinstance(entries, list):
+    entries: Any = found.get("waivers") if is_mapping(found) else None
+    if not is_sequence(entries):
         raise PolicyError(f"{path}: expected a list under the key 'waivers'")
-    return cast("list[Any]", entries)
+    return entries
 
 
 def _today() -> datetime.date:
@@ -170,10 +171,9 @@ def _date(given: Any) -> Any:
     return given
 
 
-def _problems(entry: Any, known: set[str], today: datetime.date) -> list[str]:
-    if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) != set(KEYS):
+def _problems(given: Any, known: set[str], today: datetime.date) -> list[str]:
+    if not is_mapping(given) or set(given) != set(KEYS):
         return [f"expected exactly the keys {', '.join(KEYS)}"]
-    given = cast("Mapping[str, Any]", entry)
     problems = [
         f"{key}: given {given[key]!r}, expected a text"
         for key in KEYS

@@ -11,6 +11,7 @@ from falaj.sandbox import property_types, schema
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.schema import Tables
 from falaj.wire import ARCHIVE, ASSET, SIGNATURE, Unknown
+from falaj.wire.documents import is_mapping
 
 _SHOWN: Final = 60
 _LISTED: Final = 12
@@ -106,7 +107,7 @@ class Checker:
             return
         if kind.open and isinstance(value, str):
             return
-        if isinstance(value, Mapping) or _is_list(value):
+        if is_mapping(value) or _is_list(value):
             yield _wrong_type(kind, value, path)
             return
         allowed = ", ".join(str(one) for one in kind.values[:_LISTED])
@@ -173,7 +174,7 @@ def describe(value: Any) -> str:
     """A value in an error message, by its kind and shortened."""
     if value is None:
         return "null"
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return "an object with " + (", ".join(sorted(map(str, value))[:5]) or "nothing in it")
     if _is_list(value):
         return f"a list of {len(value)}"
@@ -251,7 +252,7 @@ def _is_scalar(name: str, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if name == "number":
         return isinstance(value, int | float) and not isinstance(value, bool)
-    mark = value.get(SIGNATURE) if isinstance(value, Mapping) else None
+    mark = value.get(SIGNATURE) if is_mapping(value) else None
     return mark == (ASSET if name == "asset" else ARCHIVE)
 
 
@@ -260,4 +261,4 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_object(value: Any) -> bool:
-    return isinstance(value, Mapping) and SIGNATURE not in value
+    return is_mapping(value) and SIGNATURE not in value

@@ -16,7 +16,7 @@ from falaj.sandbox.clouds.kubernetes import cluster_of
 from falaj.sandbox.clouds.model import CloudModel, GenericModel, Made, Problem, Properties
 from falaj.sandbox.errors import ModelError, SandboxError
 from falaj.sandbox.properties import filled, leaves, plausible, previewed, without_nulls
-from falaj.sandbox.schema import Tables
+from falaj.sandbox.schema import Property, Tables
 from falaj.sandbox.store import Store
 from falaj.wire import UNKNOWN, has_unknown
 from falaj.wire.values import PropertyChange
@@ -40,7 +40,7 @@ _CREDENTIALS: Final = {
 def decode_settings(tables: Tables, given: Properties) -> dict[str, Any]:
     """Settings with their JSON read; what can't be read stays a text, for the checker to say."""
     found = tables.resource(tables.provider_token)
-    known = {} if found is None else found.inputs.properties
+    known: Mapping[str, Property] = {} if found is None else found.inputs.properties
     settings: dict[str, Any] = {}
     for name, value in given.items():
         if value is None or name in _OF_THE_ENGINE:
@@ -349,7 +349,7 @@ class Cloud:
         """Outputs of something that only the program knows of, in the form that the SDK promises:
         texts that mean nothing, and empty lists and mappings, as the engine reads no unknowns."""
         found = self.tables.resource(token)
-        outputs = {} if found is None else found.outputs
+        outputs: Mapping[str, Property] = {} if found is None else found.outputs
         values = {name: plausible(each.type, f"{id}-{name}") for name, each in outputs.items()}
         if self.package == "kubernetes" and "metadata" in values:
             namespace, _, name = id.rpartition("/")
@@ -447,7 +447,8 @@ class Cloud:
         )
         outputs: dict[str, Any] = {**inputs, **answered}
         found = self.tables.resource(token)
-        for output, known in ({} if found is None else found.outputs).items():
+        promised: Mapping[str, Property] = {} if found is None else found.outputs
+        for output, known in promised.items():
             if known.required and outputs.get(output) is None and output != "id":
                 outputs[output] = plausible(known.type, f"{name}-{output}")
         outputs = {key: value for key, value in outputs.items() if value is not None}

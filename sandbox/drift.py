@@ -15,6 +15,7 @@ from falaj.sandbox.clouds.model import Made
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.schema import Tables
 from falaj.sandbox.store import Store
+from falaj.wire.documents import is_dictionary, is_sequence
 
 _STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]+)"\]')
 
@@ -135,19 +136,19 @@ def _steps(path: str) -> list[str | int]:
 def _place(values: Any, steps: list[str | int], value: Any, path: str) -> None:
     """Set the value at the end of the steps; objects on the way are made, lists are not."""
     for step in steps[:-1]:
-        if isinstance(step, str) and isinstance(values, dict):
+        if isinstance(step, str) and is_dictionary(values):
             values = values.setdefault(step, {})
-        elif isinstance(step, int) and isinstance(values, list) and step < len(values):
+        elif isinstance(step, int) and is_sequence(values) and step < len(values):
             values = values[step]
         else:
             raise _no_place(step, path)
     last = steps[-1]
-    if isinstance(last, str) and isinstance(values, dict):
+    if isinstance(last, str) and is_dictionary(values):
         if value is None:
             values.pop(last, None)
         else:
             values[last] = value
-    elif isinstance(last, int) and isinstance(values, list) and last <= len(values):
+    elif isinstance(last, int) and is_sequence(values) and last <= len(values):
         # One past the end adds an entry.
         values[last : last + 1] = [] if value is None else [value]
     else:

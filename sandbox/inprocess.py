@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 
@@ -17,6 +17,7 @@ from falaj.sandbox.clouds.model import CloudModel, Problem
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.store import Store
 from falaj.wire import ARCHIVE, ASSET, PROVIDER, SECRET, SIGNATURE, UNKNOWN, has_unknown
+from falaj.wire.documents import is_mapping, is_sequence
 from falaj.wire.values import UNKNOWN_TEXT
 
 
@@ -141,7 +142,7 @@ class SandboxMocks(pulumi.runtime.Mocks):
     def _new_resource(
         self, args: pulumi.runtime.MockResourceArgs
     ) -> tuple[str | None, dict[Any, Any]]:
-        inputs: dict[str, Any] = self._plain(args.inputs)
+        inputs: dict[str, Any] = self._plain(cast("Any", args).inputs)
         package = args.typ.split(":")[0]
         if args.typ.startswith(PROVIDER):
             made, outputs = self._provider(args.typ.removeprefix(PROVIDER), args.name, inputs)
@@ -166,7 +167,7 @@ class SandboxMocks(pulumi.runtime.Mocks):
     def _call(
         self, args: pulumi.runtime.MockCallArgs
     ) -> tuple[dict[Any, Any], list[tuple[str, str]]]:
-        arguments: dict[str, Any] = self._plain(args.args)
+        arguments: dict[str, Any] = self._plain(cast("Any", args).args)
         self.queries.append((args.token, arguments))
         package = args.token.split(":")[0]
         if package not in models.PACKAGES:
@@ -219,11 +220,11 @@ class SandboxMocks(pulumi.runtime.Mocks):
 
     def _plain(self, value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
         """Values without the marks of secrets, with `UNKNOWN` where the SDK says so."""
-        if isinstance(value, Mapping):
+        if is_mapping(value):
             if value.get(SIGNATURE) == SECRET:
                 return self._plain(value["value"])
             return {key: self._plain(each) for key, each in value.items()}
-        if isinstance(value, list):
+        if is_sequence(value):
             return [self._plain(each) for each in value]
         if isinstance(value, float) and value.is_integer():
             return int(value)  # numbers travel as floats

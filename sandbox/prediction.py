@@ -19,6 +19,7 @@ from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.models import PACKAGES, load
 from falaj.sandbox.store import Store
 from falaj.wire import has_unknown
+from falaj.wire.documents import is_mapping
 
 PREDICTION_VARIABLE: Final = "FALAJ_SANDBOX_PREDICT"
 """The file of the copy; the processes of one preview share it."""
@@ -99,7 +100,7 @@ def made_in_sandbox(deployment: Mapping[str, Any]) -> list[str]:
     return [
         str(resource.get("urn"))
         for resource in _resources(deployment)
-        if isinstance(outputs := resource.get("outputs"), Mapping) and MARK in outputs
+        if is_mapping(outputs := resource.get("outputs")) and MARK in outputs
     ]
 
 
@@ -121,5 +122,5 @@ def refuse_sandbox_state(deployment: Mapping[str, Any]) -> None:
 
 def _resources(deployment: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     inner = deployment.get("deployment")
-    resources = inner.get("resources") if isinstance(inner, Mapping) else None
-    return [each for each in resources or [] if isinstance(each, Mapping)]
+    resources = inner.get("resources") if is_mapping(inner) else None
+    return [each for each in resources or () if is_mapping(each)]

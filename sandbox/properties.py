@@ -10,6 +10,7 @@ from falaj.sandbox import property_types
 from falaj.sandbox.checker import join
 from falaj.sandbox.clouds.model import Properties
 from falaj.wire import UNKNOWN, Unknown
+from falaj.wire.documents import is_mapping, is_sequence
 from falaj.wire.values import ChangeKind, PropertyChange
 
 
@@ -20,7 +21,7 @@ def filled(given: Properties, defaults: Properties) -> dict[str, Any]:
         own = given.get(name)
         if own is None:
             result[name] = value
-        elif isinstance(own, Mapping) and isinstance(value, Mapping):
+        elif is_mapping(own) and is_mapping(value):
             result[name] = filled(own, value)
     return result
 
@@ -30,7 +31,7 @@ def leaves(values: Properties, path: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in values.items():
         where = f"{path}/{name}"
-        if isinstance(value, Mapping):
+        if is_mapping(value):
             found |= leaves(value, where)
         else:
             found[where] = repr(value)
@@ -43,9 +44,9 @@ def without_nulls(values: Properties) -> dict[str, Any]:
 
 
 def _inside(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return without_nulls(value)
-    if isinstance(value, list):
+    if is_sequence(value):
         return [_inside(entry) for entry in value]
     return value
 
@@ -79,7 +80,7 @@ def previewed(inputs: Properties) -> dict[str, Any]:
     """
     found = dict(inputs)
     identity = inputs.get("identity")
-    if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
+    if is_mapping(identity) and is_sequence(identity.get("userAssignedIdentities")):
         found["identity"] = {**identity, "userAssignedIdentities": UNKNOWN}
     return found
 
@@ -122,7 +123,7 @@ def _values(old: Any, new: Any, path: str) -> Iterable[tuple[str, ChangeKind]]:
     elif old is None or new is None:
         if old is not new:
             yield path, "add" if old is None else "delete"
-    elif isinstance(old, Mapping) and isinstance(new, Mapping):
+    elif is_mapping(old) and is_mapping(new):
         yield from _objects(old, new, path)
     elif is_list(old) and is_list(new):
         for index in range(max(len(old), len(new))):

@@ -122,7 +122,7 @@ class Package:
         text = (self.folder / "__init__.py").read_text(encoding="utf-8")
         found: dict[str, tuple[str, str]] = {}
         listed = re.search(r'resource_modules="""(.*?)"""', text, re.DOTALL)
-        for entry in json.loads(listed.group(1)) if listed else []:
+        for entry in json.loads(listed.group(1)) if listed else ():
             for token, class_name in entry["classes"].items():
                 found[token] = (entry["fqn"], class_name)
         return found

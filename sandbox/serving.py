@@ -342,7 +342,8 @@ class _Warnings:
     """Shows warnings beside the stack, over the engine's Log call."""
 
     def __init__(self, address: str) -> None:
-        self._engine = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address))
+        # The SDK's types of it name a module that the SDK hasn't.
+        self._engine: Any = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address))
 
     def __call__(self, message: str, urn: str = "") -> None:
         request = engine_pb2.LogRequest(severity=engine_pb2.WARNING, message=message, urn=urn)

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from falaj.policies.model import PolicyError, Stack
 from falaj.policies.state import stack_of_states
-from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import is_mapping, mapping
 
 State = Mapping[str, Any]
 """One resource as the engine writes it: ``urn``, ``type``, ``inputs``, ``outputs``, ``parent``,

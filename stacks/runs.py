@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.components.local.machine import is_process_running, read_pid
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
@@ -298,7 +298,7 @@ def _of_folder(folder: Path) -> Run:
     # The trainer's process is written beside the folder, as `TrainingRun` starts it.
     running = is_process_running(read_pid(folder.with_name(f"{folder.name}.pid")), (str(folder),))
     own = mapping(asked.get("parameters")).get("code")
-    last = history[-1] if history else {}
+    last: Mapping[str, Any] = history[-1] if history else {}
     return replace(
         told,
         state="training" if running else "stopped",

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pulumi
 import pulumi_aws as aws
 import yaml
+from pulumi_aws.eks.outputs import NodeGroupResource, NodeGroupResourceAutoscalingGroup
 
 from falaj.components import catalogue
 from falaj.components.aws import _launch_template as fragments
@@ -37,6 +38,12 @@ def hints(
     return found | {f"{_TEMPLATE}/resources/{key}": str(n) for key, n in resources.items()}
 
 
+def _scaling_group(made: Sequence[NodeGroupResource]) -> str | None:
+    """The name of the one scaling group that EKS makes of a node group."""
+    groups: Sequence[NodeGroupResourceAutoscalingGroup] = made[0].autoscaling_groups or []
+    return groups[0].name
+
+
 def autoscaler_tags(
     parent: pulumi.Resource, name: str, group: aws.eks.NodeGroup, tags: Mapping[str, str]
 ) -> None:
@@ -44,9 +51,7 @@ def autoscaler_tags(
 
     EKS doesn't pass a node group's tags on to it, so that each is a resource of its own.
     """
-    scaling_group = group.resources.apply(
-        lambda made: made[0].autoscaling_groups[0].name  # pyright: ignore[reportOptionalSubscript]
-    )
+    scaling_group = group.resources.apply(_scaling_group)
     for key, value in tags.items():
         aws.autoscaling.Tag(
             f"{name}-{key.removeprefix(_TEMPLATE + '/')}",

@@ -1,5 +1,7 @@
 """The provider of one AWS region of the country."""
 
+from typing import Any, cast
+
 import pulumi
 import pulumi_aws as aws
 
@@ -27,10 +29,10 @@ class RegionProvider(aws.Provider):
                 isn't one.
         """
         spec = check("aws", args)
-        super().__init__(
-            name,
+        args_of_sdk = aws.ProviderArgs(
             region=spec.region,
             sts_region=spec.region,
             allowed_account_ids=[spec.account_id] if spec.account_id else None,
-            opts=opts,
         )
+        # The SDK's constructor has a parameter without a type.
+        cast("Any", super()).__init__(name, args_of_sdk, opts)

@@ -35,6 +35,7 @@ from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.property_names import engine_inputs
+from falaj.wire.documents import mapping, sequence
 
 #: Keys of a module are no type of the SDK; Resource Manager has them under this version:
 #: https://learn.microsoft.com/rest/api/keyvault/managedhsm/managed-hsm-keys/create-if-not-exist
@@ -186,8 +187,8 @@ def refuse_rotation(key: pulumi.ResourceHookArgs) -> None:
 
 def _rotation(inputs: Mapping[str, Any] | None) -> str | None:
     """After how long a key gets a new version, such as ``P365D``; None: never."""
-    policy = ((inputs or {}).get("properties") or {}).get("rotationPolicy") or {}
-    triggers = [each.get("trigger") or {} for each in policy.get("lifetimeActions") or ()]
+    policy = mapping(mapping(mapping(inputs).get("properties")).get("rotationPolicy"))
+    triggers = [mapping(each.get("trigger")) for each in sequence(policy.get("lifetimeActions"))]
     return next((each.get("timeAfterCreate") for each in triggers), None)
 
 

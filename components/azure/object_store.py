@@ -1,6 +1,7 @@
 """Objects of a tenant: datasets, models, checkpoints, audit logs, infrastructure state."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import pulumi
 from pulumi_azure_native import storage
@@ -20,7 +21,7 @@ class _Store:
 
     title: str
     buckets: tuple[str, ...]
-    key: str
+    key: Literal["data_key_id", "log_key_id", "state_key_id"]
     """Argument with its key."""
 
 

@@ -1,5 +1,7 @@
 """The provider that every component of a stack uses: pinned to one region of the country."""
 
+from typing import Any, cast
+
 import pulumi
 import pulumi_azure_native as azure_native
 
@@ -28,12 +30,12 @@ class RegionProvider(azure_native.Provider):
                 isn't one.
         """
         spec = check("azure", args)
-        super().__init__(
-            name,
+        args_of_sdk = azure_native.ProviderArgs(
             location=spec.region,
             subscription_id=spec.account_id,
             environment="public",
             # Usage reports to the vendor's partner centre: nothing leaves without being asked for.
             disable_pulumi_partner_id=True,
-            opts=opts,
         )
+        # The SDK's constructor has a parameter without a type.
+        cast("Any", super()).__init__(name, args_of_sdk, opts)

@@ -13,6 +13,7 @@ from typing import Any
 from falaj.components.catalogue import sources
 from falaj.components.catalogue.gpus import GPUS
 from falaj.components.catalogue.machines import InstructionSets, MachineType
+from falaj.wire.documents import mapping
 
 # Lower-case letters after the number in a size's name: r = RDMA (InfiniBand).
 # https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
@@ -90,7 +91,7 @@ def _aws(data: dict[str, Any], name: str, row: dict[str, Any]) -> MachineType:
         prices_as_of=data["prices_as_of"],
         offer_status=_AWS_OFFERED,
         usd_per_hour_at_most=None,
-        first_seen=row.get("first_seen") or (family or {}).get("first_seen"),
+        first_seen=row.get("first_seen") or mapping(family).get("first_seen"),
         confidential=None,
         caution=None,
         note=None,
@@ -128,8 +129,8 @@ def _azure(data: dict[str, Any], name: str, row: dict[str, Any]) -> MachineType:
         offer_status=_azure_status(family),
         usd_per_hour_at_most=None,
         first_seen=None,
-        confidential=(family or {}).get("confidential"),
-        caution=row.get("caution") or (family or {}).get("caution"),
+        confidential=mapping(family).get("confidential"),
+        caution=row.get("caution") or mapping(family).get("caution"),
         note=row.get("note"),
     )
 

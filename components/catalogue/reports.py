@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import cast
 
 from falaj.components.catalogue import cost, sources
 from falaj.components.catalogue.demand import Demand
@@ -45,7 +46,7 @@ def text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, tuple | list):
-        return ", ".join(text(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return ", ".join(map(text, cast("Sequence[object]", value)))
     return str(value)
 
 

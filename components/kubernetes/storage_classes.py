@@ -20,6 +20,7 @@ from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import OBJECT, Between, OneOf
 from falaj.components.specification.property_names import engine_inputs
+from falaj.wire.documents import mapping
 
 __all__ = [
     "StorageClasses",
@@ -169,7 +170,7 @@ def check(name: str, args: StorageClassesArgs) -> StorageClassesSpec:
     distribution = placed.distribution if placed else ""
     stated = checked(given, StorageClassesArgs, errors)
     classes = tuple(
-        _csi_class(each, one, errors) for each, one in (stated["classes"] or {}).items()
+        _csi_class(each, one, errors) for each, one in mapping(stated["classes"]).items()
     )
     _of_platform(distribution, given, errors)
     key: object = given.get("disk_encryption_id")

@@ -21,6 +21,7 @@ from typing import Any, Final
 import psutil
 
 from falaj.components.specification.workload_bounds import endings
+from falaj.wire.documents import is_dictionary
 
 # Errors of the provider that a person can read and act upon.
 
@@ -233,7 +234,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) else None
+    return document if is_dictionary(document) else None
 
 
 def shred(path: Path) -> None:

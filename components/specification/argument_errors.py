@@ -25,6 +25,7 @@ from falaj.components.specification.limits import (
     OneOf,
     TextRule,
 )
+from falaj.wire.documents import is_mapping
 
 _ANY_NUMBER = Between(-math.inf, math.inf)
 _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers"}
@@ -333,10 +334,11 @@ class ArgumentErrors:
 
     def mapping(self, argument: str, value: object) -> dict[str, str]:
         """Plain texts by name; empty where it was refused."""
-        if isinstance(value, Mapping):
-            items = dict(cast("Mapping[object, object]", value))
-            if all(isinstance(k, str) and isinstance(v, str) for k, v in items.items()):
-                return {str(key): str(text) for key, text in items.items()}
+        if is_mapping(value) and all(
+            isinstance(name, str) and isinstance(text, str)
+            for name, text in cast("Mapping[object, object]", value).items()
+        ):
+            return dict(value)
         self.add(argument, value, "texts by name")
         return {}
 

@@ -57,8 +57,8 @@ class Default:
         """The value as it is written in a stack file."""
         if isinstance(self.value, bool):
             return str(self.value).lower()
-        if isinstance(self.value, list | tuple):
-            return ", ".join(map(str, cast("list[Any]", self.value)))
+        if isinstance(value := self.value, list | tuple):
+            return ", ".join(map(str, cast("list[Any]", value)))
         if isinstance(self.value, int | float):
             return plain_number(self.value)
         return str(self.value)

@@ -10,6 +10,7 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import with_defaults
 from falaj.components.specification.limits import Between, OneOf
 from falaj.components.specification.placed import Placed, chosen_zones, region_zones
+from falaj.wire.documents import is_mapping
 
 INT8 = OneOf(("amx", "vnni", "i8mm", "any"))
 ARCHITECTURES = OneOf(("x86_64", "arm64"))
@@ -155,7 +156,7 @@ def checked_subnets(
     Those that are outputs of a network are looked at when they are known, see `subnets_of`.
     """
     subnets: object = args.get(argument)
-    if not isinstance(subnets, Mapping) or args.get("zones") is None:
+    if not is_mapping(subnets) or args.get("zones") is None:
         return
     keys = [str(key) for key in subnets]
     lacking = [zone for zone in zones if zone not in keys]

@@ -232,5 +232,5 @@ def _without_conversion(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_established(found: dict[str, Any]) -> bool:
-    conditions = found.get("status", {}).get("conditions") or []
+    conditions = found.get("status", {}).get("conditions") or ()
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

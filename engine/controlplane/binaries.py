@@ -20,6 +20,7 @@ from falaj.engine.files import cache_home, exclusive
 from falaj.engine.gobuild import GoModule, compile_commands, module_folders
 from falaj.engine.progress import Report, to_stderr
 from falaj.engine.versions import Version
+from falaj.wire.documents import is_mapping, is_sequence
 
 MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"
@@ -44,7 +45,11 @@ class _Loader(yaml.CSafeLoader):
     """
 
 
-_Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
+def _text(loader: _Loader, node: yaml.ScalarNode) -> str:
+    return str(loader.construct_scalar(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:value", _text)
 
 
 @dataclass(frozen=True)
@@ -177,9 +182,9 @@ def _documents(file: Path) -> list[dict[str, Any]]:
 
 def without_descriptions(schema: Any) -> Any:
     """A JSON schema without its prose, which is most of it and validates nothing."""
-    if isinstance(schema, list):
+    if is_sequence(schema):
         return [without_descriptions(each) for each in schema]
-    if not isinstance(schema, dict):
+    if not is_mapping(schema):
         return schema
     return {
         key: value if key in {"default", "enum"} else without_descriptions(value)

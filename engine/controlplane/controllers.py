@@ -17,6 +17,7 @@ from typing import Any
 
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.processes import LOOPBACK, Files
+from falaj.wire.documents import is_mapping
 
 _SELECTABLE_NAMESPACES = {
     "matchExpressions": [
@@ -157,7 +158,7 @@ def merged(given: Mapping[str, Any], needed: Mapping[str, Any]) -> dict[str, Any
     result: dict[str, Any] = copy.deepcopy(dict(given))
     for key, value in needed.items():
         below = result.get(key)
-        if isinstance(value, Mapping) and isinstance(below, Mapping):
+        if is_mapping(value) and is_mapping(below):
             result[key] = merged(below, value)
         else:
             result[key] = copy.deepcopy(value)

@@ -405,8 +405,8 @@ def is_ready(found: dict[str, Any] | None) -> bool:
     """Whether a node is there, ready, and takes pods."""
     if found is None:
         return False
-    conditions = found["status"].get("conditions") or []
+    conditions = found["status"].get("conditions") or ()
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     held = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-    taints = found["spec"].get("taints") or []
+    taints = found["spec"].get("taints") or ()
     return ready and not any(each["key"] in held for each in taints)

@@ -202,7 +202,7 @@ class Objects:
         except ApiException as error:
             if error.status != _MISSING:
                 raise
-            served = []
+            served = ()
         self._kinds[api_version] = {
             each["kind"]: (each["name"], each["namespaced"])
             for each in served

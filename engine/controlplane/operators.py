@@ -107,7 +107,7 @@ class Operators:
         about, spec = of["metadata"], of["spec"]
         name = spec.get("target", {}).get("name") or about["name"]
         data: dict[str, bytes] = {}
-        for each in spec.get("data") or []:
+        for each in spec.get("data") or ():
             key = each["remoteRef"]["key"]
             entry = store(self._files) / key
             if not _NAME.match(key) or not entry.is_file():

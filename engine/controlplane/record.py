@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,6 +12,7 @@ import psutil
 
 from falaj.engine.controlplane.processes import Files, write_private
 from falaj.engine.errors import EngineError
+from falaj.wire.documents import is_mapping
 
 State = Literal["ready", "away", "failed"]
 HOST = "falaj.engine.controlplane.host"
@@ -96,11 +98,11 @@ class Record:
             return False
 
 
-def _load(path: Path, fields: object) -> dict[str, Any]:
+def _load(path: Path, fields: Collection[str]) -> Mapping[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise EngineError(f"{path} can't be read ({error}); run `falaj cluster down`") from error
-    if not isinstance(found, dict) or set(found) != set(fields):  # pyright: ignore
+    if not is_mapping(found) or set(found) != set(fields):
         raise EngineError(f"{path} is not of this version; run `falaj cluster down`")
     return found

@@ -16,6 +16,7 @@ from kubernetes.client.exceptions import ApiException
 
 from falaj.engine.controlplane.objects import Objects
 from falaj.engine.controlplane.processes import Files
+from falaj.wire.documents import mapping
 
 PROVISIONER: Final = "falaj.io/folder"
 _CLASS: Final = ("storage.k8s.io/v1", "StorageClass")
@@ -59,7 +60,7 @@ class Volumes:
             if name in classes and not claim["spec"].get("volumeName"):
                 self._make(claim, classes[name])
         for volume in self._objects.list(*_VOLUME):
-            notes = volume["metadata"].get("annotations") or {}
+            notes = mapping(volume["metadata"].get("annotations"))
             if notes.get(_MADE_BY) == PROVISIONER and volume["status"].get("phase") == "Released":
                 self._remove(volume["metadata"]["name"])
 

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache, wraps
 from typing import Any, TypeVar
 
 from falaj.policies.model.values import get, items, text
+from falaj.wire.documents import is_mapping
 
 #: An API version in a type: of version 2 of azure-native (``azure-native:storage/v20230101:…``) or
 #: of a package of one's own, which `pulumi package add azure-native storage v20240101` makes
@@ -92,7 +93,7 @@ class Resource:
         """Its tags (labels on Kubernetes); empty where it has none or they can't be seen."""
         for path in ("tags", "tagsAll", "metadata.labels"):
             found = get(self.properties, path)
-            if isinstance(found, Mapping):
+            if is_mapping(found):
                 return found
         return {}
 
@@ -164,7 +165,7 @@ class Stack:
         """Resources of a type whose property at `path` refers to this one: its companions."""
         known = self._references.get((kind, path))
         if known is None:
-            known = {}
+            known = dict[str, list[Resource]]()
             for each in self.of_kind(kind):
                 for urn in {one.urn for one in self.referred(each, path)}:
                     known.setdefault(urn, []).append(each)

@@ -7,8 +7,10 @@ A resource's properties are mappings, lists, texts, numbers, booleans and None. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeGuard
+
+from falaj.wire.documents import is_mapping
 
 Path = tuple[str | int, ...]
 #: Letters of a value that a reason repeats.
@@ -49,7 +51,7 @@ REDACTED: Final = Unknown("is a secret that can't be read here")
 ABSENT: Final = Absent()
 
 
-def is_unknown(value: object) -> bool:
+def is_unknown(value: object) -> TypeGuard[Unknown]:
     """Whether a value can't be seen."""
     return isinstance(value, Unknown)
 
@@ -58,14 +60,14 @@ def holds_unknown(value: Any) -> bool:
     """Whether a value can't be seen, or has such a value at any depth."""
     if isinstance(value, _SCALARS):
         return False
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return any(holds_unknown(each) for each in value.values())
     if is_list(value):
         return any(holds_unknown(each) for each in value)
     return isinstance(value, Unknown)
 
 
-def is_list(value: object) -> bool:
+def is_list(value: object) -> TypeGuard[Sequence[Any]]:
     """Whether a value is a list, which a text is not."""
     return not isinstance(value, _SCALARS) and isinstance(value, Sequence)
 
@@ -104,8 +106,8 @@ def format_value(value: object) -> str:
     if isinstance(value, str):
         given = " ".join(value.split()) or "empty"
         return given if len(given) <= _LONGEST else given[: _LONGEST - 1] + "…"
-    if isinstance(value, Mapping) or is_list(value):
-        return "a mapping" if isinstance(value, Mapping) else "a list"
+    if is_mapping(value) or is_list(value):
+        return "a mapping" if is_mapping(value) else "a list"
     return str(value)[:_LONGEST]
 
 
@@ -129,7 +131,7 @@ def number(value: object) -> float | None:
 def items(value: object) -> list[Any]:
     """The value as a list: itself where it is one, nothing where absent, else one item."""
     if is_list(value):
-        return list(value)  # pyright: ignore[reportArgumentType] - is_list says so
+        return list(value)
     return [] if value is None or value is ABSENT else [value]
 
 
@@ -144,7 +146,7 @@ def get(value: object, path: str) -> Any:
             here = here[0]
         if isinstance(here, Unknown):
             return here
-        here = here.get(key, ABSENT) if isinstance(here, Mapping) else ABSENT
+        here = here.get(key, ABSENT) if is_mapping(here) else ABSENT
     return ABSENT if here is None else here
 
 
@@ -176,7 +178,7 @@ def _select(here: Any, keys: Sequence[str], path: Path, absent: bool) -> Iterato
             yield format_path(path), here
         elif absent:
             yield format_path(path), ABSENT
-    elif isinstance(here, Mapping):
+    elif is_mapping(here):
         key, rest = keys[0], keys[1:]
         if here.get(key) is not None:
             yield from _select(here[key], rest, (*path, key), absent)
@@ -186,11 +188,11 @@ def _select(here: Any, keys: Sequence[str], path: Path, absent: bool) -> Iterato
 
 def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every value that holds no other, with its path; unknowns and empty holders included."""
-    if isinstance(value, Mapping) and value:
+    if is_mapping(value) and value:
         for key, each in value.items():
             yield from leaves(each, (*path, str(key)))
-    elif is_list(value) and len(value):  # pyright: ignore[reportArgumentType]
-        for index, each in enumerate(value):  # pyright: ignore[reportArgumentType]
+    elif is_list(value) and len(value):
+        for index, each in enumerate(value):
             yield from leaves(each, (*path, index))
     else:
         yield path, value

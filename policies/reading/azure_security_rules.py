@@ -9,6 +9,7 @@ from typing import Any, Final
 from falaj.policies.model import Resource, get, is_list, is_unknown, items, number, scalar, text
 from falaj.policies.reading.addresses import EVERY_PORT, Ports, are_open, ports_of
 from falaj.policies.reading.types import azure
+from falaj.wire.documents import is_mapping
 
 GROUPS: Final = azure("network:NetworkSecurityGroup")
 SINGLE: Final = azure("network:SecurityRule")
@@ -82,8 +83,8 @@ class SecurityRule:
         where = self._at(key)
         if is_list(value):
             for index, each in enumerate(value):
-                inner = get(each, "addressPrefix") if isinstance(each, Mapping) else each
-                suffix = ".addressPrefix" if isinstance(each, Mapping) else ""
+                inner = get(each, "addressPrefix") if is_mapping(each) else each
+                suffix = ".addressPrefix" if is_mapping(each) else ""
                 yield f"{where}[{index}]{suffix}", inner
         elif is_unknown(value) or text(value):
             yield where, value
@@ -147,7 +148,7 @@ def security_rules(resource: Resource) -> Iterator[SecurityRule]:
     found = [
         SecurityRule(f"securityRules[{index}]" if is_list(given) else "securityRules", each)
         for index, each in enumerate(items(given))
-        if isinstance(each, Mapping)
+        if is_mapping(each)
     ]
     for each in found:
         if not any(other.overrules(each) for other in found):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.kubernetes import Manifest
 from falaj.policies.reading.services import is_own_address, may_reach, outside
+from falaj.wire.documents import is_mapping
 
 _KINDS: Final = tuple((topic.rule, kind) for topic in TOPICS for kind in topic.kinds)
 _TOLD: Final = frozenset((kind.group, kind.name) for _, kind in _KINDS)
@@ -91,7 +92,7 @@ def _values(manifest: Manifest, field: Field) -> Iterator[tuple[str, Any]]:
     for at, found in select(manifest.body, holder):
         if is_unknown(found):
             yield at, found
-        elif isinstance(found, Mapping) and not any(found.get(each) for each in field.instead):
+        elif is_mapping(found) and not any(found.get(each) for each in field.instead):
             value = found.get(key)
             path = f"{at}.{key}"
             if is_list(value):
@@ -136,7 +137,7 @@ def _others(manifest: Manifest, kind: Sender) -> Iterator[Finding]:
             if is_unknown(found):
                 yield manifest.indeterminate(at, f"what it is {found.reason}")
                 continue
-            for key, value in found.items() if isinstance(found, Mapping) else ():
+            for key, value in found.items() if is_mapping(found) else ():
                 if value is None or key in choice.keys or not key.endswith(choice.ending):
                     continue
                 yield manifest.violation(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from falaj.policies.model import ABSENT, Path, format_path, holds_unknown, is_unknown, items, text
 from falaj.policies.reading.addresses import are_open, is_open
 from falaj.policies.reading.encoded import LONGEST
+from falaj.wire.documents import is_mapping
 
 # IAM policy documents, in every form in which programs give them.
 #
@@ -126,16 +127,16 @@ def _of_text(value: str, at: Path) -> Document:
 
 
 def _of(value: Any, at: Path, *, in_text: bool) -> Document:
-    if not isinstance(value, Mapping):
+    if not is_mapping(value):
         return Document(())
     given = _element(_elements(value), "statement")
     if is_unknown(given):
         return Document((), _spell((*at, "Statement")), "can't be known yet")
-    one = isinstance(given, Mapping)
+    one = is_mapping(given)
     statements: list[Statement] = []
     for index, each in enumerate(items(given)):
         here = at if in_text else (*at, "Statement") if one else (*at, "Statement", index)
-        if isinstance(each, Mapping) or is_unknown(each):
+        if is_mapping(each) or is_unknown(each):
             statements.append(_statement(each, _spell(here)))
     return Document(tuple(statements))
 
@@ -162,7 +163,7 @@ def _element(elements: Mapping[str, Any], name: str) -> Any:
 
 def _statement(given: Any, path: str) -> Statement:
     hidden: set[str] = set()
-    if not isinstance(given, Mapping):
+    if not is_mapping(given):
         given, hidden = {}, {"*"}
     elements = _elements(given)
     named = {
@@ -196,7 +197,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _principals(value: object) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         for kind, who in value.items():
             yield from ((str(kind), each) for each in _texts(who))
     else:
@@ -205,10 +206,10 @@ def _principals(value: object) -> Iterator[tuple[str, str]]:
 
 def _conditions(value: object) -> Iterator[Condition]:
     for block in items(value):
-        if not isinstance(block, Mapping):
+        if not is_mapping(block):
             continue
         for operator, tests in block.items():
-            if not isinstance(tests, Mapping):
+            if not is_mapping(tests):
                 continue
             for key, given in tests.items():
                 yield Condition(

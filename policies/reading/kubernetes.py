@@ -31,6 +31,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.model.resource import remembered
+from falaj.wire.documents import is_dictionary, is_mapping, is_sequence, mapping
 
 _MOST_NODES: Final = 200_000
 _MOST_DEPTH: Final = 60
@@ -70,9 +71,9 @@ def _plain(value: Any, budget: list[int], depth: int) -> Any:
     budget[0] -= 1
     if budget[0] < 0 or depth > _MOST_DEPTH:
         raise ValueError("more than a manifest may hold")
-    if isinstance(value, dict):
+    if is_dictionary(value):
         return {str(key): _plain(each, budget, depth + 1) for key, each in value.items()}
-    if isinstance(value, list):
+    if is_sequence(value):
         return [_plain(each, budget, depth + 1) for each in value]
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
@@ -155,13 +156,13 @@ class Manifest:
     def annotations(self) -> Mapping[str, Any]:
         """Its annotations; empty where it has none or they can't be seen."""
         found = self.get("metadata.annotations")
-        return found if isinstance(found, Mapping) else {}
+        return mapping(found)
 
     @cached_property
     def labels(self) -> Mapping[str, Any]:
         """Its labels; empty where it has none or they can't be seen."""
         found = self.get("metadata.labels")
-        return found if isinstance(found, Mapping) else {}
+        return mapping(found)
 
     @property
     def is_custom(self) -> bool:
@@ -267,11 +268,11 @@ def _each(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _bundled(resource: Resource) -> Iterator[Manifest]:
     for path, each in _each(get(resource.properties, "objs"), ("objs",)):
-        if isinstance(each, Mapping):
+        if is_mapping(each):
             yield from _declared(resource, each, path, in_text=False)
     for path, each in _each(get(resource.properties, "yaml"), ("yaml",)):
         for document in documents(each) or ():
-            if isinstance(document, Mapping):
+            if is_mapping(document):
                 yield from _declared(resource, document, path, in_text=True)
 
 
@@ -295,7 +296,7 @@ def _unfold(given: Manifest) -> Iterator[Manifest]:
     if given.kind.endswith("List") and given.kind not in _WHOLE_NAMES and "items" in given.body:
         kind = given.kind.removesuffix("List")
         for index, each in enumerate(_as_list(given.body.get("items"))):
-            if isinstance(each, Mapping):
+            if is_mapping(each):
                 own = text(each.get("kind")) or kind
                 group = _group_of(each["apiVersion"]) if "apiVersion" in each else given.group
                 at = given.at if given.in_text else (*given.at, "items", index)
@@ -315,10 +316,10 @@ def _as_list(value: Any) -> list[Any]:
 def is_object(value: object) -> bool:
     """Whether a value inside of an object is a whole object itself, not a reference to one."""
     return (
-        isinstance(value, Mapping)
+        is_mapping(value)
         and bool(text(value.get("apiVersion")))
         and bool(text(value.get("kind")))
-        and any(isinstance(value.get(key), Mapping) for key in ("spec", "data", "metadata"))
+        and any(is_mapping(value.get(key)) for key in ("spec", "data", "metadata"))
     )
 
 
@@ -326,9 +327,9 @@ def _inner(value: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Whole objects inside of an object, at any depth."""
     if path and is_object(value):
         yield path, value
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         for key, each in value.items():
-            if isinstance(each, Mapping) or is_list(each):
+            if is_mapping(each) or is_list(each):
                 yield from _inner(each, (*path, str(key)))
     elif is_list(value):
         for index, each in enumerate(value):
@@ -389,7 +390,7 @@ def names_below(stack: Stack) -> frozenset[str]:
 
 
 def _names(namespace: Manifest) -> list[str]:
-    outputs = namespace.resource.outputs if not namespace.at else {}
+    outputs: Mapping[str, Any] = namespace.resource.outputs if not namespace.at else {}
     return [
         name
         for name in (

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,7 +64,7 @@ def region_of_resource(resource: Resource) -> Any:
         nobody says (then the environment of whoever runs the program decides).
     """
     own = resource.get("region")
-    provider = resource.provider.properties if resource.provider else {}
+    provider: Mapping[str, Any] = resource.provider.properties if resource.provider else {}
     answered = text(resource.outputs.get("region")) or region_in(resource.outputs.get("arn"))
     found: Any = own if resource.package == "aws" else ABSENT
     for given in (found, provider.get("region"), answered):
@@ -82,7 +83,7 @@ def _azure(resource: Resource, stack: Stack | None) -> str:
         group = text(resource.get("resourceGroupName"))
         groups = stack.of_kind("azure-native:resources:ResourceGroup") if stack else []
         named = [each for each in groups if group and group.lower() in set(_names(each))]
-        provider = resource.provider.properties if resource.provider else {}
+        provider: Mapping[str, Any] = resource.provider.properties if resource.provider else {}
         given = next((each.get("location") for each in named), provider.get("location"))
     normal = normalise_azure(given)
     if normal == "global":

@@ -47,6 +47,7 @@ from falaj.policies.reading.kubernetes import (
     level_of,
     manifests,
 )
+from falaj.wire.documents import is_mapping, mapping
 
 #: Where Kubernetes' own kinds keep what becomes a pod: metadata and spec stand under it.
 TEMPLATES: Final[Mapping[str, str]] = {
@@ -125,7 +126,7 @@ class Pod:
                 yield from self._container(key, at, given)
 
     def _container(self, key: str, at: str, given: Any) -> Iterator[Container]:
-        if isinstance(given, Mapping):
+        if is_mapping(given):
             yield Container(self, at, key, given)
         elif is_unknown(given):
             yield Container(self, at, key, {}, str(given.reason))
@@ -186,20 +187,20 @@ def pods(manifest: Manifest) -> Iterator[Pod]:
 
 
 def _known(manifest: Manifest, template: str, holder: Any) -> Iterator[Pod]:
-    spec = get(holder, "spec") if isinstance(holder, Mapping) else holder
+    spec = get(holder, "spec") if is_mapping(holder) else holder
     at = join(template, "spec")
     if is_unknown(spec):
         yield Pod(manifest, at, {}, hidden=str(spec.reason))
-    elif isinstance(spec, Mapping):
+    elif is_mapping(spec):
         metadata = get(holder, "metadata")
-        known = metadata if isinstance(metadata, Mapping) else {}
+        known = mapping(metadata)
         where = join(template, "metadata")
         yield Pod(manifest, at, spec, where, known, is_partial=manifest.is_patch)
 
 
 def _anywhere(manifest: Manifest, value: Any, path: Path) -> Iterator[Pod]:
     """Pods in a custom object: mappings with containers, and templates that can't be seen."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         if path and is_object(value):
             return  # An object of its own, which is judged as one.
         if kind := _pod_like(value):
@@ -212,8 +213,8 @@ def _anywhere(manifest: Manifest, value: Any, path: Path) -> Iterator[Pod]:
             at = (*path, str(key))
             if str(key) in NOT_SEARCHED or (kind and str(key) in CONTAINER_LISTS):
                 continue
-            if str(key) == "spec" and isinstance(each, Mapping) and _pod_like(each) == "whole":
-                known = holder if isinstance(holder, Mapping) else {}
+            if str(key) == "spec" and is_mapping(each) and _pod_like(each) == "whole":
+                known = mapping(holder)
                 where = join(format_path(path), "metadata")
                 partial = manifest.is_patch or manifest.group in _MERGING_GROUPS
                 yield Pod(manifest, format_path(at), each, where, known, is_partial=partial)
@@ -252,20 +253,17 @@ def _is_bare(value: Mapping[str, Any]) -> bool:
     """Whether a part of a custom object is settings of a pod that its operator makes."""
     env, volumes = value.get("env"), value.get("volumes")
     return (
-        isinstance(value.get("securityContext"), Mapping)
+        is_mapping(value.get("securityContext"))
         or any(key in value for key in ("hostNetwork", "hostPID", "hostIPC"))
-        or (
-            is_list(env)
-            and any(isinstance(each, Mapping) and "name" in each for each in items(env))
-        )
-        or (is_list(volumes) and any(isinstance(each, Mapping) for each in items(volumes)))
+        or (is_list(env) and any(is_mapping(each) and "name" in each for each in items(env)))
+        or (is_list(volumes) and any(is_mapping(each) for each in items(volumes)))
     )
 
 
 def _holds_containers(value: object) -> bool:
     if is_unknown(value):
         return True
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return _is_container(value)
     return is_list(value) and any(
         is_unknown(each) or _is_container(each)
@@ -274,8 +272,8 @@ def _holds_containers(value: object) -> bool:
 
 
 def _is_container(value: object) -> bool:
-    return isinstance(value, Mapping) and (
-        "image" in value or ("name" in value and not isinstance(value.get("name"), Mapping))
+    return is_mapping(value) and (
+        "image" in value or ("name" in value and not is_mapping(value.get("name")))
     )
 
 

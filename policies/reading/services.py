@@ -48,6 +48,7 @@ from falaj.policies.reading.kubernetes import (
     manifests,
     names_below,
 )
+from falaj.wire.documents import is_mapping, mapping
 
 _OWN: Final = tuple(ipaddress.ip_network(each) for each in OWN_RANGES)
 _KNOWN_NAMESPACES: Final = SYSTEM_NAMESPACES | PLATFORM_NAMESPACES
@@ -82,13 +83,13 @@ def services(resource: Resource) -> Iterator[Service]:
     """Every service that a resource declares."""
     for manifest in manifests(resource):
         if manifest.kind == "Service" and not manifest.group:
-            body = manifest.spec if isinstance(manifest.spec, Mapping) else {}
+            body = mapping(manifest.spec)
             annotations = manifest.get("metadata.annotations")
             yield Service(manifest, "spec", body, "metadata.annotations", annotations)
         elif manifest.kind == "EnvoyProxy":
             at = "spec.provider.kubernetes.envoyService"
             body = manifest.get(at)
-            known = body if isinstance(body, Mapping) else {}
+            known = mapping(body)
             annotations = get(known, "annotations")
             # https://gateway.envoyproxy.io/docs/api/extension_types/#kubernetesservicespec
             yield Service(manifest, at, known, f"{at}.annotations", annotations, "LoadBalancer")
@@ -98,10 +99,10 @@ def services(resource: Resource) -> Iterator[Service]:
 
 
 def _in_values(chart: Manifest, value: Any, path: Path) -> Iterator[Service]:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         for key, each in value.items():
             at = (*path, str(key))
-            if str(key).lower().endswith("service") and isinstance(each, Mapping):
+            if str(key).lower().endswith("service") and is_mapping(each):
                 where = format_path(at)
                 yield Service(chart, where, each, f"{where}.annotations", get(each, "annotations"))
             yield from _in_values(chart, each, at)
@@ -117,7 +118,7 @@ def annotation_path(service: Service, key: str) -> str:
 
 def public_because(service: Service) -> tuple[str, str] | None:
     """Why a load balancer is public, with the path that says so; None where it is internal."""
-    given = service.annotations if isinstance(service.annotations, Mapping) else {}
+    given = mapping(service.annotations)
     for key in LOAD_BALANCER_SWITCHES:
         if is_false(given.get(key)):
             return annotation_path(service, key), "it is said not to be internal"
@@ -147,7 +148,7 @@ def hidden_annotation(service: Service) -> tuple[str, Any] | None:
     """An annotation that decides it and can't be seen, with its path."""
     if is_unknown(service.annotations):
         return service.annotations_at, service.annotations
-    given = service.annotations if isinstance(service.annotations, Mapping) else {}
+    given = mapping(service.annotations)
     for key in (*LOAD_BALANCER_SCHEMES, *LOAD_BALANCER_SWITCHES, *LOAD_BALANCER_KINDS, AWS_TYPE):
         if is_unknown(given.get(key)):
             return annotation_path(service, key), given[key]

@@ -21,6 +21,7 @@ from typing import Any, Final
 from falaj.policies.model import Path, Resource, is_list, text
 from falaj.policies.model.resource import remembered
 from falaj.policies.reading.encoded import LONGEST, texts_in
+from falaj.wire.documents import is_mapping, is_sequence
 
 #: Whole branches that only mark, describe or filter; in small letters without ``-`` and ``_``.
 _MARKS: Final = frozenset((
@@ -144,7 +145,7 @@ def _walk(
     value: Any, path: Path | None, keys: tuple[str, ...], at: Path = (), *, own: bool = False
 ) -> Iterator[Leaf]:
     """Below a value; without a path of its own in a document, which stands at `at`."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         refused = frozenset[str]() if own else _refused(value)
         # Lists of settings: {"name": "AWS_REGION", "value": …}.
         named = next((text(value[key]) for key in _NAMES if text(value.get(key))), "")
@@ -214,7 +215,7 @@ def _refused(value: Mapping[Any, Any]) -> frozenset[str]:
         return frozenset(map(str, value))
     # A firewall's list of what it blocks: Azure's collections of rules, and AWS's of domains.
     action = value.get("action")
-    kind = action.get("type") if isinstance(action, Mapping) else action
+    kind = action.get("type") if is_mapping(action) else action
     if text(kind).lower() in _REFUSING and "rules" in names:
         return frozenset({"rules"})
     if text(value.get("generatedRulesType")).upper() == "DENYLIST":
@@ -235,7 +236,7 @@ def _parsed(value: str) -> Any:
         found = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, Mapping | list) else None
+    return found if is_mapping(found) or is_sequence(found) else None
 
 
 def is_document(value: object) -> bool:

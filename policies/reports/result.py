@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from falaj.components.catalogue.pod_rules import SeverityName
 from falaj.policies.model import PolicyError, Rule
+from falaj.wire.documents import is_dictionary
 
 # Where a result comes from: who asked for it, on what machine, and from which commit.
 
@@ -362,7 +363,7 @@ def read_result(text: str, source: str = "the result") -> CheckResult:
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"{source} isn't JSON: {error}") from None
     # A first look, so that another version is named as such and not by the keys it lacks.
-    schema = document.pop("schema", None) if isinstance(document, dict) else None
+    schema = document.pop("schema", None) if is_dictionary(document) else None
     if schema != SCHEMA:
         if isinstance(schema, str) and schema.startswith(_FAMILY):
             raise PolicyError(

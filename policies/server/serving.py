@@ -45,7 +45,7 @@ def serve(folder: Path) -> None:
     parent = os.getppid()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda _signal, _frame: ended.set())
     # One thread: rules are computation alone, which threads of Python don't speed up.
     try:
         pack = load_pack(folder)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import grpc.aio
 from google.protobuf import struct_pb2
@@ -22,6 +22,7 @@ from falaj.sandbox.clouds.kubernetes import has_namespace
 from falaj.sandbox.clouds.vendor import secret_outputs
 from falaj.sandbox.cluster.objects import SKIP_AWAIT
 from falaj.wire import ASSET, SIGNATURE, UNKNOWN, Values, decode, encode, has_unknown
+from falaj.wire.documents import is_mapping, mapping
 from falaj.wire.protocol import MESSAGE_OPTIONS, resource_pb2, resource_pb2_grpc
 from falaj.wire.protocol import provider_pb2 as proto
 from falaj.wire.values import REFERENCE
@@ -42,7 +43,7 @@ class Declared:
     @property
     def is_kept(self) -> bool:
         """Whether it stays when the chart goes (``helm.sh/resource-policy: keep``)."""
-        annotations = self.manifest["metadata"].get("annotations") or {}
+        annotations = mapping(self.manifest["metadata"].get("annotations"))
         return annotations.get("helm.sh/resource-policy") == "keep"
 
 
@@ -108,7 +109,7 @@ def _placed(
     if lives and not metadata.get("namespace"):
         metadata["namespace"] = namespace
     if skip_await:
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), SKIP_AWAIT: "true"}
+        metadata["annotations"] = {**mapping(metadata.get("annotations")), SKIP_AWAIT: "true"}
     return {**manifest, "metadata": metadata}
 
 
@@ -200,14 +201,14 @@ def _chart(name: str, inputs: Mapping[str, Any], capabilities: Capabilities) -> 
         release=str(inputs.get("name") or name),
         namespace=namespace,
         values=_mapping(name, "values", inputs.get("values")),
-        value_files=[_text(name, each) for each in inputs.get("valueYamlFiles") or []],
+        value_files=[_text(name, each) for each in inputs.get("valueYamlFiles") or ()],
         skip_crds=bool(inputs.get("skipCrds")),
         kube_version=capabilities.kube_version,
         api_versions=capabilities.api_versions,
     )
     text = library.render(ensure("helm"), found, rendering, charts)
     manifests = library.read_manifests(text, f"what chart {found.name} renders")
-    warnings = []
+    warnings: list[str] = []
     if library.metadata(found.path).get("deprecated"):
         warnings.append(f"{name}: the chart {found.name} is deprecated, as it says itself")
     return Group(_declared(name, inputs, manifests, namespace), warnings)
@@ -215,9 +216,9 @@ def _chart(name: str, inputs: Mapping[str, Any], capabilities: Capabilities) -> 
 
 def _config_group(name: str, inputs: Mapping[str, Any], capabilities: Capabilities) -> Group:
     manifests: list[dict[str, Any]] = []
-    for each in inputs.get("objs") or []:
+    for each in inputs.get("objs") or ():
         manifests += library.expanded(each, f"{name}: objs")
-    for pattern in inputs.get("files") or []:
+    for pattern in inputs.get("files") or ():
         for path in sorted(glob.glob(str(pattern))) or [str(pattern)]:  # noqa: PTH207 - as given
             manifests += _file(path)
     if inputs.get("yaml"):
@@ -255,7 +256,7 @@ def _file(path: str) -> list[dict[str, Any]]:
 
 def _text(name: str, asset: Any) -> str:
     """The text of an asset that holds a chart's values."""
-    given: Mapping[str, Any] = asset if isinstance(asset, Mapping) else {}
+    given: Mapping[str, Any] = mapping(asset)
     if given.get(SIGNATURE) == ASSET and isinstance(given.get("text"), str):
         return str(given["text"])
     if given.get(SIGNATURE) == ASSET and given.get("path"):
@@ -269,7 +270,7 @@ def _text(name: str, asset: Any) -> str:
 def _mapping(name: str, key: str, value: Any) -> Mapping[str, Any]:
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
+    if not is_mapping(value):
         raise EngineError(f"{name}: {key}: expected a mapping, given {type(value).__name__}")
     return value
 
@@ -372,7 +373,7 @@ async def _register_component(
         object=encode(inputs, secrets),
         dependencies=list(request.dependencies),
         providers=dict(request.providers),
-        aliases=list(request.aliases),
+        aliases=list(cast("Any", request).aliases),
         acceptSecrets=True,
         acceptResources=True,
         supportsPartialValues=True,

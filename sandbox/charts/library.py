@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
 
 from falaj.engine.errors import EngineError, explain_os_error
 from falaj.engine.files import cache_home
 from falaj.engine.gobuild import find_go
+from falaj.wire.documents import is_dictionary, is_mapping, is_sequence
 
 # YAML 1.1 as Go's reader has it (sigs.k8s.io/yaml): no dates, no numbers in base 60, and `=` is a
 # text, all of which stand in definitions of well-known charts.
@@ -41,7 +42,8 @@ class _Loader(yaml.CSafeLoader):
 
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in _SCALARS:
-    _Loader.add_implicit_resolver(
+    # The class's types say nothing of this one's parameters.
+    cast("Any", _Loader).add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}",
         re.compile(f"^(?:{_pattern})$"),
         ["" if each == "\0" else each for each in _first],
@@ -87,7 +89,7 @@ def read_mapping(text: str, where: str) -> dict[str, Any]:
         raise EngineError(f"{where} is no YAML that can be read: {error}") from error
     if found is None:
         return {}
-    if not isinstance(found, dict):
+    if not is_dictionary(found):
         raise EngineError(f"{where}: expected a mapping, given {type(found).__name__}")
     return found
 
@@ -96,13 +98,13 @@ def expanded(document: Any, where: str) -> list[dict[str, Any]]:
     """The objects of a document: none, one, or those of a list. Raises EngineError."""
     if not document:
         return []
-    kind = document.get("kind") if isinstance(document, dict) else None
+    kind = document.get("kind") if is_dictionary(document) else None
     if not isinstance(kind, str) or not isinstance(document.get("apiVersion"), str):
         raise EngineError(f"{where}: {_short(document)} has no apiVersion and kind")
-    if kind.endswith("List") and isinstance(document.get("items"), list):
+    if kind.endswith("List") and is_sequence(document.get("items")):
         return [one for each in document["items"] for one in expanded(each, where)]
     metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+    if not is_dictionary(metadata) or not isinstance(metadata.get("name"), str):
         raise EngineError(f"{where}: {_short(document)} has no metadata.name")
     return [document]
 
@@ -209,7 +211,7 @@ def missing_dependencies(path: Path) -> list[tuple[str, str]]:
     """Name and version of the charts that a chart needs and doesn't have in itself."""
     wanted = [
         (str(each.get("name")), str(each.get("version", "")))
-        for each in metadata(path).get("dependencies") or []
+        for each in metadata(path).get("dependencies") or ()
         if not str(each.get("repository", "")).startswith("file://")
     ]
     inside = {_split(name.removesuffix(_ARCHIVE))[0] for name in _contained(path)}
@@ -446,7 +448,7 @@ def staged(chart: Chart, values: Mapping[str, Any], charts: Path, work: Path) ->
     defaults = read_mapping(own.read_text("utf-8"), str(own)) if own.is_file() else {}
     kept: list[Any] = []
     refused: list[tuple[str, str]] = []
-    for each in about.get("dependencies") or []:
+    for each in about.get("dependencies") or ():
         name, version = str(each.get("name")), str(each.get("version", ""))
         if (name, version) not in missing:
             kept.append(each)
@@ -473,7 +475,7 @@ def _is_wanted(condition: str, values: Mapping[str, Any], defaults: Mapping[str,
         for given in (values, defaults):
             value: Any = given
             for step in path.split("."):
-                value = value.get(step) if isinstance(value, Mapping) else None
+                value = value.get(step) if is_mapping(value) else None
             if isinstance(value, bool):
                 return value
     return True

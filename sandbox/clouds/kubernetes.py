@@ -14,6 +14,7 @@ import yaml
 from falaj.sandbox.clouds.model import GenericModel, Problem, Properties, World
 from falaj.sandbox.clouds.vendor import MADE_AT, RELEASE
 from falaj.wire import Unknown, has_unknown
+from falaj.wire.documents import is_mapping, is_sequence, mapping
 
 
 def cluster_of(config: Mapping[str, Any]) -> str:
@@ -42,14 +43,14 @@ def _read(text: str) -> Mapping[str, Any] | None:
         found = yaml.safe_load(text)
     except yaml.YAMLError:
         return None
-    return found if isinstance(found, Mapping) else None
+    return found if is_mapping(found) else None
 
 
 def _named(entries: Any, key: str) -> dict[str, Mapping[str, Any]]:
     """Entries of a kubeconfig by their names."""
     found: dict[str, Mapping[str, Any]] = {}
-    for each in entries if isinstance(entries, list) else ():
-        if isinstance(each, Mapping) and isinstance(each.get(key), Mapping):
+    for each in entries if is_sequence(entries) else ():
+        if is_mapping(each) and is_mapping(each.get(key)):
             found[str(each.get("name"))] = each[key]
     return found
 
@@ -167,7 +168,7 @@ class KubernetesModel(GenericModel):
                 )
             )
         labels = metadata.get("labels")
-        for key, value in labels.items() if isinstance(labels, Mapping) else ():
+        for key, value in labels.items() if is_mapping(labels) else ():
             if isinstance(value, str) and not _LABEL_VALUE.fullmatch(value):
                 found.append(
                     Problem(
@@ -186,7 +187,7 @@ class KubernetesModel(GenericModel):
             namespace = inputs.get("namespace") or config.get("namespace") or "default"
             return f"{namespace}/{inputs.get('name')}"
         metadata = _metadata(inputs)
-        given = {} if isinstance(metadata, Unknown) else metadata
+        given = mapping(metadata)
         digest = hashlib.sha256(urn.encode()).hexdigest()[:5]
         own = given.get("name") or f"{given.get('generateName') or name}{digest}"
         namespace = given.get("namespace")
@@ -272,7 +273,7 @@ def _metadata(inputs: Properties) -> Mapping[str, Any] | Unknown:
     metadata = inputs.get("metadata")
     if isinstance(metadata, Unknown):
         return metadata
-    return metadata if isinstance(metadata, Mapping) else {}
+    return mapping(metadata)
 
 
 def _is_name(text: str) -> bool:
@@ -281,7 +282,7 @@ def _is_name(text: str) -> bool:
 
 def _service(given: Any, id: str) -> dict[str, Any]:
     """A service's specification with an address in the usual range, 10.96.0.0/12."""
-    spec = dict(given) if isinstance(given, Mapping) and not has_unknown(given) else {}
+    spec = dict(given) if is_mapping(given) and not has_unknown(given) else {}
     number = int(hashlib.sha256(id.encode()).hexdigest()[:5], 16)
     address = f"10.{96 + number // 65536}.{number // 256 % 256}.{number % 256}"
     if spec.get("type") == "ExternalName":

@@ -26,6 +26,7 @@ from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.properties import filled
 from falaj.sandbox.store import Store
 from falaj.wire import Unknown, has_unknown
+from falaj.wire.documents import mapping
 from falaj.wire.values import PropertyChange
 
 _MANAGER: Final = "__fieldManager"
@@ -209,7 +210,7 @@ class Cluster(Cloud):
             raise fault
         address = self._addresses.of_id(token, id) if self._is_mine(token, id, state) else None
         found = None if address is None else self._requests.get(address)
-        uid = (state.get("metadata") or {}).get("uid")
+        uid = mapping(state.get("metadata")).get("uid")
         if address is not None and found is not None and found["metadata"]["uid"] == uid:
             if _is_patch(token):
                 # Applying nothing gives up all that it has set.
@@ -228,13 +229,14 @@ class Cluster(Cloud):
     ) -> dict[str, Any]:
         """A name with a random end, kept while the resource lives, and a namespace."""
         self._addresses.declare(token, given)
-        metadata = given.get("metadata") or {}
-        if isinstance(metadata, Unknown):
+        found = given.get("metadata")
+        if isinstance(found, Unknown):
             return dict(given)
+        metadata = mapping(found)
         added: dict[str, Any] = {}
         if metadata.get("name") is None and metadata.get("generateName") is None:
-            kept = old if objects.annotation(old, objects.AUTONAMED) else {}
-            added["name"] = (kept.get("metadata") or {}).get("name") or _autoname(name)
+            kept: Properties = old if objects.annotation(old, objects.AUTONAMED) else {}
+            added["name"] = mapping(kept.get("metadata")).get("name") or _autoname(name)
             added["annotations"] = {objects.AUTONAMED: "true"}
         if metadata.get("namespace") is None and self._addresses.is_namespaced(token):
             added["namespace"] = self.config.get("namespace") or "default"

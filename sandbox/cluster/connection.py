@@ -16,6 +16,7 @@ from falaj.engine.errors import EngineError
 from falaj.engine.uplinks import is_here
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.sandbox.errors import PartialError
+from falaj.wire.documents import is_mapping, mapping
 
 
 class ApiError(EngineError):
@@ -30,11 +31,10 @@ class ApiError(EngineError):
     def __init__(self, status: int, reason: str, message: str, details: Any = None) -> None:
         self.status = status
         self.reason = reason
-        given = details if isinstance(details, Mapping) else {}
         self.causes = [
             (str(one.get("field", "")), str(one.get("reason", "")), str(one.get("message", "")))
-            for one in given.get("causes") or []
-            if isinstance(one, Mapping)
+            for one in mapping(details).get("causes") or ()
+            if is_mapping(one)
         ]
         super().__init__(message)
 
@@ -43,11 +43,10 @@ class ApiError(EngineError):
         """The error that an answer's body describes (a ``Status`` object, or plain text)."""
         text = body.decode("utf-8", "replace")
         try:
-            found = json.loads(text)
+            read = json.loads(text)
         except ValueError:
-            found = {}
-        if not isinstance(found, Mapping):
-            found = {}
+            read = None
+        found = mapping(read)
         message = str(found.get("message") or text.strip()[:500] or f"HTTP status {status}")
         return cls(status, str(found.get("reason") or ""), message, found.get("details"))
 
@@ -269,9 +268,9 @@ def _client(kubeconfig: Path) -> Any:
 
 def _refuse_programs(config: Any, kubeconfig: Path) -> None:
     """Refuse a kubeconfig that starts a program to log in: it would run before anything else."""
-    users = config.get("users") if isinstance(config, Mapping) else None
-    for entry in users or []:
-        user = entry.get("user") or {}
+    users = config.get("users") if is_mapping(config) else None
+    for entry in users or ():
+        user = mapping(entry.get("user"))
         for key in ("exec", "auth-provider"):
             if key in user:
                 raise EngineError(

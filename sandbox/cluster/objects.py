@@ -14,6 +14,7 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox.clouds.kubernetes import has_namespace
 from falaj.sandbox.cluster.connection import ApiError, Connection, retried
 from falaj.wire import has_unknown
+from falaj.wire.documents import is_mapping, is_sequence, mapping
 
 _DEFINITION: Final = "CustomResourceDefinition"
 
@@ -32,8 +33,8 @@ class Addresses:
         """Remember what a definition of the program defines, and whether the run changes it."""
         if not token.endswith(f":{_DEFINITION}") or has_unknown(inputs.get("spec")):
             return
-        spec = inputs.get("spec") or {}
-        defined = (str(spec.get("group")), str((spec.get("names") or {}).get("kind")))
+        spec = mapping(inputs.get("spec"))
+        defined = (str(spec.get("group")), str(mapping(spec.get("names")).get("kind")))
         with self._alone:
             self._declared[defined] = spec.get("scope") == "Namespaced"
             if changing:
@@ -44,7 +45,7 @@ class Addresses:
         if found.get("kind") != _DEFINITION:
             return
         spec = found["spec"]
-        for version in spec.get("versions") or []:
+        for version in spec.get("versions") or ():
             self._discovery.forget(f"{spec['group']}/{version['name']}")
         with self._alone:
             self._changing.discard((spec["group"], spec["names"]["kind"]))
@@ -90,7 +91,7 @@ class Addresses:
                 "CustomResourceDefinition of this program defines it; install what defines it "
                 "first, and let this resource depend on it"
             )
-        metadata = inputs.get("metadata") or {}
+        metadata = mapping(inputs.get("metadata"))
         own = metadata.get("name") or f"{metadata.get('generateName') or ''}{secrets.token_hex(3)}"
         return _address(found, metadata.get("namespace"), str(own))
 
@@ -179,8 +180,8 @@ def group_version_kind(token: str) -> tuple[str, str, bool]:
 def annotation(values: Mapping[str, Any], name: str) -> str:
     """An annotation's value; empty where there is none."""
     metadata = values.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    value = annotations.get(name) if isinstance(annotations, Mapping) else None
+    annotations = metadata.get("annotations") if is_mapping(metadata) else None
+    value = annotations.get(name) if is_mapping(annotations) else None
     return value if isinstance(value, str) else ""
 
 
@@ -201,14 +202,14 @@ def manifest(token: str, inputs: Mapping[str, Any], address: Address) -> dict[st
 
 def _with_own_names(value: Any) -> Any:
     """Kubernetes' x-kubernetes-… in the place of what the SDKs write with underscores."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return {
             str(key).replace("_", "-") if str(key).startswith("x_kubernetes_") else key: (
                 _with_own_names(each)
             )
             for key, each in value.items()
         }
-    return [_with_own_names(each) for each in value] if isinstance(value, list) else value
+    return [_with_own_names(each) for each in value] if is_sequence(value) else value
 
 
 def live_outputs(found: Object, inputs: Mapping[str, Any], token: str) -> dict[str, Any]:
@@ -235,7 +236,7 @@ def importable(found: Object) -> dict[str, Any]:
 
 def managers(found: Object) -> list[str]:
     """Who manages fields of an object."""
-    fields = found["metadata"].get("managedFields") or []
+    fields = found["metadata"].get("managedFields") or ()
     return list(dict.fromkeys(str(each.get("manager", "")) for each in fields))
 
 
@@ -298,8 +299,8 @@ class Discovery:
         """
         version = str(self._connection.get("/version").get("gitVersion", ""))
         found: list[str] = []
-        for group in self._connection.get("/apis").get("groups") or []:
-            for each in group.get("versions") or []:
+        for group in self._connection.get("/apis").get("groups") or ():
+            for each in group.get("versions") or ():
                 name = str(each["groupVersion"])
                 found.append(name)
                 # Charts ask for single kinds of others' groups only.
@@ -333,7 +334,7 @@ class Discovery:
             str(each["kind"]): ServedKind(
                 api_version, str(each["kind"]), str(each["name"]), bool(each["namespaced"])
             )
-            for each in answer.get("resources") or []
+            for each in answer.get("resources") or ()
             if "/" not in str(each["name"])  # parts of objects: pods/log, deployments/scale
         }
 

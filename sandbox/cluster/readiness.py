@@ -19,6 +19,7 @@ from falaj.sandbox.cluster.objects import (
     Object,
     annotation,
 )
+from falaj.wire.documents import is_mapping, is_sequence, mapping
 
 _PATH: Final = re.compile(r"^jsonpath=\{(\.[^=]+)\}(?:=(.*))?$", re.DOTALL)
 _CONDITION: Final = re.compile(r"^condition=([^=]+)(?:=(.*))?$", re.DOTALL)
@@ -58,7 +59,7 @@ def is_awaited(found: Object) -> bool:
 
 def condition(found: Object, kind: str) -> Mapping[str, Any]:
     """A condition of an object's status; empty where it has none of that kind."""
-    for each in _status(found).get("conditions") or []:
+    for each in _status(found).get("conditions") or ():
         if each.get("type") == kind:
             return each
     return {}
@@ -69,7 +70,7 @@ def problems_of(found: Object) -> list[str]:
     good = ("False",) if found.get("kind") in ("Job",) else ("True",)
     return [
         ": ".join(str(each[key]) for key in ("type", "reason", "message") if each.get(key))
-        for each in _status(found).get("conditions") or []
+        for each in _status(found).get("conditions") or ()
         if each.get("status") not in good and (each.get("message") or each.get("reason"))
     ]
 
@@ -101,8 +102,8 @@ def _stateful_set(found: Object) -> State:
     ready = _number(status, "readyReplicas")
     if ready < wanted:
         return State(False, f"{ready} of {wanted} pods are ready")
-    strategy = _spec(found).get("updateStrategy") or {}
-    held = strategy.get("type") == "OnDelete" or (strategy.get("rollingUpdate") or {}).get(
+    strategy = mapping(_spec(found).get("updateStrategy"))
+    held = strategy.get("type") == "OnDelete" or mapping(strategy.get("rollingUpdate")).get(
         "partition"
     )
     if not held and status.get("currentRevision") != status.get("updateRevision"):
@@ -116,7 +117,7 @@ def _daemon_set(found: Object) -> State:
         return late
     status = _status(found)
     wanted = _number(status, "desiredNumberScheduled")
-    held = (_spec(found).get("updateStrategy") or {}).get("type") == "OnDelete"
+    held = mapping(_spec(found).get("updateStrategy")).get("type") == "OnDelete"
     updated = _number(status, "updatedNumberScheduled")
     if not held and updated < wanted:
         return State(False, f"{updated} of {wanted} pods are of the newest version")
@@ -156,9 +157,9 @@ def pod_problems(pod: Object) -> list[str]:
     ]
     status = _status(pod)
     for key in ("initContainerStatuses", "containerStatuses"):
-        for each in status.get(key) or []:
+        for each in status.get(key) or ():
             for phase in ("waiting", "terminated"):
-                why = (each.get("state") or {}).get(phase) or {}
+                why = mapping(mapping(each.get("state")).get(phase))
                 if why.get("reason") not in (None, "Completed", "PodInitializing"):
                     text = f"container {each['name']}: {why['reason']}"
                     found.append(f"{text}: {why['message']}" if why.get("message") else text)
@@ -187,14 +188,14 @@ def _claim(found: Object) -> State:
 def _service(found: Object) -> State:
     if _spec(found).get("type") != "LoadBalancer":
         return READY
-    if ((_status(found).get("loadBalancer")) or {}).get("ingress"):
+    if mapping(_status(found).get("loadBalancer")).get("ingress"):
         return READY
     return State(False, f"no load balancer was assigned; {_NOBODY}")
 
 
 def _ingress(found: Object) -> State:
     """Its controller writes where it is reached: the vendor's provider waits for that as well."""
-    if ((_status(found).get("loadBalancer")) or {}).get("ingress"):
+    if mapping(_status(found).get("loadBalancer")).get("ingress"):
         return READY
     wanted = _spec(found).get("ingressClassName")
     whose = f"of class {wanted}" if wanted else "(it names no class)"
@@ -238,9 +239,9 @@ def _asked(found: Object, text: str) -> State:
 
 def _at(found: Any, path: str) -> Any:
     for name, index in _STEP.findall(path):
-        if name and isinstance(found, Mapping):
+        if name and is_mapping(found):
             found = found.get(name)
-        elif index and isinstance(found, list) and int(index) < len(found):
+        elif index and is_sequence(found) and int(index) < len(found):
             found = found[int(index)]
         else:
             return None
@@ -367,13 +368,13 @@ def explain(connection: Connection, address: Address, found: Mapping[str, Any], 
 
 
 def _of_pods(connection: Connection, address: Address, found: Mapping[str, Any]) -> list[str]:
-    labels = ((found.get("spec") or {}).get("selector") or {}).get("matchLabels")
+    labels = mapping(mapping(found.get("spec")).get("selector")).get("matchLabels")
     if address.kind.kind not in ("Deployment", "StatefulSet", "DaemonSet", "Job") or not labels:
         return []
     chosen = ",".join(f"{key}={value}" for key, value in labels.items())
     path = f"/api/v1/namespaces/{address.namespace}/pods"
     lines: list[str] = []
-    for pod in connection.get(path, labelSelector=chosen).get("items") or []:
+    for pod in connection.get(path, labelSelector=chosen).get("items") or ():
         problems = pod_problems(pod)
         if problems:
             lines.append(f"pod {pod['metadata']['name']}: {'; '.join(problems)}")
@@ -385,13 +386,13 @@ def _events(connection: Connection, address: Address, found: Mapping[str, Any]) 
         return []
     path = f"/api/v1/namespaces/{address.namespace}/events"
     chosen = f"type=Warning,involvedObject.uid={found['metadata'].get('uid')}"
-    events = connection.get(path, fieldSelector=chosen).get("items") or []
+    events = connection.get(path, fieldSelector=chosen).get("items") or ()
     return [f"event {each.get('reason')}: {each.get('message')}" for each in events[-_SHOWN:]]
 
 
 def _endpoints(connection: Connection, address: Address, found: Mapping[str, Any]) -> State:
     """A service with a selector and an address of its own waits for a pod behind it."""
-    spec = found.get("spec") or {}
+    spec = mapping(found.get("spec"))
     if (
         address.kind.kind != "Service"
         or "/" in address.kind.api_version
@@ -402,9 +403,9 @@ def _endpoints(connection: Connection, address: Address, found: Mapping[str, Any
         return READY
     path = f"/apis/discovery.k8s.io/v1/namespaces/{address.namespace}/endpointslices"
     slices = connection.get(path, labelSelector=f"kubernetes.io/service-name={address.name}")
-    for each in slices.get("items") or []:
-        for endpoint in each.get("endpoints") or []:
-            if (endpoint.get("conditions") or {}).get("ready") is not False:
+    for each in slices.get("items") or ():
+        for endpoint in each.get("endpoints") or ():
+            if mapping(endpoint.get("conditions")).get("ready") is not False:
                 return READY
     return State(False, "no pod that its selector finds is ready")
 
@@ -414,9 +415,9 @@ def _backends(connection: Connection, address: Address, found: Mapping[str, Any]
     if address.kind.kind != "Ingress":
         return READY
     spaces = f"namespaces/{address.namespace}"
-    for rule in (found.get("spec") or {}).get("rules") or []:
-        for path in (rule.get("http") or {}).get("paths") or []:
-            name = ((path.get("backend") or {}).get("service") or {}).get("name")
+    for rule in mapping(found.get("spec")).get("rules") or ():
+        for path in mapping(rule.get("http")).get("paths") or ():
+            name = mapping(mapping(path.get("backend")).get("service")).get("name")
             if name is None:
                 continue
             slices = connection.get(
@@ -435,12 +436,12 @@ def _is_external(connection: Connection, spaces: str, name: str) -> bool:
         if error.is_missing:
             return False
         raise
-    return (service.get("spec") or {}).get("type") == "ExternalName"
+    return mapping(service.get("spec")).get("type") == "ExternalName"
 
 
 def _waits_for_consumer(connection: Connection, found: Mapping[str, Any]) -> bool:
     """Whether a claim is bound only when a pod uses it, so that nobody can wait for it."""
-    name = (found.get("spec") or {}).get("storageClassName")
+    name = mapping(found.get("spec")).get("storageClassName")
     if found.get("kind") != "PersistentVolumeClaim" or not name:
         return False
     try:
@@ -456,7 +457,8 @@ def _holds(found: Mapping[str, Any]) -> str:
     """What keeps a deleted object."""
     if not found["metadata"].get("deletionTimestamp"):
         return "it isn't even being deleted"
-    finalizers = found["metadata"].get("finalizers") or (found.get("spec") or {}).get("finalizers")
+    own = mapping(found.get("spec")).get("finalizers")
+    finalizers = found["metadata"].get("finalizers") or own
     lines: list[str] = []
     if finalizers:
         names = ", ".join(str(each) for each in finalizers)
@@ -466,7 +468,7 @@ def _holds(found: Mapping[str, Any]) -> str:
         )
     lines += [
         ": ".join(str(each[key]) for key in ("reason", "message") if each.get(key))
-        for each in (found.get("status") or {}).get("conditions") or []
+        for each in mapping(found.get("status")).get("conditions") or ()
         if each.get("status") == "True" and "Content" in str(each.get("type"))
     ]
     return "; ".join(lines) or "the API server doesn't say why"

@@ -12,6 +12,7 @@ from falaj.sandbox.clouds.model import Properties
 from falaj.sandbox.cluster import objects, readiness
 from falaj.sandbox.cluster.connection import ApiError, Connection, retried
 from falaj.sandbox.cluster.objects import Address, Object
+from falaj.wire.documents import is_mapping
 from falaj.wire.values import PropertyChange
 
 
@@ -182,7 +183,7 @@ def with_texts(inputs: Mapping[str, Any], found: Mapping[str, Any]) -> Mapping[s
     back as they were. https://kubernetes.io/docs/concepts/configuration/secret/
     """
     texts = inputs.get(_TEXTS)
-    if not isinstance(texts, Mapping):
+    if not is_mapping(texts):
         return found
     data = dict(found.get("data") or {})
     decoded = {key: _decoded(data.pop(key)) for key in texts if key in data}
@@ -209,7 +210,7 @@ def drifted(inputs: Any, wanted: Any, live: Any) -> Any:
     """
     if wanted == live:
         return inputs
-    if isinstance(inputs, Mapping) and isinstance(wanted, Mapping) and isinstance(live, Mapping):
+    if is_mapping(inputs) and is_mapping(wanted) and is_mapping(live):
         return {
             key: drifted(value, wanted.get(key), live.get(key))
             for key, value in inputs.items()
@@ -226,7 +227,7 @@ def _entries(inputs: Sequence[Any], wanted: Sequence[Any], live: Sequence[Any]) 
         if len(inputs) == len(wanted) == len(live):
             return [drifted(*each) for each in zip(inputs, wanted, live, strict=True)]
         return list(live)
-    wants = {each.get(key): each for each in wanted if isinstance(each, Mapping)}
+    wants = {each.get(key): each for each in wanted if is_mapping(each)}
     lives = {each.get(key): each for each in live}
     kept = [
         drifted(each, wants.get(each[key]), lives[each[key]])
@@ -241,7 +242,7 @@ def _entries(inputs: Sequence[Any], wanted: Sequence[Any], live: Sequence[Any]) 
 def _key(inputs: Sequence[Any], live: Sequence[Any]) -> str | None:
     for key in _KEYS:
         for entries in (inputs, live):
-            if not all(isinstance(each, Mapping) and key in each for each in entries):
+            if not all(is_mapping(each) and key in each for each in entries):
                 break
             values = [each[key] for each in entries]
             if any(not isinstance(value, str | int) for value in values):

@@ -17,9 +17,9 @@ from falaj.components.catalogue import PLACES
 from falaj.stacks.checking.subject import subject_of
 from falaj.stacks.command.console import say
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.source import from_project_and_stack
+from falaj.wire.documents import is_mapping, mapping
 
 #: How a stack is called that nobody has named, as `pulumi new` calls the first one.
 STACK: Final = "dev"

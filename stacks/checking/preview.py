@@ -31,11 +31,11 @@ from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud, update_
 from falaj.stacks.command.packs import pack_folders
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.sandbox_guard import PHASE_VARIABLE
 from falaj.stacks.settings import CloudSettings
 from falaj.wire import PROVIDER
+from falaj.wire.documents import mapping, sequence
 
 #: What the engine says of all else when one resource was refused.
 _CANCELLED: Final = "context canceled"

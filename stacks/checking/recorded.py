@@ -22,10 +22,10 @@ from falaj.sandbox.prediction import made_in_sandbox
 from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.source import from_project_and_stack
+from falaj.wire.documents import mapping
 
 
 def check_file(path: Path, subject: Subject | None, *, strict: bool | None) -> StackResult:

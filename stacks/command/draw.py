@@ -22,10 +22,10 @@ from falaj.stacks.command.options import sandbox_options, stack_option, the_stac
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.testplane import use_cluster
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.resources import State, of_export, of_preview
 from falaj.stacks.settings import CloudSettings
+from falaj.wire.documents import mapping
 
 _COLUMNS: Final = 80
 """Of the drawing where it isn't printed on a terminal."""

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.documents import mapping
 from falaj.stacks.placement import choose
 from falaj.stacks.sandbox_guard import FIRST_KEY, STORES
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.cloud import FoundationSettings, OwnFoundation
+from falaj.wire.documents import mapping
 
 TITLE: Final = "[3/3] the registry, with a key of its own first"
 _COMPONENT: Final = "falaj-azure:index:Registry"

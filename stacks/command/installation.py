@@ -14,8 +14,8 @@ from typing import Any, Final
 from falaj.engine import extras
 from falaj.engine.extras import OF_PROVIDERS
 from falaj.stacks.command.console import say
-from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import is_mapping, sequence
 
 #: What holds our packages: the project's folder in a clone, ``falaj`` in an installation.
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def extras_of_stack(values: Mapping[str, Any]) -> list[str]:
     named += [extra for space, extra in OF_PROVIDERS.items() if _has(values, space)]
     # An engine that is asked for by name is called as the extra that has it.
     optimization: Any = values.get("falaj:optimization")
-    if isinstance(optimization, Mapping):
+    if is_mapping(optimization):
         named.append(str(optimization.get("engine")))
     known = extras.names()
     return sorted({name for name in named if name in known})

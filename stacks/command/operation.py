@@ -18,8 +18,8 @@ from falaj.engine.progress import INTERVAL_SECONDS, duration
 from falaj.stacks.command.console import say
 from falaj.stacks.command.events import EventStream, read_events
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.documents import mapping
 from falaj.wire import STACK
+from falaj.wire.documents import mapping
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -18,8 +18,8 @@ from falaj.components.catalogue.clusters import USUAL_TIME_ZONE
 from falaj.components.catalogue.pipelines import ACCOUNT_ENDING, LABEL, RUN_NOTES, TEMPLATE_LABEL
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
-from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import mapping, sequence
 
 if TYPE_CHECKING:
     from falaj.stacks.command.pods import Cluster
@@ -132,7 +132,8 @@ def job_of(cron: Mapping[str, Any], reason: str) -> dict[str, Any]:
     about, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     pod = mapping(mapping(spec.get("template")).get("spec"))
     containers = sequence(pod.get("containers"))
-    command = [str(each) for each in sequence(mapping(next(iter(containers), {})).get("command"))]
+    first = mapping(next(iter(containers), None))
+    command = [str(each) for each in sequence(first.get("command"))]
     if len(containers) != 1 or _OPTION not in command[:-1]:
         raise StackError(
             f"the CronJob {name} isn't as the stack makes it: bring the stack up again"

@@ -32,9 +32,9 @@ from falaj.components.kubernetes.training import publication
 from falaj.components.nearest import nearest
 from falaj.components.specification.node_pools import label_value
 from falaj.stacks.command.kubeconfig import USUAL, VARIABLE
-from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.in_cluster import WorkloadsSettings
+from falaj.wire.documents import mapping, sequence
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

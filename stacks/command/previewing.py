@@ -26,10 +26,10 @@ from falaj.stacks.command.lifecycle import not_finished
 from falaj.stacks.command.operation import UNCHANGED, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.costs import report
-from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.lettering import clean, wrap
 from falaj.stacks.settings import CloudSettings, Settings
+from falaj.wire.documents import sequence
 
 # The page of ``falaj preview``: places, machines, costs, changes, the verdict, what is next.
 

@@ -14,8 +14,8 @@ from falaj.engine.files import replace_file, stack_home
 from falaj.stacks.command import installation, testplane
 from falaj.stacks.command.console import say
 from falaj.stacks.command.installation import ROOT
-from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import is_mapping, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

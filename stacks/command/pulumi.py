@@ -17,8 +17,8 @@ from falaj.stacks.command.hints import passphrase_hint
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.remains import remains
 from falaj.stacks.command.workspace import make_workspace, program_environment
-from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import mapping, sequence
 
 
 class Pulumi:

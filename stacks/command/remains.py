@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from falaj.stacks.documents import mapping
+from falaj.wire.documents import mapping
 
 _PLAN: Final = "azure-native:security:Pricing"
 _KEYS: Final = re.compile(r"/(?:vaults|managedHSMs)/[^/]+/keys/[^/]+$", re.IGNORECASE)

@@ -18,8 +18,8 @@ from falaj.stacks.command import installation, project, service
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.installation import ROOT, is_clone
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import mapping
 
 _TEMPLATES: Final = ROOT / "stacks" / "templates"
 _FILE: Final = "Pulumi.yaml"

@@ -15,9 +15,9 @@ import psutil
 from falaj.stacks.command import project
 from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.documents import sequence
 from falaj.stacks.errors import StackError
 from falaj.stacks.watching.seen import seen
+from falaj.wire.documents import sequence
 
 
 def status(stack: StackFile) -> int:

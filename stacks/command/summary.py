@@ -15,6 +15,7 @@ from falaj.stacks.command.console import table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.service import read_account
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import is_mapping, is_sequence
 from falaj.workloads.optimization import card_text
 
 COMPLETIONS: Final = "v1/completions"
@@ -143,13 +144,13 @@ def curl(
 
 def _written(value: Any) -> str:
     """A value in Python, without single quotes; a long list of the same is written shortly."""
-    if isinstance(value, Mapping):
-        known = cast("Mapping[str, Any]", value).items()
-        return "{" + ", ".join(f"{_written(key)}: {_written(each)}" for key, each in known) + "}"
-    if isinstance(value, list) and _is_of_one_value(value):
+    if is_mapping(value):
+        known = (f"{_written(key)}: {_written(each)}" for key, each in value.items())
+        return "{" + ", ".join(known) + "}"
+    if is_sequence(value) and _is_of_one_value(value):
         return f"[{_written(value[0])}] * {len(value)}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_written, cast('list[Any]', value)))}]"
+    if is_sequence(value):
+        return f"[{', '.join(map(_written, value))}]"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 

@@ -18,8 +18,8 @@ import yaml
 from falaj.engine.files import data_home, make_private, replace_file
 from falaj.sandbox.store import Store
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.documents import mapping
 from falaj.stacks.settings.source import from_project_and_stack
+from falaj.wire.documents import mapping
 
 #: What stands for an encrypted value, which the sandbox has no key for.
 STAND_IN = "sandbox"

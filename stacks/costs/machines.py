@@ -26,7 +26,7 @@ from falaj.stacks.costs.amounts import (
     product,
 )
 from falaj.stacks.costs.billing import Charge
-from falaj.stacks.documents import is_mapping, mapping
+from falaj.wire.documents import is_mapping, mapping
 
 Reader = Callable[[Resource, Stack], Iterator[Charge]]
 

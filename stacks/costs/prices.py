@@ -43,9 +43,9 @@ from falaj.components.nearest import nearest
 from falaj.policies.model import kind_of
 from falaj.stacks.costs.amounts import Unit
 from falaj.stacks.costs.billing import billed
-from falaj.stacks.documents import is_mapping, is_sequence, mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.section import Section
+from falaj.wire.documents import is_mapping, is_sequence, mapping
 
 # Reads a price file: its rows with the lines where they stand, each checked by itself.
 

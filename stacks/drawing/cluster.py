@@ -14,9 +14,9 @@ from falaj.policies.reading.kubernetes import Manifest, manifests
 from falaj.policies.reading.pods import pods, runs
 from falaj.policies.rules.kubernetes.network_policies import is_policy, openings
 from falaj.stacks.costs import billed
-from falaj.stacks.documents import is_mapping, mapping
 from falaj.stacks.drawing.builder import EVERYTHING, Builder, Traffic
 from falaj.stacks.drawing.model import NodeKind
+from falaj.wire.documents import is_mapping, mapping
 
 _SCALERS: Final = {
     "ScaledObject": ("spec.scaleTargetRef.name", "spec.minReplicaCount", "spec.maxReplicaCount"),

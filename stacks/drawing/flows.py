@@ -31,10 +31,10 @@ from falaj.policies.reading.azure_security_rules import SINGLE, SecurityRule, se
 from falaj.policies.reading.types import azure
 from falaj.policies.rules import rules_of
 from falaj.policies.rules.zero_trust.security_groups import ports_of_rule
-from falaj.stacks.documents import is_mapping
 from falaj.stacks.drawing.builder import EVERYTHING, Builder, Traffic
 from falaj.stacks.drawing.kinds import AWS_SUBNETS, AZURE_SUBNETS, GROUPS, VNETS, VPCS, aws
 from falaj.stacks.drawing.model import INTERNET, OPENNESS, End
+from falaj.wire.documents import is_mapping
 
 # AWS: security groups, load balancers, routes, endpoints.
 

@@ -11,7 +11,6 @@ from falaj.components.catalogue.azure_roles import BUILT_IN_ROLES
 from falaj.policies.model import Resource, get, is_unknown, items, leaves, text
 from falaj.policies.reading.iam import read
 from falaj.policies.reading.types import azure
-from falaj.stacks.documents import is_mapping, is_sequence
 from falaj.stacks.drawing.builder import Builder
 from falaj.stacks.drawing.kinds import (
     ALIASES,
@@ -23,6 +22,7 @@ from falaj.stacks.drawing.kinds import (
     ROLES,
     aws,
 )
+from falaj.wire.documents import is_mapping, is_sequence
 
 #: Keys and their other names, whole (https://docs.aws.amazon.com/kms/latest/developerguide).
 _KEY_ARN: Final = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]*:\d*:(?:key|alias)/[A-Za-z0-9/_-]+")

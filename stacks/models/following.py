@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from falaj.stacks.errors import StackError
 from falaj.stacks.models.pinning import SECTION, Pin
+from falaj.wire.documents import is_dictionary, sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.aliases import (
     Entry,
@@ -81,11 +82,9 @@ def _followed(service: str, entry: Mapping[str, Any]) -> Followed:
         key = public_keys_of(pem.encode(), f"{at}.verifyKey")
     except WorkloadError as error:
         raise StackError(str(error)) from error
-    versions = entry.get("versions")
     return Followed(
         service, model, str(rest.get("stable", PRODUCTION)), alias, share, key,
-        tuple(each for each in versions if isinstance(each, dict))
-        if isinstance(versions, list) else (),
+        tuple(filter(is_dictionary, sequence(entry.get("versions")))),
     )  # fmt: skip
 
 
@@ -207,5 +206,5 @@ def _entry(follow: Followed, shelf: Shelf[Client], alias: Entry, weight: int) ->
     shelf.contents(image, follow.key)
     _, keys = shelf.keys(image)
     pin = Pin(record.version, image.itself.digest, keys.itself.digest, weight)
-    own = next((each for each in follow.versions if each.get("version") == pin.version), {})
-    return {**own, **pin.to_file()}
+    own = next((each for each in follow.versions if each.get("version") == pin.version), None)
+    return {**(own or {}), **pin.to_file()}

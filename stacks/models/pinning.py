@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.stacks.errors import StackError
+from falaj.wire.documents import is_dictionary
 
 SECTION: Final = "inferenceServices"
 TIER: Final = "inference"
@@ -124,9 +125,9 @@ def pinned(versions: Sequence[Any], pin: Pin) -> list[dict[str, Any]]:
     Raises:
         StackError: there is nobody to take the rest, or the largest hasn't so much to give.
     """
-    entries = [dict(cast("dict[str, Any]", each)) for each in versions if isinstance(each, dict)]
-    own = next((each for each in entries if each.get("version") == pin.version), {})
-    mine = {**own, **pin.to_file()}
+    entries = [dict(each) for each in versions if is_dictionary(each)]
+    own = next((each for each in entries if each.get("version") == pin.version), None)
+    mine = {**(own or {}), **pin.to_file()}
     if pin.weight == 100:
         return [mine]
     others = [each for each in entries if each.get("version") != pin.version]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.stacks.certificates import Certificate, certificate_of
-from falaj.stacks.documents import mapping, sequence
+from falaj.wire.documents import mapping, sequence
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference import settings
 from falaj.workloads.inference.process import logs

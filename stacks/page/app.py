@@ -26,7 +26,6 @@ from markupsafe import Markup, escape
 from falaj.policies.reports.wording import shown
 from falaj.stacks.command import project, service, summary
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.page import form as forms
 from falaj.stacks.page import live
@@ -34,6 +33,7 @@ from falaj.stacks.page.account import Account, Version, data_of
 from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
+from falaj.wire.documents import is_mapping, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.training.language import request_of
@@ -256,7 +256,7 @@ class Page:
         """All that the disk says; it takes the disk's time."""
         versions = account.versions()
         served = next((each for each in versions if each.number == account.served), None)
-        manifest = served.manifest if served else {}
+        manifest: Mapping[str, Any] = served.manifest if served else {}
         try:
             keys, keys_error = account.keys(), ""
         except WorkloadError as error:
@@ -344,7 +344,7 @@ class Page:
     async def _answered(self, account: Account, document: Any, version: Version | None) -> Any:
         """The answer, by the manifest of the version that gave it."""
         said = mapping(document).get("model_version")
-        manifest = version.manifest if version else {}
+        manifest: Mapping[str, Any] = version.manifest if version else {}
         if version is None or said != str(version.number):
             number = (
                 int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else 0
@@ -493,8 +493,8 @@ def _predicting(version: Version | None) -> dict[str, Any]:
 def _refusal(status: int, document: object) -> str:
     """What the server said, in its own words where it has any."""
     said = mapping(document).get("error")
-    if isinstance(said, dict):  # as OpenAI's API has it
-        said = mapping(said).get("message")
+    if is_mapping(said):  # as OpenAI's API has it
+        said = said.get("message")
     return said if isinstance(said, str) and said else f"the server answered with status {status}"
 
 

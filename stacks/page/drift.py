@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.page.form import NOTHING, figure
 from falaj.stacks.watching.report import ANSWERS, STATES
+from falaj.wire.documents import mapping, sequence
 
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 import orjson
 
-from falaj.stacks.documents import mapping, sequence
+from falaj.wire.documents import is_mapping, mapping, sequence
 from falaj.workloads.bounds import SERVICE
 from falaj.workloads.inference.language.completions import OF_VERSION
 from falaj.workloads.training.dates import DateForm, full_year
@@ -426,7 +426,7 @@ def _pasted(text: str) -> dict[str, Any]:
         found: Any = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise RowError({PASTED: f"this is no JSON: {error}"}) from None
-    if not isinstance(found, dict) or not isinstance(found.get("inputs"), list):
+    if not is_mapping(found) or not isinstance(found.get("inputs"), list):
         raise RowError({PASTED: 'give an object with "inputs", a list of tensors'})
     return {"inputs": found["inputs"]}
 

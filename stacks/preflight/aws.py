@@ -47,8 +47,7 @@ def connect(region: str) -> ClientOf:
             "AWS could not be asked: there are no credentials\n"
             "  set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and run it again"
         )
-    client: ClientOf = session.client  # type: ignore[assignment] - overloads by literal names
-    return client
+    return session.client
 
 
 def ask(

@@ -62,7 +62,7 @@ def connect(credential: Any = None, endpoint: str = ENDPOINT) -> tuple[str, Get]
     policies: list[Any] = [RetryPolicy(retry_total=2)]
     if endpoint.startswith("https:"):
         policies.append(ARMChallengeAuthenticationPolicy(found, f"{ENDPOINT}/.default"))
-    client: Any = ARMPipelineClient(base_url=endpoint, policies=policies)
+    client = ARMPipelineClient[HttpRequest, Any](base_url=endpoint, policies=policies)
 
     def get(path: str, version: str) -> Mapping[str, Any]:
         url = path if path.startswith(endpoint) else f"{endpoint}{path}"

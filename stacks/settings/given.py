@@ -28,6 +28,7 @@ from falaj.stacks.settings.problems import (
 )
 from falaj.stacks.settings.splices import Edit, SpliceError, difference, drop, put, rename, reread
 from falaj.stacks.settings.suggestions import closest
+from falaj.wire.documents import is_dictionary
 
 #: Configuration by namespaced key, as ``{"falaj:dataset": "digits"}``.
 Values: TypeAlias = Mapping[str, Any]
@@ -60,7 +61,7 @@ class Given:
     """Configuration with its places."""
 
     values: Values
-    locations: Mapping[str, Location] = field(default_factory=dict)
+    locations: Mapping[str, Location] = field(default_factory=dict[str, Location])
     """Places of the keys that a file says; others come from the engine alone."""
     stack_file: Document | None = None
     """Where a key that is missing would be added."""
@@ -315,9 +316,8 @@ def _renamed(way: Way, action: Rename) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
-        return left.keys() == right.keys() and all(_same(left[k], right[k]) for k in left)
+    if is_dictionary(one) and is_dictionary(other):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     return type(one) is type(other) and one == other
 
 

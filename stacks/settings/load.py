@@ -55,6 +55,7 @@ from falaj.stacks.settings.shapes import (
 )
 from falaj.stacks.settings.source import given_by_engine, given_in_files
 from falaj.stacks.settings.suggestions import closest, instead, meant
+from falaj.wire.documents import is_sequence
 
 if TYPE_CHECKING:
     from falaj.stacks.settings.cloud import ClusterSettings, FoundationSettings, SmbSettings
@@ -253,8 +254,8 @@ def value_at(own: Any, path: KeyPath) -> Any:
     for part in path:
         if isinstance(here, dict):
             here = cast("dict[Any, Any]", here).get(part)
-        elif isinstance(here, list) and isinstance(part, int) and 0 <= part < len(here):
-            here = cast("list[Any]", here)[part]
+        elif is_sequence(here) and isinstance(part, int) and 0 <= part < len(here):
+            here = here[part]
         else:
             return None
     return here

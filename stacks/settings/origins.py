@@ -25,6 +25,7 @@ from falaj.stacks.settings.shapes import (
     keys_of,
     section_at,
 )
+from falaj.wire.documents import mapping
 
 #: Sections whose keys are a component's arguments; `NAME` stands for the component's name.
 SECTIONS: Final[Mapping[str, Path]] = {
@@ -113,8 +114,7 @@ def steps(argument: str, args: Any) -> Path:
 
 
 def _next(text: str, here: Any) -> str:
-    keys = cast("Mapping[Any, Any]", here) if isinstance(here, Mapping) else {}
-    for key in sorted(map(str, keys), key=len, reverse=True):
+    for key in sorted(map(str, mapping(here)), key=len, reverse=True):
         if text.startswith(key) and text[len(key) : len(key) + 1] in ("", ".", "["):
             return key
     return re.split(r"[.\[]", text, maxsplit=1)[0] or text

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings.document import Document, Flaw, Way, bare_enough, written
 from falaj.stacks.settings.splices import Edit, difference, drop_entry, reread
+from falaj.wire.documents import is_dictionary, is_sequence
 
 #: Where in the settings something is: ``("gpuPools", "h200", "maxNodes")``.
 Path: TypeAlias = tuple[str | int, ...]
@@ -298,10 +299,10 @@ def is_there(own: Any, path: Path) -> bool:
     """Whether nested values have a path, or what it lies in where something is missing there."""
     here = own
     for part in path:
-        if isinstance(here, dict) and part in here:
+        if is_dictionary(here) and part in here:
             here = cast("dict[Any, Any]", here)[part]
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            here = cast("list[Any]", here)[part]
+        elif is_sequence(here) and isinstance(part, int) and part < len(here):
+            here = here[part]
         else:
             return False
     return True
@@ -320,12 +321,11 @@ def mended_by(own: dict[str, Any], action: Action) -> dict[str, Any]:
             value = section.pop(last)
             if isinstance(action, Rename):
                 section.setdefault(action.name, value)
-    elif isinstance(parent, list) and isinstance(last, int):
-        items = cast("list[Any]", parent)
-        if isinstance(action, Put) and last <= len(items):
-            items[last : last + 1] = [action.value]
-        elif isinstance(action, Drop) and last < len(items):
-            del items[last]
+    elif is_sequence(parent) and isinstance(last, int):
+        if isinstance(action, Put) and last <= len(parent):
+            parent[last : last + 1] = [action.value]
+        elif isinstance(action, Drop) and last < len(parent):
+            del parent[last]
     return whole
 
 
@@ -337,7 +337,6 @@ def _parent(whole: Any, path: Path, *, make: bool) -> Any:
             if make and section.get(part) is None:
                 section[part] = {}
             here = section.get(part)
-        elif isinstance(here, list) and isinstance(part, int):
-            items = cast("list[Any]", here)
-            here = items[part] if part < len(items) else None
+        elif is_sequence(here) and isinstance(part, int):
+            here = here[part] if part < len(here) else None
     return here

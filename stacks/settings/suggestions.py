@@ -23,6 +23,7 @@ from falaj.stacks.settings.shapes import (
     choices,
     example,
 )
+from falaj.wire.documents import is_mapping, is_sequence
 
 _T = TypeVar("_T", str, int)
 #: What people and YAML 1.1 write for truth values.
@@ -72,13 +73,13 @@ def meant(shape: Shape, given: Any) -> Iterator[Any]:
                 yield from (value for value in values if str(value) == found)
             case Flag():
                 text = closest(str(given).strip().casefold(), _TRUTHS)
-                if not isinstance(given, dict | list) and text is not None:
+                if not (is_mapping(given) or is_sequence(given)) and text is not None:
                     yield _TRUTHS[text]
             case Number(whole, limits):
                 yield from _numbers(given, whole, limits)
             case Text(rule, _):
                 yield from _texts(given, rule.allows if rule else bool)
-            case Items(of) if not isinstance(given, dict | list) and given is not None:
+            case Items(of) if not (is_mapping(given) or is_sequence(given)) and given is not None:
                 yield [given]
                 yield from ([inner] for inner in meant(of, given))
             case _:
@@ -110,7 +111,7 @@ def _numbers(given: Any, whole: bool, limits: Between | None) -> Iterator[int | 
 
 def _texts(given: Any, allows: Any) -> Iterator[str]:
     """Texts of the form that come from another spelling."""
-    if isinstance(given, dict | list) or given is None:
+    if is_mapping(given) or is_sequence(given) or given is None:
         return
     text = str(given).strip()
     lower = text.lower()

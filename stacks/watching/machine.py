@@ -19,7 +19,6 @@ from falaj.engine.errors import EngineError
 from falaj.engine.guard import guarded
 from falaj.stacks.command import service
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
 from falaj.stacks.settings.local import resolved
@@ -29,6 +28,7 @@ from falaj.stacks.watching.report import Report
 from falaj.stacks.watching.server import NoAnswerError, Server
 from falaj.stacks.watching.watch import Updated
 from falaj.stacks.watching.webhook import Webhook, WebhookError
+from falaj.wire.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.alias_list import Alias
 from falaj.workloads.registry.store import Store

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast, get_args
 
-from falaj.stacks.documents import is_mapping
+from falaj.wire.documents import is_mapping
 from falaj.workloads.rollout.pairs import Outcomes
 
 State = Literal["collecting", "ok", "drifted", "no reference"]

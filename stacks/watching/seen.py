@@ -10,6 +10,8 @@ from typing import Final
 
 import psutil
 
+from falaj.wire.documents import is_mapping
+
 FOLDER: Final = "watch"
 """Of a watch, below the stack's folder."""
 MEMORY: Final = "memory.json"
@@ -32,9 +34,9 @@ def seen(site: Path) -> tuple[str, str, str] | None:
         return ("watch", "unknown", f"{path} can't be read")
     runs = isinstance(process, int) and _is_watch(process)
     text = f"last look {_ago(looked)}" if isinstance(looked, int | float) else "no look yet"
-    if isinstance(told := found.get("told"), dict):
+    if is_mapping(told := found.get("told")):
         text += f"; drifted: {', '.join(map(str, told.get('names') or ()))}"
-    if isinstance(last, dict):
+    if is_mapping(last):
         text += f"; last {last.get('step')} {_ago(last.get('time', 0))}: {last.get('outcome')}"
     if runs:
         return ("watch", "watching", f"process {process}, {text}")

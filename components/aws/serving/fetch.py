@@ -135,8 +135,10 @@ def unpack_keyring(value: str, folder: Path) -> None:
 def write_login(answer: dict[str, Any], folder: Path) -> None:
     """Let Docker, and the server, pull from the account's registry; it ends after twelve hours."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    logins = {
-        urllib.parse.urlsplit(each["proxyEndpoint"]).netloc: {"auth": each["authorizationToken"]}
+    logins: dict[str, dict[str, str]] = {
+        urllib.parse.urlsplit(str(each["proxyEndpoint"])).netloc: {
+            "auth": each["authorizationToken"]
+        }
         for each in answer["authorizationData"]
     }
     file = folder / "config.json"

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fetch  # beside it on the machine
 
@@ -42,7 +42,7 @@ def _event(entry: dict[str, Any]) -> dict[str, Any]:
     list of bytes, and time is in microseconds."""
     said = entry.get("MESSAGE") or ""
     if isinstance(said, list):
-        said = bytes(said).decode(errors="replace")
+        said = bytes(cast("list[int]", said)).decode(errors="replace")
     # An event without text is refused.
     text = f"{entry.get('SYSLOG_IDENTIFIER', 'unit')}: {said}"
     return {

@@ -252,7 +252,7 @@ def network_policies(spec: PlatformSpec, name: str, traffic: Traffic) -> list[Ma
             "spec": rules,
         }
 
-    within = [{"podSelector": {}}]
+    within: list[Manifest] = [{"podSelector": {}}]
     found = [
         policy("default-deny", (), ()),
         policy("allow-names", egress=[resolver_egress()]),

@@ -12,7 +12,7 @@ with its add-on, which `Cluster` sets; RKE2 with its chart, by hand (`HelmChartC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import Annotated, Final, NotRequired, TypedDict, cast
 
 import pulumi
 
@@ -103,13 +103,15 @@ def config(spec: PlatformSpec, allowed: Sequence[str] | None) -> dict[str, str]:
 
 
 def _after(spec: PlatformSpec) -> Sequence[Manifest]:
-    allowed: Any = spec.allowed_domains
-    late = isinstance(allowed, pulumi.Output)
+    allowed = cast("pulumi.Output[list[str]] | Sequence[str]", spec.allowed_domains)
     name = str(spec.options("resolver")["config_map"] or COREDNS_CUSTOM)
     about = spec.metadata(name, "kube-system")
     # It is there before, and somebody else's: only these keys become the platform's.
     about["annotations"]["pulumi.com/patchForce"] = "true"
-    data = allowed.apply(lambda found: config(spec, found)) if late else config(spec, allowed)
+    data = (
+        allowed.apply(lambda found: config(spec, found))
+        if isinstance(allowed, pulumi.Output) else config(spec, allowed)
+    )  # fmt: skip
     return ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data},)
 
 

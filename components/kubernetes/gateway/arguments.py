@@ -25,6 +25,7 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import OBJECT, Between, OneOf, TextRule
+from falaj.wire.documents import is_mapping, is_sequence
 
 HOST: Final = TextRule(
     r"^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
@@ -308,12 +309,12 @@ def _key_set(at: str, value: object, errors: ArgumentErrors) -> None:
     """Public keys: a private one in a gateway's settings would sign tokens for everybody."""
     try:
         keys = json.loads(value) if isinstance(value, str) else None
-        listed: Any = keys["keys"] if isinstance(keys, dict) else None
+        listed: Any = keys["keys"] if is_mapping(keys) else None
     except (ValueError, KeyError):
         listed = None
-    if not isinstance(listed, list) or not listed:
+    if not is_sequence(listed) or not listed:
         errors.say(at, 'is no JSON Web Key Set; allowed: {"keys": [{"kty": "RSA", …}]}')
-    elif any(not isinstance(each, dict) or {"d", "k", "p"} & each.keys() for each in listed):
+    elif any(not is_mapping(each) or {"d", "k", "p"} & each.keys() for each in listed):
         errors.say(at, "has a private or symmetric key; allowed: public keys only")
 
 

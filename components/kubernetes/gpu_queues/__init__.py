@@ -63,6 +63,7 @@ from falaj.components.specification.limits import DATA_CLASS, Between, OneOf
 from falaj.components.specification.limits import OBJECT as NAME
 from falaj.components.specification.node_pools import checked_taints
 from falaj.components.specification.property_names import engine_inputs
+from falaj.wire.documents import mapping
 
 __all__ = [
     "GpuQueues",
@@ -407,7 +408,7 @@ def _share(at: str, given: Mapping[str, Any], pool: Pool, errors: ArgumentErrors
 
     def counts(key: str) -> dict[str, int]:
         found: dict[str, int] = {}
-        for name, most in (given[key] or {}).items():
+        for name, most in mapping(given[key]).items():
             if name in pool.devices:
                 found[name] = most
             else:

@@ -216,7 +216,7 @@ def checked_accepts(
     if value is None:
         return {}
     found: dict[str, tuple[str, ...]] = {}
-    sent = burst.quotas if burst else {}
+    sent: Mapping[str, Any] = burst.quotas if burst else {}
     for cluster, listed in by_name("accepts", value, errors).items():
         at = f"accepts[{cluster!r}]"
         object_name(at, cluster, errors)

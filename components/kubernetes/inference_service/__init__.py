@@ -52,6 +52,7 @@ from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.limits import DIGEST
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.workload_bounds import bound
+from falaj.wire.documents import is_mapping, mapping, sequence
 
 __all__ = [
     "CallerArgs",
@@ -257,7 +258,7 @@ def _callers(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[Caller, 
     found: list[Caller] = []
     for position, entry in enumerate(cast("Sequence[object]", value)):
         at = f"callers[{position}]"
-        one = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
+        one = mapping(entry)
         if set(one) != {"namespace", "service_account"}:
             errors.add(at, entry, "namespace and service_account, by name")
             continue
@@ -279,12 +280,12 @@ def _keys(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
         document = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         document = None
-    entries: Any = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not entries:
+    entries = sequence(mapping(document).get("keys"))
+    if not entries:
         errors.add("token_keys", "something else", allowed)
         return ""
-    for entry in cast("list[Any]", entries):
-        if not isinstance(entry, dict) or (entry.get("kty"), entry.get("crv")) not in _KEYS:
+    for entry in entries:
+        if not is_mapping(entry) or (entry.get("kty"), entry.get("crv")) not in _KEYS:
             errors.add("token_keys", "a key of another kind", allowed)
         elif "d" in entry:
             errors.add(

@@ -386,7 +386,10 @@ def network_policies(
         )
     else:
         ports = [each for port in (*serving_ports, HBONE) for each in _ports(port)]
-        tunnel = {"from": [{"podSelector": {}}, in_namespace(monitoring)], "ports": _ports(HBONE)}
+        tunnel: Manifest = {
+            "from": [{"podSelector": {}}, in_namespace(monitoring)],
+            "ports": _ports(HBONE),
+        }
         probes = {"from": [{"ipBlock": {"cidr": PROBES}}]}
         found += [
             policy("allow-gateway", ingress=[{"from": [in_namespace(gateway)], "ports": ports}]),

@@ -9,6 +9,7 @@ from falaj.components.local import machine, supervision
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import Program, Supervisor
+from falaj.wire.documents import is_sequence
 
 
 def say_what_ends_it(context: Context, supervisor: Supervisor) -> None:
@@ -50,7 +51,7 @@ class DaemonFiles:
         """What the supervisor is to keep running, as it was noted."""
         found = machine.read_json(self.record) or {}
         listed = found.get("command")
-        command = tuple(map(str, listed)) if isinstance(listed, list) else ()
+        command = tuple(map(str, listed)) if is_sequence(listed) else ()
         return Program(
             name=self.folder.name,
             folder=self.folder,

@@ -18,6 +18,7 @@ from falaj.components.local.provider.daemons import daemons
 from falaj.components.local.provider.fields import flag, number, optional, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
+from falaj.wire.documents import mapping, sequence
 from falaj.wire.values import Values
 
 # An inference service as it is on the machine: its files, its process, what it says of itself.
@@ -74,7 +75,7 @@ class ServiceFiles:
     def program(self) -> Program:
         """What the supervisor is to keep running."""
         limits = self.read_config().get("limits")
-        drain = limits.get("drain_seconds") if isinstance(limits, Mapping) else None
+        drain = mapping(limits).get("drain_seconds")
         command = (sys.executable, "-P", "-m", "falaj.workloads.inference", "serve", "--config")
         return Program(
             name=self.folder.name,
@@ -206,8 +207,9 @@ class Rollout:
     def _workers(self) -> frozenset[int]:
         """Process ids of the workers that take new connections."""
         workers = self.service.read_state().get("workers")
-        entries = workers if isinstance(workers, list) else []
-        return frozenset(entry["pid"] for entry in entries if entry.get("state") == "serving")
+        return frozenset(
+            entry["pid"] for entry in sequence(workers) if entry.get("state") == "serving"
+        )
 
     def _refuse_failure(self, state: Mapping[str, Any], started: float) -> None:
         """End the waiting when the server has said why it can't, or is gone for good.
@@ -267,7 +269,7 @@ def promoted(config: Mapping[str, Any]) -> int | None:
     """The version that the alias of a service's model points to; None when there is none."""
     path = Path(str(config["registry"])) / str(config["model"]) / "aliases.json"
     alias = (machine.read_json(path) or {}).get(ALIAS)
-    version = alias.get("version") if isinstance(alias, Mapping) else None
+    version = mapping(alias).get("version")
     return int(version) if version is not None else None
 
 
@@ -316,7 +318,7 @@ def configuration(
             "jobs-most-bytes": whole(inputs, "jobsMostBytes"),
         }
     clients = inputs.get("clients")
-    granted = clients if isinstance(clients, Mapping) else {}
+    granted = mapping(clients)
     # In one word each: a text that starts with a "-" is no option.
     arguments = [f"--{name}={value}" for name, value in options.items()]
     arguments.append("--grpc" if flag(inputs, "grpc") else "--no-grpc")

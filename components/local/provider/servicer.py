@@ -369,7 +369,8 @@ class EngineLog:
     """
 
     def __init__(self, address: str) -> None:
-        self._engine = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address))
+        # The SDK's types of it name a module that the SDK hasn't.
+        self._engine: Any = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address))
 
     def __call__(self, urn: str, message: str, passing: bool) -> None:
         """Show `message` beside the resource; a passing one is replaced by the next."""

@@ -24,6 +24,7 @@ from falaj.components.local.machine import LocalError, StoppedError
 from falaj.components.local.provider import guard
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.supervision import handed_on
+from falaj.wire.documents import is_dictionary
 
 TRAINING: Final = "falaj.workloads.training"
 REGISTRY: Final = "falaj.workloads.registry"
@@ -81,7 +82,7 @@ def run(
         _end(process)
         if pid_file is not None:
             pid_file.unlink(missing_ok=True)
-    named = arguments[:1] if arguments and not arguments[0].startswith("-") else []
+    named: Sequence[str] = arguments[:1] if arguments and not arguments[0].startswith("-") else []
     _judge(process.returncode, what or " ".join([module, *named]), complaints, context)
     return _answer(module, last)
 
@@ -199,6 +200,6 @@ def _answer(module: str, last: str) -> dict[str, Any]:
         answer = json.loads(last)
     except ValueError:
         answer = None
-    if not isinstance(answer, dict):
+    if not is_dictionary(answer):
         raise LocalError(f"{module} ended well but gave no JSON object; its last line: {last!r}")
     return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from falaj.policies.model.values import Unknown
 from falaj.policies.reading.encoded import LONGEST
 from falaj.policies.reading.place import region_of_resource
 from falaj.policies.rules.encryption.stores import Part, Reader, State, Stores, read_key, readers
+from falaj.wire.documents import is_mapping
 
 # EBS: what encrypts volumes, their copies, and the disks that instances are started with.
 #
@@ -178,13 +179,13 @@ SERVERLESS: Final = "aws:opensearch/serverlessSecurityPolicy:ServerlessSecurityP
 
 def document(value: Any) -> Any:
     """A JSON document as its mapping; an Unknown as itself, and anything else as ABSENT."""
-    if isinstance(value, Unknown | Mapping):
+    if isinstance(value, Unknown) or is_mapping(value):
         return value
     try:
         found = json.loads(value) if isinstance(value, str) and len(value) <= LONGEST else ABSENT
     except (ValueError, RecursionError):
         return ABSENT
-    return found if isinstance(found, Mapping) else ABSENT
+    return found if is_mapping(found) else ABSENT
 
 
 def _emr(resource: Resource, context: Context) -> Iterator[Part]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from falaj.policies.model import (
 from falaj.policies.model.values import Unknown
 from falaj.policies.rules.encryption import aws_readers
 from falaj.policies.rules.encryption.stores import Part, Reader, State, Stores, readers
+from falaj.wire.documents import is_mapping
 
 # What keeps data in a CloudFormation template, and where it says how that is encrypted.
 #
@@ -189,7 +190,7 @@ _ENDPOINT: Final = "aws:sagemaker/endpointConfiguration:EndpointConfiguration"
 def _has_own_disks(block: Any) -> bool:
     """Whether every machine of a block keeps its data on its own disks."""
     groups = [block, *items(get(block, "instanceGroups"))]
-    named = [text(get(each, "instanceType")) for each in groups if isinstance(each, Mapping)]
+    named = [text(get(each, "instanceType")) for each in groups if is_mapping(each)]
     kinds = [each for each in named if each]
     return bool(kinds) and all(_OWN_DISKS.fullmatch(each) for each in kinds)
 
@@ -220,7 +221,7 @@ def _endpoint(resource: Resource, context: Context) -> Iterator[Part]:
 
 
 def _is_serverless(variant: Any) -> bool:
-    return isinstance(get(variant, "serverlessConfig"), Mapping)
+    return is_mapping(get(variant, "serverlessConfig"))
 
 
 AI_READERS: Final[dict[str, tuple[Reader, ...]]] = readers(AI_STORES)

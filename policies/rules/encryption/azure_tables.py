@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from falaj.policies.rules.encryption.stores import (
     read_key,
     readers,
 )
+from falaj.wire.documents import is_mapping
 
 # Azure's types that keep data and take a customer's key, with where the key is named.
 #
@@ -489,7 +490,7 @@ def _not_given(holder: str, block: str, key: str) -> Reader:
 
     def read(resource: Resource, context: Context) -> Iterator[Part]:
         held = resource.get(holder)
-        if isinstance(held, Mapping) and not held.get(block):
+        if is_mapping(held) and not held.get(block):
             path = f"{holder}.{block}.{key}"
             why = f"{path} isn't given, and by default the key is the service's own"
             yield Part("service key", path, path, why, given=False)
@@ -500,7 +501,7 @@ def _not_given(holder: str, block: str, key: str) -> Reader:
 def _settled(value: Any, path: Sequence[str]) -> Any:
     """Properties without what isn't turned on at a path: a block counts where its `enabled` is
     true, and nobody knows where that can't be seen."""
-    if not isinstance(value, Mapping) or path[0] not in value:
+    if not is_mapping(value) or path[0] not in value:
         return value
     held: Any = value[path[0]]
     if len(path) > 1:

@@ -19,6 +19,7 @@ from falaj.policies.model import (
     get,
     indeterminate,
     is_false,
+    is_list,
     is_true,
     leaves,
     number,
@@ -37,6 +38,7 @@ from falaj.policies.reading.types import azure
 from falaj.policies.rules.encryption.at_rest import AWS_READERS as READERS
 from falaj.policies.rules.encryption.aws_readers import COMPANIONS
 from falaj.policies.rules.encryption.stores import parts_of
+from falaj.wire.documents import is_mapping
 
 # KMS keys and certificates on AWS: keys rotate, serve one class of data, and are strong.
 
@@ -494,12 +496,12 @@ def _named(holder: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
         yield vault, name.lower()
 
 
-def _blocks(value: Any) -> Iterator[Mapping[Any, Any]]:
-    if isinstance(value, Mapping):
+def _blocks(value: Any) -> Iterator[Mapping[str, Any]]:
+    if is_mapping(value):
         yield value
         for each in value.values():
             yield from _blocks(each)
-    elif isinstance(value, list | tuple):
+    elif is_list(value):
         for each in value:
             yield from _blocks(each)
 

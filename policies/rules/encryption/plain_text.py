@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from falaj.policies.model import (
@@ -33,6 +33,7 @@ from falaj.policies.model.values import Unknown
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.types import aws, azure
 from falaj.policies.rules.encryption.aws_readers import EMR, document
+from falaj.wire.documents import is_mapping
 
 # What takes callers in on AWS, by every name that it had in the SDK.
 
@@ -429,7 +430,7 @@ def _api(resource: Resource, context: Context) -> Iterator[Finding]:
 def _switches(properties: Any) -> Iterator[Finding]:
     if isinstance(properties, Unknown):
         yield indeterminate("customProperties", f"customProperties {properties.reason}")
-    elif isinstance(properties, Mapping):
+    elif is_mapping(properties):
         for name, value in properties.items():
             if str(name).lower().endswith(_AZURE_WEAK):
                 yield from _off(f'customProperties["{name}"]', value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
 
@@ -32,6 +32,7 @@ from falaj.policies.rules.encryption import at_rest, plain_text, tls_versions
 from falaj.policies.rules.encryption import keys as key_rules
 from falaj.policies.rules.encryption.aws_tables import TEMPLATE_STORES
 from falaj.policies.rules.encryption.stores import Part, demands_customer_key
+from falaj.wire.documents import is_mapping, mapping
 
 # What CloudFormation and Cloud Control make on AWS is encrypted as well.
 #
@@ -72,7 +73,8 @@ def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]
     return {"Ref" if suffix == "Ref" else f"Fn::{suffix}": given}
 
 
-_Loader.add_multi_constructor("!", _short_form)
+# The class's types say nothing of what makes a value.
+cast("Any", _Loader).add_multi_constructor("!", _short_form)
 
 
 def _yaml(given: str) -> Any:
@@ -81,7 +83,7 @@ def _yaml(given: str) -> Any:
 
 def _parsed(value: Any) -> Any:
     """A template or a resource's state as its mapping; ABSENT where it is none."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return value
     given = text(value)
     if not given or len(given) > _LONGEST:
@@ -90,12 +92,12 @@ def _parsed(value: Any) -> Any:
         found = json.loads(given) if given.startswith("{") else _yaml(given)
     except (ValueError, RecursionError, yaml.YAMLError):
         return ABSENT
-    return found if isinstance(found, Mapping) else ABSENT
+    return found if is_mapping(found) else ABSENT
 
 
 def _named(value: Any) -> str:
     """The resource that an intrinsic function names; empty for other functions and values."""
-    if not isinstance(value, Mapping) or len(value) != 1:
+    if not is_mapping(value) or len(value) != 1:
         return ""
     function, given = next(iter(value.items()))
     if function == "Ref":
@@ -114,7 +116,7 @@ def _aws_settled(value: Any, keys: frozenset[str], left: list[int], depth: int =
     left[0] -= 1
     if left[0] < 0 or depth > _DEEPEST:
         return _COMPUTED
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         if _is_function(value):
             return f"key {_named(value)}" if _named(value) in keys else _COMPUTED
         return {
@@ -128,7 +130,7 @@ def _aws_settled(value: Any, keys: frozenset[str], left: list[int], depth: int =
 def _parts(template: Mapping[Any, Any], context: Context) -> Iterator[tuple[str, Part]]:
     """What each resource of a template keeps, with its name there."""
     resources = get(template, "Resources")
-    if not isinstance(resources, Mapping):
+    if not is_mapping(resources):
         return
     keys = frozenset(
         str(name) for name, each in resources.items() if text(get(each, "Type")) in _KEYS
@@ -139,9 +141,7 @@ def _parts(template: Mapping[Any, Any], context: Context) -> Iterator[tuple[str,
         entries = [entry for entry in TEMPLATE_STORES if entry.type == kind]
         if entries:
             properties = get(each, "Properties")
-            settled = _aws_settled(
-                properties if isinstance(properties, Mapping) else {}, keys, left
-            )
+            settled = _aws_settled(mapping(properties), keys, left)
             made = Resource(kind, str(name), settled)
             for entry in entries:
                 yield from ((f"{name} ({kind})", part) for part in entry.read(made, context))
@@ -294,7 +294,7 @@ _RULES: Final = _judging()
 
 def _azure_settled(value: Any, parameters: Mapping[str, Any]) -> Any:
     """A template's value with its parameters put in; other expressions can't be known."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return {str(key): _azure_settled(each, parameters) for key, each in value.items()}
     if is_list(value):
         return [_azure_settled(each, parameters) for each in value]
@@ -313,7 +313,7 @@ def _parameters(resource: Resource, holder: str) -> dict[str, Any]:
     given = resource.get(f"{holder}parameters")
     found: dict[str, Any] = {}
     for source, key in ((defaults, "defaultValue"), (given, "value")):
-        if isinstance(source, Mapping):
+        if is_mapping(source):
             for name, each in source.items():
                 if (value := get(each, key)) is not ABSENT and not text(value).startswith("["):
                     found[str(name)] = value
@@ -341,11 +341,11 @@ def _listed(
     # A list, or in templates of the newer kind a map by symbolic names.
     found = (
         [(f"{path}.{key}", each) for key, each in value.items()]
-        if isinstance(value, Mapping)
+        if is_mapping(value)
         else entries(value, path)
     )
     for at, each in found:
-        if not isinstance(each, Mapping):
+        if not is_mapping(each):
             continue
         kind = text(each.get("type")).lower()
         kind = f"{parent}/{kind}" if parent and "." not in kind else kind
@@ -359,7 +359,7 @@ def _listed(
 def _as_known(resource: Resource, at: str, made: Mapping[str, Any], name: str) -> Resource:
     """A resource of the SDK's type; its inputs are Azure's, whose properties stand on top."""
     inner = made.get("properties")
-    merged: dict[str, Any] = {**inner, **made} if isinstance(inner, Mapping) else dict(made)
+    merged: dict[str, Any] = {**inner, **made} if is_mapping(inner) else dict(made)
     for azures, ours in _RENAMED.items():
         if azures in merged:
             merged.setdefault(ours, merged[azures])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from falaj.policies.rules.encryption.plain_text import (
     ORIGINS,
 )
 from falaj.policies.rules.encryption.stores import where
+from falaj.wire.documents import is_mapping
 
 # The oldest TLS that AWS services take, against the newest that each can insist on.
 #
@@ -691,7 +692,7 @@ def _named(resource: Resource, path: str, name: str) -> Any:
         (
             each
             for _, each in entries(resource.get(path), path)
-            if isinstance(each, Mapping) and text(each.get("name")).lower() == name
+            if is_mapping(each) and text(each.get("name")).lower() == name
         ),
         ABSENT,
     )

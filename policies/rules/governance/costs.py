@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import GPU
@@ -31,6 +31,7 @@ from falaj.policies.model.resource import remembered
 from falaj.policies.reading.azure_children import entries
 from falaj.policies.reading.types import KARPENTER_POOL, azure
 from falaj.wire import STACK_REFERENCE
+from falaj.wire.documents import is_mapping
 
 #: Families with accelerators: GPUs (p, g), Trainium, Inferentia, Gaudi
 #: (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html).
@@ -242,7 +243,7 @@ def gpu_pool_limits(resource: Resource, context: Context) -> Iterator[Finding]:
     limits = resource.get("spec.limits")
     if is_unknown(limits):
         yield indeterminate("spec.limits", "how far the pool of GPUs grows can't be seen")
-    elif not isinstance(limits, Mapping) or not set(limits) & {GPU, "cpu"}:
+    elif not is_mapping(limits) or not set(limits) & {GPU, "cpu"}:
         yield violation("spec.limits", "the pool of GPUs has no limit of GPUs or CPUs")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from falaj.policies.model import (
@@ -27,6 +27,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.tags import data_class
 from falaj.policies.reading.types import KARPENTER_POOL, azure
+from falaj.wire.documents import is_mapping
 
 _RESTRICTED: Final = "restricted"
 _CONTROLS: Final = ("uae-ia:T1.3.x", "uae-ia:T6.3.1", "iso27001:A.5.13", "iso27001:A.8.22",
@@ -158,7 +159,7 @@ def restricted_spot(resource: Resource, context: Context) -> Iterator[Finding]:
 
 def _is_spot_by_default(resource: Resource) -> bool:
     options = resource.get("instanceMarketOptions")
-    return isinstance(options, Mapping) and bool(options) and resource.get(_MARKET) is ABSENT
+    return is_mapping(options) and bool(options) and resource.get(_MARKET) is ABSENT
 
 
 def _capacities(resource: Resource, context: Context) -> Iterator[Finding]:
@@ -175,7 +176,9 @@ def _capacities(resource: Resource, context: Context) -> Iterator[Finding]:
                 yield _found(resource, context, f"{where}.{path}", reason, not is_unknown(value))
 
 
-def _share(resource: Resource, context: Context, path: str, is_bad: Any) -> Iterator[Finding]:
+def _share(
+    resource: Resource, context: Context, path: str, is_bad: Callable[[float], bool]
+) -> Iterator[Finding]:
     value = resource.get(path)
     amount = number(value)
     if is_unknown(value) or (amount is not None and is_bad(amount)):

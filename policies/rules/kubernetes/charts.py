@@ -39,6 +39,7 @@ from falaj.policies.reading.kubernetes import (
     unreadable,
 )
 from falaj.policies.reading.services import may_reach
+from falaj.wire.documents import is_mapping
 
 _CHARTS: Final = frozenset({
     "kubernetes:helm.sh/*:Release", "kubernetes:helm.sh/*:Chart", "kubernetes:helm:*",
@@ -239,7 +240,7 @@ def chart_values(resource: Resource, context: Context) -> Iterator[Finding]:
 
 
 def _values(chart: Manifest, value: Any, path: Path) -> Iterator[Finding]:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         for key, each in value.items():
             at = (*path, str(key))
             if why := _wrong(str(key), each):
@@ -261,7 +262,7 @@ def _wrong(key: str, value: Any) -> str:
         return "containers may run as root"
     if key == "seccompProfile" and get(value, "type") == "Unconfined":
         return "containers run without a seccomp profile"
-    if key == "hostPath" and isinstance(value, Mapping) and text(value.get("path")):
+    if key == "hostPath" and is_mapping(value) and text(value.get("path")):
         return "pods mount files of their node"
     return ""
 

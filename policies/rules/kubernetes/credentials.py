@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.policies.model import (
@@ -34,6 +34,7 @@ from falaj.policies.reading.kubernetes import (
     manifests,
 )
 from falaj.policies.reading.pods import Container, Pod, each_container, each_pod
+from falaj.wire.documents import is_mapping
 
 _CONTROLS: Final = ("iso27001:A.8.5", "iso27001:A.5.16", "uae-ia:T5.2.2", "nist-800-207:3")
 _AUTOMOUNT: Final = "automountServiceAccountToken"
@@ -240,7 +241,7 @@ def _in_container(container: Container, context: Context) -> Iterator[Finding]:
 def _in_map(manifest: Manifest) -> Iterator[Finding]:
     """Entries that become settings: of one line, for files may show what one would write."""
     data = manifest.get("data")
-    if manifest.kind != "ConfigMap" or manifest.group or not isinstance(data, Mapping):
+    if manifest.kind != "ConfigMap" or manifest.group or not is_mapping(data):
         return
     for key, value in data.items():
         is_line = bool(text(value)) and "\n" not in text(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,6 +53,7 @@ from falaj.policies.reading.program_hosts import (
     without_scheme,
 )
 from falaj.policies.reading.services import may_reach_from_pods
+from falaj.wire.documents import is_mapping
 
 # Where programs in a cluster are told to send or fetch data: settings, arguments, exporters.
 #
@@ -217,7 +218,7 @@ def _of_files(manifest: Manifest) -> Iterator[Destination]:
     for key in ("data", "binaryData") if is_map else ("stringData", "data"):
         data = manifest.get(key)
         decode = key == ("binaryData" if is_map else "data")
-        for name, value in data.items() if isinstance(data, Mapping) else ():
+        for name, value in data.items() if is_mapping(data) else ():
             at = format_path((key, str(name)))
             if is_link(str(name), text(value)):
                 continue
@@ -250,7 +251,7 @@ def _of_file(manifest: Manifest, at: str, content: str) -> Iterator[Destination]
 
 def _custom(manifest: Manifest, value: Any, path: Path, *, stated: bool) -> Iterator[Destination]:
     """Destinations in custom objects, values of charts, and configuration files."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         if path and path != ("values",) and is_object(value):
             return
         for key, each in value.items():
@@ -280,11 +281,11 @@ def _custom(manifest: Manifest, value: Any, path: Path, *, stated: bool) -> Iter
 
 def _holds_more(value: Any) -> bool:
     """Whether it is no text, nor a list of texts."""
-    return any(isinstance(each, Mapping) or is_list(each) for each in items(value))
+    return any(is_mapping(each) or is_list(each) for each in items(value))
 
 
 def _is_metadata(value: Any) -> bool:
-    return isinstance(value, Mapping) and _METADATA.issuperset(value)
+    return is_mapping(value) and _METADATA.issuperset(value)
 
 
 def _listed_destinations(manifest: Manifest, value: Any, path: Path) -> Iterator[Destination]:
@@ -440,7 +441,7 @@ _OFF: Final = {"WANDB_MODE": {"offline", "disabled", "dryrun"}, "WANDB_DISABLED"
 @each_container()
 def default_exporter(container: Container, context: Context) -> Iterator[Finding]:
     """A library that is given a key and no endpoint talks to its maker's, which is abroad."""
-    entries = [each for each in items(container.get("env")) if isinstance(each, Mapping)]
+    entries = [each for each in items(container.get("env")) if is_mapping(each)]
     env = {text(each.get("name")): each.get("value") for each in entries}
     is_off = any(text(env.get(key)).lower() in values for key, values in _OFF.items())
     for index, each in enumerate(items(container.get("env"))):
@@ -469,7 +470,7 @@ def tracing_default(container: Container, context: Context) -> Iterator[Finding]
     env: dict[str, Any] = {
         text(each.get("name")): (index, each.get("value"))
         for index, each in enumerate(items(container.get("env")))
-        if isinstance(each, Mapping)
+        if is_mapping(each)
     }
     if any(key in env for key in ("LANGCHAIN_ENDPOINT", "LANGSMITH_ENDPOINT")):
         return
@@ -519,7 +520,7 @@ def model_hub(container: Container, context: Context) -> Iterator[Finding]:
     What is fetched isn't pinned, and the hub learns what runs here.
     """
     env = items(container.get("env"))
-    names = {text(get(each, "name")) for each in env if isinstance(each, Mapping)}
+    names = {text(get(each, "name")) for each in env if is_mapping(each)}
     if names & _ELSEWHERE or is_unknown(container.get("env")):
         return
     for path, value in (*_arguments(container, "command"), *_arguments(container, "args")):

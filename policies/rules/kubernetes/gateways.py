@@ -29,6 +29,7 @@ from falaj.policies.model import (
 from falaj.policies.reading.hosts import host_of
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
 from falaj.policies.reading.services import may_reach
+from falaj.wire.documents import mapping
 
 _GATEWAYS: Final = kinds(
     "networking.k8s.io:Ingress",
@@ -201,7 +202,7 @@ def public_gateway(resource: Resource, context: Context) -> Iterator[Finding]:
         elif manifest.kind == "Gateway":
             path = "spec.infrastructure.annotations"
             given = manifest.get(path)
-            yield from _schemes(manifest, path, given if isinstance(given, Mapping) else {})
+            yield from _schemes(manifest, path, mapping(given))
             yield from _schemes(manifest, "metadata.annotations", manifest.annotations)
         elif manifest.kind in {"IngressClassParams", "LoadBalancerConfiguration"}:
             yield from _scheme(manifest, "spec.scheme", manifest.get("spec.scheme"))

@@ -35,6 +35,7 @@ from falaj.policies.reading.images import (
 )
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, is_bundle, is_object, manifests
 from falaj.policies.reading.pods import NOT_SEARCHED, Pod, pods
+from falaj.wire.documents import is_mapping
 
 # Where objects and charts name container images: containers, volumes, values, custom fields.
 
@@ -110,7 +111,7 @@ def _of_pod(pod: Pod, *, in_custom: bool) -> Iterator[ImageUse]:
     if in_custom:
         return
     for index, volume in enumerate(items(pod.get("volumes"))):
-        reference = get(volume, "image.reference") if isinstance(volume, Mapping) else None
+        reference = get(volume, "image.reference") if is_mapping(volume) else None
         if is_unknown(reference) or text(reference):
             at = f"{pod.at}.volumes[{index}].image.reference"
             yield ImageUse(pod.manifest, at, reference)
@@ -118,7 +119,7 @@ def _of_pod(pod: Pod, *, in_custom: bool) -> Iterator[ImageUse]:
 
 def _anywhere(manifest: Manifest, value: Any, path: Path, registry: str) -> Iterator[ImageUse]:
     """Images under any key that names one, in values of charts and in custom objects."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         if path and path != ("values",) and is_object(value):
             return
         for key, each in value.items():
@@ -161,7 +162,7 @@ def _image(
 ) -> ImageUse | None:
     if is_unknown(value):
         return ImageUse(manifest, format_path(path), value)
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return _in_parts(manifest, value, path, registry)
     given = text(value)
     if not given or not is_plausible(given):

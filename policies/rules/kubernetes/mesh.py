@@ -5,7 +5,7 @@ https://istio.io/latest/docs/reference/config/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
@@ -24,6 +24,7 @@ from falaj.policies.model import (
     text,
 )
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
+from falaj.wire.documents import is_mapping
 
 _CONTROLS: Final = ("nist-800-207:2", "iso27001:A.8.24", "iso27001:A.8.20", "uae-ia:T4.2.x")
 
@@ -43,7 +44,7 @@ def mesh_mtls(resource: Resource, context: Context) -> Iterator[Finding]:
         if manifest.kind == "PeerAuthentication":
             yield from _modes(manifest, "spec.mtls.mode", {"PERMISSIVE", "DISABLE"})
             ports = manifest.get("spec.portLevelMtls")
-            for port in ports if isinstance(ports, Mapping) else ():
+            for port in ports if is_mapping(ports) else ():
                 path = f'spec.portLevelMtls["{port}"].mode'
                 yield from _mode(manifest, path, get(ports[port], "mode"))
         elif manifest.kind == "DestinationRule":

@@ -37,6 +37,7 @@ from falaj.policies.reading.kubernetes import (
     namespace_key,
 )
 from falaj.policies.reading.pods import Pod, pods, runs
+from falaj.wire.documents import is_mapping, mapping
 
 # What the policies of Kubernetes, Cilium, Calico and the network policy API say, read alike.
 #
@@ -103,10 +104,10 @@ def is_cluster_wide(manifest: Manifest) -> bool:
 
 def _specs(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The specs of a policy; Cilium's may have a list of them."""
-    if isinstance(manifest.spec, Mapping):
+    if is_mapping(manifest.spec):
         yield "spec", manifest.spec
     for index, each in enumerate(items(manifest.body.get("specs"))):
-        if isinstance(each, Mapping):
+        if is_mapping(each):
             yield f"specs[{index}]", each
 
 
@@ -125,14 +126,14 @@ def isolates(manifest: Manifest, labels: Mapping[str, Any], direction: Direction
     namespace. A selector with a condition that can't be seen to hold selects nothing here.
     """
     spec = manifest.spec
-    if _flavour(manifest) != "kubernetes" or not isinstance(spec, Mapping):
+    if _flavour(manifest) != "kubernetes" or not is_mapping(spec):
         return False
     selector = spec.get("podSelector", {})
-    if not isinstance(selector, Mapping) or not _is_empty(selector.get("matchExpressions")):
+    if not is_mapping(selector) or not _is_empty(selector.get("matchExpressions")):
         return False
-    wanted = selector.get("matchLabels") or {}
+    wanted = mapping(selector.get("matchLabels"))
     return (
-        isinstance(wanted, Mapping)
+        is_mapping(wanted)
         and all(
             text(value) and text(labels.get(key)) == text(value) for key, value in wanted.items()
         )
@@ -163,17 +164,17 @@ def _isolates_all(flavour: str, spec: Mapping[str, Any], direction: Direction) -
 
 def _selects_all(selector: object) -> bool:
     """Whether a selector of pods has no condition."""
-    return isinstance(selector, Mapping) and all(
+    return is_mapping(selector) and all(
         _is_empty(selector.get(key)) for key in ("matchLabels", "matchExpressions")
     )
 
 
 def _is_empty(value: object) -> bool:
-    return value is None or ((isinstance(value, Mapping) or is_list(value)) and not value)
+    return value is None or ((is_mapping(value) or is_list(value)) and not value)
 
 
 def _selects_all_namespaces(subject: Any) -> bool:
-    return isinstance(get(subject, "namespaces"), Mapping) and _selects_all(subject["namespaces"])
+    return is_mapping(get(subject, "namespaces")) and _selects_all(subject["namespaces"])
 
 
 def _is_for_all(entry: Any, direction: Direction) -> bool:
@@ -208,7 +209,7 @@ def openings(manifest: Manifest) -> Iterator[Opening]:
                 where = f"{at}.{direction}[{index}]" if is_list(rules) else f"{at}.{direction}"
                 if is_unknown(entry):
                     yield Opening(direction, where, hidden=entry.reason)
-                elif isinstance(entry, Mapping):
+                elif is_mapping(entry):
                     yield _opening(flavour, direction, where, entry)
 
 
@@ -271,11 +272,11 @@ def _of_calico(direction: Direction, at: str, entry: Mapping[str, Any]) -> Openi
     peer: Any = entry.get(side)
     if is_unknown(peer):
         return Opening(direction, f"{at}.{side}", hidden=peer.reason)
-    named = isinstance(peer, Mapping) and any(key != "ports" for key in peer)
+    named = is_mapping(peer) and any(key != "ports" for key in peer)
     if not named:
         return Opening(direction, at, f"a rule without {side!r} is open to everyone")
     nets = _placed(peer, f"{at}.{side}", "nets")
-    outside = isinstance(peer, Mapping) and not nets and "notNets" in peer
+    outside = is_mapping(peer) and not nets and "notNets" in peer
     anywhere = "all but some networks are open" if outside else ""
     return Opening(direction, at, anywhere, nets, _placed(peer, f"{at}.{side}", "domains"))
 
@@ -422,7 +423,7 @@ def _isolates_its_pods(manifest: Manifest, key: str, direction: Direction, stack
 def _labels(pod: Pod) -> Mapping[str, Any]:
     """Labels of a pod's template; a bare pod has its object's."""
     labels = get(pod.metadata, "labels")
-    return labels if isinstance(labels, Mapping) else {}
+    return mapping(labels)
 
 
 def _judge(manifest: Manifest, direction: Direction, context: Context) -> Iterator[Finding]:

@@ -62,6 +62,7 @@ from falaj.policies.reading.pods import (
     pods,
     pods_of,
 )
+from falaj.wire.documents import is_mapping, mapping
 
 # What objects demand of nodes: labels by selector, affinity, requirement or topology.
 #
@@ -99,7 +100,7 @@ def requirements(manifest: Manifest, keys: frozenset[str]) -> Iterator[NodeRequi
 def _walk(
     value: Any, path: Path, keys: frozenset[str], skips: frozenset[str] = frozenset()
 ) -> Iterator[NodeRequirement]:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         if path and is_object(value):
             return
         if (found := _expression(value, path, keys)) is not None:
@@ -309,7 +310,7 @@ def _asks_for_gpu(pod: Pod) -> bool:
         limits = ABSENT if container.hidden else container.get("resources.limits")
         if container.hidden or is_unknown(limits):
             return True
-        if isinstance(limits, Mapping) and any(
+        if is_mapping(limits) and any(
             str(key).startswith(_GPUS) and not _is_none(value) for key, value in limits.items()
         ):
             return True
@@ -333,7 +334,7 @@ def _holds_images(pod: Pod) -> bool:
         and pod.get("resources") is ABSENT
         and not items(pod.get("resourceClaims"))
         and bool(items(volumes))
-        and all(isinstance(get(each, "image"), Mapping) for each in items(volumes))
+        and all(is_mapping(get(each, "image")) for each in items(volumes))
         and [each.list for each in containers] == ["containers"]
         and containers[0].get("resources.limits") == PREFETCH_LIMITS
     )
@@ -373,8 +374,8 @@ def resource_limits(container: Container, context: Context) -> Iterator[Finding]
     for key, places in (("memory", ("limits",)), ("cpu", ("requests", "limits"))):
         yield from _demand(container, context, key, places)
     requests, limits = get(resources, "requests"), get(resources, "limits")
-    for device in sorted(requests) if isinstance(requests, Mapping) else ():
-        has_limit = isinstance(limits, Mapping) and limits.get(device) is not None
+    for device in sorted(requests) if is_mapping(requests) else ():
+        has_limit = is_mapping(limits) and limits.get(device) is not None
         if str(device).startswith(_DEVICES) and not has_limit:
             yield container.violation(
                 f'resources.limits["{device}"]',
@@ -431,7 +432,7 @@ def _is_restricted(manifest: Manifest, context: Context) -> bool:
     labels = [manifest.labels]
     for pod in pods(manifest):
         found = pod.metadata.get("labels")
-        labels.append(found if isinstance(found, Mapping) else {})
+        labels.append(mapping(found))
     named = [value for each in labels for key, value in each.items() if _CLASS.fullmatch(str(key))]
     if named:
         return any(is_unknown(each) or text(each) == "restricted" for each in named)
@@ -468,7 +469,7 @@ def shared_gpu(resource: Resource, context: Context) -> Iterator[Finding]:
 
 
 def _sharing(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         for key, each in value.items():
             name, at = str(key), (*path, str(key))
             if name in _NOT_SEARCHED_FOR_SHARES:
@@ -479,7 +480,7 @@ def _sharing(manifest: Manifest, value: Any, path: Path) -> Iterator[Finding]:
                 )
             elif name in _FRACTIONS:
                 yield manifest.violation(format_path(at), f"{name} shares a GPU with others")
-            elif name in _SHARING and (is_unknown(each) or isinstance(each, Mapping)):
+            elif name in _SHARING and (is_unknown(each) or is_mapping(each)):
                 yield manifest.violation(
                     format_path(at), f"{name} shares GPUs without keeping memory apart"
                 )

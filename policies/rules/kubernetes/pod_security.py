@@ -7,7 +7,7 @@ https://kubernetes.io/docs/concepts/security/pod-security-standards/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.components.catalogue.pod_rules import (
@@ -45,6 +45,7 @@ from falaj.policies.reading.pods import (
     unmet,
     unmet_of,
 )
+from falaj.wire.documents import is_mapping
 
 #: What containers may add that drop all others.
 _ADDED: Final = Field(
@@ -82,7 +83,7 @@ def namespace_pod_security(resource: Resource, context: Context) -> Iterator[Fin
             continue
         path = f'metadata.labels["{ENFORCE_LABEL}"]'
         labels = manifest.get("metadata.labels")
-        level: Any = labels.get(ENFORCE_LABEL) if isinstance(labels, Mapping) else labels
+        level: Any = labels.get(ENFORCE_LABEL) if is_mapping(labels) else labels
         if is_unknown(level):
             yield manifest.indeterminate(path, f"the enforced standard {level.reason}")
         elif level is None or level is ABSENT:
@@ -173,7 +174,7 @@ def apparmor(pod: Pod, context: Context) -> Iterator[Finding]:
     """No profile is Unconfined, by field or by the annotation of old."""
     yield from unmet(pod, APPARMOR_PROFILE)
     annotations = pod.metadata.get("annotations")
-    for key, value in annotations.items() if isinstance(annotations, Mapping) else ():
+    for key, value in annotations.items() if is_mapping(annotations) else ():
         if not str(key).startswith(_APPARMOR) or value is None:
             continue
         at = join(pod.metadata_at, f'annotations["{key}"]')
@@ -203,7 +204,7 @@ def sysctls(pod: Pod, context: Context) -> Iterator[Finding]:
         return
     for index, each in enumerate(items(given)):
         at = f"{path}[{index}].name" if is_list(given) else f"{path}.name"
-        name = get(each, "name") if isinstance(each, Mapping) else each
+        name = get(each, "name") if is_mapping(each) else each
         if is_unknown(name):
             yield pod.indeterminate(at, f"the sysctl's name {name.reason}")
         # The kernel takes slashes for dots.
@@ -280,7 +281,7 @@ def volume_types(pod: Pod, context: Context) -> Iterator[Finding]:
         at = f"volumes[{index}]"
         if is_unknown(volume):
             yield pod.indeterminate(at, f"the volume {volume.reason}")
-        elif isinstance(volume, Mapping):
+        elif is_mapping(volume):
             kinds = {str(key) for key, value in volume.items() if value is not None} - {"name"}
             # A volume that names no kind is an emptyDir.
             for kind in sorted(kinds - _VOLUMES):

@@ -6,7 +6,7 @@ https://keda.sh/docs/latest/scalers/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.components.catalogue.scalers import (
@@ -31,6 +31,7 @@ from falaj.policies.model import (
 )
 from falaj.policies.reading.kubernetes import Manifest, kinds, manifests
 from falaj.policies.reading.services import may_reach_from_pods
+from falaj.wire.documents import is_mapping
 
 _SCALED: Final = kinds("keda.sh:ScaledObject", "keda.sh:ScaledJob")
 
@@ -72,7 +73,7 @@ def scaler_trigger(resource: Resource, context: Context) -> Iterator[Finding]:
                 f"{at}.authenticationRef.kind", "the credentials are the whole cluster's"
             )
         said = get(each, "metadata")
-        if text(kind) == "prometheus" and isinstance(said, Mapping):
+        if text(kind) == "prometheus" and is_mapping(said):
             for key in sorted(str(key) for key, value in said.items() if value is not None):
                 if key not in PROMETHEUS_KEYS:
                     yield manifest.violation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import COREDNS_CUSTOM
@@ -29,6 +29,7 @@ from falaj.policies.reading.corefile import directives, imports, open_zones, ref
 from falaj.policies.reading.kubernetes import ANY_OBJECT, Manifest, kinds, manifests
 from falaj.policies.reading.pods import Pod, each_pod, pods_of
 from falaj.policies.reading.services import is_own_address, may_reach
+from falaj.wire.documents import is_mapping, mapping
 
 _OF_AWS: Final = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AMAZON_REGION"})
 _REGION: Final = re.compile(r"(?:\w+_)?(?:REGION|LOCATION)", re.I)
@@ -62,7 +63,7 @@ def region_setting(resource: Resource, context: Context) -> Iterator[Finding]:
                         yield from _judge(pod.manifest, where, "region", value, context)
     for manifest in manifests(resource):
         data = manifest.get("data")
-        if manifest.kind == "ConfigMap" and not manifest.group and isinstance(data, Mapping):
+        if manifest.kind == "ConfigMap" and not manifest.group and is_mapping(data):
             for key, value in data.items():
                 at = format_path(("data", str(key)))
                 yield from _judge(manifest, at, str(key), value, context)
@@ -141,7 +142,7 @@ def dns_forward(resource: Resource, context: Context) -> Iterator[Finding]:
     """No zone of CoreDNS is forwarded to a public server."""
     for manifest in manifests(resource):
         data = manifest.get("data")
-        if manifest.kind != "ConfigMap" or not isinstance(data, Mapping):
+        if manifest.kind != "ConfigMap" or not is_mapping(data):
             continue
         for key, value in data.items():
             if not (str(key) == "Corefile" or str(key).endswith((".server", ".override"))):
@@ -185,7 +186,7 @@ def dns_refusal(resource: Resource, context: Context) -> Iterator[Finding]:
         if is_unknown(data):
             yield manifest.indeterminate("data", f"which names are refused {data.reason}")
             continue
-        given = data if isinstance(data, Mapping) else {}
+        given = mapping(data)
         refused = False
         for key, value in given.items():
             path = format_path(("data", str(key)))
@@ -216,7 +217,7 @@ def _addon_refusal(resource: Resource) -> Iterator[Finding]:
     except ValueError:
         yield indeterminate("configurationValues", "it is no JSON")
         return
-    corefile = text(get(found, "corefile")) if isinstance(found, Mapping) else ""
+    corefile = text(get(found, "corefile")) if is_mapping(found) else ""
     if not corefile:
         yield violation("configurationValues", "it has no corefile: any name is asked of others")
     for zone in open_zones(corefile):

@@ -50,6 +50,7 @@ from falaj.policies.model import (
 from falaj.policies.reading.destinations import is_made_here, parsed_host
 from falaj.policies.reading.kubernetes import Manifest, is_bundle, kinds, manifests
 from falaj.policies.reading.services import may_reach, outside
+from falaj.wire.documents import is_mapping, mapping
 
 #: Types of keys, which have rules of their own.
 _KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")
@@ -58,7 +59,7 @@ _KEY: Final = re.compile(r"kms/|DiskEncryptionSet|keyvault:Key")
 def _parameters(manifest: Manifest) -> dict[str, tuple[str, Any]]:
     """Parameters by their name in small letters (drivers don't tell them apart), with paths."""
     given = manifest.get("parameters")
-    known: Mapping[Any, Any] = given if isinstance(given, Mapping) else {}
+    known: Mapping[Any, Any] = mapping(given)
     return {
         str(key).lower().removeprefix("csi.storage.k8s.io/"): (f"parameters.{key}", value)
         for key, value in known.items()
@@ -205,7 +206,7 @@ def _servers(manifest: Manifest) -> Iterator[tuple[str, Any]]:
 def _attributes(manifest: Manifest) -> dict[str, tuple[str, Any]]:
     """What a CSI driver is told of a volume: by name, the path and the value."""
     found = manifest.get(_ATTRIBUTES)
-    if not isinstance(found, Mapping):
+    if not is_mapping(found):
         return {}
     at = ("spec", "csi", "volumeAttributes")
     return {str(key): (format_path((*at, str(key))), each) for key, each in found.items()}
@@ -300,7 +301,7 @@ def backup_abroad(resource: Resource, context: Context) -> Iterator[Finding]:
     for manifest, at, spec in _locations(resource):
         if is_unknown(spec):
             yield manifest.indeterminate(at, f"where backups go {spec.reason}")
-        elif isinstance(spec, Mapping):
+        elif is_mapping(spec):
             yield from _place(manifest, at, spec, context)
 
 
@@ -335,7 +336,7 @@ def _place(
 
 def _stores(config: Any) -> dict[str, Any]:
     """Addresses of stores that a plugin is told of, whatever it calls them."""
-    if not isinstance(config, Mapping):
+    if not is_mapping(config):
         return {}
     return {
         str(key): each

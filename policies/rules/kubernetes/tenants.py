@@ -20,6 +20,7 @@ from falaj.policies.model import (
 from falaj.policies.model.resource import remembered
 from falaj.policies.reading.kubernetes import ANY_OBJECT, all_manifests, join, namespace_key
 from falaj.policies.reading.pods import Pod, each_pod
+from falaj.wire.documents import is_mapping
 
 
 @rule(
@@ -80,7 +81,7 @@ def _of(labels: Any) -> Any:
     """The tenant that labels name, ABSENT, or why they can't be seen."""
     if is_unknown(labels):
         return labels
-    return labels.get(TENANT_LABEL, ABSENT) if isinstance(labels, Mapping) else ABSENT
+    return labels.get(TENANT_LABEL, ABSENT) if is_mapping(labels) else ABSENT
 
 
 RULES: tuple[Rule, ...] = (tenant_label,)

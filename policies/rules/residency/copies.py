@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from falaj.policies.reading.walk import walk
 from falaj.policies.rules.residency import destinations
 from falaj.policies.rules.residency.azure_places import geo_copies_stay, no_geo_copies
 from falaj.policies.rules.residency.everywhere import CONTROLS
+from falaj.wire.documents import is_mapping
 
 # Copies of objects abroad: replication, access points of several regions, edges, exports.
 
@@ -47,7 +48,7 @@ def _destinations(resource: Resource, *keys: str) -> Iterator[tuple[str, Any]]:
         for at, each in select(resource.properties, path):
             if is_unknown(each):
                 yield at, each
-            elif isinstance(each, Mapping) and text(each.get("status")).lower() != "disabled":
+            elif is_mapping(each) and text(each.get("status")).lower() != "disabled":
                 for key in keys:
                     for name in ("destination", "destinations"):
                         for below, value in select(each, f"{name}.{key}"):

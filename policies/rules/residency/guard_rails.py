@@ -31,6 +31,7 @@ from falaj.policies.reading.types import aws_type, azure
 from falaj.policies.rules.residency.azure_places import allowed, where_allowed
 from falaj.policies.rules.residency.destinations import AZURE_CONTROLS
 from falaj.policies.rules.residency.everywhere import CONTROLS
+from falaj.wire.documents import is_mapping
 
 # AWS: documents that say in which regions requests may be made.
 
@@ -138,7 +139,7 @@ def _judge(path: str, values: Any, context: Context) -> Iterator[Finding]:
 
 def _parameters(resource: Resource, key: str) -> Iterator[tuple[str, Any]]:
     given = resource.get("parameters")
-    if isinstance(given, Mapping):
+    if is_mapping(given):
         for name, each in given.items():
             if _ADMITTING.search(str(name)):
                 yield f"parameters.{name}.{key}", get(each, key)
@@ -147,7 +148,7 @@ def _parameters(resource: Resource, key: str) -> Iterator[tuple[str, Any]]:
 def _passed_on(resource: Resource) -> Iterator[tuple[str, Any]]:
     """What an initiative gives to the definitions in it."""
     for path, given in select(resource.properties, "policyDefinitions.parameters"):
-        for name, each in given.items() if isinstance(given, Mapping) else ():
+        for name, each in given.items() if is_mapping(given) else ():
             if _ADMITTING.search(str(name)):
                 yield f"{path}.{name}.value", get(each, "value")
 
@@ -224,7 +225,7 @@ def _admitted(node: Any, *, negated: bool) -> Iterator[Any]:
     if is_list(node):
         for each in node:
             yield from _admitted(each, negated=negated)
-    if not isinstance(node, Mapping):
+    if not is_mapping(node):
         return
     for key in ("allOf", "anyOf"):
         yield from _admitted(node.get(key), negated=negated)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from falaj.policies.model import (
@@ -35,6 +35,7 @@ from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.types import AWS_BALANCERS, aws, aws_type, azure
 from falaj.policies.rules.zero_trust import audit_logs
 from falaj.policies.rules.zero_trust.audit_logs import OFF, WANTED
+from falaj.wire.documents import is_mapping
 
 # Records on AWS: traffic of networks, calls of the API, access to services.
 
@@ -76,7 +77,7 @@ def _management(resource: Resource) -> Iterator[Finding]:
             hides = holds_unknown(selectors)
             yield (indeterminate if hides else violation)("advancedEventSelectors", reason)
         return
-    found = [each for each in items(resource.get("eventSelectors")) if isinstance(each, Mapping)]
+    found = [each for each in items(resource.get("eventSelectors")) if is_mapping(each)]
     whole = [
         each
         for each in found
@@ -95,7 +96,7 @@ def _selects_management(selector: object) -> bool:
     fields = [
         (text(get(each, "field")), [text(one) for one in items(get(each, "equals"))])
         for each in items(get(selector, "fieldSelectors"))
-        if isinstance(each, Mapping)
+        if is_mapping(each)
     ]
     names = {name for name, _ in fields}
     return "readOnly" not in names and any(
@@ -506,7 +507,7 @@ _CONTACT: Final = azure("security:SecurityContact")
 def security_contact(resource: Resource, context: Context) -> Iterator[Finding]:
     """Switches of today's contacts and of older ones, which are objects or texts."""
     switches = [
-        (path, resource.get(f"{path}.state") if isinstance(value, Mapping) else value)
+        (path, resource.get(f"{path}.state") if is_mapping(value) else value)
         for path in ("isEnabled", "notificationsByRole", "alertNotifications", "alertsToAdmins")
         if (value := resource.get(path)) is not ABSENT
     ]

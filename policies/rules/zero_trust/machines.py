@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.policies.model import (
@@ -31,6 +31,7 @@ from falaj.policies.reading.addresses import is_open
 from falaj.policies.reading.azure_children import children, entries
 from falaj.policies.reading.types import aws, aws_type, azure
 from falaj.policies.rules.zero_trust.sign_in import SIGN_IN_CONTROLS
+from falaj.wire.documents import is_mapping
 
 # Machines and containers on AWS: sessions for metadata, no keys for shells, no host's rights.
 
@@ -162,7 +163,7 @@ def task_host_rights(resource: Resource, context: Context) -> Iterator[Finding]:
     for path, container in _containers(resource):
         if is_unknown(container):
             yield indeterminate(path, "its containers can't be known yet; none may be privileged")
-        elif isinstance(container, Mapping):
+        elif is_mapping(container):
             value = container.get("privileged")
             if is_unknown(value):
                 yield indeterminate(path, "whether it is privileged can't be known yet")

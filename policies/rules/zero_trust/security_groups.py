@@ -44,6 +44,7 @@ from falaj.policies.reading.azure_security_rules import (
 )
 from falaj.policies.reading.types import aws, aws_type, azure
 from falaj.policies.rules.zero_trust.networks import CONTROLS
+from falaj.wire.documents import is_mapping
 
 # What AWS security groups let through to or from the world, in all forms of their rules.
 
@@ -87,14 +88,14 @@ def openings(resource: Resource, context: Context, direction: str) -> Iterator[O
         if is_unknown(entry):
             if not _is_own(resource, context, path):
                 yield Opening(path, "", False, EVERY_PORT, False, "it can't be known yet")
-        elif isinstance(entry, Mapping):
+        elif is_mapping(entry):
             yield from _of_rule(resource, context, path, entry)
 
 
 def _rules(resource: Resource, direction: str) -> Iterator[tuple[str, Any]]:
     if resource.kind in {SECURITY_GROUP, DEFAULT_GROUP}:
         given = resource.get(direction)
-        if isinstance(given, Mapping):
+        if is_mapping(given):
             yield direction, given
         else:
             for index, each in enumerate(items(given)):
@@ -177,8 +178,8 @@ def acl_entries(resource: Resource) -> Iterator[tuple[str, Any]]:
         return
     given = resource.get("ingress")
     for index, each in enumerate(items(given)):
-        if is_unknown(each) or isinstance(each, Mapping):
-            single = is_unknown(given) or isinstance(given, Mapping)
+        if is_unknown(each) or is_mapping(each):
+            single = is_unknown(given) or is_mapping(given)
             yield ("ingress" if single else f"ingress[{index}]"), each
 
 
@@ -204,7 +205,7 @@ def is_denied(entry: Mapping[str, Any], key: str, entries: Sequence[tuple[str, A
         return False
     left = {each for each in _SHELLS if each in allowed}
     for _, other in entries:
-        if not isinstance(other, Mapping) or text(_action(other)).lower() != "deny":
+        if not is_mapping(other) or text(_action(other)).lower() != "deny":
             continue
         earlier = number(get(other, "ruleNo"))
         if own is None or earlier is None or earlier >= own or not is_open(get(other, key)):

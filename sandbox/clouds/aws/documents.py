@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from falaj.sandbox.clouds.aws.iam_names import misspelt
 from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map, as_texts
 from falaj.sandbox.clouds.kinds import Rule
 from falaj.sandbox.clouds.model import Problem
+from falaj.wire.documents import is_mapping, is_sequence
 
 _TOP: Final = {"Version", "Id", "Statement"}
 _STATEMENT: Final = {
@@ -95,29 +96,28 @@ def complaints(text: str, kind: str, longest: int = 0, *, sids: bool = True) -> 
     if reason:
         yield reason
         return
-    if not isinstance(document, Mapping):
+    if not is_mapping(document):
         yield "a policy document is a JSON object with Version and Statement"
         return
-    top = cast("Mapping[str, Any]", document)
     size = len(re.sub(r"\s", "", text))
     if longest and size > longest:
         yield f"has {size} characters without white space; allowed: {longest}"
-    yield from _unknown_keys("", top, _TOP)
-    if "Version" in top and top["Version"] not in _VERSIONS:
-        yield f"Version is {top['Version']!r}; allowed: {', '.join(_VERSIONS)}"
-    found = top.get("Statement")
-    if not found or not isinstance(found, Mapping | list):
+    yield from _unknown_keys("", document, _TOP)
+    if "Version" in document and document["Version"] not in _VERSIONS:
+        yield f"Version is {document['Version']!r}; allowed: {', '.join(_VERSIONS)}"
+    found = document.get("Statement")
+    if not found or not (is_mapping(found) or is_sequence(found)):
         yield "Statement is missing or empty; give at least one"
         return
-    listed: list[Any] = [found] if isinstance(found, Mapping) else cast("list[Any]", found)
+    listed = found if is_sequence(found) else [found]
     seen: set[str] = set()
     for index, item in enumerate(listed):
         where = f"Statement[{index}]"
-        if not isinstance(item, Mapping):
+        if not is_mapping(item):
             yield f"{where} is no JSON object"
             continue
-        yield from _statement(where, cast("Mapping[str, Any]", item), kind, sids)
-        sid = as_map(item).get("Sid")
+        yield from _statement(where, item, kind, sids)
+        sid = item.get("Sid")
         if isinstance(sid, str) and sid:
             if sid in seen:
                 yield f"{where}.Sid {sid!r} is used twice; give each statement its own"
@@ -173,12 +173,12 @@ def _principal(where: str, item: Mapping[str, Any], kind: str) -> Iterator[str]:
         value = item.get(key)
         if value is None or value == "*":
             continue
-        if not isinstance(value, Mapping):
+        if not is_mapping(value):
             yield f"{where}.{key} {value!r} isn't allowed; give '*' or an object such as " + (
                 '{"AWS": "arn:aws:iam::…:root"}'
             )
             continue
-        for name in cast("Mapping[str, Any]", value):
+        for name in value:
             if name not in _PRINCIPALS:
                 allowed = ", ".join(sorted(_PRINCIPALS))
                 yield f"{where}.{key}.{name} isn't allowed; allowed: {allowed}"
@@ -187,15 +187,15 @@ def _principal(where: str, item: Mapping[str, Any], kind: str) -> Iterator[str]:
 def _conditions(where: str, conditions: object) -> Iterator[str]:
     if conditions is None:
         return
-    if not isinstance(conditions, Mapping):
+    if not is_mapping(conditions):
         yield f"{where}.Condition is no JSON object"
         return
-    for operator, block in cast("Mapping[str, Any]", conditions).items():
+    for operator, block in conditions.items():
         plain = re.sub(r"^for(allvalues|anyvalue):", "", operator.lower())
         plain = plain.removesuffix("ifexists") if plain != "null" else plain
         if plain not in _OPERATORS and plain != "null":
             yield f"{where}.Condition.{operator} is no condition operator; such as StringEquals"
-        elif not isinstance(block, Mapping) or not block:
+        elif not is_mapping(block) or not block:
             yield f"{where}.Condition.{operator} names no condition key"
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from falaj.components.nearest import nearest
 from falaj.sandbox.clouds.aws.kinds import load_table
 from falaj.sandbox.clouds.inputs import as_texts
+from falaj.wire.documents import is_mapping
 
 _NEAR: Final = 0.8
 """How much a name must resemble one that is known to count as a misspelling of it."""
@@ -114,7 +115,7 @@ def misspelt(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield key, f"{action!r} {reason}"
     for key in ("Principal", "NotPrincipal"):
         principal = statement.get(key)
-        if isinstance(principal, Mapping):
+        if is_mapping(principal):
             for service in as_texts(principal.get("Service")):
                 reason = unknown_service(service)
                 if reason:

@@ -10,6 +10,7 @@ from typing import Final
 from falaj.sandbox.clouds.aws.regions import catalogued, region_of
 from falaj.sandbox.clouds.inputs import Inputs
 from falaj.sandbox.clouds.model import Problem
+from falaj.wire.documents import is_mapping
 
 X86: Final = "x86_64"
 ARM: Final = "arm64"
@@ -50,7 +51,7 @@ def network_cards(inputs: Inputs) -> Iterator[Problem]:
     if machine is None:
         return
     for path, interface in inputs.each("networkInterfaces[]"):
-        if not isinstance(interface, Mapping):
+        if not is_mapping(interface):
             continue
         kind, card = interface.get("interfaceType"), interface.get("networkCardIndex")
         if kind in ("efa", "efa-only") and not machine.efa_interfaces:

@@ -35,6 +35,7 @@ from falaj.sandbox.clouds.aws.services import (
 from falaj.sandbox.clouds.inputs import Inputs, Resource, as_map
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World
 from falaj.wire import UNKNOWN, Unknown, has_unknown
+from falaj.wire.documents import is_mapping
 
 # All types that the model knows by more than the SDK's word.
 
@@ -88,7 +89,7 @@ def merged_tags(inputs: Properties, config: Properties) -> Any:
 def tag_problems(inputs: Inputs) -> Iterator[Problem]:
     """Too many tags, keys or values that are too long, reserved or ill-formed."""
     everything = merged_tags(inputs.values, inputs.config)
-    if isinstance(everything, Mapping) and len(as_map(everything)) > _MOST_TAGS:
+    if is_mapping(everything) and len(as_map(everything)) > _MOST_TAGS:
         yield Problem(
             "tags",
             f"{len(as_map(everything))} tags with the provider's; "
@@ -244,7 +245,7 @@ class AwsModel:
             found["tagsAll"] = merged_tags(inputs, config)
         if kind is not None and kind.computed is not None:
             for key, value in kind.computed(wanted).items():
-                if key not in inputs or inputs[key] is None or isinstance(value, Mapping):
+                if key not in inputs or inputs[key] is None or is_mapping(value):
                     found[key] = value
         return found
 

@@ -26,6 +26,7 @@ from falaj.sandbox.clouds.aws.services.clusters import VERSION, addon_version
 from falaj.sandbox.clouds.inputs import Inputs, as_list, as_map
 from falaj.sandbox.clouds.kinds import Answers
 from falaj.sandbox.clouds.model import Made, Properties, World
+from falaj.wire.documents import is_dictionary, is_mapping
 
 
 def _caller(inputs: Inputs, _world: World) -> dict[str, Any]:
@@ -297,7 +298,7 @@ def _image(inputs: Inputs, _world: World) -> dict[str, Any]:
     """The newest image that fits: always one, as AWS's catalogue isn't known here."""
     wanted: list[str] = []
     for _, item in inputs.each("filters[]"):
-        entry = dict(item) if isinstance(item, dict) else {}
+        entry = dict(item) if is_dictionary(item) else {}
         wanted.append(f"{entry.get('name')}={','.join(map(str, as_list(entry.get('values'))))}")
     name = "|".join([*sorted(wanted), inputs.string("nameRegex")])
     owner = inputs.string("owners[]") or "amazon"
@@ -589,8 +590,7 @@ def _cluster(inputs: Inputs, world: World) -> dict[str, Any]:
         "upgradePolicies": "upgradePolicy",
     }
     lists = {
-        many: [made[one]] if isinstance(made.get(one), Mapping) else []
-        for many, one in plurals.items()
+        many: [made[one]] if is_mapping(made.get(one)) else [] for many, one in plurals.items()
     }
     return {**made, **lists, "clusterId": ""}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import (
@@ -20,6 +20,7 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.azure.resources import shape
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, Problem, Properties, World
+from falaj.wire.documents import is_mapping
 
 SERVICES: Final = registry.SERVICES
 
@@ -120,8 +121,8 @@ class AzureModel:
         kind = registry.kind_of(token)
         spelt = spelling.canonical(token, inputs)
         resource = Resource(spelt, config, token, world=world, id=id)
-        computed = kind.computed(resource) if kind.computed is not None else {}
-        return {**kind.defaults, **resources.common(kind, resource), **computed}
+        found = {**kind.defaults, **resources.common(kind, resource)}
+        return {**found, **kind.computed(resource)} if kind.computed is not None else found
 
     def is_shared(self, token: str) -> bool:
         """Whether it is a setting that every subscription has."""
@@ -163,7 +164,7 @@ def _automatic_name(kind: AzureKind, name: str, urn: str) -> str:
 
 def _common_problems(kind: AzureKind, inputs: Inputs) -> Iterator[Problem]:
     yield from checks.location(kind, inputs)
-    if isinstance(inputs.at("tags"), Mapping):
+    if is_mapping(inputs.at("tags")):
         yield from checks.tags(kind.max_tags, inputs)
     yield from checks.zones("zones", inputs)
     group = inputs.optional_string("resourceGroupName")

@@ -18,6 +18,8 @@ from falaj.sandbox.clouds.azure import kinds, naming, regions
 from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.model import Made, World
+from falaj.sandbox.properties import is_list
+from falaj.wire.documents import is_dictionary
 
 PACKAGE: Final = "azure-native:"
 
@@ -89,8 +91,8 @@ def inline(world: World, id: str) -> Any:
         if parent is None or kind.inline is None:
             continue
         items = parent.inputs.get(kind.inline[0])
-        for item in items if isinstance(items, list | tuple) else ():
-            name = item.get(kind.inline[1]) if isinstance(item, dict) else None
+        for item in items if is_list(items) else ():
+            name = item.get(kind.inline[1]) if is_dictionary(item) else None
             if isinstance(name, str) and name.lower() == reference.name.lower():
                 return item
     return None
@@ -127,13 +129,13 @@ def references(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         if naming.parse(value):
             yield path, value
-    elif isinstance(value, dict):
+    elif is_dictionary(value):
         for key, item in value.items():
             # The keys of a map of user-assigned identities are ids too.
-            if isinstance(key, str) and naming.parse(key):
+            if naming.parse(key):
                 yield path, key
             yield from references(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list | tuple):
+    elif is_list(value):
         for index, item in enumerate(value):
             yield from references(item, f"{path}[{index}]")
 
@@ -260,7 +262,7 @@ def common(kind: AzureKind, resource: Resource) -> dict[str, Any]:
     for name in ("etag", "eTag"):
         if name in expected:
             found[name] = naming.etag(id)
-    if "identity" in expected and isinstance(resource.at("identity"), dict):
+    if "identity" in expected and is_dictionary(resource.at("identity")):
         found["identity"] = identity(resource)
     if "resourceGuid" in expected:
         found["resourceGuid"] = naming.guid("guid", id)

@@ -21,6 +21,7 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.wire.documents import is_mapping
 from falaj.wire.values import UNKNOWN, Value, Values, has_unknown
 
 _MODULE: Final = "falaj.workloads.batch"
@@ -172,7 +173,7 @@ def _show(context: Context, line: str) -> None:
         event: Any = json.loads(line)
     except ValueError:
         return
-    if isinstance(event, dict) and event.get("event") == "progress":
+    if is_mapping(event) and event.get("event") == "progress":
         context.status(str(event.get("message", "")))
 
 

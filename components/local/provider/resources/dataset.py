@@ -19,6 +19,7 @@ from falaj.components.local.provider.fields import (
     text,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.wire.documents import is_mapping
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 _ALLOWED: Final = (
@@ -192,7 +193,7 @@ def _outputs(described: Mapping[str, Any]) -> Values:
         "family": str(described["family"]),
         "resolvedTask": str(described["task"]),
         "targetName": str(described["target"]),
-        "rows": int(rows["total"] if isinstance(rows, Mapping) else rows),
+        "rows": int(rows["total"] if is_mapping(rows) else rows),
         "features": len(described["features"]),
-        "classes": [] if is_numbered else [str(name) for name in described.get("classes") or []],
+        "classes": [] if is_numbered else [str(name) for name in described.get("classes") or ()],
     }

@@ -18,6 +18,7 @@ from falaj.components.local.provider.beginnings import weights_sha256
 from falaj.components.local.provider.fields import flag, optional, text, whole
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.specification.parallel import PARTS, division_of
+from falaj.wire.documents import is_mapping, mapping
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 #: Hyperparameters and the options of ``falaj.workloads.training run`` that they become.
@@ -267,7 +268,7 @@ def _check_begun(checked: Values) -> None:
 def _own_options(inputs: Values) -> list[str]:
     """What a model of one's own is made with, each value as JSON: texts stay texts."""
     given = inputs.get("options")
-    values = given if isinstance(given, Mapping) else {}
+    values = mapping(given)
     return [
         part
         for name, value in values.items()
@@ -303,7 +304,7 @@ class _Progress:
             event: Any = json.loads(line)
         except ValueError:
             return
-        if not isinstance(event, dict) or not isinstance(event.get("message"), str):
+        if not is_mapping(event) or not isinstance(event.get("message"), str):
             return
         message: str = event["message"]
         kind = event.get("event")
@@ -336,7 +337,7 @@ def _end_earlier(context: Context, folder: Path, pid_file: Path) -> None:
 
 
 def _outputs(record: Mapping[str, Any]) -> Values:
-    held_out: Mapping[str, Any] = (record.get("metrics") or {}).get("held_out") or {}
+    held_out: Mapping[str, Any] = mapping(mapping(record.get("metrics")).get("held_out"))
     # A text has an accuracy, too.
     names = ("nats_per_character", "accuracy")
     metric = next((name for name in names if name in held_out), "rmse")

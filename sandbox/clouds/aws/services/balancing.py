@@ -22,6 +22,7 @@ from falaj.sandbox.clouds.kinds import (
     sized,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.wire.documents import is_mapping
 
 _SHORT: Final = {"application": "app", "network": "net", "gateway": "gwy"}
 _APPLICATION: Final = ("HTTP", "HTTPS")
@@ -128,7 +129,7 @@ def _listener(inputs: Inputs) -> Iterator[Problem]:
 
 
 def _action(path: str, action: object) -> Iterator[Problem]:
-    if not isinstance(action, Mapping):
+    if not is_mapping(action):
         return
     needed = {"redirect": ("redirect",), "fixed-response": ("fixedResponse",),
               "forward": ("targetGroupArn", "forward")}  # fmt: skip

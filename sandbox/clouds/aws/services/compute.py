@@ -28,6 +28,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Made, Problem, World
+from falaj.wire.documents import is_mapping
 
 
 def _user_data(inputs: Inputs) -> Iterator[Problem]:
@@ -51,7 +52,7 @@ def _interfaces(inputs: Inputs) -> Iterator[Problem]:
         )
     seen: set[tuple[object, object]] = set()
     for path, item in inputs.each("networkInterfaces[]"):
-        if not isinstance(item, Mapping):
+        if not is_mapping(item):
             continue
         key = (item.get("networkCardIndex") or 0, item.get("deviceIndex") or 0)
         if all(isinstance(part, int | float) for part in key):
@@ -66,7 +67,7 @@ def _interfaces(inputs: Inputs) -> Iterator[Problem]:
 def _volumes(inputs: Inputs) -> Iterator[Problem]:
     for root in ("blockDeviceMappings[].ebs", "rootBlockDevice", "ebsBlockDevices[]"):
         for path, asked in inputs.each(root):
-            if not isinstance(asked, Mapping):
+            if not is_mapping(asked):
                 continue
             yield from volume(path, as_map(asked))
             if asked.get("kmsKeyId") is not None and str(asked.get("encrypted")).lower() not in (

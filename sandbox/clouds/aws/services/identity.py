@@ -186,9 +186,10 @@ def _document(resource: Resource) -> Mapping[str, Any]:
     """What DescribeDocument answers of a new document."""
     content = resource.string("content")
     try:
-        body = as_map(yaml.safe_load(content))
+        read = yaml.safe_load(content)
     except yaml.YAMLError:
-        body = {}
+        read = None
+    body = as_map(read)
     return {
         "createdDate": MADE_AT,
         "defaultVersion": "1",

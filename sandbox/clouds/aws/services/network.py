@@ -106,7 +106,7 @@ def _default_subnet(inputs: Inputs) -> str:
 def _as_given(token: str, resource: Resource) -> Mapping[str, Any]:
     """What is true of a default VPC or subnet that a stack takes over."""
     found = resource.world.by_id(token, resource.id)
-    answered = {} if found is None else found.outputs
+    answered: Mapping[str, Any] = {} if found is None else found.outputs
     return {key: value for key, value in answered.items() if key != "tagsAll"}
 
 

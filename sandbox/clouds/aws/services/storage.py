@@ -30,6 +30,7 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.wire.documents import is_mapping
 
 _VERSIONING: Final = "aws:s3/bucketVersioning:BucketVersioning"
 _OBJECT_LOCK: Final = "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration"
@@ -66,7 +67,7 @@ def _lifecycle(inputs: Inputs) -> Iterator[Problem]:
     """Each rule has its own id, and does something."""
     seen: set[str] = set()
     for path, rule in inputs.each("rules[]"):
-        if not isinstance(rule, Mapping):
+        if not is_mapping(rule):
             continue
         name = rule.get("id")
         if isinstance(name, str):
@@ -86,7 +87,7 @@ def _given(value: object) -> bool:
 def _infrequent_access(inputs: Inputs) -> Iterator[Problem]:
     """Objects stay 30 days before they move to an infrequent-access class."""
     for path, move in inputs.each("rules[].transitions[]"):
-        days = move.get("days") if isinstance(move, Mapping) else None
+        days = move.get("days") if is_mapping(move) else None
         if (
             isinstance(days, int | float)
             and days < 30
@@ -181,7 +182,7 @@ def _versioned(resource: Resource) -> Iterator[Problem]:
         return
     for versioning in resource.world.find(_VERSIONING, bucket=name):
         settings = versioning.outputs.get("versioningConfiguration")
-        if isinstance(settings, Mapping) and settings.get("status") == "Enabled":
+        if is_mapping(settings) and settings.get("status") == "Enabled":
             return
     yield Problem(
         "bucket",

@@ -35,6 +35,7 @@ from falaj.sandbox.clouds.kinds import (
 from falaj.sandbox.clouds.model import Made, Problem
 from falaj.sandbox.clouds.vendor import MADE_AT
 from falaj.wire import Unknown
+from falaj.wire.documents import is_dictionary
 
 ENVIRONMENT: Final = "azure-native:app:ManagedEnvironment"
 _ENVIRONMENT_TYPE: Final = "Microsoft.App/managedEnvironments"
@@ -294,7 +295,7 @@ def _app_outputs(resource: Resource) -> dict[str, Any]:
         part = "" if resource.flag("configuration.ingress.external") else ".internal"
         found["latestRevisionFqdn"] = f"{revision}{part}.{domain}"
         configuration, ingress = resource.at("configuration"), resource.at("configuration.ingress")
-        if isinstance(configuration, dict) and isinstance(ingress, dict):
+        if is_dictionary(configuration) and is_dictionary(ingress):
             found["configuration"] = {
                 **configuration,
                 "ingress": {**ingress, "fqdn": f"{name}{part}.{domain}"},
@@ -507,7 +508,7 @@ def _outputs(resource: Resource) -> dict[str, Any]:
         "adminUserEnabled": bool(resource.flag("adminUserEnabled")),
         "zoneRedundancy": resource.optional_string("zoneRedundancy") or "Disabled",
     }
-    if isinstance(sku, dict):
+    if is_dictionary(sku):
         found["sku"] = {**sku, "tier": sku.get("name")}
     return found
 

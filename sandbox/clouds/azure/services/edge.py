@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import checks, kinds, naming, regions, resources, subnets
@@ -24,6 +24,8 @@ from falaj.sandbox.clouds.kinds import (
     when,
 )
 from falaj.sandbox.clouds.model import Problem
+from falaj.sandbox.properties import is_list
+from falaj.wire.documents import is_dictionary, is_mapping
 
 _V2: Final = ("Standard_v2", "WAF_v2")
 # Documentation addresses (RFC 5737): nothing answers there.
@@ -47,7 +49,7 @@ def parts(resource: Resource, kind: str) -> dict[str, Any]:
     """The lists of a gateway or balancer, each part with the id that Azure gives it."""
     found: dict[str, Any] = {}
     for name in _LISTS[kind]:
-        items = [item for _, item in resource.items(name) if isinstance(item, Mapping)]
+        items = [item for _, item in resource.items(name) if is_mapping(item)]
         if items:
             found[name] = [
                 {
@@ -66,12 +68,12 @@ def _own_parts(inputs: Inputs, kind: str) -> Iterator[Problem]:
         (name.lower(), str(item.get("name")).lower())
         for name in _LISTS[kind]
         for _, item in inputs.items(name)
-        if isinstance(item, Mapping)
+        if is_mapping(item)
     }
     named = [item for item in _LISTS[kind] if inputs.items(item)]
     for name in named:
         for path, item in inputs.items(name):
-            for key, value in item.items() if isinstance(item, Mapping) else ():
+            for key, value in item.items() if is_mapping(item) else ():
                 for where, id in _ids(value, f"{path}.{key}"):
                     tail = id.split(f"/{kind}/")[-1].split("/")
                     inside = len(tail) == 3 and tail[1].lower() in {
@@ -84,11 +86,11 @@ def _own_parts(inputs: Inputs, kind: str) -> Iterator[Problem]:
 
 
 def _ids(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         id = value.get("id")
         if isinstance(id, str):
             yield f"{path}.id", id
-    elif isinstance(value, list | tuple):
+    elif is_list(value):
         for index, item in enumerate(value):
             yield from _ids(item, f"{path}[{index}]")
 
@@ -207,7 +209,7 @@ def _public_ip_outputs(resource: Resource) -> dict[str, Any]:
     label = resource.optional_string("dnsSettings.domainNameLabel")
     region = location(resource)
     settings = resource.at("dnsSettings")
-    if label and region and isinstance(settings, dict):
+    if label and region and is_dictionary(settings):
         host = f"{label}.{regions.normalise(region)}.cloudapp.azure.com"
         found["dnsSettings"] = {**settings, "fqdn": host}
     return found
@@ -357,7 +359,7 @@ def _firewall_rule(inputs: Inputs, path: str) -> Iterator[Problem]:
 def _firewall_outputs(resource: Resource) -> dict[str, Any]:
     configurations: list[Any] = []
     for path, item in resource.items("ipConfigurations"):
-        if not isinstance(item, Mapping):
+        if not is_mapping(item):
             continue
         address = subnets.address(
             resource.world, resource.optional_string(f"{path}.subnet.id") or "", resource.id

@@ -11,6 +11,7 @@ from falaj.sandbox.clouds.azure.kinds import AzureKind
 from falaj.sandbox.clouds.inputs import Inputs, Resource
 from falaj.sandbox.clouds.kinds import all_of, equals, given, one_of, refused, when
 from falaj.sandbox.clouds.model import Problem
+from falaj.wire.documents import is_dictionary
 
 _BUDGET: Final = kinds.NameRule(
     1, 63, r"[-A-Za-z0-9_]+", "letters, digits, underscores and hyphens"
@@ -77,7 +78,7 @@ def _notification(inputs: Inputs, key: str) -> Iterator[Problem]:
     notifications = inputs.at("notifications")
     inner = notifications.get(key)
     where = f"notifications.{key}"
-    if not isinstance(inner, dict):
+    if not is_dictionary(inner):
         return
     one = Inputs(inner)
     share = one.number("threshold")
@@ -171,7 +172,7 @@ def _resource_outputs(resource: Resource) -> dict[str, Any]:
         uri = f"https://{reference.names[0].lower()}.managedhsm.azure.net/keys/{reference.name}"
         version = naming.digest(32, "version", reference.id)
         found["properties"] = {
-            **(given if isinstance(given, dict) else {}),
+            **(given if is_dictionary(given) else {}),
             "keyUri": uri,
             "keyUriWithVersion": f"{uri}/{version}",
         }

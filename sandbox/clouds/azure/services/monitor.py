@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from falaj.components.nearest import nearest
@@ -26,6 +26,7 @@ from falaj.sandbox.clouds.kinds import (
 )
 from falaj.sandbox.clouds.model import Problem
 from falaj.sandbox.clouds.vendor import MADE_AT
+from falaj.wire.documents import is_dictionary, is_sequence
 
 WORKSPACE: Final = "azure-native:operationalinsights:Workspace"
 CLUSTER: Final = "azure-native:operationalinsights:Cluster"
@@ -176,7 +177,7 @@ def _collection_problems(inputs: Inputs) -> Iterator[Problem]:
         value = destinations.get(kind)
         for path, _ in inputs.items(f"destinations.{kind}"):
             names.add(inputs.optional_string(f"{path}.name") or "")
-        if isinstance(value, dict):
+        if is_dictionary(value):
             names.add(inputs.optional_string(f"destinations.{kind}.name") or "")
     for path, _ in inputs.items("dataFlows"):
         for where, text in inputs.strings(f"{path}.destinations"):
@@ -301,13 +302,13 @@ def _known_categories(resource: Resource) -> Iterator[Problem]:
     """What is asked for is among the logs that the resource writes."""
     table = kinds.load_table("log_categories")
     target = naming.parse(_watched(resource.id))
-    own: list[str] = next(
+    own: Sequence[str] = next(
         (
             names
             for type_, names in table["types"].items()
             if target is not None and type_.lower() == target.type.lower()
         ),
-        [],
+        (),
     )
     others = {name for names in table["types"].values() for name in names}
     for path, _ in resource.items("logs"):
@@ -402,7 +403,7 @@ def _action_group_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _autoscale_problems(inputs: Inputs) -> Iterator[Problem]:
     profiles = inputs.items("profiles")
-    if isinstance(inputs.at("profiles"), list) and not 1 <= len(profiles) <= 20:
+    if is_sequence(inputs.at("profiles")) and not 1 <= len(profiles) <= 20:
         yield Problem("profiles", f"{len(profiles)} are given; allowed are 1 to 20")
     for path, _ in profiles:
         counts = {

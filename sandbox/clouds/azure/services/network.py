@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from falaj.sandbox.clouds.azure import checks, kinds, naming, relations, resources
@@ -22,6 +22,7 @@ from falaj.sandbox.clouds.kinds import (
     texts,
 )
 from falaj.sandbox.clouds.model import Made, Problem, World
+from falaj.wire.documents import is_mapping
 
 VIRTUAL_NETWORK: Final = "azure-native:network:VirtualNetwork"
 SUBNET: Final = "azure-native:network:Subnet"
@@ -68,7 +69,7 @@ def _network_problems(inputs: Inputs) -> Iterator[Problem]:
         )
     yield from _overlaps(blocks)
     inside = [item for _, text in blocks if (item := checks.address_range(text))]
-    subnets = [(path, item) for path, item in inputs.items("subnets") if isinstance(item, Mapping)]
+    subnets = [(path, item) for path, item in inputs.items("subnets") if is_mapping(item)]
     for path, _ in subnets:
         yield from _subnet_rules(inputs, path)
         if inside:
@@ -110,7 +111,7 @@ def _subnet_rules(inputs: Inputs, path: str) -> Iterator[Problem]:
             f"{base}{policy}", inputs.optional_string(f"{base}{policy}"), _POLICIES
         )
     for where, item in inputs.items(f"{base}delegations"):
-        if isinstance(item, Mapping) and inputs.is_absent(f"{where}.serviceName"):
+        if is_mapping(item) and inputs.is_absent(f"{where}.serviceName"):
             yield Problem(
                 f"{where}.serviceName",
                 "is missing: name the service, such as Microsoft.Netapp/volumes",
@@ -235,7 +236,7 @@ def _network_outputs(resource: Resource) -> dict[str, Any]:
     subnets = [
         {**item, "id": f"{id}/subnets/{item.get('name')}", "provisioningState": "Succeeded"}
         for _, item in resource.items("subnets")
-        if isinstance(item, Mapping)
+        if is_mapping(item)
     ]
     return {
         "resourceGuid": naming.guid("guid", id),
@@ -359,7 +360,7 @@ def _rule_problems(inputs: Inputs) -> Iterator[Problem]:
 def _group_problems(inputs: Inputs) -> Iterator[Problem]:
     taken: dict[tuple[str, float], str] = {}
     for path, item in inputs.items("securityRules"):
-        if not isinstance(item, Mapping):
+        if not is_mapping(item):
             continue
         yield from rule(inputs, path)
         direction, number = (
@@ -448,7 +449,7 @@ def _route_problems(inputs: Inputs) -> Iterator[Problem]:
 
 def _table_problems(inputs: Inputs) -> Iterator[Problem]:
     for path, item in inputs.items("routes"):
-        if isinstance(item, Mapping):
+        if is_mapping(item):
             yield from route(inputs, path)
 
 

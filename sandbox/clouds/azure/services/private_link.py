@@ -31,7 +31,8 @@ _LISTS: Final = ("privateLinkServiceConnections", "manualPrivateLinkServiceConne
 def groups(arm_type: str) -> dict[str, str]:
     """The parts of a service that an endpoint can reach, each with its private DNS zone."""
     rows: dict[str, dict[str, str]] = kinds.load_table("private_link")["types"]
-    return next((row for name, row in rows.items() if name.lower() == arm_type.lower()), {})
+    of_type = (row for name, row in rows.items() if name.lower() == arm_type.lower())
+    return next(of_type, dict[str, str]())
 
 
 def _endpoint_problems(inputs: Inputs) -> Iterator[Problem]:
