@@ -25,7 +25,8 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.watching.seen import FOLDER
 
 if TYPE_CHECKING:
-    from falaj.stacks.watching.watch import Watch, World
+    from falaj.stacks.watching.machine import Machine
+    from falaj.workloads.watching.ladder import Watch
 
 Tell = Callable[[str, str, Mapping[str, Any]], None]
 _DRIFTED: Final = 3
@@ -60,12 +61,16 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     """
     # The settings' models and the server's libraries: not for `--help`.
     from falaj.stacks.watching.machine import Machine  # noqa: PLC0415
-    from falaj.stacks.watching.watch import Watch  # noqa: PLC0415
     from falaj.workloads.inference.logs import Logs  # noqa: PLC0415
+    from falaj.workloads.watching.ladder import Watch  # noqa: PLC0415
+    from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
 
     stop = threading.Event()
     world = Machine(stack, folder, stop)
-    settings = world.settings()
+    try:
+        settings = world.settings()
+    except WatchError as error:
+        raise StackError(str(error)) from None
     if settings is None:
         raise StackError(
             f"stack {stack.name} asks for no watch; give it one, such as:\n"
@@ -84,7 +89,7 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     with _signals(stop):
         try:
             by = f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
-            watching = Watch(stack.name, folder, world, logs, tell, by)
+            watching = Watch(stack.name, folder, world, logs, tell, by, versions=world)
             watching.begin(os.getpid())
             if once:
                 return _STATUS[watching.look()]
@@ -93,12 +98,16 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
             _repeat(watching, world, stop, tell)
             tell("ends", "the watch ends, as it was asked to", {})
             return 0
+        except WatchError as error:
+            raise StackError(str(error)) from None
         finally:
             logs.close()
 
 
-def _repeat(watching: Watch, world: World, stop: threading.Event, tell: Tell) -> None:
+def _repeat(watching: Watch, world: Machine, stop: threading.Event, tell: Tell) -> None:
     """Look until asked to stop; a file that is wrong for a while ends nothing."""
+    from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
+
     said = ""
     while not stop.is_set():
         pause = 60
@@ -107,7 +116,7 @@ def _repeat(watching: Watch, world: World, stop: threading.Event, tell: Tell) ->
             settings = world.settings()
             pause = settings.interval_seconds if settings else pause
             said = ""
-        except StackError as error:
+        except WatchError as error:
             if str(error) != said:
                 said = str(error)
                 tell("refused", said, {})
