@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import getpass
 import json
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 Tell = Callable[[str, str, Mapping[str, Any]], None]
 _DRIFTED: Final = 3
 _STATUS: Final = {"fine": 0, "drifted": _DRIFTED, "unknown": 1}
-LOCK: Final = "lock"
 
 
 @click.command()
@@ -63,6 +59,7 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     from falaj.stacks.watching.machine import Machine  # noqa: PLC0415
     from falaj.workloads.inference.logs import Logs  # noqa: PLC0415
     from falaj.workloads.watching.ladder import Watch  # noqa: PLC0415
+    from falaj.workloads.watching.lone import signals  # noqa: PLC0415
     from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
 
     stop = threading.Event()
@@ -86,7 +83,7 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
             say(f"{now} {text}")
 
     logs = Logs(folder / "logs")
-    with _signals(stop):
+    with signals(stop):
         try:
             by = f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
             watching = Watch(stack.name, folder, world, logs, tell, by, versions=world)
@@ -124,26 +121,14 @@ def _repeat(watching: Watch, world: Machine, stop: threading.Event, tell: Tell) 
 
 
 @contextmanager
-def _signals(stop: threading.Event) -> Generator[None]:
-    def ask(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    before = {each: signal.signal(each, ask) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-@contextmanager
 def _alone(stack: StackFile) -> Generator[Path]:
     """The watch's own folder, with the one lock that lets a stack have one watch.
 
     Raises:
         StackError: the stack isn't there, or another watch is.
     """
+    from falaj.workloads.watching.lone import TakenError, alone  # noqa: PLC0415
+
     if not stack.site.is_dir():
         raise StackError(
             f"stack {stack.name} isn't up: there is no {stack.site}\n"
@@ -151,20 +136,13 @@ def _alone(stack: StackFile) -> Generator[Path]:
         )
     folder = stack.site / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
-            raise StackError(
-                f"another watch looks after stack {stack.name}"
-                + (f" (process {holder})" if holder else "")
-                + "; what it saw and did: "
-                + falaj("status", stack)
-            ) from None
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield folder
-    finally:
-        os.close(descriptor)
+        with alone(folder):
+            yield folder
+    except TakenError as error:
+        raise StackError(
+            f"another watch looks after stack {stack.name}"
+            + (f" (process {error.holder})" if error.holder else "")
+            + "; what it saw and did: "
+            + falaj("status", stack)
+        ) from None

@@ -96,6 +96,11 @@ class Machine:
         """The server's report on drift."""
         return Server(self._config()).report()
 
+    def alpha(self) -> float:
+        """How seldom a version may be called worse where it isn't."""
+        watch = self._known().watch
+        return (watch or WatchSettings()).alpha
+
     def failures(self, version: int) -> Outcomes:
         """Requests of a version, and those that the server failed."""
         return Server(self._config()).failures(version)

@@ -100,11 +100,6 @@ class Wishes(Protocol):
         """Most of them begun within seven days."""
         ...
 
-    @property
-    def alpha(self) -> float:
-        """How seldom a version may be called worse where it isn't."""
-        ...
-
 
 class World(Protocol):
     """What a watch looks at and acts on."""
@@ -173,6 +168,10 @@ class World(Protocol):
 
 class Versions(Protocol):
     """Versions of a model that follow each other, for who may go back by one."""
+
+    def alpha(self) -> float:
+        """How seldom a version may be called worse where it isn't."""
+        ...
 
     def failures(self, version: int) -> Outcomes:
         """Requests of a version, and those that the server failed. Raises NoAnswerError."""
@@ -278,7 +277,7 @@ class Watch:
         self._count(report)
         self._follow(report)
         self._tell_drift(report)
-        worse = self._worse(report, settings)
+        worse = self._worse(report)
         if worse is not None and self.versions is not None and ROLL_BACK in settings.steps:
             self._roll_back(report, self.versions, worse, settings)
         elif report.state == "drifted" and RETRAIN in settings.steps:
@@ -358,20 +357,21 @@ class Watch:
             return
         self.memory.ledger("answers").take(report.version, failures, previous)
 
-    def _worse(self, report: Report, settings: Wishes) -> str | None:
+    def _worse(self, report: Report) -> str | None:
         """Why the version that serves is worse than the one before it; None: nobody knows that.
 
         Where inputs drifted, both versions would see them, and outcomes of other weeks say
         nothing of the versions.
         """
-        if report.inputs_drifted or report.version in self.memory.withdrawn:
+        withdrawn = self.memory.withdrawn
+        if self.versions is None or report.inputs_drifted or report.version in withdrawn:
             return None
         for kind, what in _KINDS.items():
             compared = self.memory.ledger(kind).compared
             if compared is None or compared.version != report.version:
                 continue
             evidence = compared.now().evidence
-            if evidence.is_worse(settings.alpha):
+            if evidence.is_worse(self.versions.alpha()):
                 return (
                     f"version {report.version} is worse than version {compared.other}: of "
                     f"{evidence.pairs:,} pairs {evidence.mine:,} {what}, and "

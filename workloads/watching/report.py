@@ -94,6 +94,10 @@ class Report:
     labels: str
     outcomes: Outcomes | None
 
+    def since_when(self, since: float | None) -> Report:
+        """The same with another time at which drift began."""
+        return replace(self, since=since)
+
     @property
     def drifted(self) -> tuple[str, ...]:
         """What drifted: names of columns, and what else there is."""

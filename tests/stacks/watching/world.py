@@ -50,6 +50,9 @@ class FakeWorld:
             raise NoAnswerError(self.says)
         return read_report(json.dumps(self.says).encode(), "shop")
 
+    def alpha(self) -> float:
+        return WatchSettings.model_validate(self.asked).alpha
+
     def failures(self, version: int) -> Outcomes:
         del version
         if isinstance(self.counted, str):
