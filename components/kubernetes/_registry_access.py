@@ -82,7 +82,7 @@ def checked(
         entries["key_secret"], store,
         private_ranges(f"{at}.registry_cidrs", asked.get("registry_cidrs", ()), errors),
         f"{placed.registry}/{MODEL_REPOSITORIES}", entries["registry_secret"],
-        _authority(f"{at}.registry_authority", asked.get("registry_authority"), errors),
+        certificates(f"{at}.registry_authority", asked.get("registry_authority"), errors),
     )  # fmt: skip
 
 
@@ -96,7 +96,14 @@ def _entry(at: str, value: object, placed: InCluster, errors: ArgumentErrors) ->
     return value
 
 
-def _authority(at: str, value: object, errors: ArgumentErrors) -> str:
+def certificates(at: str, value: object, errors: ArgumentErrors) -> str:
+    """Certificates in PEM form and nothing else; empty where none are given, or others.
+
+    Args:
+        at: the argument's path.
+        value: what was given.
+        errors: gets what is wrong.
+    """
     if value is None:
         return ""
     # Nothing but certificates: a private key that was put in by mistake isn't shown to anybody.
