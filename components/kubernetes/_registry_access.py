@@ -27,7 +27,8 @@ _MOST_PEM: Final = 64 << 10
 _CONFIG: Final = "config.json"
 _LOGIN: Final = "/run/falaj/registry"
 _AUTHORITY: Final = "registry.pem"
-_TRUSTED: Final = "/run/falaj/authority"
+TRUSTED: Final = "/run/falaj/authority"
+"""Where a pod has certificates of whom it asks outside of the cluster."""
 
 
 class RegistryAccessArgs(TypedDict):
@@ -169,8 +170,8 @@ def give(
         _add(spec, container, "registry", {"secret": secret}, _LOGIN)
     if access.authority:
         source = {"configMap": {"name": f"{name}-authority"}}
-        _add(spec, container, "authority", source, _TRUSTED)
-        trusted = {"name": "SSL_CERT_FILE", "value": f"{_TRUSTED}/{_AUTHORITY}"}
+        _add(spec, container, "authority", source, TRUSTED)
+        trusted = {"name": "SSL_CERT_FILE", "value": f"{TRUSTED}/{_AUTHORITY}"}
         container["env"] = [*container["env"], trusted]
 
 

@@ -119,7 +119,7 @@ class PipelineArgs(GangArgs):
 _OWN: Final = tuple(PipelineArgs.__annotations__.keys() - GangArgs.__annotations__.keys())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PipelineSpec:
     """The arguments of `Pipeline`, checked."""
 
@@ -189,7 +189,7 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     if "timezone" in given and not schedule:
         errors.say("timezone", "is of schedule; leave it out, or give one")
     minutes = _minutes(given, pattern, errors)
-    drift = _on_drift(given, errors)
+    drift_of, drift_minutes = _on_drift(given, errors)
     ranges = private_ranges("control_plane_cidrs", given.get("control_plane_cidrs", ()), errors)
     flavor = _flavor(given, job, errors)
     image = ""
@@ -201,7 +201,16 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     run = replace(job.run, repeated=True, dataset=pattern)
     job = replace(job, run=run, ttl_seconds=checked["keep_days"] * 24 * 3600)
     return PipelineSpec(
-        job, schedule, zone, minutes, *drift, checked["on_up"], ranges, flavor, image
+        job=job,
+        schedule=schedule,
+        timezone=zone,
+        every_minutes=minutes,
+        drift_of=drift_of,
+        drift_minutes=drift_minutes,
+        on_up=checked["on_up"],
+        control_plane=ranges,
+        flavor=flavor,
+        image=image,
     )
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from falaj.components.catalogue.clusters import TRAINING_ENDING
 from falaj.components.catalogue.pipelines import REQUESTS_ENDING
 from falaj.components.kubernetes import _registry_access as registry
+from falaj.components.kubernetes._key_ring import BASE
 from falaj.components.kubernetes._objects import Manifest, format_number
 from falaj.components.kubernetes._peers import api_server_egress, resolver_egress
 from falaj.components.kubernetes._placed import PROTECTED, InCluster, check_secret_entry
@@ -30,6 +31,7 @@ from falaj.components.kubernetes.inference_service.arguments import (
 )
 from falaj.components.kubernetes.inference_service.deployment import (
     LOGS_VOLUME,
+    OBSERVER,
     container,
     in_zones,
     resources,
@@ -177,9 +179,7 @@ def _network_policy(spec: InferenceServiceSpec, watch: Watch) -> Manifest:
     }
 
 
-_OBSERVER: Final = "/run/falaj/observer"
-_SIGNING: Final = "/run/falaj/webhook"
-_TRUSTED: Final = "/run/falaj/authority"
+_SIGNING: Final = f"{BASE}/webhook"
 _KEY: Final = "webhook.key"
 _AUTHORITY: Final = "webhook.pem"
 _GRACE_SECONDS: Final = 60
@@ -211,7 +211,7 @@ def _deployment(spec: InferenceServiceSpec, watch: Watch) -> Manifest:
 
 def _pod(spec: InferenceServiceSpec, watch: Watch) -> dict[str, Any]:
     name = watch_name(spec)
-    mounts = {_OBSERVER: "observer:ro", LOGS_VOLUME: "logs", "/tmp": "tmp"}  # noqa: S108
+    mounts = {OBSERVER: "observer:ro", LOGS_VOLUME: "logs", "/tmp": "tmp"}  # noqa: S108
     volumes: list[dict[str, Any]] = [
         {
             "name": "observer",
@@ -228,7 +228,7 @@ def _pod(spec: InferenceServiceSpec, watch: Watch) -> dict[str, Any]:
         secret = {"secretName": f"{name}-webhook", "defaultMode": 0o440}
         volumes.append({"name": "webhook", "secret": secret})
     if watch.webhook_authority:
-        mounts[_TRUSTED] = "authority:ro"
+        mounts[registry.TRUSTED] = "authority:ro"
         volumes.append({"name": "authority", "configMap": {"name": f"{name}-authority"}})
     watching = container(
         "watch", spec.images[INFERENCE_IMAGE], _command(spec, watch), mounts, resources(0.1, 256)
@@ -259,7 +259,7 @@ def _command(spec: InferenceServiceSpec, watch: Watch) -> list[str]:
         "--service", spec.name, "--model", spec.model,
         "--servers", f"{watch_name(spec)}.{spec.namespace}.svc:{PORT}",
         "--server-name", spec.host,
-        "--observer", _OBSERVER,
+        "--observer", OBSERVER,
         # Below the volume's root, which belongs to the node and can't be made private.
         "--folder", f"{LOGS_VOLUME}/own",
         "--steps", ",".join(watch.steps),
@@ -275,5 +275,5 @@ def _command(spec: InferenceServiceSpec, watch: Watch) -> list[str]:
     if watch.webhook:
         found += ["--webhook", watch.webhook, "--webhook-key", f"{_SIGNING}/{_KEY}"]
     if watch.webhook_authority:
-        found += ["--webhook-authority", f"{_TRUSTED}/{_AUTHORITY}"]
+        found += ["--webhook-authority", f"{registry.TRUSTED}/{_AUTHORITY}"]
     return found
