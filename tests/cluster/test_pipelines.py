@@ -433,8 +433,10 @@ def test_runs_are_started_one_at_a_time_and_for_new_data(
 def test_who_watches_drift_asks_for_a_run_and_makes_nothing(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
+    for each in cluster.objects.list(*SETS, NAMESPACE, f"{LABEL}=credit,!{TEMPLATE_LABEL}"):
+        ended(cluster, str(each["metadata"]["name"]))
     starter = Starter(cluster, tmp_path)
-    starter.snapshot("credit-2026-12", "7", "2026-12-01T00:00:00+00:00")
+    starter.snapshot("credit-2026-11", "7", "2026-11-01T00:00:00+00:00")
     asks = ("drift", "--requests", REQUESTS, "--if-asked")
     objects = rendered("credit", on_drift={"service": "credit"})
     cluster.apply([each for each in objects if each["kind"] != "CronJob"])
@@ -452,12 +454,13 @@ def test_who_watches_drift_asks_for_a_run_and_makes_nothing(
     assert starter.start(*asks)["why"] == "nobody asks for a run"
     asking.ask(Request("a" * 64, {"model": "credit"}))
     done = starter.start(*asks)
-    assert (done["started"], done["dataset"]) == ("credit-4", "credit-2026-12")
-    run = cluster.objects.get(*SETS, "credit-4", NAMESPACE)
+    assert done["dataset"] == "credit-2026-11"
+    name = str(done["started"])
+    run = cluster.objects.get(*SETS, name, NAMESPACE)
     assert run
     assert run["metadata"]["annotations"]["falaj.io/reason"] == "drift"
     last = asking.started(ACCOUNT, "last.json")
-    assert (last["name"], last["asked"]) == ("credit-4", "a" * 64)
+    assert (last["name"], last["asked"]) == (name, "a" * 64)
     maps = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     template = cluster.objects.get(*SETS, "credit", NAMESPACE)
     assert template
@@ -482,7 +485,7 @@ def test_who_watches_drift_asks_for_a_run_and_makes_nothing(
     assert found.signal == "a" * 64
     asking.withdraw()
     assert asking.asked() is None
-    ended(cluster, "credit-4")
+    ended(cluster, name)
     assert starter.start(*asks)["why"] == "nobody asks for a run"
 
 

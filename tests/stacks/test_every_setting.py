@@ -362,6 +362,7 @@ REFUSED_OF_WORKLOADS = {
     "falaj:inferenceServices.NAME.packageSource": "decides over digests",
     "falaj:inferenceServices.NAME.scaleToZero": "not where another tier overflows into it",
     "falaj:inferenceServices.NAME.tokenKeys": "public keys, as JSON",
+    "falaj:inferenceServices.NAME.watch.steps": "decide over the pipeline that is asked",
     "falaj:inferenceServices.NAME.versions.weight": "weights add up to 100",
     "falaj:pipelines.NAME.machine": "of EFA, which AWS has",
     "falaj:pipelines.NAME.parallel.data": "follows from all processes",

@@ -15,11 +15,11 @@ from falaj.components.catalogue.pipelines import REQUESTS_ENDING
 from falaj.components.kubernetes import _registry_access as registry
 from falaj.components.kubernetes._key_ring import BASE
 from falaj.components.kubernetes._objects import Manifest, format_number
-from falaj.components.kubernetes._peers import api_server_egress, resolver_egress
+from falaj.components.kubernetes._peers import api_server_egress, in_namespace, resolver_egress
 from falaj.components.kubernetes._placed import PROTECTED, InCluster, check_secret_entry
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged_pod
 from falaj.components.kubernetes._rights import account
-from falaj.components.kubernetes._secrets import external_secret
+from falaj.components.kubernetes._secrets import certificate, external_secret
 from falaj.components.kubernetes._validation import options, private_ranges
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
@@ -41,6 +41,7 @@ from falaj.components.kubernetes.inference_service.network import (
     watch_labels,
     watch_name,
 )
+from falaj.components.kubernetes.inference_service.scaling import pod_monitor
 from falaj.components.specification.argument_errors import ArgumentErrors
 
 _AT: Final = "watch"
@@ -134,6 +135,7 @@ def manifests(spec: InferenceServiceSpec, watch: Watch) -> list[Manifest]:
             },
         },
     ]
+    found += [_certificate(spec), _monitor(spec)]
     if watch.webhook_entry:
         about = _metadata(spec, f"{name}-webhook", PROTECTED)
         store = spec.access.secret_store
@@ -156,7 +158,7 @@ def _metadata(
 
 
 def _network_policy(spec: InferenceServiceSpec, watch: Watch) -> Manifest:
-    """It reaches the replicas and what it tells or asks, and nobody reaches it."""
+    """It reaches the replicas and what it tells or asks, and Prometheus reaches it."""
     replicas = {"podSelector": {"matchLabels": spec.selector()}}
     egress = [resolver_egress(), {"to": [replicas], "ports": server_ports(spec)}]
     if watch.pipeline:
@@ -174,16 +176,46 @@ def _network_policy(spec: InferenceServiceSpec, watch: Watch) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": watch_labels(spec)},
             "policyTypes": ["Ingress", "Egress"],
+            "ingress": [
+                {
+                    "from": [in_namespace(spec.access.monitoring_namespace)],
+                    "ports": server_ports(spec),
+                }
+            ],
             "egress": egress,
         },
     }
 
 
+_FIGURES: Final = f"{BASE}/tls"
 _SIGNING: Final = f"{BASE}/webhook"
 _KEY: Final = "webhook.key"
 _AUTHORITY: Final = "webhook.pem"
 _GRACE_SECONDS: Final = 60
 """What it is in the midst of, when it is told to end, takes a request or two."""
+
+
+def _certificate(spec: InferenceServiceSpec) -> Manifest:
+    """What it answers Prometheus with."""
+    name = watch_name(spec)
+    return certificate(
+        _metadata(spec, f"{name}-tls"),
+        {**spec.placed.labels("inference-service"), **PROTECTED},
+        spec.access.certificate_issuer,
+        name,
+        names=[_host(spec)],
+        usages=["server auth"],
+    )
+
+
+def _host(spec: InferenceServiceSpec) -> str:
+    return f"{watch_name(spec)}.{spec.namespace}.svc"
+
+
+def _monitor(spec: InferenceServiceSpec) -> Manifest:
+    """Prometheus shows it the certificate that it shows the replicas."""
+    about = _metadata(spec, watch_name(spec))
+    return pod_monitor(spec, about, watch_labels(spec), host=_host(spec))
 
 
 def _deployment(spec: InferenceServiceSpec, watch: Watch) -> Manifest:
@@ -211,12 +243,13 @@ def _deployment(spec: InferenceServiceSpec, watch: Watch) -> Manifest:
 
 def _pod(spec: InferenceServiceSpec, watch: Watch) -> dict[str, Any]:
     name = watch_name(spec)
-    mounts = {OBSERVER: "observer:ro", LOGS_VOLUME: "logs", "/tmp": "tmp"}  # noqa: S108
+    mounts = {OBSERVER: "observer:ro", _FIGURES: "tls:ro", LOGS_VOLUME: "logs", "/tmp": "tmp"}  # noqa: S108
     volumes: list[dict[str, Any]] = [
         {
             "name": "observer",
             "secret": {"secretName": f"{spec.name}-scraper", "defaultMode": 0o440},
         },
+        {"name": "tls", "secret": {"secretName": f"{name}-tls", "defaultMode": 0o440}},
         {
             "name": "logs",
             "persistentVolumeClaim": {"claimName": spec.operation.audit_claim},
@@ -233,6 +266,7 @@ def _pod(spec: InferenceServiceSpec, watch: Watch) -> dict[str, Any]:
     watching = container(
         "watch", spec.images[INFERENCE_IMAGE], _command(spec, watch), mounts, resources(0.1, 256)
     )
+    watching["ports"] = [{"name": "https", "containerPort": PORT, "protocol": "TCP"}]
     for mount in watching["volumeMounts"]:
         if mount["name"] == "logs":
             # Beside the replicas' folders, which are named after their pods.
@@ -266,6 +300,8 @@ def _command(spec: InferenceServiceSpec, watch: Watch) -> list[str]:
     ]  # fmt: skip
     for key, value in watch.numbers.items():
         found += [f"--{key.replace('_', '-')}", format_number(value)]
+    # A pod has private addresses.
+    found += ["--metrics", f"0.0.0.0:{PORT}", "--metrics-tls", _FIGURES]
     if watch.pipeline:
         found += [
             "--pipeline", watch.pipeline,

@@ -126,7 +126,7 @@ def test_who_only_tells_has_no_right_in_the_cluster() -> None:
     pod = listed[f"Deployment/{NAME}"]["spec"]["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
     assert listed[f"ServiceAccount/{NAME}"]["automountServiceAccountToken"] is False
-    assert [each["name"] for each in pod["volumes"]] == ["observer", "logs", "tmp"]
+    assert [each["name"] for each in pod["volumes"]] == ["observer", "tls", "logs", "tmp"]
     policy = listed[f"NetworkPolicy/{NAME}"]["spec"]
     assert len(policy["egress"]) == 2, "the resolver, and the replicas"
 
@@ -158,11 +158,14 @@ def test_starters_look_into_it_and_one_starts_for_it_alone() -> None:
     assert of["credit-pipeline-drift"]["spec"]["schedule"] == "*/5 * * * *"
 
 
-def test_it_reaches_what_it_asks_and_tells_and_nobody_it() -> None:
+def test_it_reaches_what_it_asks_and_tells_and_prometheus_it() -> None:
     objects = by_key(watched())
     policy = objects[f"NetworkPolicy/{NAME}"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert "ingress" not in policy
+    (ingress,) = policy["ingress"]
+    assert ingress["from"] == [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    ]
     names, replicas, api, webhook = policy["egress"]
     assert {each["port"] for each in names["ports"]} == {53}
     own = objects["NetworkPolicy/credit-risk"]["spec"]
@@ -222,10 +225,24 @@ def test_what_it_is_told_is_what_the_program_takes_and_no_secret() -> None:
     assert str(told.webhook_key) == "/run/falaj/webhook/webhook.key"
     assert str(told.webhook_authority) == "/run/falaj/authority/webhook.pem"
     mounts = {each["mountPath"] for each in container["volumeMounts"]}
-    for path in (told.observer, told.webhook_key.parent, told.webhook_authority.parent):
+    assert told.metrics == "0.0.0.0:8443"
+    own = (told.webhook_key.parent, told.webhook_authority.parent)
+    for path in (told.observer, told.metrics_tls, *own):
         assert str(path) in mounts
     assert str(told.folder.parent) in mounts
     assert set(WATCH_STEPS) <= set(STEPS)
+
+
+def test_prometheus_asks_it_as_it_asks_the_replicas() -> None:
+    objects = by_key(watched())
+    (endpoint,) = objects[f"PodMonitor/{NAME}"]["spec"]["podMetricsEndpoints"]
+    (replicas,) = objects["PodMonitor/credit-risk"]["spec"]["podMetricsEndpoints"]
+    host = f"{NAME}.acme-serving.svc"
+    assert endpoint["tlsConfig"] == {**replicas["tlsConfig"], "serverName": host}
+    assert objects[f"Certificate/{NAME}-tls"]["spec"]["dnsNames"] == [host]
+    labels = objects[f"Deployment/{NAME}"]["spec"]["template"]["metadata"]["labels"]
+    selector = objects[f"PodMonitor/{NAME}"]["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= labels.items()
 
 
 def test_what_stands_beside_it_is_as_reviewed() -> None:
