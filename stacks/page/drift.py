@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from falaj.stacks.page.form import NOTHING, figure
-from falaj.stacks.watching.report import ANSWERS, STATES
 from falaj.wire.documents import mapping, sequence
+from falaj.workloads.watching.report import ANSWERS, STATES
 
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""
