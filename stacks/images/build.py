@@ -214,7 +214,8 @@ def recipes(names: Sequence[str], *, openvino: bool = False) -> list[Recipe]:
         return wanted
     if not any(each.name in MAY_HAVE_OPENVINO for each in wanted):
         raise StackError(
-            f"--openvino: given for {', '.join(names)}; allowed with {', '.join(MAY_HAVE_OPENVINO)}"
+            f"--openvino: given for {', '.join(names)}; allowed with "
+            f"{', '.join(MAY_HAVE_OPENVINO)}"
         )
     return [
         replace(each, has_openvino=True) if each.name in MAY_HAVE_OPENVINO else each

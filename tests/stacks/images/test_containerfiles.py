@@ -128,7 +128,7 @@ def test_every_package_of_the_workloads_is_in_an_image() -> None:
     assert packages <= {name for each in RECIPES.values() for name in each.packages}
 
 
-#: What images leave out unless it is asked for: where it isn't installed, ONNX Runtime runs the models.
+#: What images leave out unless it is asked for: without it, ONNX Runtime runs the models.
 ELSEWHERE = {"openvino"}
 
 

@@ -169,8 +169,9 @@ def _measure(made: Sequence[Model]) -> list[dict[int, float]]:
 
 def _composed(made: Sequence[Model], choice: Choice, costs: Sequence[Costs]) -> Model:
     usual, first, then = made[0], made[choice.first], made[choice.then]
-    rows = max(costs[choice.then])
-    many = f"{rows} rows take {_ms(costs[choice.then][rows])} here, in "
+    found_costs = costs[choice.then]
+    rows = min(found_costs, key=lambda each: found_costs[each] / each)
+    many = f"{rows} rows take {_ms(found_costs[rows])} here, in "
     many += f"{made[0].engine} {_ms(costs[0][rows])}"
     if choice.first == choice.then:
         engine, session = Engine(then.engine.name, then.engine.precision, many), then.session
