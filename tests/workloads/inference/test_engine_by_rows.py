@@ -28,7 +28,7 @@ from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, call, row, started
 
 LIMITS = Limits(max_rows=32)
-SIZES = (1, 2, 4, 8, 16, 32)
+SIZES: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
 
 
 def measured(

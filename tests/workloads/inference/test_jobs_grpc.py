@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from falaj.workloads.inference import rpc
 from falaj.workloads.inference.errors import RequestError
-from falaj.workloads.inference.rpc import messages
 from falaj.workloads.inference.rpc.messages import CLASSES, INFERENCE, JOBS
 from falaj.workloads.inference.rpc.translation import METHODS, Asked, Told
 from tests.workloads.inference import models
@@ -247,15 +246,14 @@ def test_random_bytes_get_clean_codes(served: Server, asker: Asker, seed: int) -
     draw = random.Random(seed)
     made = asker.submit(row("mlp")).id
     about = CLASSES["JobRequest"](model_name="mlp", id=made).SerializeToString()
-    valid = dict.fromkeys(METHODS[JOBS], about) | {
+    valid: dict[str, Any] = dict.fromkeys(METHODS[JOBS], about) | {
         "SubmitJob": row("mlp", raw=bool(seed % 2)).SerializeToString()
     }
     (before,) = processes(served)
     for _ in range(80):
         method = draw.choice(list(valid))
-        data = bytearray(
-            valid[method] if draw.random() < 0.8 else draw.randbytes(draw.randrange(200))
-        )
+        known: bytes = valid[method]
+        data = bytearray(known if draw.random() < 0.8 else draw.randbytes(draw.randrange(200)))
         for _ in range(draw.randrange(1, 6)):
             if data:
                 data[draw.randrange(len(data))] = draw.randrange(256)
@@ -326,8 +324,12 @@ def test_the_file_for_makers_of_clients_says_the_same() -> None:
         for kind in kinds:
             assert kind.removeprefix(f".{foreign}.") in CLASSES
     said = dict(re.findall(r"^message (\w+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL))
+    assert said.keys() == {"JobRequest", "Job"}
     for name, body in said.items():
         fields = re.findall(r"^  (\w+) (\w+) = (\d+);$", body, re.MULTILINE)
-        ours = {each: (int(number), kind) for kind, each, number in fields}
-        assert ours == dict(messages._JOBS[name])
-    assert said.keys() == messages._JOBS.keys()
+        ours = CLASSES[name].DESCRIPTOR.fields
+        assert [(each, int(number)) for _, each, number in fields] == [
+            (each.name, each.number) for each in ours
+        ]
+        assert {kind for kind, *_ in fields} == {"string"}
+        assert {each.type for each in ours} == {ours[0].TYPE_STRING}
