@@ -8,24 +8,19 @@ is linked to the system's interpreter, and looks for its libraries by the `pytho
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import http.client
 import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
-from filelock import FileLock
-
-from falaj.engine.files import cache_home
 from falaj.workloads.registry.triton_layout import Running, configuration
+from tests.environments import environment
 from tests.workloads.inference import models
 
-PINNED = Path(__file__).parents[2] / "requirements" / "triton.txt"
 PYTHON = Path("/usr/bin/python3.11")
 """The interpreter whose library the wheel's stub asks for."""
 START_SECONDS = 60.0
@@ -73,8 +68,8 @@ class TritonPythonModel:
 """
 
 
-def environment() -> Path:
-    """The server's environment, kept in the cache for its pins; the interpreter in it.
+def home() -> Path:
+    """The folder of the server's environment.
 
     Raises:
         RuntimeError: the interpreter that the wheel is made for isn't here.
@@ -84,24 +79,14 @@ def environment() -> Path:
             f"the wheel of Triton's server needs {PYTHON}, which isn't here: install the system's "
             "python3.11 with its library (Debian 12: python3.11, libpython3.11)"
         )
-    key = hashlib.sha256(PINNED.read_bytes()).hexdigest()[:16]
-    folder = cache_home() / "triton" / key
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "complete").exists():
-            uv = Path(sys.prefix) / "bin" / "uv"
-            subprocess.run([uv, "venv", "-q", "--clear", "--python", PYTHON, folder], check=True)
-            subprocess.run(
-                [uv, "pip", "install", "-q", "--require-hashes", "--only-binary", ":all:",
-                 "--python", folder / "bin" / "python", "-r", PINNED],
-                check=True, timeout=1200,
-            )  # fmt: skip
-            # Beside the backend's library, where it looks for its stub.
-            wheel = server_of(folder)
-            stub = wheel / "python_backend_stubs" / "3.11" / "triton_python_backend_stub"
-            shutil.copy(stub, wheel / "backends" / "python")
-            (folder / "complete").touch()
-    return folder
+    return environment("triton", python=PYTHON, finish=_place_stub)
+
+
+def _place_stub(folder: Path) -> None:
+    """Beside the backend's library, where it looks for its stub."""
+    wheel = server_of(folder)
+    stub = wheel / "python_backend_stubs" / "3.11" / "triton_python_backend_stub"
+    shutil.copy(stub, wheel / "backends" / "python")
 
 
 def server_of(folder: Path) -> Path:
@@ -159,12 +144,12 @@ def _free_ports(count: int) -> list[int]:
 @contextlib.contextmanager
 def running(folder: Path, contents: Mapping[str, bytes], max_batch: int) -> Generator[Triton]:
     """Serve models until the block ends, as a pod of the GPU tier is told to."""
-    home = environment()
-    wheel = server_of(home)
+    installed = home()
+    wheel = server_of(installed)
     write_repository(folder / "models", contents, max_batch)
     port, grpc_port = _free_ports(2)
     variables = {
-        "PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(folder),
+        "PATH": f"{installed / 'bin'}:/usr/bin:/bin", "HOME": str(folder),
         "LD_LIBRARY_PATH": str(wheel.parents[1] / "nvidia_pytriton.libs"),
         # Its own libraries report nothing; ONNX Runtime's would.
         "ORT_DISABLE_TELEMETRY": "1",
