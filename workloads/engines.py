@@ -1,7 +1,7 @@
 """Engines that run a graph: ONNX Runtime, which runs all, and OpenVINO where it is installed.
 
-A model is packaged with the engine that was fastest on the machine that measured it. Elsewhere
-the same graph runs in ONNX Runtime.
+A model is packaged with the engine that was fastest on the machine that measured it, of one row,
+and with those that were accurate enough beside. Elsewhere the same graph runs in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from falaj.workloads.openvino_session import OpenVinoSession
 
 ONNXRUNTIME, OPENVINO = ENGINES
+AUTO: Final = "auto"
+"""What asks for whichever engine is fastest."""
 PRECISIONS: Final = ("f32", "bf16", "int8")
 """That a model is computed with in OpenVINO; ``int8`` is the quantised graph."""
 
@@ -255,8 +257,8 @@ def engine_of(manifest: Mapping[str, Any]) -> Engine:
     What was measured on another processor says nothing here: 8-bit sums may saturate, bfloat16 be
     emulated.
     """
-    quantisation = manifest.get("quantisation")
-    stated = _members(quantisation).get("engine")
+    quantisation = _members(manifest.get("quantisation"))
+    stated = quantisation.get("engine")
     if stated is None:
         return USUAL
     name, precision = (_members(stated).get(key) for key in ("name", "precision"))
@@ -264,15 +266,42 @@ def engine_of(manifest: Mapping[str, Any]) -> Engine:
         return USUAL
     if name != OPENVINO or precision not in PRECISIONS:
         return _instead(f"the manifest names {name!r} ({precision!r}), which isn't known here")
-    measured, here = _members(quantisation).get("cpu_flags"), relevant_cpu_flags()
-    if measured != here:
+    measured = quantisation.get("cpu_flags")
+    if not _was_measured_here(quantisation):
         return _instead(
             f"openvino ({precision}) was chosen on a processor with {_listed(measured)}; this one "
-            f"has {_listed(here)}"
+            f"has {_listed(relevant_cpu_flags())}"
         )
     if not has_openvino():
         return _instead(f"the manifest names openvino ({precision}), and {NOT_INSTALLED}")
     return Engine(OPENVINO, str(precision))
+
+
+def admitted(manifest: Mapping[str, Any]) -> list[Engine]:
+    """Return all that may run a package's model here, when somebody wants to know what is fastest.
+
+    That is ONNX Runtime and, in OpenVINO, each precision of the packaged graph that was accurate
+    enough on a processor like this one. It is the manifest's alone where whoever made the package
+    asked for one engine.
+    """
+    quantisation = _members(manifest.get("quantisation"))
+    stated = _members(quantisation.get("engine"))
+    if stated.get("asked") != AUTO or not _was_measured_here(quantisation) or not has_openvino():
+        return [engine_of(manifest)]
+    refused = _members(stated.get("left_out"))
+    is_int8 = quantisation.get("accepted") == PRECISIONS[-1]
+    found = [
+        Engine(OPENVINO, precision)
+        for precision in _members(stated.get("candidates"))
+        if precision in PRECISIONS
+        and precision not in refused
+        and (precision == PRECISIONS[-1]) == is_int8
+    ]
+    return [USUAL, *found]
+
+
+def _was_measured_here(quantisation: Mapping[str, Any]) -> bool:
+    return quantisation.get("cpu_flags") == relevant_cpu_flags()
 
 
 def _instead(note: str) -> Engine:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -103,6 +103,10 @@ def sbom(image: Item, base: str, wheels: Sequence[Wheel], *, epoch: int) -> str:
 ROOT: Final = Path(__file__).resolve().parents[2]
 """What holds our packages: the project's folder in a clone, ``falaj`` in an installation."""
 FOLDER: Final = ROOT / "workloads" / "images"
+OPENVINO_REQUIREMENTS: Final = "openvino.txt"
+"""What is added to an image by its option, with the same pins of what both ask for."""
+MAY_HAVE_OPENVINO: Final = ("falaj-inference",)
+"""Images that run models as the service does."""
 BUILD_BASE: Final = "base-build"
 """Short name of the image that wheels are installed in."""
 
@@ -123,6 +127,8 @@ class Recipe:
     """Short name of the image that it runs on."""
     has_gpus: bool = True
     """Whether it may run on GPUs; else what only they need is left out."""
+    has_openvino: bool = False
+    """Whether OpenVINO is added to what its requirements name."""
 
     def wheels(self, machine: str) -> list[Wheel]:
         """What is installed in it on a machine, ``amd64`` or ``arm64``.
@@ -131,6 +137,10 @@ class Recipe:
             StackError: the requirements can't be read.
         """
         found = pinned(ROOT / "requirements" / self.requirements, machine)
+        if self.has_openvino:
+            known = {each.name for each in found}
+            added = pinned(ROOT / "requirements" / OPENVINO_REQUIREMENTS, machine)
+            found += [each for each in added if each.name not in known]
         return found if self.has_gpus else [each for each in found if not _of_gpus(each.name)]
 
 
@@ -181,11 +191,15 @@ RECIPES: Final[Mapping[str, Recipe]] = {
 }  # fmt: skip
 
 
-def recipes(names: Sequence[str]) -> list[Recipe]:
+def recipes(names: Sequence[str], *, openvino: bool = False) -> list[Recipe]:
     """Recipes by name; all where no name is given.
 
+    Args:
+        names: of images.
+        openvino: whether those that serve models get OpenVINO.
+
     Raises:
-        StackError: there is none of such a name.
+        StackError: there is none of such a name, or none of them may have OpenVINO.
     """
     for each in names:
         if each not in RECIPES:
@@ -195,7 +209,18 @@ def recipes(names: Sequence[str]) -> list[Recipe]:
                 f"name: given {each!r}, which isn't built here; allowed: "
                 f"{', '.join(RECIPES)}{hint}"
             )
-    return [RECIPES[each] for each in names or RECIPES]
+    wanted = [RECIPES[each] for each in names or RECIPES]
+    if not openvino:
+        return wanted
+    if not any(each.name in MAY_HAVE_OPENVINO for each in wanted):
+        raise StackError(
+            f"--openvino: given for {', '.join(names)}; allowed with "
+            f"{', '.join(MAY_HAVE_OPENVINO)}"
+        )
+    return [
+        replace(each, has_openvino=True) if each.name in MAY_HAVE_OPENVINO else each
+        for each in wanted
+    ]
 
 
 # The folder that an image is built from: sources, wheels, list of contents, all with one time.

@@ -21,7 +21,7 @@ PYTHON: Final = "3.11"
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """Processors by the name that images have for them."""
 #: Tags of the manylinux platforms that Debian 12's glibc 2.36 satisfies: PEP 600.
-_GLIBC: Final = (34, 31, 28, 27, 26, 24, 17, 12, 5)
+_GLIBC: Final = (36, 35, 34, 31, 28, 27, 26, 24, 17, 12, 5)
 _SECONDS: Final = 3600
 _PIN: Final = re.compile(
     r"^(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?==(?P<version>[^ ;\\]+)(?P<rest>.*)$"

@@ -46,6 +46,12 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
+    "make test-triton": "fetches a server of NVIDIA's that no other test needs",
+    "make bench-peers": "fetches others' servers, and judges next to nothing",
+    **dict.fromkeys(
+        ("falaj images build --openvino", "falaj images build --openvino falaj-inference"),
+        "tests/stacks/images have its recipe; a build needs a builder and its bases",
+    ),
     **{
         f"python -m falaj.workloads.parameter_server{role}": "tests/workloads/parameter_server"
         for role in ("", " server", " worker")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from falaj.workloads import engines
 from falaj.workloads.engines import (
+    AUTO,
     NOT_INSTALLED,
     ONNXRUNTIME,
     OPENVINO,
@@ -36,7 +37,6 @@ from falaj.workloads.optimization.export import PARITY_TOLERANCE
 if TYPE_CHECKING:
     from falaj.workloads.openvino_session import OpenVinoSession
 
-AUTO: Final = "auto"
 F32, BF16, INT8 = PRECISIONS
 
 
@@ -127,12 +127,14 @@ class EngineChoice:
         reason: for a person.
         tried: figures in OpenVINO, by precision.
         left_out: why a precision wasn't tried or wasn't chosen from.
+        asked: `AUTO`, or the engine that was asked for.
     """
 
     engine: Engine
     reason: str
     tried: Mapping[str, Tried]
     left_out: Mapping[str, str]
+    asked: str = AUTO
 
     @property
     def measured(self) -> Measured | None:
@@ -144,6 +146,7 @@ class EngineChoice:
         """Return it as plain JSON values."""
         return {
             "name": self.engine.name,
+            "asked": self.asked,
             "precision": self.engine.precision or None,
             "reason": self.reason,
             "version": engines.openvino_version() if self.tried else None,
@@ -209,7 +212,7 @@ def choose(
             f"({decision.accepted}) takes {own.latency_us:.1f}; {metric} {score}, of the float "
             f"model {shown(metric, usual['float'].score)}"
         )
-        return EngineChoice(Engine(OPENVINO, best), reason, tried, refused)
+        return EngineChoice(Engine(OPENVINO, best), reason, tried, refused, asked)
     if asked == OPENVINO:
         reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
         raise WorkloadError(
@@ -225,7 +228,7 @@ def choose(
         )
     else:
         why = "; ".join(dict.fromkeys(refused.values()))
-    return EngineChoice(Engine(), f"ONNX Runtime runs it: {why}", tried, refused)
+    return EngineChoice(Engine(), f"ONNX Runtime runs it: {why}", tried, refused, asked)
 
 
 def _against(

@@ -14,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from falaj.components.kubernetes.bill_of_materials import images
-from falaj.stacks.images.build import BUILD_BASE, FOLDER, RECIPES, ROOT, Recipe, copy_sources
+from falaj.stacks.errors import StackError
+from falaj.stacks.images.build import (
+    BUILD_BASE,
+    FOLDER,
+    OPENVINO_REQUIREMENTS,
+    RECIPES,
+    ROOT,
+    Recipe,
+    copy_sources,
+    recipes,
+)
 from falaj.stacks.images.wheels import pinned
 
 STAGED = {
@@ -88,10 +98,29 @@ def test_names_are_in_the_bill_of_materials(recipe: Recipe) -> None:
 @pytest.mark.parametrize("machine", ["amd64", "arm64"])
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_every_wheel_is_hashed_and_pinned_once(recipe: Recipe, machine: str) -> None:
-    wheels = pinned(ROOT / "requirements" / recipe.requirements, machine)
+    wheels = recipe.wheels(machine)
     names = [each.name for each in wheels]
     assert len(names) == len(set(names)) > 10
     assert all(each.hashes for each in wheels)
+
+
+@pytest.mark.parametrize("machine", ["amd64", "arm64"])
+def test_openvino_is_added_where_it_is_asked_for(machine: str) -> None:
+    """With what it asks for, in the versions that the image has anyway."""
+    (plain,) = recipes(["falaj-inference"])
+    (larger,) = recipes(["falaj-inference"], openvino=True)
+    before = {each.name: each.version for each in plain.wheels(machine)}
+    after = {each.name: each.version for each in larger.wheels(machine)}
+    assert after.keys() - before.keys() == {"openvino"}
+    assert before.items() <= after.items()
+    for each in pinned(ROOT / "requirements" / OPENVINO_REQUIREMENTS, machine):
+        assert after[each.name] == each.version
+    assert [each.has_openvino for each in recipes([], openvino=True)].count(True) == 1
+
+
+def test_openvino_for_images_that_serve_nothing() -> None:
+    with pytest.raises(StackError, match="--openvino: given for falaj-workspace; allowed with"):
+        recipes(["falaj-workspace"], openvino=True)
 
 
 def test_every_package_of_the_workloads_is_in_an_image() -> None:
@@ -99,7 +128,7 @@ def test_every_package_of_the_workloads_is_in_an_image() -> None:
     assert packages <= {name for each in RECIPES.values() for name in each.packages}
 
 
-#: What images leave out: where it isn't installed, ONNX Runtime runs the models.
+#: What images leave out unless it is asked for: without it, ONNX Runtime runs the models.
 ELSEWHERE = {"openvino"}
 
 

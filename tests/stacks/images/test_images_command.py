@@ -87,6 +87,7 @@ def test_repositories_are_listed_for_registries_that_make_none(
         (["load", "--archive", "nowhere", "--to", "ghcr.io"], "images are kept in the country"),
         (["rewrite", "--to", "127.0.0.1:1", "missing.yaml"], "missing.yaml cannot be read"),
         (["build", "triton"], "isn't built here; allowed: falaj-inference"),
+        (["build", "falaj-workspace", "--openvino"], "allowed with falaj-inference"),
         (["mirror", "--to", "registry.example.ae", "--stack", "nobody"], "Pulumi.nobody.yaml"),
     ],
 )

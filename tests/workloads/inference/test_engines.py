@@ -142,7 +142,7 @@ def test_what_is_not_as_it_was_measured_runs_in_onnx_runtime(
     served = load(content, manifest)
     assert served.engine.name == "onnxruntime"
     assert served.engine.note in capfd.readouterr().err
-    assert isinstance(served._session, onnxruntime.InferenceSession)
+    assert isinstance(served.session, onnxruntime.InferenceSession)
     assert served.row is not None
     assert re.search(note, served.engine.note)
 

@@ -26,7 +26,7 @@ from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.models import model
 from falaj.workloads.inference.models.batching import Plan
 from falaj.workloads.inference.rpc import calls, front
-from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH, INFERENCE, SERVING
+from falaj.workloads.inference.rpc.messages import CLASSES, HEALTH, INFERENCE, JOBS, SERVING
 from falaj.workloads.inference.rpc.relay import GOAWAY, Frames, Relay
 from falaj.workloads.inference.rpc.server import Reads
 from falaj.workloads.inference.rpc.translation import METHODS, Told
@@ -62,7 +62,7 @@ def test_the_methods(client: Client) -> None:
     assert (found.name, list(found.versions)) == (client.model, ["1"])
     tensors = [(each.name, each.datatype, list(each.shape)) for each in found.inputs]
     assert tensors == [("input", "FP32", [-1, 64])]
-    for service, code in (("", "OK"), (INFERENCE, "OK"), ("other", "NOT_FOUND")):
+    for service, code in (("", "OK"), (INFERENCE, "OK"), (JOBS, "OK"), ("other", "NOT_FOUND")):
         given = CLASSES["HealthCheckRequest"](service=service).SerializeToString()
         if code == "OK":
             answer = client.raw("Check", given, service=HEALTH)
@@ -617,7 +617,7 @@ def _head(site: Site, call_id: int, **more: Any) -> tuple[dict[str, Any], bytes]
     asked = MODEL_INFER.ask(row("mlp").SerializeToString())
     head = {
         "call": call_id, "peer": "known", "path": INFER, "token": f"Bearer {site.token()}",
-        "place": "/v2/models/{}/infer", "named": None,
+        "place": "/v2/models/{}/infer", "named": None, "key": None,
         "method": asked.method, "url": asked.url, "header": asked.header_length, "left": None,
     }  # fmt: skip
     return head | more, asked.body

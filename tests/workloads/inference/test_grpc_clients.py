@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 import pytest
-from filelock import FileLock
 
-from falaj.engine.files import cache_home
 from falaj.workloads.inference.rpc.messages import CLASSES
+from tests.environments import environment
 from tests.workloads.inference import models
 from tests.workloads.inference.foreign_grpc import ROWS
 from tests.workloads.inference.serving import Server
 
 HERE = Path(__file__).parent
-PINNED = HERE.parents[2] / "requirements" / "grpc-clients.txt"
 
 pytestmark = pytest.mark.thorough
 
@@ -29,19 +25,7 @@ pytestmark = pytest.mark.thorough
 @pytest.fixture(scope="session")
 def python() -> Path:
     """An environment of the clients' own, kept in the cache for its pins."""
-    folder = cache_home() / "grpc-clients" / hashlib.sha256(PINNED.read_bytes()).hexdigest()[:16]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "complete").exists():
-            uv = Path(sys.prefix) / "bin" / "uv"
-            subprocess.run([uv, "venv", "-q", "--clear", folder], check=True)
-            subprocess.run(
-                [uv, "pip", "install", "-q", "--require-hashes", "--only-binary", ":all:",
-                 "--python", folder / "bin" / "python", "-r", PINNED],
-                check=True, timeout=280,
-            )  # fmt: skip
-            (folder / "complete").touch()
-    return folder / "bin" / "python"
+    return environment("grpc-clients", seconds=280) / "bin" / "python"
 
 
 def ask(python: Path, client: str, server: Server) -> dict[str, Any]:

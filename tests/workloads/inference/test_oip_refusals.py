@@ -81,6 +81,9 @@ from tests.workloads.inference.serving import row
         (row(outputs=[{"name": "probabilities"}] * 2), "twice"),
         (row(parameters=[]), "parameters must be"),
         (row(parameters={"binary_data_output": 1}), "true or false"),
+        (row(parameters={"x": {}}), "the parameter 'x' must be a text, a number, true or false"),
+        (row(parameters={"x": [1]}), "the parameter 'x' must be"),
+        (row(parameters={"x": None}), "the parameter 'x' must be"),
         (
             row(outputs=[{"name": "probabilities", "parameters": {"classification": 3}}]),
             "not offered",

@@ -166,7 +166,8 @@ def test_one_that_is_not_installed(
     record = json.loads(done.stdout)
     assert record["reason"] == "kept float: 8 bits were not asked for (--quantise never)"
     assert record["engine"] == {
-        "name": "onnxruntime", "precision": None, "version": None, "candidates": {},
+        "name": "onnxruntime", "asked": "auto", "precision": None, "version": None,
+        "candidates": {},
         "reason": f"ONNX Runtime runs it: {engines.NOT_INSTALLED}",
         "left_out": {"openvino": engines.NOT_INSTALLED},
     }  # fmt: skip

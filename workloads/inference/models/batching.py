@@ -33,7 +33,6 @@ from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.models.model import (
     INLINE_SECONDS,
-    WARM_UP_ROWS,
     WARM_UP_RUNS,
     Model,
 )
@@ -70,17 +69,25 @@ class Plan:
     reason: str
 
 
-def plan(model: Model) -> Plan:
-    """Measure a model that is warm, in `MEASURE_SECONDS` or little more."""
+def against(model: Model) -> str:
+    """Return why requests for a model that is warm aren't run together, without a trial; or ""."""
     schema = model.schema
     specs = (*schema.inputs.values(), *schema.outputs.values())
     if not all(spec.shape[:1] == (-1,) for spec in specs):
-        return Plan(0, "off: not every input and output has a first size that is free")
+        return "off: not every input and output has a first size that is free"
     if schema.max_rows == 1:
-        return Plan(0, "off: max_rows is 1")
+        return "off: max_rows is 1"
     if model.is_quick(1):
-        return Plan(0, f"off: a run of one row takes {_shown(model.expected[1])}, and one below "
-                       f"{_shown(INLINE_SECONDS)} is over before others come")  # fmt: skip
+        return (f"off: a run of one row takes {_shown(model.expected[1])}, and one below "
+                f"{_shown(INLINE_SECONDS)} is over before others come")  # fmt: skip
+    return ""
+
+
+def plan(model: Model) -> Plan:
+    """Measure a model that is warm, in `MEASURE_SECONDS` or little more."""
+    refusal = against(model)
+    if refusal:
+        return Plan(0, refusal)
     costs = _costs(model)
     several = {each: cost for each, cost in costs.items() if each > 1}
     cheapest = min(several.values())
@@ -106,7 +113,7 @@ def _costs(model: Model) -> Mapping[int, float]:
     best, rows = float("inf"), 1
     while rows <= min(model.schema.max_rows, MOST_ROWS):
         place = rows.bit_length()
-        if rows not in WARM_UP_ROWS:
+        if rows not in model.measured:
             # Twice the rows take at most about twice the time.
             likely = 2 * model.expected[place - 1] * WARM_UP_RUNS
             if found[rows // 2] > _STILL_GAINS * best or time.perf_counter() + likely > until:
@@ -119,6 +126,16 @@ def _costs(model: Model) -> Mapping[int, float]:
         found[rows] = model.expected[place] / rows
         rows *= 2
     return found
+
+
+def agree(one: Model, other: Model) -> bool:
+    """Tell whether two models answer alike to rows that differ in size: a trial, not a proof."""
+    feed = {spec.name: _probe(spec, at) for at, spec in enumerate(one.schema.inputs.values())}
+    try:
+        answers = [each.run(_inference(feed, _PROBE_ROWS)) for each in (one, other)]
+    except Exception:  # the runtimes' exceptions share no public base class
+        return False
+    return all(_alike(np.asarray(a), np.asarray(b)) for a, b in zip(*answers, strict=True))
 
 
 def _mixes(model: Model) -> str:

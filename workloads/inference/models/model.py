@@ -307,12 +307,15 @@ class Model:
         """What runs it, and why that isn't what its manifest names."""
         self.cache: CacheForm | None = None
         """What it keeps of a text from token to token; None: it can't be told the past."""
-        self._session = session
+        self.session = session
+        """What computes."""
         self._run = session.run
         self._names = schema.output_names
         self.row: RowModel | None = None
         # Expected seconds of a run, by the bit length of its number of rows.
         self.expected = [0.0] * 32
+        self.measured = set[int]()
+        """Numbers of rows whose time was measured, and isn't estimated."""
 
     def run(self, inference: Inference) -> Sequence[Any]:
         """Return the outputs that the request asks for (all of them, if it names none)."""
@@ -364,6 +367,7 @@ class Model:
             except Exception as error:  # the runtime's exceptions share no public base class
                 raise InferenceError(f"the model fails in its warm-up run: {error}") from error
             times.append(time.perf_counter() - start)
+        self.measured.add(rows)
         return min(times)
 
     def remember(self, form: CacheForm) -> None:
@@ -436,19 +440,44 @@ def load(
     """
     check(model_bytes)
     engine = engine_of(manifest)
+    given: dict[str, Any] = {
+        "name": name, "version": version, "manifest": manifest, "threads": threads,
+        "limits": limits, "streams": streams,
+    }  # fmt: skip
     if engine.name == OPENVINO:
         try:
-            graph = graph_of(model_bytes)
-            session = open_openvino(graph, engine.precision, threads=threads, streams=streams)
-            return _made(
-                session, graph, engine,
-                name=name, version=version, manifest=manifest, limits=limits,
-            )  # fmt: skip
+            return load_in(engine, model_bytes, **given)
         except Exception as error:  # whatever it is, ONNX Runtime runs the model
             note = f"the manifest names {engine}, which can't run the model here: {error}"
             engine = Engine(note=note)
     if engine.note:
         print(f"the engine is {engine}", file=sys.stderr, flush=True)
+    return load_in(engine, model_bytes, **given)
+
+
+def load_in(
+    engine: Engine,
+    model_bytes: bytes,
+    *,
+    name: str,
+    version: str,
+    manifest: Mapping[str, Any],
+    threads: int,
+    limits: Limits,
+    streams: int = 1,
+) -> Model:
+    """Do what `load` does with a graph that was checked, in one engine and in no other.
+
+    Raises:
+        InferenceError: as of `load`.
+        NoCandidateError: OpenVINO can't run the graph.
+    """
+    if engine.name == OPENVINO:
+        graph = graph_of(model_bytes)
+        opened = open_openvino(graph, engine.precision, threads=threads, streams=streams)
+        return _made(
+            opened, graph, engine, name=name, version=version, manifest=manifest, limits=limits
+        )
     session = _session(model_bytes, threads)
     model = _made(
         session, session, engine, name=name, version=version, manifest=manifest, limits=limits

@@ -39,7 +39,7 @@ from falaj.workloads.inference.jobs.runs import JobRuns
 from falaj.workloads.inference.jobs.store import Bodies
 from falaj.workloads.inference.language import generation as language
 from falaj.workloads.inference.language.generation import Language
-from falaj.workloads.inference.models import batching, model
+from falaj.workloads.inference.models import batching, engine_by_rows, model
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.models.remote import (
     Overflow,
@@ -115,15 +115,13 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         )
         return Backends(RelayedModel(schema), None, remote, None)
     content = package.read(model.MODEL_FILE)
-    loaded = model.load(
-        content,
-        name=name,
-        version=version,
-        manifest=package.manifest,
-        threads=configuration.threads,
-        limits=limits,
-        streams=runs_at_once(configuration),
-    )
+    given: dict[str, Any] = {
+        "name": name, "version": version, "threads": configuration.threads, "limits": limits,
+        "streams": runs_at_once(configuration),
+    }  # fmt: skip
+    loaded = model.load(content, manifest=package.manifest, **given)
+    if configuration.batching:
+        loaded = engine_by_rows.fastest(loaded, content, package.manifest, **given)
     known = language.read(package.manifest, loaded.schema, content, loaded.cache)
     overflow = configuration.overflow
     if overflow is None:

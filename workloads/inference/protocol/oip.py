@@ -553,6 +553,7 @@ class Schema:
         if parameters is not None:
             if type(parameters) is not dict:
                 raise bad_request("parameters must be an object")
+            _check_values(cast("dict[str, Any]", parameters))
             inference.binary_default = _flag(parameters, "binary_data_output", "the request")
             if self.takes_timeout:
                 inference.timeout = _timeout(parameters)
@@ -664,6 +665,15 @@ def _flag(parameters: Mapping[str, Any], key: str, where: str) -> bool:
     if type(value) is not bool:
         raise bad_request(f"{where}: {key} must be true or false")
     return value
+
+
+def _check_values(parameters: Mapping[str, Any]) -> None:
+    for key, value in parameters.items():
+        if not isinstance(value, str | int | float):  # bool is an int
+            raise bad_request(
+                f"the request: the parameter {_quoted(key)} must be a text, a number, true or "
+                "false"
+            )
 
 
 def _timeout(parameters: Mapping[str, Any]) -> float | None:

@@ -554,7 +554,11 @@ def _request(schema: Schema) -> Document:
         {
             "id": {"type": ["string", "null"], "maxLength": oip.MAX_ID_CHARACTERS},
             "outputs": _list(output),
-            "parameters": {"type": "object", "properties": parameters},
+            "parameters": {
+                "type": "object",
+                "properties": parameters,
+                "additionalProperties": {"type": ["string", "number", "boolean"]},
+            },
         },
     )
 

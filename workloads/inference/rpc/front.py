@@ -287,6 +287,8 @@ class Front:
         headers: dict[bytes, bytes] = {} if token is None else {b"authorization": token.encode()}
         if head["named"] is not None:
             headers[http.REQUEST_ID] = head["named"].encode()
+        if head["key"] is not None:
+            headers[http.IDEMPOTENCY_KEY.lower().encode()] = head["key"].encode()
         exchange = Exchange(
             method=b"POST",
             headers=headers,
@@ -321,7 +323,7 @@ class Front:
     def _place(self, head: dict[str, Any], exchange: Exchange) -> bytes:
         """Return where a call belongs whose message nobody has read, and set its method."""
         place: str = head["place"]
-        exchange.method = b"POST" if place.endswith("/infer") else b"GET"
+        exchange.method = b"POST" if place.endswith(("/infer", "/jobs")) else b"GET"
         return place.format(self._service.model.name).encode()
 
     def _admit_only(

@@ -1,11 +1,12 @@
-"""The messages of the two gRPC services, as tables of their fields.
+"""The messages of the gRPC services, as tables of their fields.
 
 Names, numbers and types are those of the Open Inference Protocol v2
-(https://github.com/kserve/open-inference-protocol, `specification/protocol`) and of gRPC's health
-checking (https://github.com/grpc/grpc/blob/master/doc/health-checking.md). Classes are made of the
-tables when this module is loaded: so there is no generated code, which would have to fit the
-protobuf library's version. They stand in a pool of their own, beside those of other packages that
-have messages of the same names.
+(https://github.com/kserve/open-inference-protocol, `specification/protocol`), of gRPC's health
+checking (https://github.com/grpc/grpc/blob/master/doc/health-checking.md), and of jobs, which the
+protocol doesn't have: `jobs.proto` beside this says the same to makers of clients. Classes are
+made of the tables when this module is loaded: so there is no generated code, which would have to
+fit the protobuf library's version. They stand in a pool of their own, beside those of other
+packages that have messages of the same names.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 INFERENCE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
+JOBS: Final = "falaj.inference.Jobs"
 
 Fields = Mapping[str, tuple[int, str]]
 """By name: the field's number, and its type. `*` stands for a repeated one, `%` for a map from
@@ -80,6 +82,13 @@ _HEALTH: Final[Mapping[str, Fields]] = {
     # An enumeration (UNKNOWN 0, SERVING 1, NOT_SERVING 2) is a whole number on the wire.
     "HealthCheckResponse": {"status": (1, "int32")},
 }
+_JOBS: Final[Mapping[str, Fields]] = {
+    "JobRequest": {"model_name": (1, "string"), "id": (2, "string")},
+    "Job": {
+        "id": (1, "string"), "state": (2, "string"), "created": (3, "string"),
+        "expires": (4, "string"), "error": (5, "string"),
+    },
+}  # fmt: skip
 SERVING: Final = 1
 NOT_SERVING: Final = 2
 
@@ -133,5 +142,6 @@ def _classes(package: str, tables: Mapping[str, Fields]) -> dict[str, Any]:
 
 CLASSES: Final[Mapping[str, Any]] = {
     **_classes("inference", _INFERENCE), **_classes("grpc.health.v1", _HEALTH),
+    **_classes("falaj.inference", _JOBS),
 }  # fmt: skip
 """Message classes by their name within the package."""

@@ -95,6 +95,7 @@ _CODES: Final = {
     403: grpc.StatusCode.PERMISSION_DENIED,
     404: grpc.StatusCode.NOT_FOUND,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    409: grpc.StatusCode.FAILED_PRECONDITION,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
@@ -319,7 +320,8 @@ class Server:
         peer, token = context.peer(), _authorization(context)
         head: dict[str, Any] = {
             "call": self._calls, "peer": peer, "path": path, "token": token,
-            "place": method.place, "named": _request_id(context),
+            "place": method.place, "named": _metadata(context, "x-request-id"),
+            "key": _metadata(context, "idempotency-key"),
         }  # fmt: skip
         caller = (peer, token)
         if method.is_open:
@@ -426,9 +428,9 @@ def _authorization(context: Any) -> str | None:
     return ", ".join(found) if found else None
 
 
-def _request_id(context: Any) -> str | None:
-    """The name of a request whose message has no id, as HTTP's header of that name has it."""
-    found = [value for key, value in context.invocation_metadata() if key == "x-request-id"]
+def _metadata(context: Any, name: str) -> str | None:
+    """What HTTP's header of that name would say: the first that is given; None: there is none."""
+    found = [value for key, value in context.invocation_metadata() if key == name]
     return found[0] if found else None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from falaj.workloads.inference.rpc.messages import (
     CLASSES,
     HEALTH,
     INFERENCE,
+    JOBS,
     NOT_SERVING,
     SERVING,
 )
@@ -178,7 +180,7 @@ def _raw_input(tensor: Any, raw: bytes) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ask_infer(data: bytes) -> Asked:
+def _ask_infer(data: bytes, last: str = "/infer") -> Asked:
     request = _read("ModelInferRequest", data)
     raw: Sequence[bytes] = request.raw_input_contents
     blobs: list[bytes] = []
@@ -204,7 +206,7 @@ def _ask_infer(data: bytes) -> Asked:
             for each in request.outputs
         ]
     head = orjson.dumps(document)
-    url = _path(request.model_name, request.model_version, "/infer")
+    url = _path(request.model_name, request.model_version, last)
     return Asked("POST", url, head + b"".join(blobs), len(head), typed=not raw)
 
 
@@ -221,6 +223,16 @@ def _elements(datatype: str, blob: bytes) -> list[Any]:
     return found
 
 
+def _blob_of_json(datatype: str, elements: Sequence[Any]) -> bytes:
+    """The elements of an answer that is kept as JSON, where null stands for no number."""
+    if datatype == "BYTES":
+        return b"".join(_LENGTH.pack(len(each)) + each for each in map(str.encode, elements))
+    numbers = [float("nan") if each is None else each for each in elements]
+    if datatype == "FP16":
+        return struct.pack(f"<{len(numbers)}e", *numbers)
+    return array(_CONTENTS[datatype][1], numbers).tobytes()
+
+
 def _tell_infer(asked: Asked, told: Told) -> bytes:
     end = told.header_length if told.header_length is not None else len(told.body)
     document = orjson.loads(told.body[:end])
@@ -232,9 +244,12 @@ def _tell_infer(asked: Asked, told: Told) -> bytes:
     # There is no typed form of FP16, and a message has one form for all.
     typed = asked.typed and all(each["datatype"] in _CONTENTS for each in outputs)
     for each in outputs:
-        size = each["parameters"]["binary_data_size"]
-        blob = told.body[end : end + size]
-        end += size
+        if "data" in each:
+            blob = _blob_of_json(each["datatype"], each["data"])
+        else:
+            size = each["parameters"]["binary_data_size"]
+            blob = told.body[end : end + size]
+            end += size
         tensor = response.outputs.add(name=each["name"], datatype=each["datatype"])
         tensor.shape.extend(each["shape"])
         if typed:
@@ -266,8 +281,10 @@ def _ask_model(name: str, last: str) -> Callable[[bytes], Asked]:
 
 def _ask_health(data: bytes) -> Asked:
     service = _read("HealthCheckRequest", data).service
-    if service not in {"", INFERENCE}:
-        raise RequestError(404, f"unknown service '{service[:80]}'; served is '{INFERENCE}'")
+    if service not in {"", INFERENCE, JOBS}:
+        raise RequestError(
+            404, f"unknown service '{service[:80]}'; served are '{INFERENCE}' and '{JOBS}'"
+        )
     return Asked("GET", "/v2/health/ready")
 
 
@@ -303,6 +320,26 @@ def _tell_model(asked: Asked, told: Told) -> bytes:
     return CLASSES["ModelMetadataResponse"](**orjson.loads(told.body)).SerializeToString()
 
 
+# Jobs: requests that are answered later.
+
+_JOB_PLACE: Final = "/v2/models/{}/jobs/id"
+
+
+def _ask_job(method: str, last: str = "") -> Callable[[bytes], Asked]:
+    def ask(data: bytes) -> Asked:
+        request = _read("JobRequest", data)
+        if not request.id:
+            raise bad_request("id must be that of a job, as SubmitJob answered it")
+        return Asked(method, _path(request.model_name, "", f"/jobs/{_segment(request.id)}{last}"))
+
+    return ask
+
+
+def _tell_job(asked: Asked, told: Told) -> bytes:
+    del asked
+    return CLASSES["Job"](**orjson.loads(told.body)).SerializeToString()
+
+
 METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
     INFERENCE: {
         "ServerLive": Method(
@@ -327,6 +364,12 @@ METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
             _ask_model("ModelMetadataRequest", ""), _tell_model, "/v2/models/{}"
         ),
         "ModelInfer": Method(_ask_infer, _tell_infer, "/v2/models/{}/infer"),
+    },
+    JOBS: {
+        "SubmitJob": Method(partial(_ask_infer, last="/jobs"), _tell_job, "/v2/models/{}/jobs"),
+        "GetJob": Method(_ask_job("GET"), _tell_job, _JOB_PLACE),
+        "GetJobResult": Method(_ask_job("GET", "/result"), _tell_infer, f"{_JOB_PLACE}/result"),
+        "RemoveJob": Method(_ask_job("DELETE"), _tell_job, _JOB_PLACE),
     },
     HEALTH: {"Check": Method(_ask_health, _tell_health, "/v2/health/ready", is_open=True)},
 }
