@@ -145,7 +145,8 @@ def keys_of(model: type[BaseModel]) -> tuple[Key, ...]:
         # One that is named by its path states no defaults: it is loaded for descriptions alone.
         if isinstance(arguments, type) and is_typeddict(arguments):
             found = arguments_of(arguments)
-            stated |= {name: found[name] for name in each.model_fields if name in found}
+            fields: Mapping[str, FieldInfo] = getattr(each, "model_fields", {})
+            stated |= {name: found[name] for name in fields if name in found}
         else:
             # What a section says in an argument's place has a default of its own.
             for name in inspect.get_annotations(each):
