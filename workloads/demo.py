@@ -22,8 +22,9 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.inference.auth import mint
 from falaj.workloads.inference.settings import reached_at
+from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training.dataset import IMAGE, SOURCE
+from falaj.workloads.training.dataset import SOURCE
 from falaj.workloads.training.language import FAMILY, TOKENS, request_of, tokens_a_character
 from falaj.workloads.training.snapshot import Rows, load_rows, open_dataset, served_rows
 from falaj.workloads.vocabulary import Vocabulary

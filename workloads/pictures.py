@@ -13,6 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+IMAGE: Final = "image"
+"""The column of pictures in a snapshot, and the input of a model of them."""
+
 _PARTS: Final = 3
 """Rows of parts, and columns."""
 

@@ -20,6 +20,10 @@ from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import OBJECT, Between, OneOf
 from falaj.components.specification.property_names import engine_inputs
+from falaj.components.specification.training_file_system import (
+    DEFAULT_THROUGHPUT,
+    NEWER_FSX_THROUGHPUTS,
+)
 from falaj.wire.documents import mapping
 
 __all__ = [
@@ -42,8 +46,6 @@ _ENCRYPTION_SET: Final = re.compile(
     r"/diskEncryptionSets/[^/]+$",
     re.IGNORECASE,
 )
-#: https://docs.aws.amazon.com/fsx/latest/LustreGuide/managing-throughput-capacity.html
-_THROUGHPUTS: Final = OneOf((125, 250, 500, 1000))
 #: Only redundancy within the region.
 _SKUS: Final = OneOf(("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "StandardSSD_LRS"))
 #: ceph-csi's classes encrypt where both are set: github.com/ceph/ceph-csi/blob/devel/docs
@@ -72,7 +74,7 @@ class StorageFilesArgs(TypedDict):
     """EKS, new ones: subnet. Needed without ``file_system_id``."""
     security_group_id: NotRequired[pulumi.Input[str]]
     """EKS, new ones: security group that lets Lustre in. Needed without ``file_system_id``."""
-    throughput_mb_s_per_tib: NotRequired[Annotated[int, _THROUGHPUTS, Default(250)]]
+    throughput_mb_s_per_tib: NotRequired[Annotated[int, NEWER_FSX_THROUGHPUTS, DEFAULT_THROUGHPUT]]
     """EKS, new ones: megabytes a second for each TiB."""
 
 

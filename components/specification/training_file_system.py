@@ -29,12 +29,14 @@ DEPLOYMENT_TYPES = OneOf((PERSISTENT_1, PERSISTENT_2))
 #: MB/s for each TiB of SSD: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html;
 #: https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal
 _FSX_THROUGHPUTS = {PERSISTENT_1: (50, 100, 200), PERSISTENT_2: (125, 250, 500, 1000)}
+NEWER_FSX_THROUGHPUTS = OneOf(_FSX_THROUGHPUTS[PERSISTENT_2])
 THROUGHPUTS = ByCloud.of(
     {
         "aws": sorted(each for found in _FSX_THROUGHPUTS.values() for each in found),
         "azure": (125, 250, 500),
     }
 )
+DEFAULT_THROUGHPUT = Default(250)
 #: Where nobody says: what the older type has next to the newer's default.
 _PERSISTENT_1_THROUGHPUT = 200
 #: The smallest that a service has, and a pebibyte.
@@ -82,7 +84,7 @@ class TrainingFileSystemArgs(PlacedArgs):
     ``me-central-1`` nowhere that could be read: ask before, and take ``persistent-1`` where it
     isn't sold, which is wherever FSx for Lustre is. A change makes a new, empty file system. AWS
     only."""
-    throughput_mbs_per_tib: NotRequired[Annotated[int, THROUGHPUTS, Default(250)]]
+    throughput_mbs_per_tib: NotRequired[Annotated[int, THROUGHPUTS, DEFAULT_THROUGHPUT]]
     """Throughput in MB/s for each TiB: 125, 250, 500 or, on AWS, 1000; with ``persistent-1`` 50,
     100 or 200, which is the default there. Lustre only."""
     homes: NotRequired[Annotated[bool, Default(value=True)]]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from falaj.components.local.arguments.training_run import TrainingRunArgs
+from falaj.components.specification.arguments import arguments_of
 from falaj.components.specification.workload_bounds import choice
 from falaj.engine.commands import INTERRUPTED
 from falaj.stacks.command import project as projects
@@ -31,13 +33,13 @@ _OWN: Final = "option."
 _CUT: Final = ("context", "vocabulary")
 #: Settings of a training that a sweep doesn't pass on as they are called: its own option,
 #: sections, and what the dataset is cut by.
-_OTHERWISE: Final = frozenset({"seed", "options", "parallel", *_CUT})
+_OTHERWISE: Final = frozenset({"seed", "options"})
 #: Those that are passed on where they say something: sweeps had their folders before them.
 _ADDED: Final = {
-    **{each: choice("training", each).default for each in ("recompute", "compression")},
-    "prune": 0.0, "quantisation_aware": False,
-    "lora_matrices": choice("training", "lora_matrices").default,
-}  # fmt: skip
+    name: each.default.value
+    for name, each in arguments_of(TrainingRunArgs).items()
+    if each.default
+}
 _SHORT: Final = 16
 
 
@@ -198,13 +200,17 @@ def _run_options(
     stack: StackFile, settings: LocalSettings, spaces: dict[str, str], code: Path | None
 ) -> list[str]:
     """The options of every trial: what the stack's file says and isn't searched."""
+    from falaj.components.local.provider.workloads import own_options  # noqa: PLC0415 - an extra
+
     training = settings.training
     words = ["--keyring", str(stack.site / "keyring")]
     instead = {
         "code": code, "processes": training.all_processes,
         "teacher": _folder(stack, training.teacher), "start": _folder(stack, training.start),
     }  # fmt: skip
-    for name in type(training).model_fields:
+    for name in arguments_of(TrainingRunArgs):
+        if name not in type(training).model_fields:
+            continue
         value = instead.get(name, getattr(training, name))
         if name in _OTHERWISE or value == _ADDED.get(name):
             continue
@@ -214,10 +220,10 @@ def _run_options(
             words += [f"--{name.replace('_', '-')}", str(value)]
     for part, number in training.division.options.items():
         words += [f"--{part}", str(number)]
-    for name, value in training.options.items():
-        if f"{_OWN}{name}" not in spaces:
-            words += ["--option", f"{name}={json.dumps(value, ensure_ascii=False)}"]
-    return words
+    fixed = {
+        name: each for name, each in training.options.items() if f"{_OWN}{name}" not in spaces
+    }
+    return [*words, *own_options(fixed)]
 
 
 def _code(stack: StackFile, settings: LocalSettings) -> Path | None:

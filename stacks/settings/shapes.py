@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import (

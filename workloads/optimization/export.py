@@ -34,6 +34,7 @@ from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import texts
 from falaj.workloads.optimization.graph_part import ML_DOMAIN, ML_OPSET, UNKNOWN, GraphPart
+from falaj.workloads.pictures import IMAGE
 from falaj.workloads.remembering import ASKED, FILLED, LOGITS, is_kept, past_names, present_of
 from falaj.workloads.training.decoder import Decoder, Remembering
 from falaj.workloads.training.language import FAMILY, TOKENS
@@ -420,8 +421,6 @@ def _position(part: GraphPart, column: CategoricalColumn, index: int) -> str:
     numbers = list(range(1, len(column.categories) + 1))
     return part.looked_up(column.name, output, column.categories, numbers=numbers)
 
-
-IMAGE = "image"
 
 Role = Literal["probabilities", "label", "prediction"]
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from falaj.workloads import bounds, pictures
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import replacing_folder, write_json_atomic
+from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import language, picture_folder, snapshot
@@ -37,7 +38,6 @@ LARGEST_PIXEL = 16.0
 """Each pixel counts the inked points of a 4x4 block of the 32x32 scan."""
 
 SOURCE = "digits"
-IMAGE = "image"
 TARGET = "digit"
 PICTURED = "class"
 """What is predicted of pictures: the folder that each lies in."""

@@ -101,16 +101,6 @@ class TrainingRunArgs(KeptArgs):
     """Precision of the arithmetic; ``auto`` decides by the hardware."""
     threads: NotRequired[Annotated[Input[int] | None, bound("training", "threads"), REPLACES]]
     """CPU threads of each process. Default: its share of the cores."""
-    model: NotRequired[Annotated[Input[str] | None, Usual(MODEL.default), REPLACES]]
-    """``auto`` (of a table, a network or gradient-boosted trees, whichever is better),
-    ``network`` (that alone), ``mobilenet`` or ``efficientnet`` (light networks of images), or a
-    class of your own, a ``torch.nn.Module`` in ``code``, as ``mine.network:Network``."""
-    code: NotRequired[Annotated[Input[str] | None, PATH]]
-    """Folder of that class's code, of which the Python files travel with the run; other code is
-    another run. Needed with a class."""
-    options: NotRequired[Annotated[Input[Mapping[str, Any]] | None, REPLACES]]
-    """What that class is made with beside the data's shape: numbers, texts, true or false, and
-    lists of these, by name. Default: none."""
     teacher: NotRequired[Annotated[Input[str] | None, PATH]]
     """Folder of a finished run on the same dataset, whose answers are learned as well (knowledge
     distillation), as a smaller network may do. Sealed by the same key ring. Default: there is
@@ -145,6 +135,16 @@ class TrainingRunArgs(KeptArgs):
         Annotated[Input[str] | None, LORA_MATRICES, Default(LORA_MATRICES.default), REPLACES]
     ]
     """Of each layer, what it is added to."""
+    model: NotRequired[Annotated[Input[str] | None, Usual(MODEL.default), REPLACES]]
+    """``auto`` (of a table, a network or gradient-boosted trees, whichever is better),
+    ``network`` (that alone), ``mobilenet`` or ``efficientnet`` (light networks of images), or a
+    class of your own, a ``torch.nn.Module`` in ``code``, as ``mine.network:Network``."""
+    code: NotRequired[Annotated[Input[str] | None, PATH]]
+    """Folder of that class's code, of which the Python files travel with the run; other code is
+    another run. Needed with a class."""
+    options: NotRequired[Annotated[Input[Mapping[str, Any]] | None, REPLACES]]
+    """What that class is made with beside the data's shape: numbers, texts, true or false, and
+    lists of these, by name. Default: none."""
     checkpoint_every: NotRequired[
         Annotated[Input[int] | None, _CHECKPOINT_EVERY, Usual(_CHECKPOINT_EVERY.default)]
     ]

@@ -102,6 +102,20 @@ def options(values: Mapping[str, str | int | float | None]) -> list[str]:
     ]
 
 
+def own_options(values: object) -> list[str]:
+    """What a model of one's own is made with, each value as JSON: texts stay texts.
+
+    Args:
+        values: by name; None, or what isn't known yet: nothing.
+    """
+    given: Mapping[str, object] = values if isinstance(values, Mapping) else {}
+    return [
+        part
+        for name, value in given.items()
+        for part in ("--option", f"{name}={json.dumps(value, ensure_ascii=False)}")
+    ]
+
+
 def _plain(value: str | float) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 

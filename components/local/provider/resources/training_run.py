@@ -99,7 +99,7 @@ class TrainingRunHandler(Handler):
             return checked
         arguments = [
             "code", *workloads.options({"model": str(model), "code": str(code)}),
-            *_own_options(checked),
+            *workloads.own_options(checked.get("options")),
         ]  # fmt: skip
         try:
             found = workloads.run(
@@ -142,7 +142,7 @@ class TrainingRunHandler(Handler):
         values |= {option: optional(inputs, option) for option in ("keyring", "teacher", "start")}
         arguments = [
             "run", "--dataset", text(inputs, "dataset"), "--output", str(folder),
-            *workloads.options(values), *_own_options(inputs),
+            *workloads.options(values), *workloads.own_options(inputs.get("options")),
             *(["--quantisation-aware"] if flag(inputs, "quantisationAware") else []),
             "--adopt", str(site.runs),
             "--progress", "json",
@@ -263,17 +263,6 @@ def _check_begun(checked: Values) -> None:
             if has_unknown({"start": checked["start"]})
             else weights_sha256(Path(text(checked, "start")), "start")
         )
-
-
-def _own_options(inputs: Values) -> list[str]:
-    """What a model of one's own is made with, each value as JSON: texts stay texts."""
-    given = inputs.get("options")
-    values = mapping(given)
-    return [
-        part
-        for name, value in values.items()
-        for part in ("--option", f"{name}={json.dumps(value, ensure_ascii=False)}")
-    ]
 
 
 def run_digest(inputs: Values) -> str:
