@@ -26,6 +26,7 @@ from falaj.workloads.federation.updates import Update
 from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
+from falaj.workloads.tensors import seed
 from falaj.workloads.training import checkpoint, launcher
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import PreparedData, prepare
@@ -77,7 +78,7 @@ class Rounds:
         self._path, self._keyring = folder / STATE, keyring
         self._changed = threading.Condition()
         self._answers: dict[str, Update] = {}
-        torch.manual_seed(task.plan.seed)
+        seed(task.plan.seed)
         module = task.build()
         self._model = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         self._context = f"federation:{digest(task.to_bytes().decode())}".encode()

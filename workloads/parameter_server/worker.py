@@ -21,6 +21,7 @@ from falaj.workloads.federation.transport import Line, Link
 from falaj.workloads.parameter_server import frames
 from falaj.workloads.parameter_server.assignment import Assignment
 from falaj.workloads.parameter_server.frames import Entry, Feedback, Layout
+from falaj.workloads.tensors import tensor_of
 from falaj.workloads.training import distributed, hardware
 from falaj.workloads.training.batches import Augmentation, Batches, features, prepare
 from falaj.workloads.training.dataset import generator
@@ -206,7 +207,7 @@ def _rows(
         raise WorkloadError(
             f"{len(labels)} rows are too few for {assignment.parts} workers: name fewer"
         )
-    index = torch.from_numpy(mine)
+    index = tensor_of(mine)
     return inputs[index], labels[index], prepared.fit_weights[mine], prepared.augmentation
 
 

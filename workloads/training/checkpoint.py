@@ -24,6 +24,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
+from falaj.workloads.tensors import tensor_of
 from falaj.workloads.training import models, quantisation
 from falaj.workloads.training import record as records
 from falaj.workloads.training.models import TablePreprocessing
@@ -88,7 +89,7 @@ def random_state() -> dict[str, Any]:
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
         "python": [version, list(internal), gauss],
-        "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position,
+        "numpy": [name, tensor_of(np.asarray(keys).astype(np.int64)), position,
                   has_gauss, cached],
     }  # fmt: skip
     if torch.cuda.is_available():

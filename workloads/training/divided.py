@@ -21,6 +21,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.tensors import backward
 from falaj.workloads.training import checkpoint
 from falaj.workloads.training.batches import Batches, Share
 from falaj.workloads.training.decoder import Decoder
@@ -149,7 +150,7 @@ class DividedOptimisation:
             )  # fmt: skip
             loss = (losses * share.weights).sum()
             # The processes' gradients are averaged, their losses must add up.
-            (loss * self._grid.layout.row_parts).backward()
+            backward(loss * self._grid.layout.row_parts)
             total += loss.detach()
         return total
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from falaj.workloads import tensors
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.processor import CPUINFO, cpu_flags
 
@@ -100,7 +101,7 @@ def make_deterministic(seed: int, threads: int) -> None:
     torch.backends.cudnn.benchmark = False
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    tensors.seed(seed)
 
 
 def describe(device: str) -> dict[str, Any]:

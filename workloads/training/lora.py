@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from falaj.workloads.bounds import CHOICES
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.tensors import modules_of
 from falaj.workloads.training import language
 from falaj.workloads.training.decoder import gated_units
 from falaj.workloads.training.models import Architecture
@@ -125,7 +126,7 @@ def add(module: nn.Module, parameters: Parameters) -> None:
 
 def merge(module: nn.Module) -> None:
     """Make of a module that `add` changed one of the form that it had before."""
-    for name, each in [*module.named_modules()]:
+    for name, each in [*modules_of(module)]:
         if isinstance(each, LowRank):
             module.set_submodule(name, each.merged())
 
