@@ -26,7 +26,6 @@ from falaj.workloads.federation.updates import Update
 from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.tensors import seed
 from falaj.workloads.training import checkpoint, launcher
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import PreparedData, prepare
@@ -36,6 +35,7 @@ from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.session import Setting, evaluate, finish, report_finished
 from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import seed
 
 # The rounds of a federation: which model is out, who answered, and what becomes of it.
 

@@ -16,13 +16,13 @@ from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Task, check_fit
 from falaj.workloads.federation.transport import Link
-from falaj.workloads.tensors import backward, step_by, tensor_of
 from falaj.workloads.training.batches import Augmentation, Batches, features
 from falaj.workloads.training.loop import row_losses
 from falaj.workloads.training.options import default_threads
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import backward, step_by, tensor_of
 
 _PAUSE_SECONDS = 0.5
 _MOST_TASK_BYTES = 64 * 1024 * 1024

@@ -33,10 +33,10 @@ from falaj.workloads.optimization.export import (
     core_feed,
 )
 from falaj.workloads.processor import VNNI
-from falaj.workloads.tensors import tensor_of
 from falaj.workloads.training.language import TOKENS, following
 from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import tensor_of
 from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 # Sessions of ONNX Runtime as the server opens them, and what this machine can compute with.

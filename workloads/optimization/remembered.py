@@ -27,10 +27,10 @@ from falaj.workloads.remembering import (
     past_names,
     present_of,
 )
-from falaj.workloads.tensors import tensor_of
 from falaj.workloads.training.language import TOKENS, following
 from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import tensor_of
 from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 MOST_WINDOWS: Final = 16

@@ -37,8 +37,8 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 
 from falaj.workloads.documents import is_dictionary
 from falaj.workloads.federation.updates import MessageError
-from falaj.workloads.tensors import modules_of, tensor_of
 from falaj.workloads.training.snapshot import digest
+from falaj.workloads.training.tensors import modules_of, tensor_of
 
 _MAGIC: Final = b"FALAJPS1"
 _FRONT: Final = struct.Struct(">8sI32s")

@@ -21,7 +21,6 @@ from falaj.workloads.federation.transport import Line, Link
 from falaj.workloads.parameter_server import frames
 from falaj.workloads.parameter_server.assignment import Assignment
 from falaj.workloads.parameter_server.frames import Entry, Feedback, Layout
-from falaj.workloads.tensors import tensor_of
 from falaj.workloads.training import distributed, hardware
 from falaj.workloads.training.batches import Augmentation, Batches, features, prepare
 from falaj.workloads.training.dataset import generator
@@ -31,6 +30,7 @@ from falaj.workloads.training.options import Parameters, default_threads
 from falaj.workloads.training.progress import Progress, finite_or_none
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import tensor_of
 
 _PAUSE_SECONDS = 0.5
 _TELL_SECONDS = 5.0

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.tensors import tensor_of
 from falaj.workloads.training import language, models
 from falaj.workloads.training.dataset import generator, strata_of, stratified
 from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.snapshot import Dataset, Part
+from falaj.workloads.training.tensors import tensor_of
 
 # Streams of randomness below one seed; the augmentation's is also keyed by epoch and step, so
 # that a resumed run, and any number of processes, draw the same.

@@ -24,12 +24,12 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, read_artifact, write_artifact
-from falaj.workloads.tensors import tensor_of
 from falaj.workloads.training import models, quantisation
 from falaj.workloads.training import record as records
 from falaj.workloads.training.models import TablePreprocessing
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, unpack
 from falaj.workloads.training.snapshot import Rows, load_rows, vocabulary_of
+from falaj.workloads.training.tensors import tensor_of
 from falaj.workloads.vocabulary import BytePairs, Vocabulary, of_bytes
 
 _MAGIC = b"falaj.tensors/1\n"

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.tensors import backward, numbers_of
 from falaj.workloads.training import trees
 from falaj.workloads.training.batches import PreparedData
 from falaj.workloads.training.loop import predict
 from falaj.workloads.training.models import TableNetwork
 from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.tensors import backward, numbers_of
 from falaj.workloads.training.trees import TableTrees
 
 #: How far from 1 and 0 scale (its logarithm) and shifts lie beforehand: few rows move them little.

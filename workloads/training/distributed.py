@@ -33,10 +33,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from falaj.workloads.bounds import CAUSE_FIRST_SECONDS, GANG, MARGIN_SECONDS
 from falaj.workloads.errors import LOST, PROGRAM, STOPPED, WorkloadError, worst
-from falaj.workloads.tensors import numbers_of
 from falaj.workloads.training.hardware import require_locked_memory
 from falaj.workloads.training.rank_order import OrderedRendezvous
 from falaj.workloads.training.stopping import StopRequest, terminate_when_orphaned
+from falaj.workloads.training.tensors import numbers_of
 
 # How the machines of a run find each other, and what becomes of lost ones.
 #

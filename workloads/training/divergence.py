@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from falaj.workloads.errors import printable, some
-from falaj.workloads.tensors import modules_of
+from falaj.workloads.training.tensors import modules_of
 
 _STEPS_BEFORE: Final = 5
 _NAMED: Final = 3

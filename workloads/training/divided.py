@@ -21,7 +21,6 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.tensors import backward
 from falaj.workloads.training import checkpoint
 from falaj.workloads.training.batches import Batches, Share
 from falaj.workloads.training.decoder import Decoder
@@ -52,6 +51,7 @@ from falaj.workloads.training.parts import (
 from falaj.workloads.training.pieces import Tensors, is_first, local, place
 from falaj.workloads.training.stages import Pipeline
 from falaj.workloads.training.tensor_plan import divide
+from falaj.workloads.training.tensors import backward
 
 _ROUNDING: Final = 1e-6
 """Added to a norm that gradients are divided by, as `torch.nn.utils.clip_grad_norm_` does."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from falaj.workloads import tensors
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.processor import CPUINFO, cpu_flags
+from falaj.workloads.training import tensors
 
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
 

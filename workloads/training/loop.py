@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.tensors import backward
 from falaj.workloads.training import lora, pruning, quantisation
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distillation import Distillation
@@ -26,6 +25,7 @@ from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
 from falaj.workloads.training.pruning import Pruning
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import backward
 from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 

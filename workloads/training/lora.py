@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from falaj.workloads.bounds import CHOICES
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.tensors import modules_of
 from falaj.workloads.training import language
 from falaj.workloads.training.decoder import gated_units
 from falaj.workloads.training.models import Architecture
 from falaj.workloads.training.options import Parameters, Requested
+from falaj.workloads.training.tensors import modules_of
 
 _MATRICES: Final = {
     "attention": ("attention.questions", "attention.keys", "attention.values", "attention.out"),

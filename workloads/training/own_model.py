@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError, printable
-from falaj.workloads.tensors import backward
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
+from falaj.workloads.training.tensors import backward
 
 _PREFIX: Final = f"{ARCHIVE}/"
 _NEEDED: Final = "a subclass of torch.nn.Module"

@@ -16,8 +16,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from falaj.workloads.tensors import numbers_of
 from falaj.workloads.training.distributed import Team
+from falaj.workloads.training.tensors import numbers_of
 
 SLOW: Final = 1.25
 """Times the others' median: what is less comes and goes on any machine."""

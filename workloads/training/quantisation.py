@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.tensors import modules_of
 from falaj.workloads.training.image_networks import Convolution
+from falaj.workloads.training.tensors import modules_of
 
 _BEGINS: Final = 0.7
 """Share of the epochs."""

@@ -21,7 +21,6 @@ from falaj.workloads.errors import STOPPED, CodeError, WorkloadError
 from falaj.workloads.files import write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import write_artifact
-from falaj.workloads.tensors import numbers_of
 from falaj.workloads.training import (
     checkpoint,
     distributed,
@@ -66,6 +65,7 @@ from falaj.workloads.training.progress import (
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import numbers_of
 
 if TYPE_CHECKING:
     from falaj.workloads.training.divided import DividedOptimisation

@@ -11,7 +11,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, distributed, nn
 
-from falaj.workloads.tensors import numbers_of
 from falaj.workloads.training.batches import Batches, Share
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.layout import PIPELINE, Grid
@@ -19,6 +18,7 @@ from falaj.workloads.training.loop import mixed, module_losses
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.pieces import local
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import numbers_of
 
 
 class Pipeline:

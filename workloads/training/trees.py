@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from falaj.workloads.tensors import tensor_of
+from falaj.workloads.training.tensors import tensor_of
 
 MOST_ROWS: Final = 500_000
 """Beyond, the network alone is tried: it has rows enough, and trees would take minutes."""
