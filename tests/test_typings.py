@@ -30,11 +30,15 @@ def absent(tree: ast.AST, there: object, at: str) -> Iterator[str]:
                 elif isinstance(node, ast.ClassDef):
                     yield from absent(node, found, f"{at}.{name}")
                 else:
-                    taken = inspect.signature(found).parameters
+                    try:
+                        taken = inspect.signature(found).parameters
+                    except ValueError:
+                        continue  # written in another language, without names
+                    if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+                        continue
                     given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-                    yield from (
-                        f"{at}.{name}({each.arg})" for each in given if each.arg not in taken
-                    )
+                    named = [each.arg for each in given if each.arg not in {*taken, "cls"}]
+                    yield from (f"{at}.{name}({each})" for each in named)
             case ast.AnnAssign(target=ast.Name(id=name)) if isinstance(there, type):
                 if not hasattr(there, name) and f"self.{name} = " not in inspect.getsource(there):
                     yield f"{at}.{name}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_bytes
 
@@ -60,7 +61,7 @@ class ApiError(Exception):
         """What an answer says of a refusal, with its causes."""
         try:
             said = json.loads(text)
-            listed = (said.get("details") or {}).get("causes") or []
+            listed = mapping(said.get("details")).get("causes") or ()
             reasons = [str(said["message"]), *(str(each["message"]) for each in listed)]
             return cls(status, "; ".join(reasons))
         except (ValueError, KeyError, TypeError, AttributeError):

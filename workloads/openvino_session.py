@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import openvino
@@ -79,7 +79,9 @@ class OpenVinoSession:
             "ENABLE_CPU_PINNING": False,
         }
         try:
-            self._compiled = _CORE.compile_model(_CORE.read_model(model), "CPU", settings)
+            # Its types leave open what a model is read from.
+            read = cast("Any", _CORE).read_model(model)
+            self._compiled = _CORE.compile_model(read, "CPU", settings)
             self._inputs = [
                 (place, name, *_form(port))
                 for place, (name, port) in enumerate(

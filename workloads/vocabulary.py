@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 
 from falaj.workloads.bounds import DATASET
+from falaj.workloads.documents import is_dictionary, is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
 
 UNKNOWN: Final = "\ufffd"
@@ -299,13 +300,12 @@ def of_bytes(data: bytes | str) -> BytePairs:
         found: object = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise _wrong("it isn't JSON") from error
-    if not isinstance(found, dict):
+    if not is_dictionary(found):
         raise _wrong("it isn't an object")
-    document = cast("dict[str, Any]", found)
-    if document.get("format") != _FORMAT or document.keys() != {"format", "pairs"}:
+    if found.get("format") != _FORMAT or found.keys() != {"format", "pairs"}:
         raise _wrong(f"it isn't of the format {_FORMAT!r}, with its pairs alone")
-    pairs: Any = document["pairs"]
-    if not isinstance(pairs, list) or not all(map(_is_pair, cast("list[Any]", pairs))):
+    pairs = found["pairs"]
+    if not is_sequence(pairs) or not all(map(_is_pair, pairs)):
         raise _wrong("its pairs aren't lists of two numbers")
     return BytePairs(tuple((first, second) for first, second in pairs))
 
@@ -316,7 +316,7 @@ def described_pairs(dataset: object) -> Any:
     Args:
         dataset: dataset.json, or what a package's manifest says of the dataset.
     """
-    match dataset:
+    match mapping(dataset):
         case {"features": [{"vocabulary": described}, *_]}:
             return described
         case _:

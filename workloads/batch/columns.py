@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.protocol.oip import TensorSpec
 from falaj.workloads.training.dates import DateColumn, date_features, form_of
@@ -433,9 +434,9 @@ class Input:
 
 
 def _flattened(value: Any) -> list[Any] | None:
-    if not isinstance(value, list):
+    if not is_sequence(value):
         return None
-    if not any(isinstance(each, list) for each in value):
+    if not any(is_sequence(each) for each in value):
         return value
     found: list[Any] = []
     for each in value:

@@ -26,6 +26,7 @@ from falaj.workloads.batch.reading import (
     open_sources,
 )
 from falaj.workloads.batch.results import Encoder, Layout, Writes, format_of, layout_of
+from falaj.workloads.documents import is_dictionary, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import (
     make_missing_folders,
@@ -223,7 +224,7 @@ class Batch:
         # A snapshot's texts were read once; its numbers are some.
         mark = "." if isinstance(source, SnapshotSource) else mark
         specs = self._model.schema.inputs.values()
-        learned = self.package.manifest.get("dataset") or {}
+        learned = mapping(self.package.manifest.get("dataset"))
         forms = {each.get("name"): each.get("form") for each in learned.get("features") or ()}
         inputs = [
             Input(spec, header, mark, shows=self._shows, form=forms.get(spec.name))
@@ -576,7 +577,7 @@ def read_record(output: Path) -> dict[str, Any]:
         WorkloadError: it is missing, or of another format.
     """
     record = read_json(record_path(output), "the record of the predictions")
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+    if not is_dictionary(record) or record.get("format") != FORMAT:
         raise WorkloadError(
             f"{record_path(output)} is not a record of the format {FORMAT!r}: make the "
             "predictions again"

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import orjson
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
+from falaj.workloads.documents import is_dictionary, is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import fingerprint
 from falaj.workloads.registry.keyring import KeyRing
@@ -77,10 +78,10 @@ class Chunk:
     """
 
     count: int = 0
-    rows: list[int] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    columns: dict[str, Sequence[Any]] = field(default_factory=dict)
-    bad: list[BadRow] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list[int])
+    lines: list[int] = field(default_factory=list[int])
+    columns: dict[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
+    bad: list[BadRow] = field(default_factory=list[BadRow])
 
     def refused(self, index: int, reason: str) -> BadRow:
         """The row at ``index``, as one that can't be predicted."""
@@ -91,8 +92,9 @@ class Chunk:
 
 def _jsonable(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return value if value is None or isinstance(value, str | int | float | list) else str(value)
+        return cast("Any", value).tolist()
+    plain = value is None or isinstance(value, str | int | float) or is_sequence(value)
+    return value if plain else str(value)
 
 
 class Source(ABC):
@@ -356,7 +358,7 @@ def _object(text: bytes, columns: Sequence[str]) -> dict[str, Any] | str:
         found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         return f"it isn't JSON in UTF-8: {error}"
-    if not isinstance(found, dict):
+    if not is_dictionary(found):
         return "it isn't a JSON object: write one object a line, with the columns as its keys"
     lacking = [name for name in columns if name not in found]
     if lacking:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeGuard
 
 import numpy as np
 import orjson
@@ -254,7 +254,7 @@ class Encoder:
 
     def _written(self, values: Any) -> list[Any]:
         """Texts of a column; numbers as short as they can be read back."""
-        if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        if _is_array(values) and values.dtype.kind in "fiub":
             return _figures(values)
         return [self._safe(_text(value)) for value in values]
 
@@ -286,10 +286,15 @@ class _Forward(io.RawIOBase):
         return self._place
 
 
+def _is_array(values: object) -> TypeGuard[NDArray[Any]]:
+    return isinstance(values, np.ndarray)
+
+
 def _fitting(values: Any, kind: Any) -> Any:
     """Arrow takes no half floats for others."""
-    half = isinstance(values, np.ndarray) and values.dtype == np.float16
-    return values.astype(kind.to_pandas_dtype()) if half else values
+    if _is_array(values) and values.dtype == np.float16:
+        return values.astype(kind.to_pandas_dtype())
+    return values
 
 
 def _arrow_type(spec: TensorSpec) -> Any:
@@ -307,7 +312,7 @@ def _figures(values: NDArray[Any]) -> list[str]:
 
 def _plain(values: Any) -> list[Any]:
     """Values that orjson takes; floats of 32 bits as short as they can be read back."""
-    if isinstance(values, np.ndarray):
+    if _is_array(values):
         if values.dtype.kind == "f":
             return [float(each) if each else None for each in _figures(values)]
         return values.tolist()

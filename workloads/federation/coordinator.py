@@ -35,6 +35,7 @@ from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.session import Setting, evaluate, finish, report_finished
 from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import seed
 
 # The rounds of a federation: which model is out, who answered, and what becomes of it.
 
@@ -77,7 +78,7 @@ class Rounds:
         self._path, self._keyring = folder / STATE, keyring
         self._changed = threading.Condition()
         self._answers: dict[str, Update] = {}
-        torch.manual_seed(task.plan.seed)
+        seed(task.plan.seed)
         module = task.build()
         self._model = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         self._context = f"federation:{digest(task.to_bytes().decode())}".encode()

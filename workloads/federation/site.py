@@ -22,6 +22,7 @@ from falaj.workloads.training.options import default_threads
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import backward, step_by, tensor_of
 
 _PAUSE_SECONDS = 0.5
 _MOST_TASK_BYTES = 64 * 1024 * 1024
@@ -105,9 +106,9 @@ def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
             for share in batches.shares(order, epoch, step):
                 losses = row_losses(module(share.inputs), share.labels, task.task, 0.0)
                 part = (losses * share.weights).sum()
-                part.backward()
+                backward(part)
                 total += float(part.detach())
-            optimiser.step()
+            step_by(optimiser)
         loss = total / batches.steps
     after = module.state_dict()
     change = {name: after[name].float() - before[name] for name in before}
@@ -149,6 +150,6 @@ def labels_of(dataset: Dataset, scale: Mapping[str, float] | None) -> Tensor:
     """Labels of the rows for training (N,): classes, or numbers on the other side's ``scale``."""
     labels = dataset.labels[dataset.rows("train")]
     if scale is None:
-        return torch.from_numpy(labels.astype("int64"))
+        return tensor_of(labels.astype("int64"))
     scaled = (labels - scale["mean"]) / scale["scale"]
-    return torch.from_numpy(scaled.astype("float32"))
+    return tensor_of(scaled.astype("float32"))

@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_bytes, read_json
 
@@ -201,7 +202,7 @@ def read_tokens(path: Path, one: str) -> dict[str, str]:
         WorkloadError: it is missing, empty, or holds something else.
     """
     value = read_json(path, f"the list of {one}s")
-    if not isinstance(value, dict) or not value:
+    if not is_dictionary(value) or not value:
         raise WorkloadError(f"{path} names no {one}: a JSON object of token digests is needed")
     for name, shown in value.items():
         if not name or not isinstance(shown, str) or not _DIGEST.match(shown):

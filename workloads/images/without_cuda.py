@@ -71,11 +71,11 @@ def read(data: bytes) -> Library | None:
     header = _HEADER.unpack_from(data)
     start, size, count = header[6], header[11], header[12]
     sections = [_SECTION.unpack_from(data, start + size * each) for each in range(count)]
-    by_type = {section[1]: section for section in sections}
+    by_type: dict[int, tuple[int, ...]] = {section[1]: section for section in sections}
     symbols = by_type.get(_SECTION_SYMBOLS)
     if symbols is None:
         return None
-    texts = sections[symbols[6]][4]
+    texts: int = sections[symbols[6]][4]
 
     def text(index: int) -> str:
         return data[texts + index : data.index(b"\0", texts + index)].decode()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.workloads.bounds import ENGINES
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import printable
 from falaj.workloads.training.record import LANGUAGE
 
@@ -97,7 +98,7 @@ def lines(
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))
     found += _began_with(fields.get("lineage") or {})
-    engine = (fields.get("quantisation") or {}).get("engine")
+    engine = mapping(fields.get("quantisation")).get("engine")
     if engine:
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"
         found.append(("runs in", named))

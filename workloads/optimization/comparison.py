@@ -36,6 +36,7 @@ from falaj.workloads.processor import VNNI
 from falaj.workloads.training.language import TOKENS, following
 from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import tensor_of
 from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 # Sessions of ONNX Runtime as the server opens them, and what this machine can compute with.
@@ -398,7 +399,7 @@ def window_nats(
     for start in range(0, len(tokens), some):
         part = slice(start, start + some)
         (logits,) = session.run([OUTPUT], core_feed(tokens[part]))
-        answers, wanted = (torch.from_numpy(each) for each in (logits, targets[part]))
+        answers, wanted = (tensor_of(each) for each in (logits, targets[part]))
         nats.append(row_losses(answers, wanted, LANGUAGE, 0.0).numpy())
     return np.concatenate(nats).astype(np.float64)
 
@@ -425,7 +426,8 @@ def score(model: bytes | Session, serving: Serving, inputs: Feed, labels: NDArra
         return float(np.sqrt(np.mean(difference**2)))
     (answers,) = run_in_batches(session, inputs, [serving.output_name("label")])
     wanted = np.array(serving.classes, dtype=object)[labels] if serving.text_labels else labels
-    return float(np.mean(answers == wanted))
+    agreed: NDArray[np.bool_] = np.asarray(answers == wanted)
+    return float(np.mean(agreed))
 
 
 def check_core(core: bytes, module: torch.nn.Module, rows: torch.Tensor) -> None:
@@ -506,8 +508,8 @@ def _difference(
     session: Session, module: torch.nn.Module, serving: Serving, inputs: Feed
 ) -> float:
     with torch.no_grad():
-        rows = torch.from_numpy(np.ascontiguousarray(core_rows(serving, inputs)))
-        raw = torch.cat([module(part) for part in rows.split(_AT_ONCE)])
+        rows = tensor_of(np.ascontiguousarray(core_rows(serving, inputs)))
+        raw = torch.cat([module(part) for part in torch.split(rows, _AT_ONCE)])
         if serving.is_text:
             raw = raw[:, -1]
         if serving.classes is None:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
@@ -31,6 +30,7 @@ from falaj.workloads.remembering import (
 from falaj.workloads.training.language import TOKENS, following
 from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import tensor_of
 from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 MOST_WINDOWS: Final = 16
@@ -118,7 +118,7 @@ def _nats_of(
     session: Session, past: Past, tokens: NDArray[Any], labels: NDArray[Any]
 ) -> NDArray[np.float64]:
     rows, length = tokens.shape
-    targets = torch.from_numpy(following(tokens, labels))
+    targets = tensor_of(following(tokens, labels))
     slots = past.slots(rows, length)
     single = max(1, length - _SINGLE)
     starts = [*range(0, single, CHUNK), *range(single, length)]
@@ -131,7 +131,7 @@ def _nats_of(
         logits, *given = session.run([LOGITS, *map(present_of, slots)], feed)
         for name, values in zip(slots, given, strict=True):
             slots[name][:, :, start:end] = values
-        losses = row_losses(torch.from_numpy(np.asarray(logits)), targets[:, start:end], LANGUAGE,
+        losses = row_losses(tensor_of(np.asarray(logits)), targets[:, start:end], LANGUAGE,
                             0.0)  # fmt: skip
         total += losses.numpy() * (end - start)
     return total / length

@@ -32,7 +32,7 @@ def words(part: GraphPart, column: WordsColumn, index: int) -> str:
     part = part.inside(f"words_{index}/")
     at = part.name
 
-    def constant(name: str, values: object, kind: type = np.int64) -> str:
+    def constant(name: str, values: object, kind: type[np.generic] = np.int64) -> str:
         return part.constant(name, np.asarray(values, dtype=kind))
 
     if column.width == 0:  # no word recurs: every row has none that is known
@@ -66,7 +66,7 @@ def date(part: GraphPart, column: DateColumn, index: int) -> str:
     part = part.inside(f"date_{index}/")
     at = part.name
 
-    def constant(name: str, values: object, kind: type = _FLOAT) -> str:
+    def constant(name: str, values: object, kind: type[np.generic] = _FLOAT) -> str:
         return part.constant(name, np.asarray(values, dtype=kind))
 
     def step(operator: str, name: str, *inputs: str | float) -> str:

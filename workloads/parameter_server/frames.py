@@ -35,8 +35,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.federation.updates import MessageError
 from falaj.workloads.training.snapshot import digest
+from falaj.workloads.training.tensors import modules_of, tensor_of
 
 _MAGIC: Final = b"FALAJPS1"
 _FRONT: Final = struct.Struct(">8sI32s")
@@ -103,7 +105,7 @@ class Layout:
         learned = {name for name, _ in module.named_parameters()}
         keeps = {
             f"{name}.{counted}" if name else counted: 1 - each.momentum
-            for name, each in module.named_modules()
+            for name, each in modules_of(module)
             if isinstance(each, _BatchNorm) and each.momentum is not None
             for counted in ("running_mean", "running_var")
         }
@@ -280,9 +282,9 @@ def _packed(tensor: Tensor, entry: Entry, coding: Coding) -> bytes:
 
 def _unpacked(data: memoryview, entry: Entry, coding: Coding) -> Tensor:
     if not entry.learned or not coding.is_lossy:
-        found = torch.from_numpy(np.frombuffer(data, "<f4").astype(np.float32))
+        found = tensor_of(np.frombuffer(data, "<f4").astype(np.float32))
     elif coding.kind == "float16":
-        found = torch.from_numpy(np.frombuffer(data, "<f2").astype(np.float32))
+        found = tensor_of(np.frombuffer(data, "<f2").astype(np.float32))
     elif coding.kind == "bfloat16":
         found = _whole(data)
     else:
@@ -293,7 +295,7 @@ def _unpacked(data: memoryview, entry: Entry, coding: Coding) -> Tensor:
         ):
             raise MessageError(f"{entry.name} has numbers at places that can't be")
         found = torch.zeros(entry.numbers)
-        found[torch.from_numpy(places)] = _whole(data[4 * count :])
+        found[tensor_of(places)] = _whole(data[4 * count :])
     return found.reshape(entry.shape)
 
 
@@ -302,7 +304,7 @@ def _halves(flat: Tensor) -> bytes:
 
 
 def _whole(data: memoryview) -> Tensor:
-    halves = torch.from_numpy(np.frombuffer(data, "<i2").astype(np.int16))
+    halves = tensor_of(np.frombuffer(data, "<i2").astype(np.int16))
     return halves.view(torch.bfloat16).float()
 
 
@@ -312,7 +314,7 @@ def _fields(header: bytes, kind: str, layout: Layout) -> dict[str, Any]:
         value = json.loads(header, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise MessageError(f"the message's header can't be read: {error}") from error
-    if not isinstance(value, dict) or set(value) != {"kind", "layout", *wanted}:
+    if not is_dictionary(value) or set(value) != {"kind", "layout", *wanted}:
         raise MessageError(f"the message's header isn't that of {kind}")
     if value.pop("kind") != kind or value.pop("layout") != layout.digest:
         raise MessageError("the message is of another kind, or of another model")

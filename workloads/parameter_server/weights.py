@@ -142,8 +142,8 @@ class Ledger:
     @classmethod
     def from_state(cls, value: dict[str, Any]) -> Ledger:
         """What `state` returned."""
-        counted = {"refused": Counter(value["refused"]), "staleness": Counter(value["staleness"])}
-        whole: dict[str, Any] = {**value, **counted}
+        refused, staleness = Counter[Any](value["refused"]), Counter[Any](value["staleness"])
+        whole: dict[str, Any] = {**value, "refused": refused, "staleness": staleness}
         return cls(**whole)
 
 

@@ -30,6 +30,7 @@ from falaj.workloads.training.options import Parameters, default_threads
 from falaj.workloads.training.progress import Progress, finite_or_none
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import tensor_of
 
 _PAUSE_SECONDS = 0.5
 _TELL_SECONDS = 5.0
@@ -206,7 +207,7 @@ def _rows(
         raise WorkloadError(
             f"{len(labels)} rows are too few for {assignment.parts} workers: name fewer"
         )
-    index = torch.from_numpy(mine)
+    index = tensor_of(mine)
     return inputs[index], labels[index], prepared.fit_weights[mine], prepared.augmentation
 
 

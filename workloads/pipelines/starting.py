@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import CONFLICT, ApiError
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.pipelines.asking import Request, read_request
 from falaj.workloads.pipelines.snapshots import Snapshot, newest
@@ -150,7 +151,7 @@ class Starter:
 
     def _last(self, runs: list[dict[str, Any]]) -> _Last:
         """The last run, by what was written down, or by itself where nobody came to that."""
-        kept = (self.api.get(self._state).get("data") or {}).get(STATE)
+        kept = mapping(self.api.get(self._state).get("data")).get(STATE)
         found, asked = [_Last(0, "")], ""
         if kept is not None:
             try:
@@ -166,7 +167,7 @@ class Starter:
             about = each["metadata"]
             number = re.fullmatch(rf"{re.escape(self.pipeline)}-([0-9]+)", about["name"])
             if number is not None:
-                notes = about.get("annotations") or {}
+                notes = mapping(about.get("annotations"))
                 found.append(_Last(int(number[1]), str(notes.get(DIGEST_NOTE, ""))))
         return replace(max(found, key=lambda each: each.number), asked=asked)
 
@@ -205,7 +206,7 @@ class Starter:
         """Why a run of the name can't be started. Raises WorkloadError: something else has it."""
         for each in self.api.items(self._sets):
             about = each["metadata"]
-            labels = about.get("labels") or {}
+            labels = mapping(about.get("labels"))
             if about["name"] == name and labels.get(LABEL) != self.pipeline:
                 raise WorkloadError(
                     f"a JobSet {name} is there that is no run of {self.pipeline}, whose next run "
@@ -243,7 +244,7 @@ def run_of(
     for each in ("managedBy", "suspend"):
         spec.pop(each, None)
     for pod in _pods(spec):
-        of_pod = pod.get("metadata", {}).get("annotations") or {}
+        of_pod: dict[str, Any] = pod.get("metadata", {}).get("annotations") or {}
         if snapshot is not None and DATASET_NOTE in of_pod:
             of_pod[DATASET_NOTE] = snapshot.path
     return {
@@ -269,7 +270,8 @@ def _pods(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _pattern(template: dict[str, Any]) -> str:
     """Which snapshots the template allows; empty where its program has data of its own."""
-    notes = [each.get("metadata", {}).get("annotations") or {} for each in _pods(template["spec"])]
+    pods = _pods(template["spec"])
+    notes = [mapping(each.get("metadata", {}).get("annotations")) for each in pods]
     return next((each[DATASET_NOTE] for each in notes if DATASET_NOTE in each), "")
 
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import read_json, write_json_atomic
 from falaj.workloads.registry.keyring import KeyRing, sign
@@ -200,9 +201,9 @@ def compare(found: AliasList, events: Sequence[Mapping[str, Any]], what: str) ->
 
 
 def _about(path: Path, value: object) -> tuple[int, bytes | None]:
-    match value:
-        case None:
-            return 0, None
+    if value is None:
+        return 0, None
+    match mapping(value):
         case {"number": int(number), **rest} if type(number) is int and number > 0:
             if not rest:
                 return number, None
@@ -221,9 +222,9 @@ def _document(aliases: Mapping[str, Alias]) -> dict[str, Any]:
 
 
 def _alias(path: Path, name: str, value: object) -> Alias:
-    match value:
+    match mapping(value):
         case {"version": int(version), "history": [*history], "changed": str(changed)}:
-            entries = cast(list[object], history)
+            entries = cast("list[object]", history)
             versions = [entry for entry in entries if isinstance(entry, int) and entry > 0]
             if version > 0 and len(versions) == len(entries):
                 return Alias(version, tuple(versions), changed)

@@ -392,7 +392,7 @@ class RegistryClient:
 
     def _bought(self, host: str, challenge: str, scope: str) -> str:
         """A token for a scope, from the server that the registry names."""
-        said = dict(_CHALLENGE.findall(challenge))
+        said = dict(cast("list[tuple[str, str]]", _CHALLENGE.findall(challenge)))
         place = said.get("realm", "")
         realm = urlsplit(place)
         origin = urlsplit(_origin(host))

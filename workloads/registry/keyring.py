@@ -35,6 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import IntegrityError, RetiredKeyError, WorkloadError
 from falaj.workloads.files import (
     TEMPORARY_PREFIX,
@@ -293,7 +294,7 @@ class WrappedKey:
         Raises:
             IntegrityError: not such a value.
         """
-        match value:
+        match mapping(value):
             case {"key_id": str(version), "ciphertext": str(text), **rest} if not rest:
                 with contextlib.suppress(binascii.Error, ValueError):
                     return cls(version, base64.b64decode(text, validate=True))

@@ -32,6 +32,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final, Protocol, cast
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import make_private_folder, storage_errors, write_atomic
 from falaj.workloads.registry.keyring import KeyService, Trusted
@@ -195,7 +196,7 @@ def _document(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _descriptor(value: object, kind: str) -> Descriptor:
-    match value:
+    match mapping(value):
         case {"mediaType": found, "digest": str(digest), "size": int(size), **rest} if (
             not rest
             and found == kind

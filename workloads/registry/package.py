@@ -28,6 +28,7 @@ from typing import Any, cast
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from falaj.workloads.bounds import ENGINES
+from falaj.workloads.documents import is_dictionary, mapping
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
     TEMPORARY_PREFIX,
@@ -140,9 +141,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def _engine_of(fields: Mapping[str, Any]) -> tuple[object, ...] | None:
     """What the server chooses an engine by; None: whatever the machine, it is ONNX Runtime."""
-    quantisation = fields.get("quantisation") or {}
+    quantisation = mapping(fields.get("quantisation"))
     engine = quantisation.get("engine")
-    if not isinstance(engine, dict) or engine.get("name") == ENGINES[0]:
+    if not is_dictionary(engine) or engine.get("name") == ENGINES[0]:
         return None
     return engine.get("name"), engine.get("precision"), quantisation.get("cpu_flags")
 
@@ -280,8 +281,9 @@ def check_fields(fields: Mapping[str, Any], what: str) -> None:
             allowed = ", ".join(FIELDS)
             raise WorkloadError(f"{what} has an unknown field {name!r}; allowed: {allowed}")
         if not isinstance(value, FIELDS[name]):
-            allowed = " or ".join(_JSON_NAMES[kind] for kind in FIELDS[name])
-            given = _JSON_NAMES.get(type(value), type(value).__name__)
+            allowed = " or ".join(_JSON_NAMES[each] for each in FIELDS[name])
+            kind = cast("type[object]", type(value))
+            given = _JSON_NAMES.get(kind, kind.__name__)
             raise WorkloadError(f"{what}: {name} is {given}; allowed: {allowed}")
     missing = [name for name in REQUIRED_FIELDS if name not in fields]
     if missing:
@@ -317,7 +319,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _entry(name: str, value: object) -> FileEntry:
-    match value:
+    match mapping(value):
         case {
             "size": int(size),
             "sha256": str(plain),

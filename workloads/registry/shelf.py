@@ -187,7 +187,7 @@ class Shelf(Generic[ClientT_co]):
         """
         asked = list(tags)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = pool.map(lambda tag: self.client.digest(self.at(model, tag)), asked)
+            answers = pool.map(self.client.digest, [self.at(model, each) for each in asked])
             return dict(zip(asked, answers, strict=True))
 
     def image(self, model: str, which: str, kind: str) -> ImageManifest:

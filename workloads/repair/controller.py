@@ -21,6 +21,7 @@ from falaj.workloads.api_server import (
     TOO_MANY,
     ApiError,
 )
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.repair.api import Api, read_exporter
 from falaj.workloads.repair.faults import Fault, Finding, finding, read_faults
@@ -108,7 +109,7 @@ class Controller:
 
     def _taints_seen(self, node: Node, now: float) -> Mapping[str, float]:
         """Since when a node's taints of others are there: taints have no time of their own."""
-        there = {each["key"] for each in node["spec"].get("taints") or []}
+        there = {str(each["key"]) for each in node["spec"].get("taints") or ()}
         seen = self._memory.taints.setdefault(node["metadata"]["name"], {})
         for key in [each for each in seen if each not in there]:
             del seen[key]
@@ -147,7 +148,7 @@ class Controller:
         path = f"/api/v1/namespaces/{of.namespace}/pods"
         pods = await self._api.list(path, labelSelector=of.label)
         addresses = {
-            pod["spec"].get("nodeName", ""): str((pod.get("status") or {}).get("podIP", ""))
+            pod["spec"].get("nodeName", ""): str(mapping(pod.get("status")).get("podIP", ""))
             for pod in pods
         }
         readers = asyncio.Semaphore(_READERS)
@@ -177,7 +178,7 @@ class Controller:
         """Write a node's condition; the node as it is then."""
         name = node["metadata"]["name"]
         if self._settings.dry_run:
-            conditions = (node.get("status") or {}).get("conditions") or []
+            conditions = mapping(node.get("status")).get("conditions") or ()
             if made.condition is None:
                 return node
             kind = made.condition["type"]
@@ -228,7 +229,7 @@ class Controller:
         state = step.record.state if step.record is not None else None
         said: dict[str, Any] = {
             "node": step.node,
-            "from": (node["metadata"].get("labels") or {}).get(f"{self._settings.domain}/state"),
+            "from": mapping(node["metadata"].get("labels")).get(f"{self._settings.domain}/state"),
             "to": state.value if state is not None else None,
             "reason": step.reason,
         }

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.repair.marks import Node, conditions_of, written
 from falaj.workloads.repair.settings import NEEDS, Condition, Settings
@@ -94,7 +95,7 @@ def finding(
     before = conditions_of(node).get(settings.fault.type)
     well = Condition(settings.fault.type, "False")
     was = before is not None and before.get("status") == settings.fault.status
-    boot = str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
+    boot = str(mapping(mapping(node.get("status")).get("nodeInfo")).get("bootID", ""))
     notes: Mapping[str, str] = node["metadata"].get("annotations") or {}
     seen = notes.get(f"{settings.domain}/fault-boot", "")
     if faults:

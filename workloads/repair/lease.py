@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from falaj.workloads.api_server import CONFLICT, ApiError
+from falaj.workloads.documents import mapping
 from falaj.workloads.repair.api import Api
 
 _API: Final = "coordination.k8s.io/v1"
@@ -90,7 +91,7 @@ class Lease:
             return
         self._renewed_at = None
         found = await self._api.request("GET", f"{self._folder}/{self._about['name']}")
-        if (found.get("spec") or {}).get("holderIdentity") == self._holder:
+        if mapping(found.get("spec")).get("holderIdentity") == self._holder:
             await self._write(found, "")
 
     async def _write(self, found: dict[str, Any] | None, holder: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.repair.settings import Condition, Settings
 from falaj.workloads.repair.states import Health, NodeView, Record, State, Step
 
@@ -154,7 +155,7 @@ def _record(node: Node, settings: Settings, now: float) -> Record | None:
 
 def conditions_of(node: Node) -> dict[str, Mapping[str, Any]]:
     """A node's conditions by type."""
-    return {each["type"]: each for each in (node.get("status") or {}).get("conditions") or []}
+    return {each["type"]: each for each in mapping(node.get("status")).get("conditions") or ()}
 
 
 def _labels(node: Node) -> Mapping[str, str]:
@@ -166,4 +167,4 @@ def _annotations(node: Node) -> Mapping[str, str]:
 
 
 def _taints(node: Node) -> list[Mapping[str, Any]]:
-    return (node.get("spec") or {}).get("taints") or []
+    return mapping(node.get("spec")).get("taints") or []

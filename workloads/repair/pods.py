@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from falaj.workloads.documents import mapping
+
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -60,7 +62,7 @@ def leaving(pods: Iterable[Pod], *, evict_unmanaged: bool) -> Leaving:
     unmanaged: list[Pod] = []
     for pod in pods:
         about = pod["metadata"]
-        owners = [each for each in about.get("ownerReferences") or [] if each.get("controller")]
+        owners = [each for each in about.get("ownerReferences") or () if each.get("controller")]
         owner = owners[0] if owners else None
         if has_ended(pod) or _MIRROR in (about.get("annotations") or {}):
             continue
@@ -89,11 +91,11 @@ def has_ended(pod: Pod) -> bool:
     said = [
         each
         for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-        for each in status.get(kind) or []
+        for each in status.get(kind) or ()
     ]
     expected = len(pod["spec"]["containers"])
     if len(status.get("containerStatuses") or []) < expected:
         return False
-    return all("running" not in (each.get("state") or {}) for each in said) and all(
+    return all("running" not in mapping(each.get("state")) for each in said) and all(
         "terminated" in (each.get("state") or {}) for each in status["containerStatuses"]
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from falaj.workloads.bounds import REPAIR
+from falaj.workloads.documents import is_dictionary, is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 
@@ -110,7 +111,7 @@ def parse_settings(given: object) -> Settings:
     Raises:
         WorkloadError: as `read_settings`.
     """
-    if not isinstance(given, dict):
+    if not is_dictionary(given):
         raise WorkloadError(f"the settings are {given!r}; allowed is an object")
     return _Reader({str(key): each for key, each in given.items()}).settings()
 
@@ -168,7 +169,7 @@ class _Reader:
 
     def _list(self, key: str, one: Callable[[str, Any], _Value | None]) -> tuple[_Value, ...]:
         value = self._given.get(key, [])
-        if not isinstance(value, list):
+        if not is_sequence(value):
             self._say(key, f"given {value!r}", "a list")
             return ()
         found = [one(f"{key}[{position}]", each) for position, each in enumerate(value)]
@@ -192,7 +193,7 @@ class _Reader:
 
     def _xids(self) -> dict[int, str]:
         value = self._given.get("xids", {})
-        if not isinstance(value, dict) or not all(
+        if not is_dictionary(value) or not all(
             _XID.match(str(number)) and need in NEEDS for number, need in value.items()
         ):
             self._say("xids", f"given {value!r}", f"numbers of errors, each with one of {NEEDS}")
@@ -204,7 +205,7 @@ class _Reader:
         if value is None:
             return None
         names = {each.name for each in fields(Exporters)}
-        if isinstance(value, dict) and value.keys() == names:
+        if is_dictionary(value) and value.keys() == names:
             namespace, label, port = value["namespace"], value["label"], value["port"]
             key, _, of = str(label).partition("=")
             if (

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import ApiError
+from falaj.workloads.documents import mapping
 from falaj.workloads.restoring.plan import Plan, ResourceKind
 
 _API: Final = "velero.io/v1"
@@ -178,7 +179,7 @@ class Rehearsal:
         status: Mapping[str, Any] = ended["status"]
         result = Restored(source, str(status["phase"]), round(time.monotonic() - begun, 1))
         result.warnings = int(status.get("warnings") or 0)
-        result.in_backup = int((status.get("progress") or {}).get("totalItems") or 0)
+        result.in_backup = int(mapping(status.get("progress")).get("totalItems") or 0)
         report.restored.append(result)
         if result.phase != COMPLETED or status.get("errors"):
             said = [*(status.get("validationErrors") or ()), status.get("failureReason") or ""]
@@ -297,7 +298,7 @@ class Rehearsal:
     def _secrets(self) -> int:
         """How many secrets are in the scratch namespace."""
         quota = self._api.get(_QUOTA.path(self._plan.scratch, self._plan.quota))
-        return int((quota.get("status", {}).get("used") or {}).get(f"count/{SECRETS}") or 0)
+        return int(mapping(quota.get("status", {}).get("used")).get(f"count/{SECRETS}") or 0)
 
     def _wait_for(self, look: Callable[[], _Found | None], what: str, until: float) -> _Found:
         """What ``look`` returns once that is anything; short faults of the API server pass."""
@@ -332,12 +333,12 @@ def _now() -> datetime:
 
 def _started(backup: Mapping[str, Any]) -> datetime:
     """When a backup began: what came later isn't in it."""
-    given = (backup.get("status") or {}).get("startTimestamp")
+    given = mapping(backup.get("status")).get("startTimestamp")
     return datetime.fromisoformat(given) if given else datetime.min.replace(tzinfo=UTC)
 
 
 def _phases(backups: list[dict[str, Any]]) -> str:
     """How many backups there are in which phase, in words."""
-    phases = [str((each.get("status") or {}).get("phase") or "New") for each in backups]
+    phases = [str(mapping(each.get("status")).get("phase") or "New") for each in backups]
     counted = {phase: phases.count(phase) for phase in sorted(set(phases))}
     return ", ".join(f"{count} {phase}" for phase, count in counted.items()) or "none"

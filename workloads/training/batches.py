@@ -20,6 +20,7 @@ from falaj.workloads.training.dataset import generator, strata_of, stratified
 from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.snapshot import Dataset, Part
+from falaj.workloads.training.tensors import tensor_of
 
 # Streams of randomness below one seed; the augmentation's is also keyed by epoch and step, so
 # that a resumed run, and any number of processes, draw the same.
@@ -67,7 +68,7 @@ class Augmentation:
         if self._blocks is not None:
             return self._forget(inputs, draws)
         height, width = inputs.shape[-2:]
-        chosen = torch.from_numpy(draws).to(inputs.device)
+        chosen = tensor_of(draws).to(inputs.device)
         padded = functional.pad(inputs, (_LARGEST_SHIFT,) * 4)
         rows = chosen[:, :1] + torch.arange(height, device=inputs.device)
         columns = chosen[:, 1:] + torch.arange(width, device=inputs.device)
@@ -80,7 +81,7 @@ class Augmentation:
         if not draws.any():
             return inputs
         changed = inputs.clone()
-        forgotten = torch.from_numpy(draws.astype(bool)).to(inputs.device)
+        forgotten = tensor_of(draws.astype(bool)).to(inputs.device)
         for index, (start, end) in enumerate(self._blocks or []):
             rows = forgotten[:, index]
             changed[rows, start:end] = 0.0
@@ -172,11 +173,11 @@ class Batches:
             own_weights = weights[mine]
             if len(mine) == 0:
                 mine, own_weights = positions[:1], np.zeros(1, dtype=np.float32)
-            index = torch.from_numpy(rows[mine]).to(self._inputs.device)
+            index = tensor_of(rows[mine]).to(self._inputs.device)
             yield Share(
                 self._augmentation.apply(self._inputs[index], draws[mine]),
                 self._labels[index],
-                torch.from_numpy(own_weights).to(self._inputs.device),
+                tensor_of(own_weights).to(self._inputs.device),
             )
 
 
@@ -282,7 +283,7 @@ def prepare(
     )
     if len(validation) == 0:  # every class has but one training row: nothing else is left
         validation = fit
-    fit_index, validation_index = torch.from_numpy(fit), torch.from_numpy(validation)
+    fit_index, validation_index = tensor_of(fit), tensor_of(validation)
     largest = float(dataset.description["features"][0].get("largest", 1.0))
     return PreparedData(
         architecture=Architecture(
@@ -301,7 +302,7 @@ def prepare(
         validation=(
             matrix[validation_index],
             targets[validation_index],
-            torch.from_numpy(weights[validation]),
+            tensor_of(weights[validation]),
         ),
         augmentation=Augmentation(recipe.blocks() if recipe is not None else None),
     )
@@ -321,7 +322,7 @@ def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
         _VALIDATION_SHARE[dataset.family],
         generator(parameters.seed, _VALIDATION),
     )
-    fit_index, validation_index = torch.from_numpy(fit), torch.from_numpy(validation)
+    fit_index, validation_index = tensor_of(fit), tensor_of(validation)
     return PreparedData(
         architecture=Architecture(
             family=dataset.family,
@@ -362,7 +363,7 @@ def windows(dataset: Dataset, part: Part) -> tuple[Tensor, Tensor]:
     rows = dataset.rows(part)
     tokens = np.array(dataset.inputs[language.TOKENS][rows], dtype=np.int64)
     following = language.following(tokens, dataset.labels[rows])
-    return torch.from_numpy(tokens), torch.from_numpy(following)
+    return tensor_of(tokens), tensor_of(following)
 
 
 def features(dataset: Dataset, part: Part, recipe: TablePreprocessing | None) -> Tensor:
@@ -370,8 +371,8 @@ def features(dataset: Dataset, part: Part, recipe: TablePreprocessing | None) ->
     rows = dataset.rows(part)
     if recipe is None:
         (name,) = dataset.inputs
-        return torch.from_numpy(np.array(dataset.inputs[name][rows], dtype=np.float32))
-    return torch.from_numpy(recipe.transform({n: v[rows] for n, v in dataset.inputs.items()}))
+        return tensor_of(np.array(dataset.inputs[name][rows], dtype=np.float32))
+    return tensor_of(recipe.transform({n: v[rows] for n, v in dataset.inputs.items()}))
 
 
 def _check_memory(needed: int, what: str, hint: str) -> None:
@@ -391,6 +392,6 @@ def _scale(labels: NDArray[Any]) -> dict[str, float]:
 
 def _targets(labels: NDArray[Any], scale: dict[str, float] | None) -> Tensor:
     if scale is None:
-        return torch.from_numpy(np.array(labels, dtype=np.int64))
+        return tensor_of(np.array(labels, dtype=np.int64))
     standard = (labels.astype(np.float64) - scale["mean"]) / scale["scale"]
-    return torch.from_numpy(standard.astype(np.float32))
+    return tensor_of(standard.astype(np.float32))

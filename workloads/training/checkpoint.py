@@ -29,6 +29,7 @@ from falaj.workloads.training import record as records
 from falaj.workloads.training.models import TablePreprocessing
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, unpack
 from falaj.workloads.training.snapshot import Rows, load_rows, vocabulary_of
+from falaj.workloads.training.tensors import tensor_of
 from falaj.workloads.vocabulary import BytePairs, Vocabulary, of_bytes
 
 _MAGIC = b"falaj.tensors/1\n"
@@ -88,7 +89,7 @@ def random_state() -> dict[str, Any]:
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
         "python": [version, list(internal), gauss],
-        "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position,
+        "numpy": [name, tensor_of(np.asarray(keys).astype(np.int64)), position,
                   has_gauss, cached],
     }  # fmt: skip
     if torch.cuda.is_available():

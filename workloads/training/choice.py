@@ -7,7 +7,7 @@ from. The held-out rows are not looked at.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from falaj.workloads.training.batches import PreparedData
 from falaj.workloads.training.loop import predict
 from falaj.workloads.training.models import TableNetwork
 from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.tensors import backward, numbers_of
 from falaj.workloads.training.trees import TableTrees
 
 #: How far from 1 and 0 scale (its logarithm) and shifts lie beforehand: few rows move them little.
@@ -71,7 +72,7 @@ def choose(
     if is_classified:
         factor, shift = calibration(predict(kept, features), labels)
         kept.rescale(factor, shift)
-        figures |= {"factor": factor, "shift": shift.tolist()}
+        figures |= {"factor": factor, "shift": numbers_of(shift)}
     return prepared, kept, figures
 
 
@@ -97,10 +98,10 @@ def calibration(logits: Tensor, labels: Tensor) -> tuple[float, Tensor]:
         total = functional.cross_entropy(logarithm.exp() * given + shift, labels, reduction="sum")
         total = total + (logarithm / _SCALE_DEVIATION) ** 2 / 2
         total = total + ((shift / _SHIFT_DEVIATION) ** 2).sum() / 2
-        total.backward()
+        backward(total)
         return total
 
-    optimiser.step(loss)
+    cast("Any", optimiser).step(loss)
     return float(logarithm.detach().exp()), shift.detach().float()
 
 

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the images, (1797, 1, 8, 8) with pixels from 0 to 16, and the digits, (1797,)."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second, only for digits
 
-    bunch: Any = load_digits()
+    bunch = cast("Any", load_digits())
     images = np.asarray(bunch.images, dtype=np.float32)[:, None]
     return images, np.asarray(bunch.target, dtype=np.int64)
 

@@ -9,12 +9,12 @@ https://arxiv.org/abs/2305.13245 (shared heads), https://arxiv.org/abs/2002.0520
 from __future__ import annotations
 
 import math
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
+from torch.utils import checkpoint
 
 from falaj.workloads.training.decoder_size import DEFAULT_SIZE, DecoderSize
 
@@ -187,7 +187,9 @@ class Layer(nn.Module):
     def forward(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
         """Return (N, S, width) of as much, and of the angles of all positions."""
         if self.is_recomputed and torch.is_grad_enabled():
-            made: Tensor = checkpoint(self._added, stream, turn, use_reentrant=False)
+            made: Tensor = cast("Any", checkpoint).checkpoint(
+                self._added, stream, turn, use_reentrant=False
+            )
             return made
         return self._added(stream, turn)
 
@@ -245,16 +247,21 @@ class _Attention(nn.Module):
         """
         length, slots = questions.shape[2], past[0].shape[2]
         asked = questions / math.sqrt(self.size)
-        asked = asked.unflatten(1, (-1, self.served)).flatten(2, 3)
+        asked = _split(asked, 1, (-1, self.served)).flatten(2, 3)
         scores = torch.cat([asked @ keys.transpose(2, 3) for keys in (past[0], own[0])], dim=-1)
         shares = scores.masked_fill(hidden, -math.inf).softmax(dim=-1)
         found = shares[..., :slots] @ past[1] + shares[..., slots:] @ own[1]
-        found = found.unflatten(2, (self.served, length)).flatten(1, 2)
+        found = _split(found, 2, (self.served, length)).flatten(1, 2)
         return self.out(found.transpose(1, 2).flatten(2))
 
     def _heads(self, numbers: Tensor) -> Tensor:
         # As many as there are: of a part of the matrices, some of them.
-        return numbers.unflatten(-1, (-1, self.size)).transpose(1, 2)
+        return _split(numbers, -1, (-1, self.size)).transpose(1, 2)
+
+
+def _split(numbers: Tensor, dimension: int, sizes: tuple[int, int]) -> Tensor:
+    """A dimension as two; -1 is as many as there are."""
+    return cast("Tensor", numbers.unflatten(dimension, sizes))
 
 
 class _GatedUnits(nn.Module):

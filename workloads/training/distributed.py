@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, distributed, nn
@@ -36,6 +36,7 @@ from falaj.workloads.errors import LOST, PROGRAM, STOPPED, WorkloadError, worst
 from falaj.workloads.training.hardware import require_locked_memory
 from falaj.workloads.training.rank_order import OrderedRendezvous
 from falaj.workloads.training.stopping import StopRequest, terminate_when_orphaned
+from falaj.workloads.training.tensors import numbers_of
 
 # How the machines of a run find each other, and what becomes of lost ones.
 #
@@ -201,7 +202,7 @@ class _Agent(LocalElasticAgent):
     def _monitor_workers(  # pyright: ignore[reportIncompatibleVariableOverride]
         self, worker_group: WorkerGroup
     ) -> RunResult:
-        result: Any = super()._monitor_workers(worker_group)  # pyright: ignore[reportCallIssue]
+        result = cast("Any", super())._monitor_workers(worker_group)
         if _codes(result) & PROGRAM:
             self._remaining_restarts = 0
         return result
@@ -287,7 +288,7 @@ def _meet(words: list[str], rendezvous: Rendezvous, logs: str) -> int:
         shutdown_timeout=grace(os.environ.get(GRACE)),
     )
     try:
-        result: Any = agent.run()
+        result = cast("Any", agent).run()
     finally:
         handler.fall_silent()
     codes = _codes(result)
@@ -408,9 +409,9 @@ class Team:
             state = powersgd.PowerSGDState(
                 process_group=None, matrix_approximation_rank=_RANK, start_powerSGD_iter=2
             )
-            wrapped.register_comm_hook(state, powersgd.powerSGD_hook)
+            cast("Any", wrapped).register_comm_hook(state, powersgd.powerSGD_hook)
         elif compression != "none":
-            wrapped.register_comm_hook(None, _HALVED[compression])
+            cast("Any", wrapped).register_comm_hook(None, _HALVED[compression])
         return wrapped
 
     def any(self, flag: bool) -> bool:
@@ -423,7 +424,7 @@ class Team:
             return list(flags)
         values = torch.tensor([int(each) for each in flags], device=self.device)
         distributed.all_reduce(values, op=distributed.ReduceOp.MAX)
-        return [bool(each) for each in values.tolist()]
+        return [bool(each) for each in numbers_of(values)]
 
     def sum(self, value: Tensor) -> Tensor:
         """Return the sum of ``value`` over the processes; all must ask."""
@@ -470,7 +471,7 @@ class Team:
         """Return every process's ``data``, in their order; all must ask."""
         if self.processes == 1:
             return [data]
-        sizes = self.gather(torch.tensor([len(data)])).flatten().tolist()
+        sizes = numbers_of(self.gather(torch.tensor([len(data)])).flatten())
         padded = torch.frombuffer(bytearray(data.ljust(max(*sizes, 1))), dtype=torch.uint8)
         every = self.gather(padded)
         return [each.numpy().tobytes()[:size] for each, size in zip(every, sizes, strict=True)]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from falaj.workloads.errors import printable, some
+from falaj.workloads.training.tensors import modules_of
 
 _STEPS_BEFORE: Final = 5
 _NAMED: Final = 3
@@ -137,7 +138,7 @@ def first_broken(module: nn.Module, inputs: Tensor) -> str:
     found: list[str] = []
     hooks = [
         each.register_forward_hook(_noting(f"{printable(name)} ({type(each).__name__})", found))
-        for name, each in module.named_modules()
+        for name, each in modules_of(module)
         if name
     ]
     try:

@@ -51,6 +51,7 @@ from falaj.workloads.training.parts import (
 from falaj.workloads.training.pieces import Tensors, is_first, local, place
 from falaj.workloads.training.stages import Pipeline
 from falaj.workloads.training.tensor_plan import divide
+from falaj.workloads.training.tensors import backward
 
 _ROUNDING: Final = 1e-6
 """Added to a norm that gradients are divided by, as `torch.nn.utils.clip_grad_norm_` does."""
@@ -149,7 +150,7 @@ class DividedOptimisation:
             )  # fmt: skip
             loss = (losses * share.weights).sum()
             # The processes' gradients are averaged, their losses must add up.
-            (loss * self._grid.layout.row_parts).backward()
+            backward(loss * self._grid.layout.row_parts)
             total += loss.detach()
         return total
 

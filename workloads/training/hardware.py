@@ -14,6 +14,7 @@ import torch
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.processor import CPUINFO, cpu_flags
+from falaj.workloads.training import tensors
 
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
 
@@ -100,7 +101,7 @@ def make_deterministic(seed: int, threads: int) -> None:
     torch.backends.cudnn.benchmark = False
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    tensors.seed(seed)
 
 
 def describe(device: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.bounds import DATASET
+from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import decode
 from falaj.workloads.vocabulary import MOST_CHARACTERS, UNKNOWN, BytePairs, Vocabulary
@@ -179,7 +180,7 @@ def counts(points: NDArray[np.int64]) -> dict[str, int]:
 
 def is_vocabulary(value: object) -> TypeGuard[list[str]]:
     """Tell whether a value is what `vocabulary` returns of some text."""
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_CHARACTERS:
+    if not is_sequence(value) or not 1 <= len(value) <= MOST_CHARACTERS:
         return False
     first, *others = cast("list[object]", value)
     points = [ord(each) for each in others if isinstance(each, str) and len(each) == 1]
@@ -208,7 +209,7 @@ def request_of(model: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
         statistics: of dataset.json, or of a package's manifest.
     """
     # A package that was published by hand need not say it.
-    counts: Mapping[str, int] = (statistics.get("target") or {}).get("counts") or {" ": 1}
+    counts: Mapping[str, int] = mapping(statistics.get("target")).get("counts") or {" ": 1}
     letters = [each for each in counts if each.isalpha()] or list(counts)
     prompt = max(letters, key=lambda each: counts[each])
     return {"model": model, "prompt": prompt, "max_tokens": 64, "temperature": 0}

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from falaj.workloads.bounds import DATASET, DECODER, TRAINING, Bound
+from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError, printable
 from falaj.workloads.files import reading_errors
 from falaj.workloads.training import language, llama
@@ -56,7 +57,7 @@ _AS_HERE: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 """What other programs add, and the only value with which they compute the same."""
 _PAIR: Final = 2
-_ADDS_NOTHING: Final = {
+_ADDS_NOTHING: Final[Mapping[str, object]] = {
     "type": "TemplateProcessing",
     "single": [{"Sequence": {"id": "A", "type_id": 0}}],
     "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
@@ -168,8 +169,8 @@ def _characters(path: Path, known: dict[str, int]) -> Characters:
 def _pairs(path: Path, known: dict[str, int], merges: object) -> BytePairs:
     """Pairs by their numbers; that each has the name that it is made of, the caller looks at."""
     pairs: list[tuple[int, int]] = []
-    for each in cast("list[object]", merges) if isinstance(merges, list) else [merges]:
-        names = cast("list[object]", each) if isinstance(each, list) else []
+    for each in merges if is_sequence(merges) else [merges]:
+        names = each if is_sequence(each) else []
         numbers = [known.get(name, -1) for name in names if isinstance(name, str)]
         if len(names) != len(numbers) or len(numbers) != _PAIR or min(numbers) < 0:
             raise _error(
@@ -226,8 +227,11 @@ def _read_weights(folder: Path, form: Decoder) -> dict[str, Tensor]:
     numbers = sum(each.numel() for each in form.state_dict().values())
     _check_size(path, numbers)
     try:
-        with reading_errors(path, "the weights"), safe_open(path, framework="pt") as weights:
-            names = set(weights.keys())
+        with (
+            reading_errors(path, "the weights"),
+            cast("Any", safe_open)(path, framework="pt") as weights,
+        ):
+            names: set[str] = set(weights.keys())
             for name in sorted(names ^ ours.keys()):
                 what = "isn't known" if name in names else "is missing"
                 raise _error(path, f"the tensor {_shown(name)} {what}")

@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
 from falaj.workloads.training.pruning import Pruning
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import backward
 from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 
@@ -287,7 +288,7 @@ class Optimisation:
                 if index == len(shares) - 1:
                     self.pace.exchanges()
                 # The processes' gradients are averaged, their losses must add up.
-                self._scaler.scale(loss * self._team.processes).backward()
+                backward(self._scaler.scale(loss * self._team.processes))
             total += loss.detach()
         self._scaler.unscale_(self._optimiser)
         return total, self._clipped().detach()
@@ -373,7 +374,7 @@ class Optimisation:
         """Exchange gradients with the last part of a batch only."""
         if last or self._team.processes == 1:
             return contextlib.nullcontext()
-        return self._wrapped.no_sync()  # pyright: ignore[reportCallIssue]
+        return cast("Any", self._wrapped).no_sync()
 
     @torch.no_grad()
     def _follow(self) -> None:

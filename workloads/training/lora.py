@@ -19,6 +19,7 @@ from falaj.workloads.training import language
 from falaj.workloads.training.decoder import gated_units
 from falaj.workloads.training.models import Architecture
 from falaj.workloads.training.options import Parameters, Requested
+from falaj.workloads.training.tensors import modules_of
 
 _MATRICES: Final = {
     "attention": ("attention.questions", "attention.keys", "attention.values", "attention.out"),
@@ -125,7 +126,7 @@ def add(module: nn.Module, parameters: Parameters) -> None:
 
 def merge(module: nn.Module) -> None:
     """Make of a module that `add` changed one of the form that it had before."""
-    for name, each in [*module.named_modules()]:
+    for name, each in [*modules_of(module)]:
         if isinstance(each, LowRank):
             module.set_submodule(name, each.merged())
 

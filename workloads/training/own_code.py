@@ -21,8 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_bytes, reading_errors
 
@@ -340,7 +341,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if not OPTION_NAME.fullmatch(name):
             raise WorkloadError(f"the model's option {name!r}: allowed are {OPTION_FORM}")
-        items = cast("list[Any]", value) if isinstance(value, list) else [value]
+        items = value if is_sequence(value) else [value]
         if not all(_is_plain(each) for each in items):
             raise WorkloadError(
                 f"the model's option {name} is {_shortened(value)}: allowed are numbers (whole "

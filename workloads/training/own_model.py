@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError, printable
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
+from falaj.workloads.training.tensors import backward
 
 _PREFIX: Final = f"{ARCHIVE}/"
 _NEEDED: Final = "a subclass of torch.nn.Module"
@@ -274,7 +275,7 @@ def try_out(
         _check_outputs(given, rows, outputs, name)
         each = losses(tried, given.float(), labels_given)
         _check_losses(each, rows)
-        each.mean().backward()
+        backward(each.mean())
     if not torch.equal(labels_given, labels):
         raise WorkloadError(
             f"the loss of {name} changes the labels that it is given: have it make new ones"

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from falaj.workloads.training.distributed import Team
+from falaj.workloads.training.tensors import numbers_of
 
 SLOW: Final = 1.25
 """Times the others' median: what is less comes and goes on any machine."""
@@ -152,4 +153,4 @@ def _machines(team: Team) -> list[str]:
     """The host name of each process's machine."""
     name = socket.gethostname().encode("ascii", "replace")[:_NAME_BYTES].ljust(_NAME_BYTES)
     every: Tensor = team.gather(torch.tensor(list(name), dtype=torch.uint8))
-    return [bytes(each.tolist()).decode("ascii").rstrip() for each in every]
+    return [bytes(numbers_of(each)).decode("ascii").rstrip() for each in every]

@@ -18,6 +18,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import checkpoint
@@ -198,7 +199,7 @@ class Parts(Source):
         parts = [json.loads(each) for each in said["index"]]
         count = len(parts)
         for part in sorted(range(count), key=lambda each: (each - rank) % count):
-            for name, (offsets, sizes) in (parts[part] or {}).items():
+            for name, (offsets, sizes) in mapping(parts[part]).items():
                 self._places.setdefault(name, {})[part] = Place(tuple(offsets), tuple(sizes))
         super().__init__({
             name: tuple(map(max, zip(*(each.ends for each in found.values()), strict=True)))

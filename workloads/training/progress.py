@@ -11,7 +11,7 @@ import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import psutil
 from prometheus_client import CollectorRegistry, start_http_server
@@ -150,7 +150,7 @@ def gpu_readers() -> list[Callable[[], Sample]]:
     try:
         pynvml.nvmlInit()
         count = pynvml.nvmlDeviceGetCount()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        handles = [cast("Any", pynvml).nvmlDeviceGetHandleByIndex(index) for index in range(count)]
     except pynvml.NVMLError:
         return []
     return [_gpu_reader(pynvml, index, handle) for index, handle in enumerate(handles)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -133,7 +133,8 @@ def kept_units(module: nn.Module, share: float) -> list[Tensor]:
         for part in group.parts:
             if part.counts:
                 weight = _parameters(module, part)[0].detach().double().cpu()
-                matters *= weight.movedim(part.axis, 0).reshape(group.units, -1).norm(dim=1)
+                rows = weight.movedim(part.axis, 0).reshape(group.units, -1)
+                matters *= cast("Any", rows).norm(dim=1)
         order = torch.argsort(matters, descending=True, stable=True)
         found.append(order[: kept_of(group.units, share)].sort().values)
     return found

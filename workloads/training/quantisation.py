@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from falaj.workloads.training.image_networks import Convolution
+from falaj.workloads.training.tensors import modules_of
 
 _BEGINS: Final = 0.7
 """Share of the epochs."""
@@ -99,7 +100,7 @@ class _Normalised(Convolution, _Rounding):  # pyright: ignore[reportIncompatible
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.is_rounding:
-            return super().forward(input)
+            return cast("Any", super()).forward(input)
         convolution, normalisation, *rest = self
         convolution = cast("nn.Conv2d", convolution)
         weight = rounded_weights(convolution.weight)
@@ -183,6 +184,6 @@ def from_state(state: dict[str, Any]) -> Ranges:
 
 
 def _rounding(module: nn.Module) -> Iterator[tuple[str, _Rounding]]:
-    for name, layer in module.named_modules():
+    for name, layer in modules_of(module):
         if isinstance(layer, _Rounding):
             yield name, layer

@@ -9,7 +9,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -65,6 +65,7 @@ from falaj.workloads.training.progress import (
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tensors import numbers_of
 
 if TYPE_CHECKING:
     from falaj.workloads.training.divided import DividedOptimisation
@@ -413,7 +414,7 @@ class Session:
         module, self._begun = self._begun, None
         if module is None:
             raise AssertionError("it is asked for once, where a model of a team's own begins")
-        with torch.random.fork_rng():
+        with cast("Any", torch.random).fork_rng():
             core = export_module(module, self._prepared.architecture.shape)
             check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
 
@@ -478,7 +479,7 @@ class Session:
 
     def _fresh(self) -> nn.Module:
         """A module with weights of no account."""
-        with torch.random.fork_rng():
+        with cast("Any", torch.random).fork_rng():
             return models.build(self._prepared.architecture, self._built_of)
 
     def _epoch(self) -> bool:
@@ -607,9 +608,9 @@ class Session:
             *((each * counts).sum().double() for each in figures),
             counts.sum().double(),
         ])  # fmt: skip
-        loss, weight, *found, count = (
+        loss, weight, *found, count = numbers_of(
             self._team.sum(sums) if self._judges_with_others else sums
-        ).tolist()
+        )
         shares = {name: each / count for name, each in zip(named, found, strict=True)}
         if "rmse" in shares:
             scale = (self._prepared.target_scale or {"scale": 1.0})["scale"]

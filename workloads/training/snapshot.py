@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_missing_folders, read_json, storage_errors
 from falaj.workloads.registry.keyring import KeyRing
@@ -200,7 +201,7 @@ def open_dataset(path: Path, keyring: KeyRing | None) -> Dataset:
         WorkloadError: it is no snapshot, needs other keys, or was changed on disk.
     """
     description = read_json(path / DESCRIPTION, "the dataset description")
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
+    if not is_dictionary(description) or description.get("format") != FORMAT:
         raise WorkloadError(
             f"{path / DESCRIPTION} is not a description of the format {FORMAT!r}, "
             "which this version reads: make the dataset again"

@@ -18,6 +18,7 @@ from falaj.workloads.training.loop import mixed, module_losses
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.pieces import local
 from falaj.workloads.training.record import LANGUAGE
+from falaj.workloads.training.tensors import numbers_of
 
 
 class Pipeline:
@@ -47,7 +48,9 @@ class Pipeline:
 
         self._group = grid.mesh.get_group(PIPELINE)
         stage = PipelineStage(module, self._part, self._parts, grid.team.device, group=self._group)
-        self._schedule = Schedule1F1B(stage, batches.parts, loss_fn=self._loss, scale_grads=False)
+        self._schedule: Any = Schedule1F1B(
+            stage, batches.parts, loss_fn=self._loss, scale_grads=False
+        )
         self._ends = self._ends_group()
 
     @property
@@ -86,7 +89,7 @@ class Pipeline:
         """The group of the processes that have this one's part of the matrix of characters."""
         found = None
         ranks = self._grid.mesh.mesh.flatten(1)
-        for first, last in zip(ranks[0].tolist(), ranks[-1].tolist(), strict=True):
+        for first, last in zip(numbers_of(ranks[0]), numbers_of(ranks[-1]), strict=True):
             group = distributed.new_group([first, last])  # all processes make all of them
             if self._grid.team.rank in (first, last):
                 found = group

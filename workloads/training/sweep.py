@@ -260,7 +260,7 @@ def _follow(
     threading.Thread(target=_pass_on, args=(stop, process, watching), daemon=True).start()
     pruned = False
     for line in lines:
-        event = json.loads(line) if line.startswith("{") else {}
+        event: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
         if event.get("event") == "epoch":
             figure = event[event["metric_name"]]  # null where it is no number
             trial.report(math.nan if figure is None else float(figure), int(event["epoch"]))

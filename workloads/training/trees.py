@@ -6,12 +6,14 @@ Small tables whose columns interact are theirs; a network needs more rows for th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from falaj.workloads.training.tensors import tensor_of
 
 MOST_ROWS: Final = 500_000
 """Beyond, the network alone is tried: it has rows enough, and trees would take minutes."""
@@ -74,9 +76,7 @@ class TableTrees(nn.Module):
         """Return the module of ``forest``."""
         trees, nodes = forest.feature.shape
         made = cls(trees, nodes, len(forest.base))
-        made.load_state_dict(
-            {name: torch.from_numpy(values) for name, values in vars(forest).items()}
-        )
+        made.load_state_dict({name: tensor_of(values) for name, values in vars(forest).items()})
         return made
 
     def forest(self) -> Forest:
@@ -137,7 +137,7 @@ def grow(
     made = HistGradientBoostingRegressor if classes is None else HistGradientBoostingClassifier
     # More threads than free cores wait for one another at each of thousands of small steps.
     with threadpoolctl.threadpool_limits(threads, user_api="openmp"):
-        learner: Any = made(**options).fit(features, labels, sample_weight=weights)
+        learner = cast("Any", made(**options)).fit(features, labels, sample_weight=weights)
         losses = _losses(learner, unseen, truth, classes)
     rounds = int(np.argmin(losses)) + 1
     return _forest(learner, rounds, classes), losses[rounds - 1]
@@ -148,7 +148,10 @@ def _losses(
 ) -> list[float]:
     """The loss on rows that weren't learned from, after each round."""
     if classes is None:
-        return [float(np.mean((each - truth) ** 2)) for each in learner.staged_predict(unseen)]
+        return [
+            float(cast("NDArray[Any]", (each - truth) ** 2).mean())
+            for each in learner.staged_predict(unseen)
+        ]
     chances, rows = learner.staged_predict_proba(unseen), np.arange(len(truth))
     return [float(-np.log(np.maximum(each[rows, truth], 1e-7)).mean()) for each in chances]
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from optuna.trial import FrozenTrial, TrialState
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import FAULT, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.training import record as records
 from falaj.workloads.training import sweep
@@ -169,7 +170,7 @@ class Trials:
                 event: Any = json.loads(line)
             except ValueError:
                 continue
-            if not isinstance(event, dict) or event.get("event") == sweep.STANDING:
+            if not is_dictionary(event) or event.get("event") == sweep.STANDING:
                 continue
             self._have_begun.add(index)
             if self._in_json:

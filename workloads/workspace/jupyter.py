@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from jupyter_server.serverapp import ServerApp
 from jupyter_server_terminals.terminalmanager import TerminalManager
@@ -58,7 +58,8 @@ class WorkspaceServer(ServerApp):
     def init_configurables(self) -> None:
         """Also note when documents are saved."""
         super().init_configurables()
-        self.contents_manager.register_post_save_hook(self._note_saved)
+        # The class says nothing of what a hook is.
+        cast("Any", self.contents_manager).register_post_save_hook(self._note_saved)
 
     def _note_saved(self, **_: Any) -> None:
         self._saved = datetime.now(UTC)
