@@ -15,9 +15,10 @@ class DatasetArgs(TypedDict):
     site: pulumi.Input[str]
     """Folder of the site (``Workspace.path``)."""
     source: NotRequired[pulumi.Input[str]]
-    """``digits``, or the absolute path of a .csv or .parquet file, of a .txt or .md text, or of a
-    folder with a folder of pictures for each class. A changed file is another dataset. Default:
-    ``digits``, 1,797 scans that ship inside scikit-learn."""
+    """``digits``, or the absolute path of a .csv or .parquet file, of a .txt or .md text, of a
+    .jsonl file of conversations, or of a folder with a folder of pictures for each class. A
+    changed file is another dataset. Default: ``digits``, 1,797 scans that ship inside
+    scikit-learn."""
     target: NotRequired[pulumi.Input[str] | None]
     """Column to predict; a table needs one, digits, pictures and texts take none."""
     task: NotRequired[pulumi.Input[str]]
@@ -31,7 +32,7 @@ class DatasetArgs(TypedDict):
     """Tokens of a text that a language model looks back on; of texts alone. Default: 128."""
     vocabulary: NotRequired[pulumi.Input[int] | None]
     """Tokens that are learned from a text as pairs of bytes, 256 to 65,536; of texts alone.
-    Default: its characters are its tokens."""
+    Default: its characters are its tokens; of conversations 1,024."""
     vocabulary_of: NotRequired[pulumi.Input[str] | None]
     """Folder of the language model that is to learn from a text, of a finished run or in Llama's
     form: the text is cut with its vocabulary. Of texts alone, and in place of ``vocabulary``.

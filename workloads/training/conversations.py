@@ -178,3 +178,13 @@ def wanted(
     whole = np.concatenate([tokens, after[:, None]], axis=1)
     said = template.answers(whole, vocabulary)
     return np.where(said, whole, language.IGNORED)[:, 1:]
+
+
+def messages_of(row: Sequence[int], template: Template, vocabulary: Vocabulary) -> list[Message]:
+    """Return the messages of a row, as `rows` made it, with the token after it."""
+    tokens = list(row)
+    while tokens and tokens[-1] == template.end:
+        tokens.pop()
+    ended = template.render([Message(ASSISTANT, "")], vocabulary, is_asked=False)
+    last = ended[ended.index(template.end) :]
+    return max((template.read([*tokens, *rest], vocabulary) for rest in ([], last)), key=len)

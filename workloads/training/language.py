@@ -220,7 +220,9 @@ def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:
     return np.where(known[place] == points, place + 1, 0).astype(np.int64)
 
 
-def request_of(model: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
+def request_of(
+    model: str, statistics: Mapping[str, Any], *, is_chat: bool = False
+) -> dict[str, Any]:
     """Return a request for a completion, which begins with the commonest letter.
 
     A beginning from the text doesn't belong in the output of a command.
@@ -228,12 +230,16 @@ def request_of(model: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         model: its name.
         statistics: of dataset.json, or of a package's manifest.
+        is_chat: whether it is asked for an answer. Default: to go on.
     """
     # A package that was published by hand need not say it.
     counts: Mapping[str, int] = (statistics.get("target") or {}).get("counts") or {" ": 1}
     letters = [each for each in counts if each.isalpha()] or list(counts)
     prompt = max(letters, key=lambda each: counts[each])
-    return {"model": model, "prompt": prompt, "max_tokens": 64, "temperature": 0}
+    said: dict[str, Any] = (
+        {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
+    )
+    return {"model": model, **said, "max_tokens": 64, "temperature": 0}
 
 
 def tokens_a_character(vocabulary: Vocabulary, tokens: NDArray[Any]) -> float:

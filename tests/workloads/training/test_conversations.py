@@ -53,7 +53,8 @@ def written(folder: Path, count: int = 120) -> Path:
 
 
 def source(path: Path, **more: Any) -> datasets.Source:
-    return datasets.Source(str(path), **({"context": CONTEXT, "vocabulary": 256} | more))
+    said: dict[str, Any] = {"context": CONTEXT, "vocabulary": 256} | more
+    return datasets.Source(str(path), **said)
 
 
 # -- the file ------------------------------------------------------------------------------
@@ -149,11 +150,7 @@ def test_rows_are_whole_exchanges_and_only_answers_are_learned(
         made.tokens.tolist(), made.after.tolist(), wanted.tolist(), made.kept.tolist(), strict=True
     ):
         whole = found[number]
-        tokens = [*row, after]
-        while tokens[-1] == template.end:
-            tokens.pop()
-        ends = ([], [template.end, *PAIRS.encode("\n" * (template == CHATML))])
-        read = max((template.read([*tokens, *end], PAIRS) for end in ends), key=len)
+        read = conversations.messages_of([*row, after], template, PAIRS)
         assert tuple(read) == whole[: len(read)]
         said = [each for each in asked if each != IGNORED]
         answers = [each.content for each in read if each.role == ASSISTANT]
