@@ -292,8 +292,8 @@ own changed (``local``); rows are a dataset that all of them have, or each one's
 ``weights`` what the model does on its way back. ``scopes`` are what tokens and certificates let
 their holders do at a server."""
 
-ENDINGS = {"texts": (".txt", ".md")}
-"""Of the names of files that are texts, from which a language model learns."""
+ENDINGS = {"texts": (".txt", ".md"), "conversations": (".jsonl",)}
+"""Of the names of files from which a language model learns: texts, and conversations."""
 
 IMAGE = {"user": 65532, "server_port": 8443}
 """Of Falaj's images: whom containers run as, who is nobody that a node knows, and where the server

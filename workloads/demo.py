@@ -11,27 +11,31 @@ import json
 import math
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.chat import ASSISTANT, Message, Template, described_template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.inference.auth import mint
 from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training.conversations import messages_of
 from falaj.workloads.training.dataset import SOURCE
 from falaj.workloads.training.language import FAMILY, TOKENS, request_of, tokens_a_character
-from falaj.workloads.training.snapshot import Rows, load_rows, open_dataset, served_rows
+from falaj.workloads.training.snapshot import Dataset, Rows, load_rows, open_dataset, served_rows
 from falaj.workloads.vocabulary import Vocabulary
 
 _SHADES = " .:-=+*#%@"
 _MOST_WINDOWS = 256
 """Of a text, that the server is asked about, spread evenly."""
+_MOST_CHATS = 32
+"""Of conversations likewise."""
 _WINDOWS_AT_ONCE = 64
 _COMPLETED = 64
 """Tokens that a text is continued by."""
@@ -77,6 +81,9 @@ def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: i
     opened = open_dataset(dataset, KeyRing.open(keyring_path))
     rows = served_rows(opened, "held_out")
     client = Client(config, keyring_path / "tokens.pem")
+    if opened.template is not None:
+        _show_chats(client, opened, rows.spread(_MOST_CHATS), opened.template, draw)
+        return
     metadata = client.get(f"/v2/models/{config['model']}")
     limit = int(config["limits"]["max_rows"])
     is_text = described["family"] == FAMILY
@@ -159,6 +166,13 @@ class Client:
         answer = self._request("POST", "/v1/completions", json.dumps(body))
         return str(answer["choices"][0]["text"])
 
+    def answer(self, messages: Sequence[Message]) -> str:
+        """What is likeliest to be answered to messages."""
+        said = [{"role": each.role, "content": each.content} for each in messages]
+        body = {"model": self.model, "messages": said, "temperature": 0}
+        answer = self._request("POST", "/v1/chat/completions", json.dumps(body))
+        return str(answer["choices"][0]["message"]["content"])
+
     def _request(self, method: str, path: str, body: str | None) -> dict[str, Any]:
         try:
             self._connection.request(method, path, body, self._headers)
@@ -196,7 +210,8 @@ def example(model: str, dataset: Path, keyring_path: Path) -> dict[str, Any]:
     """
     described = read_json(dataset / "dataset.json", "dataset")
     if described["family"] == FAMILY:
-        return request_of(model, described["statistics"])
+        is_chat = described_template(described) is not None
+        return request_of(model, described["statistics"], is_chat=is_chat)
     if described["source"]["kind"] == SOURCE:
         image = load_rows(dataset, KeyRing.open(keyring_path), "held_out").inputs[IMAGE][:1]
         return {"inputs": [_tensor(IMAGE, "FP32", image)]}
@@ -262,6 +277,31 @@ def _show_text(
     print(
         f"\nthe {unit} after each of {count} held-out windows, through the endpoint: "
         f"{right}/{count} = {right / count:.2%} right, {nats * share:.4g} nats a character"
+    )
+
+
+def _show_chats(
+    client: Client, opened: Dataset, rows: Rows, template: Template, draw: int
+) -> None:
+    """Ask for the last answer of held-out conversations, and tell how often it is the very one."""
+    vocabulary = opened.vocabulary
+    assert vocabulary is not None  # noqa: S101 - they are tokens
+    same = 0
+    whole = np.concatenate([rows.inputs[TOKENS], rows.labels[:, None]], axis=1)
+    for number, row in enumerate(whole.tolist()):
+        messages = messages_of(row, template, vocabulary)
+        while messages[-1].role != ASSISTANT:
+            messages.pop()
+        *asked, wanted = messages
+        found = client.answer(asked)
+        same += found == wanted.content
+        if number < draw:
+            print(f"\nasked:     {asked[-1].content!r}\nanswered:  {found!r}")
+            print(f"held out:  {wanted.content!r}")
+    print(
+        f"\nthe last answers of {len(rows.labels)} held-out conversations, through the endpoint "
+        f"at https://{client.host}:{client.port} over {client.protocol} with a token of scope "
+        f"predict: {same}/{len(rows.labels)} = {same / len(rows.labels):.2%} are the very ones"
     )
 
 

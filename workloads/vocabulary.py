@@ -53,6 +53,7 @@ PIECES: Final = (
 METADATA: Final = "falaj.vocabulary"
 """Of a model's file or a dataset's, below which its vocabulary of pairs lies in it."""
 _FORMAT: Final = "falaj.vocabulary/1"
+_BYTES_SHOWN: Final = "bytes:"
 _KIND: Final = "byte pairs"
 _PIECE: Final = re.compile(PIECES)
 _MOST_KEPT: Final = 16_384
@@ -129,7 +130,17 @@ def _shown(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        return "bytes:" + "".join(f"\\x{each:02x}" for each in content)
+        return _BYTES_SHOWN + "".join(f"\\x{each:02x}" for each in content)
+
+
+def content_of(shown: str) -> bytes:
+    """Return what a token stands for, by one of `Vocabulary.shown`.
+
+    No token's text is like the name of another one's bytes, as none crosses from letters to signs.
+    """
+    if shown.startswith(_BYTES_SHOWN) and len(shown) > len(_BYTES_SHOWN):
+        return bytes.fromhex(shown.removeprefix(_BYTES_SHOWN).replace("\\x", ""))
+    return shown.encode(errors="replace")
 
 
 class Decoder:

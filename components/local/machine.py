@@ -27,8 +27,8 @@ from falaj.wire.documents import is_dictionary
 
 TABLES: Final = (".csv", ".parquet")
 """Endings of the files with rows that a dataset may be."""
-TEXTS: Final = endings("texts")
-"""Endings of the texts that a language model may learn from."""
+TEXTS: Final = (*endings("texts"), *endings("conversations"))
+"""Endings of the texts that a language model may learn from, and of conversations."""
 
 
 class LocalError(Exception):

@@ -78,7 +78,7 @@ def endings(of: str) -> tuple[str, ...]:
     """How names of files end.
 
     Args:
-        of: ``texts``.
+        of: ``texts`` or ``conversations``.
 
     Raises:
         KeyError: nothing is known of them.

@@ -20,6 +20,8 @@ from falaj.workloads.optimization import card_text
 
 COMPLETIONS: Final = "v1/completions"
 """Where a server continues texts."""
+CHATS: Final = "v1/chat/completions"
+"""Where it answers to conversations."""
 #: Columns that are listed; the page in the package lists all.
 _SHOWN: Final = 12
 #: Values of a row that are written out, even where all are the same: those of a digit are 64.
@@ -30,9 +32,10 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
     """The closing text for a local stack, from its outputs."""
     request = _example(outputs)
     endpoint = str(outputs["endpoint"])
-    is_text = "prompt" in request
+    is_chat = "messages" in request
+    is_text = is_chat or "prompt" in request
     if is_text:
-        endpoint = f"{endpoint.partition('/v2/')[0]}/{COMPLETIONS}"
+        endpoint = f"{endpoint.partition('/v2/')[0]}/{CHATS if is_chat else COMPLETIONS}"
     return "\n".join(
         [
             f"Serving {outputs['model']} version {_served(outputs)} at {endpoint}",

@@ -34,6 +34,7 @@ from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.wire.documents import is_mapping, mapping
+from falaj.workloads.chat import described_template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.training.language import request_of
@@ -297,10 +298,13 @@ class Page:
         ]
         if manifest.get("task") == LANGUAGE:
             statistics = mapping(manifest.get("statistics"))
-            request, path = request_of(account.model, statistics), summary.COMPLETIONS
-            found.insert(
-                0, ("Continue a text", summary.curl(token, authority, f"{root}/{path}", request))
-            )
+            calls = [("Continue a text", summary.COMPLETIONS, False)]
+            if described_template(manifest.get("dataset")) is not None:
+                calls.append(("Answer a conversation", summary.CHATS, True))
+            for words, path, is_chat in calls:
+                request = request_of(account.model, statistics, is_chat=is_chat)
+                call = summary.curl(token, authority, f"{root}/{path}", request)
+                found.insert(0, (words, call))
         if example is not None:
             found.insert(0, ("Predict a row", summary.curl(token, authority, endpoint, example)))
         return found

@@ -208,8 +208,9 @@ class LocalSettings(Section):
     """Class of the data, stricter upwards; kept with each model."""
     dataset: Named = DIGITS
     """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
-    of a .txt or .md text that a language model learns, or of a folder with a folder of pictures
-    for each class, from the project's folder. A changed file is another dataset."""
+    of a .txt or .md text that a language model learns, of a .jsonl file of conversations that it
+    learns to answer in, or of a folder with a folder of pictures for each class, from the
+    project's folder. A changed file is another dataset."""
     target: Named | None = None
     """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
     task: Annotated[str, TASK] = TASK.default
@@ -249,7 +250,7 @@ class LocalSettings(Section):
         return self._is_file(root, TABLES)
 
     def is_text(self, root: Path) -> bool:
-        """Whether the dataset is a text, from which a language model learns."""
+        """Whether a language model learns from the dataset: a text, or conversations."""
         return self._is_file(root, TEXTS)
 
     def _is_file(self, root: Path, endings: tuple[str, ...]) -> bool:

@@ -27,7 +27,7 @@ from falaj.workloads.inference.drift import answers, labels
 from falaj.workloads.inference.drift.counting import Counting
 from falaj.workloads.inference.drift.reference import Reference
 from falaj.workloads.inference.errors import RequestError, retry_after
-from falaj.workloads.inference.language import completions
+from falaj.workloads.inference.language import chats, completions
 from falaj.workloads.inference.language.cache import Room
 from falaj.workloads.inference.language.completions import Completion
 from falaj.workloads.inference.language.generation import Language
@@ -345,7 +345,7 @@ class Runs:
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
 OF_JOBS = (http.JOBS, http.JOB, http.JOB_RESULT)
 OF_WATCHED = (http.DRIFT, http.FEEDBACK)
-OF_LANGUAGE = (http.COMPLETIONS, http.CARDS, http.CARD)
+OF_LANGUAGE = (http.COMPLETIONS, http.CHATS, http.CARDS, http.CARD)
 """Routes that are there where settings ask for them, or for the model; else they are answered with
 404."""
 NOT_ALLOWED = (401, 403)
@@ -472,7 +472,7 @@ class Service:
             **dict.fromkeys((http.STATISTICS, http.VERSION_STATISTICS), self._statistics_answer),
             **dict.fromkeys(OF_WATCHED, self._watched_answer),
             **dict.fromkeys(OF_JOBS, self._jobs_answer),
-            http.COMPLETIONS: self._complete,
+            **dict.fromkeys((http.COMPLETIONS, http.CHATS), self._complete),
             **dict.fromkeys((http.CARDS, http.CARD), self._cards),
         }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
@@ -619,7 +619,10 @@ class Service:
     def _openapi(self) -> bytes:
         """The document, of what the settings have answered; of a wide model, it takes 20 ms."""
         off = (OF_JOBS if self.jobs is None else ()) + (OF_WATCHED if self.watched is None else ())
-        off += OF_LANGUAGE if self.language is None else ()
+        if self.language is None:
+            off += OF_LANGUAGE
+        elif self.language.template is None:
+            off += (http.CHATS,)
         places = self.router.places.items()
         document = openapi.describe(
             {path: route for path, route in places if route.name not in off},
@@ -662,7 +665,10 @@ class Service:
 
     def _complete(self, exchange: Exchange) -> Completion:
         language, model = self._require_language(), self.model
-        asked = completions.read(exchange.content, model.name, language, self.limits.max_tokens)
+        assert exchange.route is not None  # noqa: S101 - admitted requests have a route
+        is_chat = exchange.route.name == http.CHATS
+        read = chats.read if is_chat else completions.read
+        asked = read(exchange.content, model.name, language, self.limits.max_tokens)
         if asked.stream and exchange.version != "1.1":
             raise RequestError(
                 400, "stream: HTTP/1.0 knows none; leave it out, or ask by HTTP/1.1",
@@ -672,7 +678,7 @@ class Service:
         self.quota.take(caller, asked.most_tokens)
         settle = partial(self.quota.settle, caller, asked.most_tokens)
         try:
-            completion = Completion(
+            completion = (chats.ChatCompletion if is_chat else Completion)(
                 asked, exchange, language=language, name=model.name, version=model.version,
                 run=self.run, steps=self.runs, counters=self.counters, log=log_part(exchange),
                 settle=settle,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.workloads.bounds import ENGINES
+from falaj.workloads.chat import described_template
 from falaj.workloads.documents import mapping
 from falaj.workloads.errors import printable
 from falaj.workloads.training.record import LANGUAGE
@@ -94,6 +95,9 @@ def lines(
     found += [*left_out[:most], *(("left out", text) for text in _more(left_out, most))]
     rows = dataset["rows"]
     what = "windows of text" if is_text else "rows"
+    if described_template(dataset) is not None:
+        what = "conversations"
+        found.append(("judged by", "what the assistant says in held-out conversations"))
     found.append((what, f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))

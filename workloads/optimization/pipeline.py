@@ -81,8 +81,9 @@ from falaj.workloads.training.checkpoint import (
 )
 from falaj.workloads.training.language import (
     FAMILY,
+    IGNORED,
     TOKENS,
-    following,
+    counted,
     guesses,
     tokens_a_character,
 )
@@ -434,7 +435,8 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
     answers = answers_of(chosen.session or chosen.served, described, held_out.inputs)
     followed = None
     if chosen.nats is not None:
-        followed = Followed(chosen.nats, _guessed(serving, train(), held_out))
+        share = _tokens_a_character(serving, held_out)
+        followed = Followed(chosen.nats, _guessed(serving, train(), held_out), share)
     worth = judge(answers, held_out, description, request.served, followed)
     check(worth.refusals, request.accept, description["excluded"])
     for line in (*worth.refusals, *worth.notes):
@@ -526,7 +528,7 @@ def _check_remembered(
         return
     check_remembered(
         candidate.session or open_session(candidate.served), candidate.past,
-        held_out.inputs[TOKENS], held_out.labels, whole=original.nats,
+        held_out.inputs[TOKENS], _wanted(held_out), whole=original.nats,
         size=len(serving.classes or ()), tokens_a_character=_tokens_a_character(serving, held_out),
         bound_points=bound_points,
     )  # fmt: skip
@@ -562,7 +564,7 @@ def _in_openvino(
 def _nats(core: bytes | Session, serving: Serving, rows: Rows) -> NDArray[np.float64]:
     """The nats of a character, by window."""
     size = len(serving.classes or ())
-    nats = window_nats(core, rows.inputs[TOKENS], rows.labels, size)
+    nats = window_nats(core, rows.inputs[TOKENS], _wanted(rows), size)
     return nats * _tokens_a_character(serving, rows)
 
 
@@ -570,13 +572,20 @@ def _tokens_a_character(serving: Serving, rows: Rows) -> float:
     """Nats of a token times it are those of a character, in the mean of the rows."""
     if serving.pairs is None:
         return 1.0
-    return tokens_a_character(serving.pairs, following(rows.inputs[TOKENS], rows.labels))
+    return tokens_a_character(serving.pairs, _wanted(rows))
+
+
+def _wanted(rows: Rows) -> NDArray[np.int64]:
+    assert rows.wanted is not None  # noqa: S101 - they are of a text
+    return rows.wanted
 
 
 def _guessed(serving: Serving, train: Rows, held_out: Rows) -> NDArray[np.float64]:
     """The nats of a character, by held-out window, of who knows how frequent each token is."""
-    wanted = following(held_out.inputs[TOKENS], held_out.labels)
-    guessed = guesses(train.inputs[TOKENS], wanted).mean(axis=1)
+    wanted = _wanted(held_out)
+    # Of conversations: how frequent each is in answers.
+    learned = train.inputs[TOKENS] if (wanted != IGNORED).all() else _wanted(train)
+    guessed = guesses(learned, wanted).sum(axis=1) / counted(wanted)
     return guessed * _tokens_a_character(serving, held_out)
 
 

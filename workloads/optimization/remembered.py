@@ -27,7 +27,7 @@ from falaj.workloads.remembering import (
     past_names,
     present_of,
 )
-from falaj.workloads.training.language import TOKENS, following
+from falaj.workloads.training.language import TOKENS, counted, following
 from falaj.workloads.training.loop import row_losses, windows_at_once
 from falaj.workloads.training.record import LANGUAGE
 from falaj.workloads.training.tensors import tensor_of
@@ -122,7 +122,7 @@ def _nats_of(
     slots = past.slots(rows, length)
     single = max(1, length - _SINGLE)
     starts = [*range(0, single, CHUNK), *range(single, length)]
-    total = np.zeros(rows)
+    total, count = np.zeros(rows), counted(targets).numpy()
     for start, end in zip(starts, [*starts[1:], length], strict=True):
         feed = {
             TOKENS: tokens[:, start:end], ASKED: np.arange(end - start),
@@ -133,8 +133,8 @@ def _nats_of(
             slots[name][:, :, start:end] = values
         losses = row_losses(tensor_of(np.asarray(logits)), targets[:, start:end], LANGUAGE,
                             0.0)  # fmt: skip
-        total += losses.numpy() * (end - start)
-    return total / length
+        total += losses.numpy() * counted(targets[:, start:end]).numpy()
+    return total / count
 
 
 def check_remembered(

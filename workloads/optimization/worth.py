@@ -14,13 +14,23 @@ from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
+from falaj.workloads.chat import described_template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
-from falaj.workloads.optimization.comparison import Session, run_in_batches, session_of
+from falaj.workloads.optimization.comparison import (
+    Session,
+    open_session,
+    run_in_batches,
+    session_of,
+)
+from falaj.workloads.optimization.remembered import nats_of, past_of
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import MANIFEST, Package, open_package
+from falaj.workloads.remembering import layers_of
+from falaj.workloads.training.language import TOKENS
 from falaj.workloads.training.record import FIRST, LANGUAGE
 from falaj.workloads.training.snapshot import Dataset, Rows, open_dataset
 from falaj.workloads.vocabulary import described_pairs
@@ -229,10 +239,12 @@ class Followed:
     Attributes:
         nats: of a character, by window and the model, (N,).
         guessed: likewise, by one who knows how frequent each token is.
+        tokens_a_character: nats of a token times it are those of a character.
     """
 
     nats: NDArray[np.float64]
     guessed: NDArray[np.float64]
+    tokens_a_character: float = 1.0
 
 
 def judge(
@@ -275,6 +287,9 @@ def judge(
     except NotComparableError as reason:
         worth.notes.append(f"not compared with {now}, which serves: {reason}")
         return worth
+    if followed is not None and described_template(description) is not None:
+        own = {FIRST[LANGUAGE]: followed.nats}
+        theirs = {name: each * followed.tokens_a_character for name, each in theirs.items()}
     mine = {name: losses[chosen] for name, losses in own.items()}
     verdicts = [clearly(mine[name], theirs[name]) for name in mine]
     if min(verdicts) < 0 and max(verdicts) <= 0:
@@ -317,6 +332,8 @@ class Served:
     ) -> tuple[Losses, NDArray[np.bool_]]:
         """Return its losses on the held-out rows that it hasn't learned from, and which these are.
 
+        Of conversations they are nats of a token that the assistant says.
+
         Raises:
             NotComparableError: it predicts something else, takes other columns, or too few rows
                 are new to it.
@@ -327,6 +344,9 @@ class Served:
         pairs = described_pairs(description)
         if described_pairs(manifest["dataset"]) != pairs:
             raise NotComparableError("its tokens are others")
+        template = described_template(description)
+        if described_template(manifest["dataset"]) != template:
+            raise NotComparableError("what it takes for a conversation is another thing")
         classes = description["classes"] if pairs is None else None
         if (manifest.get("task"), manifest.get("classes")) != (description["task"], classes):
             raise NotComparableError("it predicts other classes")
@@ -343,7 +363,11 @@ class Served:
                 f"{chosen.sum()} held-out rows are new to it; at least {LEAST_ROWS} are needed"
             )
         feed = {name: rows.inputs[name][chosen] for name in names}
-        answers = answers_of(self.package.read("model.onnx"), manifest["outputs"], feed)
+        model = self.package.read("model.onnx")
+        if template is not None and rows.wanted is not None:
+            # What follows a conversation says nothing of its answers.
+            return {FIRST[LANGUAGE]: _nats(model, feed[TOKENS], rows.wanted[chosen])}, chosen
+        answers = answers_of(model, manifest["outputs"], feed)
         return losses_of(answers, rows.labels[chosen]), chosen
 
     def _unseen(
@@ -359,6 +383,15 @@ class Served:
         learned = {name: self.dataset.inputs[name][seen] for name in names}
         known = set(_keys(learned, self.dataset.labels[seen], names))
         return np.array([key not in known for key in _keys(rows.inputs, rows.labels, names)])
+
+
+def _nats(
+    model: bytes, tokens: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    parsed = onnx.ModelProto.FromString(model)
+    if not layers_of([each.name for each in parsed.graph.input]):
+        raise NotComparableError("it can't be told what came before")
+    return nats_of(open_session(model), past_of(parsed), tokens, wanted)
 
 
 def _keys(

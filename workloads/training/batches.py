@@ -359,11 +359,9 @@ def _check_vocabulary(size: int, context: int, parameters: Parameters) -> None:
 
 
 def windows(dataset: Dataset, part: Part) -> tuple[Tensor, Tensor]:
-    """Return a text's windows (N, S) and the tokens that follow each of theirs (N, S)."""
-    rows = dataset.rows(part)
-    tokens = np.array(dataset.inputs[language.TOKENS][rows], dtype=np.int64)
-    following = language.following(tokens, dataset.labels[rows])
-    return tensor_of(tokens), tensor_of(following)
+    """Return a text's windows (N, S), and what is learned after each token (N, S)."""
+    tokens = np.array(dataset.inputs[language.TOKENS][dataset.rows(part)], dtype=np.int64)
+    return tensor_of(tokens), tensor_of(dataset.wanted(part))
 
 
 def features(dataset: Dataset, part: Part, recipe: TablePreprocessing | None) -> Tensor:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from falaj.workloads.chat import Template, template_of_record
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
@@ -147,6 +148,11 @@ class Trained:
     def vocabulary(self) -> Vocabulary | None:
         """The tokens of a text; None of anything else."""
         return vocabulary_of(self.family, self.classes, self.pairs)
+
+    @property
+    def template(self) -> Template | None:
+        """What stands around messages, if it learned conversations."""
+        return template_of_record(self.record)
 
 
 @dataclass(frozen=True)

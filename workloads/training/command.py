@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from falaj.workloads.bounds import CHOICES, TRAINING
+from falaj.workloads.chat import Template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.exits import EXITS
 from falaj.workloads.training.faults import status_of
@@ -137,7 +138,8 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add(
         "--source",
         required=True,
-        help="digits, a .csv, .parquet or .txt file, or a folder of pictures",
+        help="digits, a .csv, .parquet or .txt file, a .jsonl file of conversations, or a folder "
+        "of pictures",
     )
     add("--target", help="column to predict (tables)")
     add(
@@ -153,7 +155,8 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add("--context", type=int, help="tokens that a text's model looks back on (default 128)")
     add(
         "--vocabulary", type=int, metavar="TOKENS",
-        help="learn so many tokens of a text, as pairs of bytes (default: its characters)",
+        help="learn so many tokens of a text, as pairs of bytes (default: its characters; of "
+        "conversations 1,024)",
     )  # fmt: skip
     add(
         "--vocabulary-of", type=Path, metavar="DIR",
@@ -305,7 +308,7 @@ def _dataset(options: argparse.Namespace) -> int:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
-        options.holdout, options.context, _vocabulary(options),
+        options.holdout, options.context, *_vocabulary(options),
     )  # fmt: skip
     dataset = datasets.build(source)
     path = None
@@ -316,20 +319,28 @@ def _dataset(options: argparse.Namespace) -> int:
     return 0
 
 
-def _vocabulary(options: argparse.Namespace) -> int | Vocabulary | None:
-    """What a text is to be cut with: so many tokens that are learned, or those of a model."""
+def _vocabulary(
+    options: argparse.Namespace,
+) -> tuple[int | Vocabulary | None, Template | None]:
+    """What a text is to be cut with: so many tokens that are learned, or those of a model.
+
+    And what that model's conversations are worded with, if it knows any.
+    """
     size, folder = options.vocabulary, options.vocabulary_of
     if folder is None:
-        return size
+        return size, None
     if size is not None:
         raise WorkloadError(
             f"--vocabulary {size} learns tokens, and --vocabulary-of {folder} takes those of a "
             "model: leave one of both out"
         )
     from falaj.workloads.training.snapshot import open_keyring  # noqa: PLC0415 - keeps --help fast
-    from falaj.workloads.training.start import vocabulary_of  # noqa: PLC0415 - imports torch
+    from falaj.workloads.training.start import (  # noqa: PLC0415 - imports torch
+        template_of,
+        vocabulary_of,
+    )
 
-    return vocabulary_of(folder, open_keyring(options.keyring))
+    return vocabulary_of(folder, open_keyring(options.keyring)), template_of(folder)
 
 
 def summary(description: dict[str, Any]) -> str:

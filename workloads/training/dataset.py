@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads import bounds, pictures
+from falaj.workloads.chat import CHATML, Template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import replacing_folder, write_json_atomic
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
-from falaj.workloads.training import language, picture_folder, snapshot
+from falaj.workloads.training import conversations, language, picture_folder, snapshot
 from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
@@ -193,7 +194,8 @@ class Source:
     """Where a dataset comes from and what is to be learned from it.
 
     Attributes:
-        location: ``digits``, the path of a .csv, .parquet or .txt file, or a folder of pictures.
+        location: ``digits``, the path of a .csv, .parquet, .txt or .jsonl file, or a folder of
+            pictures.
         target: the column to predict; digits, pictures and texts have their own.
         task: ``auto``, ``classification`` or ``regression``.
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
@@ -202,8 +204,9 @@ class Source:
         context: tokens of a text's row; None: `language.CONTEXT`. Of anything
             else None.
         vocabulary: of a text: how many tokens are learned as pairs of bytes, or those that it is
-            cut with, as of a model that is to learn from it; None: its characters. Of anything
-            else None.
+            cut with, as of a model that is to learn from it; None: its characters, of
+            conversations `conversations.VOCABULARY` pairs. Of anything else None.
+        template: that conversations are worded with; None: `chat.CHATML`.
     """
 
     location: str
@@ -214,6 +217,7 @@ class Source:
     holdout: float = 0.2
     context: int | None = None
     vocabulary: int | Vocabulary | None = None
+    template: Template | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,8 @@ def build(source: Source) -> snapshot.Dataset:
     is_folder = source.location != SOURCE and path.is_dir()
     if path.suffix.lower() in bounds.ENDINGS["texts"] and not is_folder:
         return _text(source)
+    if path.suffix.lower() in bounds.ENDINGS["conversations"] and not is_folder:
+        return _conversations(source)
     for option in _OF_TEXTS:
         if (given := getattr(source, option)) is not None:
             said = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
@@ -307,17 +313,21 @@ def _described_as(
     return snapshot.Dataset(description, inputs, labels, pairs)
 
 
-def _text(source: Source) -> snapshot.Dataset:
-    path = Path(source.location)
+def _check_language(source: Source, what: str) -> None:
     if source.target is not None:
         raise WorkloadError(
-            f"a text has one target, the token that follows, not {source.target!r}: leave "
+            f"{what} has one target, the token that follows, not {source.target!r}: leave "
             "--target away"
         )
     if source.task != "auto":
         raise WorkloadError(
-            f"of a text a language model learns: use --task auto, not {source.task}"
+            f"of {what} a language model learns: use --task auto, not {source.task}"
         )
+
+
+def _text(source: Source) -> snapshot.Dataset:
+    path = Path(source.location)
+    _check_language(source, "a text")
     context = language.CONTEXT if source.context is None else source.context
     points, following = language.windows(language.read(path, source.encoding), path, context)
     content = snapshot.digest_rows({language.TOKENS: points}, following)
@@ -407,6 +417,86 @@ def _pairs(
         "kind": "characters", "counts": language.counts(points[~out]),
     }  # fmt: skip
     return made
+
+
+def _conversations(source: Source) -> snapshot.Dataset:
+    """A snapshot of conversations, of which some are held out."""
+    path, given = Path(source.location), source.vocabulary
+    _check_language(source, "a file of conversations")
+    if given is not None and not isinstance(given, int | BytePairs):
+        raise WorkloadError(
+            "the model of --vocabulary-of knows characters alone, and conversations need tokens "
+            "that no text has, which pairs of bytes have: begin with a model whose text was cut "
+            "with --vocabulary"
+        )
+    context = language.CONTEXT if source.context is None else source.context
+    template = source.template or CHATML
+    every = conversations.read(path, source.encoding)
+    found = list(dict.fromkeys(every))
+    if len(found) < conversations.LEAST:
+        raise WorkloadError(
+            f"{path} has {len(found):,} different conversations; at least "
+            f"{conversations.LEAST} are needed, and some hundreds for a model of use"
+        )
+    content = snapshot.digest([[[said.role, said.content] for said in each] for each in found])
+    train, held_out = stratified(
+        np.zeros(len(found), dtype=np.int64), source.holdout,
+        generator(source.seed, int(content[:16], 16)),
+    )  # fmt: skip
+    pairs = given
+    texts = [each.content for place in train.tolist() for each in found[place]]
+    if not isinstance(pairs, BytePairs):
+        pairs = learn(texts, pairs or conversations.VOCABULARY)
+    learned, judged = (
+        conversations.rows([found[place] for place in part.tolist()], template, pairs, context)
+        for part in (train, held_out)
+    )
+    left_out = learned.left_out + judged.left_out
+    if not len(learned.after) or not len(judged.after):
+        raise WorkloadError(
+            f"{left_out:,} of {len(found):,} conversations of {path} have no answer that ends "
+            f"within {context:,} tokens, so that none is left to learn or to judge by: take a "
+            "larger --context"
+        )
+    fields = _fields_of_text(path, pairs.names, context)
+    fields["features"][0] |= {"vocabulary": pairs.described, "chat": template.to_json()}
+    fields["dropped"] = left_out + len(every) - len(found)
+    made = _described_as(
+        source, content,
+        _Rows(
+            {language.TOKENS: np.concatenate([learned.tokens, judged.tokens])},
+            np.concatenate([learned.after, judged.after]), fields,
+        ),
+        train=len(learned.after), held_out=held_out[judged.kept], pairs=pairs,
+        notes=_notes_of_conversations(len(every) - len(found), learned, judged, pairs, context),
+    )  # fmt: skip
+    made.description["statistics"]["target"] = {
+        "kind": "characters", "counts": language.counts(language.points_of("".join(texts))),
+    }  # fmt: skip
+    return made
+
+
+def _notes_of_conversations(
+    twice: int,
+    learned: conversations.Rows,
+    judged: conversations.Rows,
+    pairs: BytePairs,
+    context: int,
+) -> list[str]:
+    count = len(learned.after) + len(judged.after)
+    notes = [
+        f"{count:,} conversations, in tokens of {pairs.size:,} different ones; a row is one of "
+        f"up to {context:,}, of which the assistant's are learned"
+    ]
+    shortened = learned.shortened + judged.shortened
+    left_out = learned.left_out + judged.left_out
+    if twice:
+        notes.append(f"{twice:,} conversations were left out: they are there before")
+    if shortened:
+        notes.append(f"{shortened:,} are longer, and end with their last answer that fits")
+    if left_out:
+        notes.append(f"{left_out:,} were left out: not even their first answer fits")
+    return notes
 
 
 def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> Path:

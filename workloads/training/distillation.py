@@ -19,6 +19,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import models
 from falaj.workloads.training import record as records
 from falaj.workloads.training.checkpoint import Trained, load_trained, weights_digest
+from falaj.workloads.training.language import IGNORED, counted
 from falaj.workloads.training.options import DISTILLATION, Requested
 from falaj.workloads.training.snapshot import Dataset
 
@@ -155,13 +156,16 @@ class Distillation:
         self._teacher = teacher.to(device).eval().requires_grad_(False)
         self._task, self._temperature, self._weight = task, temperature, weight
 
-    def losses(self, losses: Tensor, inputs: Tensor, outputs: Tensor) -> Tensor:
+    def losses(
+        self, losses: Tensor, inputs: Tensor, outputs: Tensor, labels: Tensor | None = None
+    ) -> Tensor:
         """Return each row's loss (N,), of the truth and of the teacher.
 
         Args:
             losses: of the truth, (N,).
             inputs: of the rows, as the network was given them.
             outputs: of the network, float32.
+            labels: of a text's rows, of which what isn't learned is `IGNORED`. Default: all is.
 
         Returns:
             (1 - w) · losses + w · those of the teacher: T² · KL(teacher ‖ network) of the
@@ -170,13 +174,17 @@ class Distillation:
         """
         with torch.no_grad():
             answers = self._teacher(inputs).float()
-        return (1 - self._weight) * losses + self._weight * self._differences(outputs, answers)
+        taught = self._differences(outputs, answers, labels)
+        return (1 - self._weight) * losses + self._weight * taught
 
-    def _differences(self, outputs: Tensor, answers: Tensor) -> Tensor:
+    def _differences(self, outputs: Tensor, answers: Tensor, labels: Tensor | None) -> Tensor:
         if self._task == "regression":
             return (outputs - answers).squeeze(1) ** 2
         logarithms = functional.log_softmax(outputs / self._temperature, dim=-1)
         wanted = functional.log_softmax(answers / self._temperature, dim=-1)
         found = functional.kl_div(logarithms, wanted, reduction="none", log_target=True).sum(-1)
-        # Of a text each row has one for every character.
-        return self._temperature**2 * found.reshape(len(found), -1).mean(1)
+        # Of a text each row has one for every token.
+        found = found.reshape(len(found), -1)
+        if labels is None or self._task != records.LANGUAGE:
+            return self._temperature**2 * found.mean(1)
+        return self._temperature**2 * (found * (labels != IGNORED)).sum(1) / counted(labels)

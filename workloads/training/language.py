@@ -30,6 +30,8 @@ TARGET: Final = "next"
 FAMILY: Final = "text"
 CONTEXT: Final = int(DATASET["context"].usual)
 """Tokens that are looked back on where nothing else is asked for."""
+IGNORED: Final = -100
+"""Stands for a token that nobody is asked to predict, as of PyTorch's cross-entropy."""
 MOST_BYTES: Final = 64 << 20
 """Of a file, which is read as a whole."""
 
@@ -76,7 +78,7 @@ def windows(text: str, path: Path, context: int) -> tuple[NDArray[np.int64], NDA
     Raises:
         WorkloadError: it is too short.
     """
-    points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    points = points_of(text)
     count = (len(points) - 1) // context
     if count < _LEAST_WINDOWS:
         raise WorkloadError(
@@ -93,6 +95,11 @@ def _cut(
     """Return so many windows (count, context), and the number that follows each (count,)."""
     whole = numbers[: count * context].reshape(count, context)
     return whole, numbers[context : count * context + 1 : context]
+
+
+def points_of(text: str) -> NDArray[np.int64]:
+    """Return the code points of a text, (characters,)."""
+    return np.frombuffer(text.encode("utf-32-le", "replace"), dtype="<u4").astype(np.int64)
 
 
 def text_of(points: NDArray[np.int64]) -> str:
@@ -151,8 +158,24 @@ def check_windows(count: int, held_out: int, context: int, path: Path) -> None:
 
 
 def following(tokens: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return what follows each character of windows (N, S), whose last ones ``after`` (N,) do."""
+    """Return what follows each token of windows (N, S), of which some may be `IGNORED`.
+
+    Args:
+        tokens: of the windows.
+        after: what follows each window, (N,); or each of its tokens, (N, S), which is returned.
+    """
+    if after.ndim > 1:
+        return after
     return np.concatenate([tokens[:, 1:], after[:, None]], axis=1)
+
+
+def counted(targets: Any) -> Any:
+    """Return how many tokens of each window are predicted, 1 at least, (N,).
+
+    Args:
+        targets: (N, S), an array or a tensor, of which some may be `IGNORED`.
+    """
+    return (targets != IGNORED).sum(1).clip(min=1)
 
 
 def held_out(count: int, share: float, random: np.random.Generator) -> NDArray[np.bool_]:
@@ -199,7 +222,9 @@ def numbered(points: NDArray[Any], characters: list[str]) -> NDArray[np.int64]:
     return np.where(known[place] == points, place + 1, 0).astype(np.int64)
 
 
-def request_of(model: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
+def request_of(
+    model: str, statistics: Mapping[str, Any], *, is_chat: bool = False
+) -> dict[str, Any]:
     """Return a request for a completion, which begins with the commonest letter.
 
     A beginning from the text doesn't belong in the output of a command.
@@ -207,12 +232,16 @@ def request_of(model: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         model: its name.
         statistics: of dataset.json, or of a package's manifest.
+        is_chat: whether it is asked for an answer. Default: to go on.
     """
     # A package that was published by hand need not say it.
     counts: Mapping[str, int] = mapping(statistics.get("target")).get("counts") or {" ": 1}
     letters = [each for each in counts if each.isalpha()] or list(counts)
     prompt = max(letters, key=lambda each: counts[each])
-    return {"model": model, "prompt": prompt, "max_tokens": 64, "temperature": 0}
+    said: dict[str, Any] = (
+        {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
+    )
+    return {"model": model, **said, "max_tokens": 64, "temperature": 0}
 
 
 def tokens_a_character(vocabulary: Vocabulary, tokens: NDArray[Any]) -> float:
@@ -221,8 +250,9 @@ def tokens_a_character(vocabulary: Vocabulary, tokens: NDArray[Any]) -> float:
 
     Args:
         vocabulary: theirs.
-        tokens: of any shape.
+        tokens: of any shape; those that are `IGNORED` aren't counted.
     """
+    tokens = tokens[tokens != IGNORED]
     characters = np.array(vocabulary.characters)[tokens].sum()
     # Bytes in the midst of a character begin none.
     return tokens.size / max(1, int(characters))
@@ -237,15 +267,16 @@ def guess_nats(learned: NDArray[Any], judged: NDArray[Any]) -> float:
     """Return the nats a token of one who says how frequent each was in what is learned from.
 
     Args:
-        learned: tokens, of any shape.
+        learned: tokens, of any shape; those that are `IGNORED` aren't counted.
         judged: those that are guessed, likewise.
     """
-    return float(guesses(learned, judged).mean())
+    return float(guesses(learned, judged)[judged != IGNORED].mean())
 
 
 def guesses(learned: NDArray[Any], judged: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the same of each character, in the shape of ``judged``."""
+    """Return the same of each token, in the shape of ``judged``; 0 where it is `IGNORED`."""
+    learned = learned[learned != IGNORED]
     size = int(max(learned.max(), judged.max())) + 1
     # One more of each, so that what is only in the judged part isn't impossible.
     counts = np.bincount(learned.ravel(), minlength=size).astype(np.float64) + 1
-    return -np.log(counts / counts.sum())[judged]
+    return np.where(judged == IGNORED, 0.0, -np.log(counts / counts.sum())[judged.clip(min=0)])

@@ -25,6 +25,7 @@ from falaj.workloads.files import (
     storage_errors,
     write_atomic,
 )
+from falaj.workloads.training.chat_forms import Form, form_of
 from falaj.workloads.training.checkpoint import Trained
 from falaj.workloads.training.decoder import ROTARY_BASE, Decoder, gated_units
 from falaj.workloads.vocabulary import (
@@ -38,6 +39,7 @@ from falaj.workloads.vocabulary import (
 WEIGHTS: Final = "model.safetensors"
 CONFIGURATION: Final = "config.json"
 TOKENISER: Final = "tokenizer.json"
+SETTINGS: Final = "tokenizer_config.json"
 _OF_LAYER: Final = {
     "before": "input_layernorm",
     "between": "post_attention_layernorm",
@@ -75,7 +77,8 @@ def write(trained: Trained, output: Path) -> list[str]:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise WorkloadError(f"{output} is there already: name a new folder, or remove it")
         make_missing_folders(output.absolute().parent)
-    said = {name: _json(each) for name, each in documents(module, vocabulary).items()}
+    form = form_of(trained.template) if trained.template is not None else None
+    said = {name: _json(each) for name, each in documents(module, vocabulary, form).items()}
     files = {WEIGHTS: save(tensors(module), {"format": "pt"}), **said}
     with replacing_folder(output.absolute()) as stage:
         for name, content in files.items():
@@ -104,8 +107,16 @@ def name_of(name: str) -> str:
     return f"model.{new}.{what}"
 
 
-def documents(module: Decoder, vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
-    """Return what says how to read the weights and tokens, by the names of the files."""
+def documents(
+    module: Decoder, vocabulary: Vocabulary, form: Form | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return what says how to read the weights and tokens, by the names of the files.
+
+    Args:
+        module: a whole decoder.
+        vocabulary: its tokens.
+        form: of the conversations that it learned. Default: it learned none.
+    """
     size, width = module.size, module.embedding.embedding_dim
     known = vocabulary.unknown is None
     return {
@@ -128,22 +139,50 @@ def documents(module: Decoder, vocabulary: Vocabulary) -> dict[str, dict[str, An
             "mlp_bias": False,
             "tie_word_embeddings": True,
             "bos_token_id": None,
-            "eos_token_id": None,
+            "eos_token_id": form.template.end if form is not None else None,
             "pad_token_id": None,
             "torch_dtype": "float32",
         },
-        TOKENISER: tokeniser(vocabulary),
-        "tokenizer_config.json": {
+        TOKENISER: tokeniser(vocabulary, form),
+        SETTINGS: {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **({} if known else {"unk_token": UNKNOWN}),
             "model_max_length": module.context,
             "clean_up_tokenization_spaces": False,
+            **(_of_chats(form) if form is not None else {}),
         },
     }  # fmt: skip
 
 
-def tokeniser(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return what cuts a text into the tokens of a vocabulary, and numbers them."""
+def _of_chats(form: Form) -> dict[str, Any]:
+    begin = [form.names[part] for part in form.template.begin if isinstance(part, int)]
+    first = {"bos_token": begin[0]} if begin else {}
+    return {**first, "eos_token": form.end, "chat_template": form.written[0]}
+
+
+def tokeniser(vocabulary: Vocabulary, form: Form | None = None) -> dict[str, Any]:
+    """Return what cuts a text into the tokens of a vocabulary, and numbers them.
+
+    Args:
+        vocabulary: of the tokens.
+        form: names those that are its marks. Default: none is named.
+    """
+    made = _tokeniser(vocabulary)
+    if form is None:
+        return made
+    numbers: dict[str, int] = made["model"]["vocab"]
+    made["model"]["vocab"] = {form.names.get(each, name): each for name, each in numbers.items()}
+    made["added_tokens"] = [
+        {
+            "id": number, "content": name, "single_word": False, "lstrip": False,
+            "rstrip": False, "normalized": False, "special": True,
+        }
+        for number, name in sorted(form.names.items())
+    ]  # fmt: skip
+    return made
+
+
+def _tokeniser(vocabulary: Vocabulary) -> dict[str, Any]:
     return {
         "version": "1.0",
         "truncation": None,

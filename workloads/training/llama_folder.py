@@ -18,10 +18,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from falaj.workloads.bounds import DATASET, DECODER, TRAINING, Bound
+from falaj.workloads.chat import Template
 from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError, printable
 from falaj.workloads.files import reading_errors
 from falaj.workloads.training import language, llama
+from falaj.workloads.training.chat_forms import Form, form_of_jinja
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.decoder_size import DecoderSize
 from falaj.workloads.training.models import Architecture
@@ -29,6 +31,8 @@ from falaj.workloads.vocabulary import MOST_TOKENS, BytePairs, Characters, Vocab
 
 _MOST_CONFIGURATION: Final = 64 << 10
 _MOST_TOKENISER: Final = 32 << 20
+_MOST_SETTINGS: Final = 256 << 10
+_TEMPLATE: Final = "chat_template.jinja"
 _MOST_HEADER: Final = 4 << 20
 """Bytes of the files' texts: 256 layers have a header of 0.4 MiB, and 65,536 pairs of bytes stand
 twice in a tokeniser, each with at most 264 bytes, of which few have more than half."""
@@ -74,11 +78,13 @@ class Given:
         architecture: what the weights are of.
         state: they, float32, by the names of a `Decoder`'s, on the CPU.
         vocabulary: its tokens.
+        template: what conversations are worded with; None: it says nothing of them.
     """
 
     architecture: Architecture
     state: dict[str, Tensor]
     vocabulary: Vocabulary
+    template: Template | None
 
 
 def is_one(folder: Path) -> bool:
@@ -117,6 +123,7 @@ def read(folder: Path) -> Given:
         ),
         _read_weights(folder, form),
         vocabulary,
+        read_template(folder),
     )
 
 
@@ -137,22 +144,65 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     known = cast("dict[str, int]", numbers)
     merges: object = cast("Any", model).get("merges")
     vocabulary = _characters(path, known) if merges is None else _pairs(path, known, merges)
+    form = _read_form(folder) if merges is not None else None
     cut = f"isn't the one that cuts a text into the {vocabulary.unit} of model.vocab"
-    wanted = llama.tokeniser(vocabulary)
+    wanted = llama.tokeniser(vocabulary, form)
     for key in ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"):
         is_empty = key == "post_processor" and given.get(key) == _ADDS_NOTHING
         if given.get(key) != wanted[key] and not is_empty:
             raise _error(path, f"{key} {cut}")
     added = _objects(given.get("added_tokens"))
+    if form is not None:
+        _check_marks(path, added, form)
+        return vocabulary
     if added and vocabulary.unknown is None:
         raise _error(
-            path, "added_tokens has some, which cut a text before its pairs: allowed is none"
-        )
+            path, "added_tokens has some, which cut a text before its pairs: allowed are those of "
+            f"a known chat_template in {llama.SETTINGS}, which has none"
+        )  # fmt: skip
     for each in added:
         content, number = each.get("content"), each.get("id")
         if not isinstance(content, str) or content not in known or known[content] != number:
             raise _error(path, "added_tokens has what isn't in model.vocab")
     return vocabulary
+
+
+def read_template(folder: Path) -> Template | None:
+    """Return what conversations are worded with; None: nothing is said of them.
+
+    Raises:
+        WorkloadError: it is none that is known.
+    """
+    form = _read_form(folder)
+    return form.template if form is not None else None
+
+
+def _read_form(folder: Path) -> Form | None:
+    path = folder / llama.SETTINGS
+    if not path.exists() and not (folder / _TEMPLATE).exists():
+        return None
+    written = _read_document(path, _MOST_SETTINGS).get("chat_template") if path.exists() else None
+    beside = folder / _TEMPLATE
+    if written is None and beside.exists():
+        # Where newer programs write it.
+        path, written = beside, _read_text(beside, _MOST_SETTINGS)
+    if written is None:
+        return None
+    try:
+        return form_of_jinja(written)
+    except WorkloadError as error:
+        raise _error(path, str(error)) from error
+
+
+def _check_marks(path: Path, added: list[dict[str, object]], form: Form) -> None:
+    """Refuse what cuts a text elsewhere than at the marks of conversations."""
+    numbers = {each.get("content"): each.get("id") for each in added}
+    is_loose = any(each.get(key) for each in added for key in ("lstrip", "rstrip", "single_word"))
+    if numbers != {name: number for number, name in form.names.items()} or is_loose:
+        wanted = ", ".join(f"{name} as {number}" for number, name in form.names.items())
+        raise _error(
+            path, f"added_tokens aren't the marks of {form.name}, {wanted}, and no others"
+        )
 
 
 def _characters(path: Path, known: dict[str, int]) -> Characters:
@@ -275,13 +325,22 @@ def _check_size(path: Path, numbers: int) -> None:
         raise _error(path, f"has {size:,} bytes: allowed for {numbers:,} numbers are {most:,}")
 
 
-def _read_document(path: Path, most: int) -> dict[str, Any]:
+def _read_text(path: Path, most: int) -> str:
+    return _read_bytes(path, most).decode("utf-8", "replace")
+
+
+def _read_bytes(path: Path, most: int) -> bytes:
     if path.exists() and not path.is_file():
         raise _error(path, "is no file")
     with reading_errors(path, "the file"), path.open("rb") as stream:
         data = stream.read(most + 1)
     if len(data) > most:
         raise _error(path, f"has more than {most:,} bytes")
+    return data
+
+
+def _read_document(path: Path, most: int) -> dict[str, Any]:
+    data = _read_bytes(path, most)
     try:
         found: object = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -20,6 +20,7 @@ from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.divergence import Watch
+from falaj.workloads.training.language import IGNORED, counted
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
@@ -281,7 +282,9 @@ class Optimisation:
                     self._parameters.label_smoothing,
                 )  # fmt: skip
                 if self._distillation is not None:
-                    losses = self._distillation.losses(losses, share.inputs, outputs.float())
+                    losses = self._distillation.losses(
+                        losses, share.inputs, outputs.float(), share.labels
+                    )
                 loss = (losses * share.weights).sum()
                 if self._is_watched:
                     self.watch.loss(share.inputs, outputs, loss)
@@ -456,19 +459,15 @@ def rate_share(step: int, total: int) -> float:
 def row_losses(outputs: Tensor, labels: Tensor, task: str, smoothing: float) -> Tensor:
     """Return each row's loss (N,): cross-entropy, or squared error of the standardised target.
 
-    Of a language model it is the mean cross-entropy of a window's tokens, in nats.
+    Of a language model it is the mean cross-entropy of a window's tokens, in nats, but for those
+    that are `IGNORED`; 0 where all are.
     """
     if task == LANGUAGE:
-        return (
-            functional.cross_entropy(
-                outputs.flatten(0, 1),
-                labels.flatten(),
-                reduction="none",
-                label_smoothing=smoothing,
-            )
-            .view_as(labels)
-            .mean(1)
-        )
+        losses = functional.cross_entropy(
+            outputs.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none",
+            label_smoothing=smoothing,
+        ).view_as(labels)  # fmt: skip
+        return losses.sum(1) / counted(labels)
     if task == "classification":
         return functional.cross_entropy(
             outputs, labels, reduction="none", label_smoothing=smoothing
@@ -530,7 +529,7 @@ def follow_rows(
         wanted = targets[start : start + some]
         outputs = module(inputs[start : start + some]).float()
         nats.append(row_losses(outputs, wanted, LANGUAGE, 0.0))
-        hits.append((outputs.argmax(-1) == wanted).double().mean(1))
+        hits.append((outputs.argmax(-1) == wanted).double().sum(1) / counted(wanted))
     return torch.cat(nats).double(), torch.cat(hits)
 
 

@@ -160,6 +160,7 @@ def finish(
         "dataset": {
             **{key: dataset.description[key] for key in named},
             **({"vocabulary": dataset.pairs.described} if dataset.pairs is not None else {}),
+            **({"chat": template.to_json()} if (template := dataset.template) else {}),
         },
         "model": {
             "architecture": prepared.architecture.to_json(),
@@ -216,9 +217,10 @@ def _of_text(
     """The figures of nats and hits of a token; all but the accuracy are of characters."""
     vocabulary = dataset.vocabulary
     assert vocabulary is not None  # noqa: S101 - it is a text
-    share = tokens_a_character(vocabulary, targets)
+    share, rows = tokens_a_character(vocabulary, targets), len(targets)
+    targets = targets[targets != language.IGNORED]
     found = {
-        "rows": len(targets),
+        "rows": rows,
         "characters": round(targets.size / share),
         records.FIRST[dataset.task]: nats * share,
         "perplexity": perplexity(nats * share),

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from falaj.workloads.chat import Template, template_of
 from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_missing_folders, read_json, storage_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import read_artifact
+from falaj.workloads.training import conversations, language
 from falaj.workloads.training.language import FAMILY, TOKENS
 from falaj.workloads.vocabulary import (
     METADATA,
@@ -57,7 +59,7 @@ def make_folder(path: Path) -> Path:
 def digest(value: Any) -> str:
     """Return the SHA-256 (hex) of ``value``'s canonical JSON: sorted keys, no white space."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 FORMAT = "falaj.dataset/1"
@@ -125,6 +127,23 @@ class Dataset:
         if self.family != FAMILY:
             return 1
         return int(self.description["features"][0]["shape"][0])
+
+    @property
+    def template(self) -> Template | None:
+        """Return what stands around messages, if rows are conversations."""
+        return template_of(self.description)
+
+    def wanted(self, part: Part) -> NDArray[np.int64]:
+        """Return what is learned after each token of a text's rows (N, `context`).
+
+        It is the token that follows; of conversations where the assistant says it, else
+        `language.IGNORED`.
+        """
+        rows, template, vocabulary = self.rows(part), self.template, self.vocabulary
+        tokens, after = self.inputs[TOKENS][rows], self.labels[rows]
+        if template is None or vocabulary is None:
+            return language.following(tokens, after)
+        return conversations.wanted(tokens, after, template, vocabulary)
 
     def rows(self, part: Part) -> slice:
         """Return where the rows of ``part`` lie."""
@@ -256,15 +275,20 @@ class Rows:
             (N, `Dataset.context`). Tables: one (N, 1) array per column, float32 with NaN where
             missing or str objects with "" where missing.
         labels: int64 class numbers, or float32 values, (N,).
+        wanted: of a text `Dataset.wanted`; None of anything else.
     """
 
     inputs: dict[str, NDArray[Any]]
     labels: NDArray[Any]
+    wanted: NDArray[np.int64] | None = None
 
     def spread(self, most: int) -> Rows:
         """Return ``most`` of them at most, spread evenly."""
         places = pick_rows(len(self.labels), most)
-        return Rows({key: each[places] for key, each in self.inputs.items()}, self.labels[places])
+        return Rows(
+            {key: each[places] for key, each in self.inputs.items()}, self.labels[places],
+            self.wanted[places] if self.wanted is not None else None,
+        )  # fmt: skip
 
 
 def pick_rows(count: int, limit: int) -> NDArray[np.int64]:
@@ -291,4 +315,6 @@ def served_rows(dataset: Dataset, part: Part) -> Rows:
             chosen = chosen.astype(np.float32)
         inputs[name] = chosen if chosen.ndim > 1 else chosen[:, None]
     labels = dataset.labels[rows]
-    return Rows(inputs, labels.astype(np.int64 if dataset.classes is not None else np.float32))
+    kind = np.int64 if dataset.classes is not None else np.float32
+    wanted = dataset.wanted(part) if dataset.family == FAMILY else None
+    return Rows(inputs, labels.astype(kind), wanted)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from falaj.workloads.chat import Template, template_of_record
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
@@ -35,6 +36,7 @@ class Start:
         preprocessing: the table's recipe, which the weights are for; None of images and texts.
         target: {"mean", "scale"} of a regression's target; None of classes.
         vocabulary: the tokens of a text; None of anything else.
+        template: what conversations are worded with; None: it learned none.
     """
 
     place: Path
@@ -46,6 +48,7 @@ class Start:
     preprocessing: TablePreprocessing | None = None
     target: dict[str, float] | None = None
     vocabulary: Vocabulary | None = None
+    template: Template | None = None
 
     @property
     def task(self) -> str:
@@ -132,6 +135,7 @@ def _of_run(path: Path, keyring: KeyRing | None) -> Start:
         path, learned.architecture, learned.state, record["classes"],
         _digest(learned.state, record["preprocessing"], record["target"]),
         record, learned.preprocessing, record["target"], learned.vocabulary,
+        template_of_record(record),
     )  # fmt: skip
 
 
@@ -140,6 +144,7 @@ def _of_folder(path: Path) -> Start:
     return Start(
         path, given.architecture, given.state, given.vocabulary.names,
         _digest(given.state, None, None), vocabulary=given.vocabulary,
+        template=given.template,
     )  # fmt: skip
 
 
@@ -184,6 +189,24 @@ def _vocabulary_of_run(path: Path, keyring: KeyRing | None) -> Vocabulary | None
         return load_learned(path, keyring).pairs
     classes: object = said.get("classes")
     return Characters(tuple(classes)) if language.is_vocabulary(classes) else None
+
+
+def template_of(path: Path) -> Template | None:
+    """Return what conversations are worded with by a language model; None: it knows none.
+
+    Args:
+        path: folder of its run, or of a model in Llama's form.
+
+    Raises:
+        WorkloadError: it is another form than is known here, or damaged.
+    """
+    try:
+        if llama_folder.is_one(path):
+            return llama_folder.read_template(path)
+        record: object = read_json(path / records.RECORD, "the record of a finished run")
+        return template_of_record(record)
+    except WorkloadError as error:
+        raise WorkloadError(f"--vocabulary-of {path}: {error}") from error
 
 
 def check_sizes(start: Start, requested: Requested) -> None:
@@ -256,6 +279,12 @@ def _check_data(start: Start, dataset: Dataset) -> None:
 def _check_classes(start: Start, dataset: Dataset) -> None:
     if dataset.family == language.FAMILY:
         if start.vocabulary == dataset.vocabulary:
+            wanted = dataset.template
+            if wanted is not None and start.template not in (None, wanted):
+                raise WorkloadError(
+                    f"--start {start.place} words conversations otherwise than this dataset: make "
+                    f"the dataset as that model has it (dataset --vocabulary-of {start.place})"
+                )
             return
         raise WorkloadError(
             f"--start {start.place} has another vocabulary ({_sized(start.vocabulary)}) than this "

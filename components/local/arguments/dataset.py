@@ -19,8 +19,8 @@ class DatasetArgs(KeptArgs):
 
     source: NotRequired[Annotated[Input[str], Default(DIGITS), REPLACES]]
     """``digits``, 1,797 scans that ship inside scikit-learn; or the absolute path of a .csv or
-    .parquet file, of a .txt or .md text, or of a folder with a folder of pictures for each class.
-    A changed file is another dataset."""
+    .parquet file, of a .txt or .md text, of a .jsonl file of conversations, or of a folder with a
+    folder of pictures for each class. A changed file is another dataset."""
     target: NotRequired[Annotated[Input[str] | None, NOT_EMPTY, REPLACES]]
     """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
     task: NotRequired[Annotated[Input[str], TASK, Default(TASK.default), REPLACES]]
@@ -36,7 +36,8 @@ class DatasetArgs(KeptArgs):
     dataset."""
     vocabulary: NotRequired[Annotated[Input[int] | None, bound("dataset", "vocabulary"), REPLACES]]
     """Tokens of a language model, learned from the text as pairs of bytes; of texts alone. Another
-    number is another dataset. Default: its tokens are the text's characters."""
+    number is another dataset. Default: its tokens are the text's characters; of conversations
+    1,024 are learned."""
     vocabulary_of: NotRequired[Annotated[Input[str] | None, PATH]]
     """Folder of the language model that is to learn from a text, of a finished run or in Llama's
     form: the text is cut with its vocabulary. Of texts alone, and in place of ``vocabulary``.

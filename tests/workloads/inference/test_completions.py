@@ -148,7 +148,9 @@ def test_another_model_is_not_there(speaking: Server, token: str) -> None:
 def test_chats_are_not_taken(speaking: Server, token: str) -> None:
     body = {"model": NAME, "messages": [{"role": "user", "content": "Hello"}]}
     answer = call(speaking.connect(), "POST", "/v1/chat/completions", token=token, body=body)
-    assert "follows no instructions" in refused(answer, 404)["message"]
+    error = refused(answer, 404)
+    assert "isn't a chat model: its package has no chat template" in error["message"]
+    assert error["param"] == "model"
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", COMPLETIONS), ("DELETE", "/v1/models")])

@@ -17,6 +17,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import command, launcher
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.distillation import Distillation, check_options, open_teacher
+from falaj.workloads.training.language import IGNORED
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
@@ -125,6 +126,11 @@ def test_of_a_text_it_is_the_mean_over_characters() -> None:
     losses = of_text.losses(torch.zeros(2), inputs, outputs)
     flat = of_text.losses(torch.zeros(6), inputs.flatten(0, 1), outputs.flatten(0, 1))
     torch.testing.assert_close(losses, flat.view(2, 3).mean(1))
+    # Where only some tokens are learned, the teacher is asked for these alone.
+    labels = torch.tensor([[1, IGNORED, 2], [IGNORED] * 3])
+    some = of_text.losses(torch.zeros(2), inputs, outputs, labels)
+    torch.testing.assert_close(some[0], flat.view(2, 3)[0, [0, 2]].mean())
+    assert float(some[1]) == 0
 
 
 def _student(

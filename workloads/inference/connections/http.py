@@ -50,9 +50,10 @@ JOBS = "jobs"
 JOB = "job"
 JOB_RESULT = "job_result"
 COMPLETIONS = "completions"
+CHATS = "chats"
 CARDS = "cards"
 CARD = "card"
-WITH_BODY = frozenset({INFER, FEEDBACK, INDEX, JOBS, COMPLETIONS})
+WITH_BODY = frozenset({INFER, FEEDBACK, INDEX, JOBS, COMPLETIONS, CHATS})
 """Routes whose requests have a body that is read."""
 BODY_OPTIONAL = frozenset({INDEX})
 """Those of them whose body may be left out, and its length (RFC 9112, 6.3)."""
@@ -86,13 +87,13 @@ ROUTES = (
     Route(JOB, (*_READ, b"DELETE"), "predict"),
     Route(JOB_RESULT, _READ, "predict"),
     Route(COMPLETIONS, (b"POST",), "predict"),
+    Route(CHATS, (b"POST",), "predict"),
     Route(CARDS, _READ, "predict"),
     Route(CARD, _READ, "predict"),
 )
 _JOB = re.compile(rb"(?P<jobs>/v2/models/.+/jobs)/(?P<id>[^/]+)(?P<result>/result)?/?")
 """Path of one job; what comes before the id is found as the path of all of them."""
 _CARD = re.compile(rb"/v1/models/(?P<id>[^/]+)/?")
-_CHAT = "/v1/chat/completions"
 
 
 class Router:
@@ -111,6 +112,7 @@ class Router:
             "/v2/repository/index": INDEX,
             "/metrics": METRICS,
             "/v1/completions": COMPLETIONS,
+            "/v1/chat/completions": CHATS,
             "/v1/models": CARDS,
             "/v1/models/{id}": CARD,
         }
@@ -161,12 +163,6 @@ class Router:
     def unknown(self, url: bytes) -> RequestError:
         """Return the 404 for a path that `find` doesn't know, with what would have been right."""
         path = url.partition(b"?")[0].decode("ascii", "replace")[:200]
-        if path.rstrip("/") == _CHAT:
-            return RequestError(
-                404,
-                f"'{self._model}' follows no instructions, and no chats are taken here; "
-                "/v1/completions goes on with a text where the model is one of language",
-            )
         parts = path.strip("/").split("/")
         if parts[:3] == ["v2", "repository", "models"] and parts[-1] in ("load", "unload"):
             return RequestError(

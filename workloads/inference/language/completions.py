@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 import numpy as np
 import orjson
@@ -42,7 +42,6 @@ USUAL_TOKENS: Final = 16
 SEEDS: Final = (-(2**63), 2**63 - 1)
 OF_VERSION: Final = "version-"
 """Before the version's number in an answer's ``system_fingerprint``."""
-_OBJECT: Final = "text_completion"
 _DONE: Final = event(b"[DONE]")
 PROMPT: Final = "prompt"
 GENERATED: Final = "generated"
@@ -84,26 +83,37 @@ class Asked:
     @property
     def most_tokens(self) -> int:
         """What it may come to: those, and all that may be generated."""
-        return self.prompt_tokens + self.most * self.choices * len(self.prompts)
+        return self.prompt_tokens + self.most * self.choices * len(self.begun)
 
 
-class _Fields:
-    """The members of a request, taken out one by one; null is as if one weren't there."""
+class Fields:
+    """The members of a request, taken out one by one; null is as if one weren't there.
 
-    def __init__(self, body: bytes | bytearray) -> None:
+    Args:
+        body: of the request.
+        needed: the member that has what is gone on from.
+
+    Raises:
+        RequestError: 400, it is no object.
+    """
+
+    def __init__(self, body: bytes | bytearray, needed: str) -> None:
         document = json_of(body)
         if type(document) is not dict:
-            raise RequestError(400, "the request must be a JSON object with a model and a prompt")
+            raise RequestError(400, f"the request must be a JSON object with a model and {needed}")
         self.values = cast("dict[str, Any]", document)
 
     def take(self, name: str) -> Any:
+        """Return a member, which then is out; None: it isn't there."""
         return self.values.pop(name, None)
 
     @staticmethod
     def error(name: str, given: object, allowed: str) -> RequestError:
+        """Return the refusal of a member's value."""
         return RequestError(400, f"{name}: got {_shown(given)}, allowed is {allowed}", field=name)
 
     def whole(self, name: str, low: int, high: int, usual: int | None) -> int | None:
+        """Return a whole number from ``low`` to ``high``, else ``usual``."""
         value = self.take(name)
         if value is None:
             return usual
@@ -121,6 +131,7 @@ class _Fields:
         return float(value)
 
     def flag(self, name: str) -> bool:
+        """Return whether something is asked for; by default it isn't."""
         value = self.take(name)
         if value is None:
             return False
@@ -149,6 +160,55 @@ class _Fields:
             words = " or ".join(orjson.dumps(each).decode() for each in (*allowed, None))
             raise self.error(name, value, f"{words}: it isn't offered here")
 
+    def model(self, served: str) -> None:
+        """Refuse a request for another model.
+
+        Raises:
+            RequestError: 404, or 400 where none is named.
+        """
+        given = self.take("model")
+        if type(given) is not str:
+            raise self.error("model", given, f'the name of the model that is served, "{served}"')
+        require_model(given, served)
+
+    def sampling(self) -> Sampling:
+        """Return how tokens are to be chosen."""
+        return Sampling(
+            temperature=self.number("temperature", MOST_TEMPERATURE),
+            top_p=self.number("top_p", 1),
+            seed=self.whole("seed", *SEEDS, None),
+        )
+
+    def streaming(self) -> tuple[bool, bool]:
+        """Return whether a stream is asked for, and the counts of tokens at its end."""
+        stream, usage = self.flag("stream"), _usage(self)
+        if usage and not stream:
+            raise RequestError(
+                400, "stream_options is for streams: set stream, or leave it out",
+                field="stream_options",
+            )  # fmt: skip
+        return stream, usage
+
+    def stops(self) -> list[str]:
+        """Return the texts before which a text ends."""
+        return _stops(self)
+
+    def ignore_user(self) -> None:
+        """Take the name of a caller's own caller, which nothing here knows."""
+        user = self.take("user")
+        if user is not None and type(user) is not str:
+            raise RequestError(400, "user: allowed is a text, which is ignored", field="user")
+
+    def refuse_others(self, allowed: Sequence[str]) -> None:
+        """Refuse what is left, as nothing is known by such a name."""
+        if self.values:
+            name = sorted(self.values)[0]
+            raise RequestError(
+                400,
+                f"'{name[:80]}' is no field of a request here; allowed are {', '.join(allowed)}",
+                field=name[:80],
+            )
+
 
 def _shown(value: object) -> str:
     """Return a value for a message; of lists and objects, which may be deep, what they are."""
@@ -171,11 +231,8 @@ def read(body: bytes | bytearray, model: str, language: Language, most_tokens: i
         RequestError: 404, it is for another model; 400 for anything else that is wrong, with the
             field, what was given and what is allowed.
     """
-    fields = _Fields(body)
-    given = fields.take("model")
-    if type(given) is not str:
-        raise fields.error("model", given, f'the name of the model that is served, "{model}"')
-    require_model(given, model)
+    fields = Fields(body, "a prompt")
+    fields.model(model)
     prompts = fields.texts("prompt", MOST_PROMPTS, fields.take("prompt"))
     allowed = language.most_characters
     if allowed is not None and (given := sum(map(len, prompts))) > allowed:
@@ -189,24 +246,15 @@ def read(body: bytes | bytearray, model: str, language: Language, most_tokens: i
             "n", choices, f"at most {MOST_TEXTS} texts of all {len(prompts)} prompts together"
         )
     most = fields.whole("max_tokens", 1, most_tokens, min(USUAL_TOKENS, most_tokens))
-    sampling = Sampling(
-        temperature=fields.number("temperature", MOST_TEMPERATURE),
-        top_p=fields.number("top_p", 1),
-        seed=fields.whole("seed", *SEEDS, None),
-    )
-    stream, usage = fields.flag("stream"), _usage(fields)
-    if usage and not stream:
-        raise RequestError(
-            400, "stream_options is for streams: set stream, or leave it out",
-            field="stream_options",
-        )  # fmt: skip
+    sampling = fields.sampling()
+    stream, usage = fields.streaming()
     echo = fields.flag("echo")
     if echo and sum(map(len, prompts)) * choices > MOST_ECHOED:
         raise RequestError(
             400, f"echo: the prompts' characters times n are more than {MOST_ECHOED}, the most "
             "that is given back; leave echo out, or send less", field="echo",
         )  # fmt: skip
-    stops = _stops(fields)
+    stops = fields.stops()
     logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, None)
     _ignore_or_refuse(fields, choices)
     is_judged = echo and logprobs is not None
@@ -229,7 +277,7 @@ def require_model(given: str, model: str) -> None:
         )  # fmt: skip
 
 
-def _usage(fields: _Fields) -> bool:
+def _usage(fields: Fields) -> bool:
     options = fields.take("stream_options")
     if options is None:
         return False
@@ -239,7 +287,7 @@ def _usage(fields: _Fields) -> bool:
     return bool(known.get("include_usage"))
 
 
-def _stops(fields: _Fields) -> list[str]:
+def _stops(fields: Fields) -> list[str]:
     given = fields.take("stop")
     if given is None or given == []:
         return []
@@ -251,21 +299,14 @@ def _stops(fields: _Fields) -> list[str]:
     return found
 
 
-def _ignore_or_refuse(fields: _Fields, choices: int) -> None:
-    user = fields.take("user")
-    if user is not None and type(user) is not str:
-        raise RequestError(400, "user: allowed is a text, which is ignored", field="user")
+def _ignore_or_refuse(fields: Fields, choices: int) -> None:
+    fields.ignore_user()
     fields.refuse("best_of", choices)
     fields.refuse("frequency_penalty", 0)
     fields.refuse("presence_penalty", 0)
     fields.refuse("logit_bias", {})
     fields.refuse("suffix")
-    if fields.values:
-        name = sorted(fields.values)[0]
-        raise RequestError(
-            400, f"'{name[:80]}' is no field of a request here; allowed are {', '.join(FIELDS)}",
-            field=name[:80],
-        )  # fmt: skip
+    fields.refuse_others(FIELDS)
 
 
 FIELDS: Final = (
@@ -319,6 +360,13 @@ class Completion(Awaitable[Answer]):
         settle: told how many tokens there were in the end.
     """
 
+    prefix: ClassVar[str] = "cmpl"
+    """Of an answer's id."""
+    kind: ClassVar[str] = "text_completion"
+    """What an answer is called."""
+    piece: ClassVar[str] = kind
+    """What an event of a stream is called."""
+
     def __init__(
         self,
         asked: Asked,
@@ -345,8 +393,9 @@ class Completion(Awaitable[Answer]):
         # Of the last step, as the next one may take.
         self._seconds: float | None = None
         self._head = {
-            "id": f"cmpl-{secrets.token_hex(12)}", "object": _OBJECT, "created": int(time.time()),
-            "model": name, "system_fingerprint": f"{OF_VERSION}{version}",
+            "id": f"{self.prefix}-{secrets.token_hex(12)}", "object": self.kind,
+            "created": int(time.time()), "model": name,
+            "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
         texts = _texts(asked)
         self._generation = Generation(language, texts, asked.sampling, asked.logprobs)
@@ -378,19 +427,22 @@ class Completion(Awaitable[Answer]):
         finally:
             self._end()
         choices = [
-            self._choice(text, "".join(parts[text.index])) for text in self._generation.texts
+            self.choice(text, "".join(parts[text.index])) for text in self._generation.texts
         ]
         return Answer(200, orjson.dumps({**self._head, "choices": choices, "usage": self._usage}))
 
     async def _events(self) -> AsyncGenerator[bytes]:
         try:
             echoed = {text.index: self._echoed(text) for text in self._generation.texts}
+            first = self.beginnings(self._generation.texts)
             while self._generation.unfinished:
                 piece = b""
                 for text, more in await self._step():
                     shown = echoed.pop(text.index, "") + more
                     if shown or text.finish:
-                        piece += self._event([self._choice(text, shown)])
+                        piece += self._event([self.part(text, shown)])
+                if piece:
+                    piece, first = b"".join(self._event([each]) for each in first) + piece, ()
                 yield piece
             if self._asked.usage:
                 yield self._event([], self._usage)
@@ -431,11 +483,26 @@ class Completion(Awaitable[Answer]):
         asked = self._asked
         return asked.prompts[text.index // asked.choices] if asked.echo else ""
 
-    def _choice(self, text: Text, shown: str) -> Mapping[str, Any]:
-        told = None if self._asked.logprobs is None else text.told.take(shown)
+    @property
+    def logprobs(self) -> int | None:
+        """How many of the likeliest tokens are told with each; None: no likelihoods are."""
+        return self._asked.logprobs
+
+    def choice(self, text: Text, shown: str) -> Mapping[str, Any]:
+        """Return what an answer says of a text that has ended."""
+        told = None if self.logprobs is None else text.told.take(shown)
         return {
             "index": text.index, "text": shown, "logprobs": told, "finish_reason": text.finish,
         }  # fmt: skip
+
+    def part(self, text: Text, shown: str) -> Mapping[str, Any]:
+        """Return what an event of a stream says of a text that has grown."""
+        return self.choice(text, shown)
+
+    def beginnings(self, texts: Sequence[Text]) -> Sequence[Mapping[str, Any]]:
+        """Return what events of a stream say before anything of the texts is there."""
+        del texts
+        return ()
 
     @property
     def _usage(self) -> Mapping[str, int]:
@@ -446,7 +513,7 @@ class Completion(Awaitable[Answer]):
         }  # fmt: skip
 
     def _event(self, choices: Sequence[Any], usage: Mapping[str, int] | None = None) -> bytes:
-        document: dict[str, Any] = {**self._head, "choices": choices}
+        document: dict[str, Any] = {**self._head, "object": self.piece, "choices": choices}
         if self._asked.usage:
             document["usage"] = usage
         return event(orjson.dumps(document))

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from falaj.workloads.chat import MARKS, Template, template_of
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.language.cache import CacheForm, Kept, since
@@ -80,11 +82,23 @@ class Language:
         vocabulary: their numbers, which are places among what the model answers.
         context: how many tokens of a text's end matter at most.
         cache: what the model keeps of a text from step to step; None: nothing.
+        template: how conversations become tokens; None: the model learned none.
     """
 
     vocabulary: Vocabulary
     context: int
     cache: CacheForm | None = None
+    template: Template | None = None
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends an answer, and is no part of it."""
+        return None if self.template is None else self.template.end
+
+    @cached_property
+    def never(self) -> list[int]:
+        """Tokens that are never generated, as they are marks of what others say."""
+        return [] if self.template is None else [each for each in MARKS if each != self.end]
 
     @property
     def first(self) -> int:
@@ -148,7 +162,17 @@ def read(
         raise _wrong(f"its one input isn't '{TOKENS}', INT64 of the shape [-1, -1]")
     if output is None or output.datatype != "FP32" or output.shape[1:] != (found.size,):
         raise _wrong(f"it has no output '{PROBABILITIES}', FP32 of {found.size} {found.unit}")
-    return Language(found, tokens.context, cache)
+    return Language(found, tokens.context, cache, _template(manifest, found))
+
+
+def _template(manifest: Mapping[str, Any], vocabulary: Vocabulary) -> Template | None:
+    try:
+        found = template_of(manifest.get("dataset"))
+    except WorkloadError as error:
+        raise _wrong(str(error)) from error
+    if found is not None and not isinstance(vocabulary, BytePairs):
+        raise _wrong("it has a chat template, and its tokens are characters, which have no marks")
+    return found
 
 
 def _characters(manifest: Mapping[str, Any]) -> Characters:
@@ -199,6 +223,7 @@ def choose(
     sampling: Sampling,
     random: np.random.Generator,
     first: int,
+    never: Sequence[int] = (),
 ) -> int:
     """Return the place of a token that is known.
 
@@ -207,6 +232,7 @@ def choose(
         sampling: how it is chosen.
         random: of the text alone.
         first: the first place that may be chosen.
+        never: further places that may not. Default: none.
 
     Raises:
         RequestError: 500, the model's probabilities aren't numbers.
@@ -214,6 +240,7 @@ def choose(
     chances = probabilities[first:].astype(np.float64)
     if not np.isfinite(chances).all():
         raise RequestError(500, "the model's probabilities of what follows aren't numbers")
+    chances[[each - first for each in never]] = 0
     likeliest = int(chances.argmax())
     if sampling.temperature > 0 and chances[likeliest] > 0:
         with np.errstate(divide="ignore", over="ignore"):
@@ -294,6 +321,14 @@ class Text:
         if self.generated >= self.most:
             self.finish = LENGTH
             sure += self._held
+        return sure
+
+    def end(self, more: str) -> str:
+        """As `add`, of the token that ends the text, with what was left of the one before."""
+        sure = self.add(more)
+        if self.finish is None:
+            sure += self._held
+        self.finish = STOP
         return sure
 
     def _surely(self, character: str) -> str:
@@ -391,7 +426,13 @@ class Generation:
             if answered is None:
                 continue
             for text, probabilities, logprobs in zip(group.texts, *answered, strict=True):
-                place = choose(probabilities, self._sampling, text.random, self._language.first)
+                language = self._language
+                place = choose(
+                    probabilities, self._sampling, text.random, language.first, language.never
+                )
+                if place == language.end:
+                    found.append((text, text.end(self._decoders[text.index].end())))
+                    continue
                 more = self._whole(text, place)
                 shown = Shown(self._language.vocabulary.shown[place], len(more))
                 self._tell(text, logprobs, place, shown)

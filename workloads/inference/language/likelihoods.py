@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.vocabulary import content_of
 
 MOST_LOGPROBS: Final = 5
 """Likeliest tokens that are told beside each."""
@@ -104,10 +105,36 @@ class Told:
         self._waiting.append(judged)
 
     def take(self, shown: str) -> Mapping[str, Any]:
-        """Return the tokens of what is shown next of the text, in OpenAI's form.
+        """Return the tokens of what is shown next of the text, in OpenAI's form of completions.
 
         Offsets are characters from the beginning of all that is shown of the text.
         """
+        taken, offsets = self._take(shown)
+        return {
+            "tokens": [each.token.name for each in taken],
+            "token_logprobs": [each.logprob for each in taken],
+            "top_logprobs": [each.likeliest for each in taken],
+            "text_offset": offsets,
+        }
+
+    def take_of_chat(self, shown: str, most: int) -> Mapping[str, Any]:
+        """Return the same in OpenAI's form of chats, with ``most`` of the likeliest for each."""
+        taken, _ = self._take(shown)
+        return {
+            "content": [
+                {
+                    **_named(each.token.name, each.logprob or 0.0),
+                    "top_logprobs": [
+                        _named(*one) for one in [*(each.likeliest or {}).items()][:most]
+                    ],
+                }
+                for each in taken
+            ],
+            "refusal": None,
+        }
+
+    def _take(self, shown: str) -> tuple[list[Judged], list[int]]:
+        """The tokens of what is shown next, and where in all that is shown each begins."""
         self._shown += len(shown)
         taken: list[Judged] = []
         offsets: list[int] = []
@@ -118,9 +145,8 @@ class Told:
             offsets.append(self._offset)
             self._offset += each.token.length
         del self._waiting[: len(taken)]
-        return {
-            "tokens": [each.token.name for each in taken],
-            "token_logprobs": [each.logprob for each in taken],
-            "top_logprobs": [each.likeliest for each in taken],
-            "text_offset": offsets,
-        }
+        return taken, offsets
+
+
+def _named(name: str, logprob: float) -> Mapping[str, Any]:
+    return {"token": name, "logprob": logprob, "bytes": list(content_of(name))}

@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from falaj.workloads.chat import ROLES
 from falaj.workloads.inference.connections import codings, http
 from falaj.workloads.inference.drift import labels
 from falaj.workloads.inference.errors import OPENAI
 from falaj.workloads.inference.jobs import store as jobs
-from falaj.workloads.inference.language import completions
+from falaj.workloads.inference.language import chats, completions
 from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
 from falaj.workloads.inference.protocol import extensions, oip
 from falaj.workloads.inference.protocol.oip import NUMPY_TYPES, Schema, TensorSpec
@@ -141,7 +142,7 @@ def _responses(route: http.Route, words: _Words, method: str, error: str) -> Doc
         "content": _contents(words.answer, words.kind, binary=route.name in _WITH_TENSORS_BACK),
         **headers,
     }
-    if route.name == http.COMPLETIONS:
+    if route.name in (http.COMPLETIONS, http.CHATS):
         answer["content"][http.EVENTS.decode()] = {"schema": _NAME}
     if method == "delete" and words.deleted is not None:
         answer = {"description": "It is removed.", "content": {_JSON: {"schema": words.deleted}}}
@@ -269,6 +270,11 @@ def _words(schema: Schema, most_tokens: int) -> Mapping[str, _Words]:
         http.COMPLETIONS: _Words(
             "How the model goes on with texts: whole, or with stream as server-sent events.",
             _COMPLETION, body=_asked(schema.name, most_tokens),
+        ),
+        http.CHATS: _Words(
+            "What the model answers to a conversation: whole, or with stream as server-sent "
+            "events.",
+            _CHAT, body=_asked_in_chat(schema.name, most_tokens),
         ),
         http.CARDS: _Words(
             "The language model that is served.",
@@ -404,25 +410,50 @@ _LOGPROBS: Final = _object(
         "text_offset": _list(_COUNT),
     }
 )
-_COMPLETION: Final = _object(
+_OF_CHAT: Final = {
+    "token": _NAME, "logprob": _LOGPROB, "bytes": _list(_COUNT | {"maximum": 255}),
+}  # fmt: skip
+_CHAT_LOGPROBS: Final = _object(
     {
-        "id": _NAME, "object": {"const": "text_completion"}, "created": _COUNT, "model": _NAME,
-        "system_fingerprint": _NAME,
-        "choices": _list(
-            _object(
-                {
-                    "index": _COUNT, "text": _NAME, "logprobs": _or_null(_LOGPROBS),
-                    "finish_reason": {"enum": ["stop", "length", None]},
-                }
+        "content": _list(_object({**_OF_CHAT, "top_logprobs": _list(_object(_OF_CHAT))})),
+        "refusal": {"type": "null"},
+    }
+)
+
+
+def _completed(kind: str, said: Document, logprobs: Document) -> Document:
+    """The schema of an answer with texts."""
+    return _object(
+        {
+            "id": _NAME, "object": {"const": kind}, "created": _COUNT, "model": _NAME,
+            "system_fingerprint": _NAME,
+            "choices": _list(
+                _object(
+                    {
+                        "index": _COUNT, **said, "logprobs": _or_null(logprobs),
+                        "finish_reason": {"enum": ["stop", "length", None]},
+                    }
+                )
+            ),
+        },
+        {
+            "usage": _object(
+                dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), _COUNT)
             )
-        ),
-    },
+        },
+    )  # fmt: skip
+
+
+_COMPLETION: Final = _completed(completions.Completion.kind, {"text": _NAME}, _LOGPROBS)
+_CHAT: Final = _completed(
+    chats.ChatCompletion.kind,
     {
-        "usage": _object(
-            dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), _COUNT)
+        "message": _object(
+            {"role": {"const": "assistant"}, "content": _NAME, "refusal": {"type": "null"}}
         )
     },
-)  # fmt: skip
+    _CHAT_LOGPROBS,
+)
 
 
 def _text_or_list(most: int, **of_text: Any) -> Document:
@@ -430,11 +461,11 @@ def _text_or_list(most: int, **of_text: Any) -> Document:
     return {"anyOf": [text, _list(text, minItems=1, maxItems=most)]}
 
 
-def _asked(model: str, most_tokens: int) -> Document:
-    """The schema of a request to generate texts."""
+def _of_texts(most_tokens: int) -> Document:
+    """What requests for texts may say alike."""
     known = completions
     low, high = known.SEEDS
-    optional: Document = {
+    return {
         "max_tokens": {"type": "integer", "minimum": 1, "maximum": most_tokens},
         "temperature": {"type": "number", "minimum": 0, "maximum": known.MOST_TEMPERATURE},
         "top_p": {"type": "number", "minimum": 0, "maximum": 1},
@@ -448,15 +479,42 @@ def _asked(model: str, most_tokens: int) -> Document:
             known.MOST_STOPS, minLength=1, maxLength=known.MOST_STOP_CHARACTERS
         ),
         "seed": {"type": "integer", "minimum": low, "maximum": high},
-        "echo": _FLAG,
-        "logprobs": {"type": "integer", "minimum": 0, "maximum": MOST_LOGPROBS},
         "user": _NAME,
     }  # fmt: skip
-    described = _object(
-        {"model": {"const": model}, "prompt": _text_or_list(known.MOST_PROMPTS)},
-        {name: _or_null(schema) for name, schema in optional.items()},
-    )
+
+
+_FEW: Final[Document] = {"type": "integer", "minimum": 0, "maximum": MOST_LOGPROBS}
+
+
+def _closed(required: Document, optional: Document) -> Document:
+    """The schema of a request with no other members, of which some may be null."""
+    described = _object(required, {name: _or_null(each) for name, each in optional.items()})
     return described | {"additionalProperties": False}
+
+
+def _asked(model: str, most_tokens: int) -> Document:
+    """The schema of a request to go on with texts."""
+    prompt = _text_or_list(completions.MOST_PROMPTS)
+    more: Document = {"echo": _FLAG, "logprobs": _FEW}
+    return _closed({"model": {"const": model}, "prompt": prompt}, _of_texts(most_tokens) | more)
+
+
+def _asked_in_chat(model: str, most_tokens: int) -> Document:
+    """The schema of a request to answer a conversation."""
+    text = _object({"type": {"const": "text"}, "text": _NAME}) | {"additionalProperties": False}
+    parts = _list(text, minItems=1, maxItems=chats.MOST_PARTS)
+    message = _object(
+        {
+            "role": {"enum": [*ROLES, chats.DEVELOPER]},
+            "content": {"anyOf": [_NAME, parts]},
+        }
+    )
+    messages = _list(message, minItems=1, maxItems=chats.MOST_MESSAGES)
+    common = _of_texts(most_tokens)
+    more: Document = {
+        "max_completion_tokens": common["max_tokens"], "logprobs": _FLAG, "top_logprobs": _FEW,
+    }  # fmt: skip
+    return _closed({"model": {"const": model}, "messages": messages}, common | more)
 
 
 _FP32_ENDS: Final = 2.0**128 - 2.0**103

@@ -23,8 +23,8 @@ from falaj.wire.documents import is_mapping
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 _ALLOWED: Final = (
-    "digits, or the absolute path of a .csv or .parquet file, of a .txt or .md text or of a "
-    "folder of pictures"
+    "digits, or the absolute path of a .csv or .parquet file, of a .txt or .md text, of a .jsonl "
+    "file of conversations or of a folder of pictures"
 )
 
 

@@ -3,7 +3,8 @@
 Reads a JSON list of ``{"folder", "tokens", "text", "more"}`` and prints one of ``{"logits",
 "numbers", "decoded", "text"}``: logits of the tokens, the numbers of a text and what they become
 again, and the text with ``more`` characters, the likeliest each time. With ``again`` it writes the
-model and what cuts its texts to that folder.
+model and what cuts its texts to that folder. With ``messages`` there are also the tokens of that
+``chat``, to be answered.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ def answered(asked: dict[str, Any]) -> dict[str, Any]:
     tokeniser: Any = PreTrainedTokenizerFast.from_pretrained(asked["folder"])
     numbers = tokeniser(asked["text"], add_special_tokens=False).input_ids
     found = {"numbers": numbers, "decoded": tokeniser.decode(numbers)}
+    if asked.get("messages"):
+        found["chat"] = tokeniser.apply_chat_template(
+            asked["messages"], add_generation_prompt=True, return_dict=False
+        )
     if asked.get("again"):
         model.save_pretrained(asked["again"])
         tokeniser.save_pretrained(asked["again"])
