@@ -79,6 +79,14 @@ class InferenceServiceArgs(TypedDict):
     """After how long fewer rows are judged, if there are 200. Default: 3,600."""
     drift_alpha: NotRequired[pulumi.Input[float]]
     """Chance of a false alarm in a window. Default: 0.001."""
+    shadow: NotRequired[pulumi.Input[bool]]
+    """Give a second version copies of requests, once one was promoted to the alias ``shadow``.
+    Default: false."""
+    shadow_percent: NotRequired[pulumi.Input[float]]
+    """Of the answered requests, how many are copied; with ``shadow`` alone. Default: 10."""
+    shadow_first: NotRequired[pulumi.Input[bool]]
+    """Have a new version be the shadow, where another one serves, until it is promoted; with
+    ``shadow`` alone. Default: false."""
     jobs: NotRequired[pulumi.Input[bool]]
     """Take requests that are answered later. Default: false; what was kept is removed."""
     jobs_keep_hours: NotRequired[pulumi.Input[int]]

@@ -53,6 +53,7 @@ _ENGINE: Final = choice("optimization", "engine")
 _ROWS: Final = bound("drift", "window_rows")
 _SECONDS: Final = bound("drift", "window_seconds")
 _ALPHA: Final = bound("drift", "alpha")
+_COPIED: Final = bound("shadow", "percent")
 _KEEP_HOURS: Final = bound("jobs", "keep_hours")
 _MOST_JOBS: Final = bound("jobs", "most_jobs")
 _MOST_BYTES: Final = bound("jobs", "most_bytes")
@@ -204,6 +205,17 @@ class JobSettings(Section):
     """Most bytes of their requests and answers."""
 
 
+class ShadowSettings(Section):
+    """A second version beside the one that serves, as ``falaj shadow`` starts and ends it: it gets
+    copies of requests, and answers nobody."""
+
+    percent: Annotated[float, _COPIED] = _COPIED.default
+    """Of the answered requests, how many are copied, in percent."""
+    first: bool = False
+    """A new version is the shadow first, where another one serves, until ``falaj shadow promote``
+    or the watch has it serve."""
+
+
 class ServiceSettings(Section):
     """The server of the model."""
 
@@ -237,6 +249,8 @@ class ServiceSettings(Section):
     nothing by that runs them one by one."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
+    shadow: ShadowSettings | None = None
+    """What a shadow is given. Default: there is none."""
     jobs: JobSettings | None = None
     """What is kept of requests that are answered later. Default: none are taken, and what was kept
     is removed."""
@@ -425,13 +439,17 @@ def _check_language(settings: LocalSettings) -> list[Finding]:
         path = (*above, camel(each.name))
         message = f"given {each.given}; allowed: {each.allowed}"
         found.append(Finding(path, message, (Put(path, each.near),)))
-    for key, is_given, reason in (
-        ("batches", bool(settings.batches), "there are no rows of a file to predict"),
-        ("watch", settings.watch is not None, "no drift is told that could be acted on"),
-    ):
+    for path, is_given, reason in (
+        (("batches",), bool(settings.batches), "there are no rows of a file to predict"),
+        (("watch",), settings.watch is not None, "no drift is told that could be acted on"),
+        (
+            ("service", "shadow"), settings.service.shadow is not None,
+            "texts of two versions aren't compared",
+        ),
+    ):  # fmt: skip
         if is_given:
             message = f"given, but of a text a language model is learned, and {reason}"
-            found.append(Finding((key,), message, (Drop((key,)),)))
+            found.append(Finding(path, message, (Drop(path),)))
     if settings.training.model is not None and settings.training.model not in _MODELS:
         path = ("training", "model")
         message = (

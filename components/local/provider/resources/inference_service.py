@@ -17,6 +17,7 @@ from falaj.components.local.provider.fields import (
     Field,
     Table,
     bounded,
+    flag,
     text,
     whole,
 )
@@ -99,6 +100,17 @@ class InferenceServiceHandler(Handler):
         "jobsMostBytes": bounded(
             "jobs", "most_bytes", "Most bytes of their requests and answers."
         ),
+        "shadow": Field(
+            "flag", "Give a second version copies of requests, once one is told of.",
+            default=False,
+        ),
+        "shadowPercent": bounded(
+            "shadow", "percent", "Of the answered requests, how many are copied."
+        ),
+        "shadowFirst": Field(
+            "flag", "Have a new version be the shadow, where another one serves, until it is "
+            "promoted.", default=False,
+        ),
         "supervisor": SUPERVISOR,
     }  # fmt: skip
     outputs: ClassVar[Mapping[str, str]] = {
@@ -112,7 +124,7 @@ class InferenceServiceHandler(Handler):
     }
 
     def check(self, given: Values, old: Values) -> Values:
-        """Jobs' settings need that jobs are taken; where gRPC is answered, bodies are smaller."""
+        """What is for jobs or a shadow needs them; where gRPC is answered, bodies are smaller."""
         checked = super().check(given, old)
         refused: list[InvalidInput] = []
         if checked["jobs"] is False:
@@ -121,6 +133,13 @@ class InferenceServiceHandler(Handler):
                 InvalidInput(key, f"given {given[key]!r}, {reason}")
                 for key in ("jobsKeepHours", "jobsMost", "jobsMostBytes")
                 if given.get(key) is not None
+            ]
+        if checked["shadow"] is False:
+            reason = "but there is no shadow; set shadow to true, or leave it out"
+            refused += [
+                InvalidInput(key, f"given {given[key]!r}, {reason}")
+                for key in ("shadowPercent", "shadowFirst")
+                if given.get(key) not in (None, False)
             ]
         body, most = checked.get("maxBodyBytes"), bound("grpc", "max_body_bytes")
         if checked.get("grpc") is True and isinstance(body, int | float) and body > most.high:
@@ -197,6 +216,9 @@ class InferenceServiceHandler(Handler):
         if state is not None and whole(state, "version") == version:
             # Nobody asked for another one: what a person has rolled back to stays.
             version = promoted(wanted) or version
+        elif flag(inputs, "shadowFirst") and (served := promoted(wanted)) not in (None, version):
+            rollout.stand_by(wanted, version)
+            version = served or version
         rollout.reach(wanted, version)
         say_what_ends_it(context, supervisor)
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"
