@@ -220,6 +220,15 @@ ROLLOUT = {
 a time, per cent of the answers."""
 
 
+WATCH = {
+    "interval_seconds": Bound(1, 86_400, default=60),
+    "cool_down_hours": Bound(0, 720, whole=False, default=24),
+    "most_retrainings_per_week": Bound(1, 100, default=2),
+}
+"""Of ``python -m falaj.workloads.watching``: between two looks at reports on drift, after a
+retraining before the next, and of those that were begun within seven days."""
+
+
 PARAMETER_SERVER = {
     "gather": Bound(1, 1_024),
     "staleness": Bound(0, 100_000, default=10),
@@ -321,6 +330,7 @@ def document() -> str:
         "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,
+        "watch": WATCH,
         "parameter_server": PARAMETER_SERVER,
     }
     found: dict[str, dict[str, object]] = {

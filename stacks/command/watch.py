@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import getpass
 import json
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -25,12 +22,12 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.watching.seen import FOLDER
 
 if TYPE_CHECKING:
-    from falaj.stacks.watching.watch import Watch, World
+    from falaj.stacks.watching.machine import Machine
+    from falaj.workloads.watching.ladder import Watch
 
 Tell = Callable[[str, str, Mapping[str, Any]], None]
 _DRIFTED: Final = 3
 _STATUS: Final = {"fine": 0, "drifted": _DRIFTED, "unknown": 1}
-LOCK: Final = "lock"
 
 
 @click.command()
@@ -60,12 +57,17 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     """
     # The settings' models and the server's libraries: not for `--help`.
     from falaj.stacks.watching.machine import Machine  # noqa: PLC0415
-    from falaj.stacks.watching.watch import Watch  # noqa: PLC0415
     from falaj.workloads.inference.process.logs import Logs  # noqa: PLC0415
+    from falaj.workloads.watching.ladder import Watch  # noqa: PLC0415
+    from falaj.workloads.watching.lone import signals  # noqa: PLC0415
+    from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
 
     stop = threading.Event()
     world = Machine(stack, folder, stop)
-    settings = world.settings()
+    try:
+        settings = world.settings()
+    except WatchError as error:
+        raise StackError(str(error)) from None
     if settings is None:
         raise StackError(
             f"stack {stack.name} asks for no watch; give it one, such as:\n"
@@ -81,10 +83,10 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
             say(f"{now} {text}")
 
     logs = Logs(folder / "logs")
-    with _signals(stop):
+    with signals(stop):
         try:
             by = f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
-            watching = Watch(stack.name, folder, world, logs, tell, by)
+            watching = Watch(stack.name, folder, world, logs, tell, by, versions=world)
             watching.begin(os.getpid())
             if once:
                 return _STATUS[watching.look()]
@@ -93,12 +95,16 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
             _repeat(watching, world, stop, tell)
             tell("ends", "the watch ends, as it was asked to", {})
             return 0
+        except WatchError as error:
+            raise StackError(str(error)) from None
         finally:
             logs.close()
 
 
-def _repeat(watching: Watch, world: World, stop: threading.Event, tell: Tell) -> None:
+def _repeat(watching: Watch, world: Machine, stop: threading.Event, tell: Tell) -> None:
     """Look until asked to stop; a file that is wrong for a while ends nothing."""
+    from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
+
     said = ""
     while not stop.is_set():
         pause = 60
@@ -107,25 +113,11 @@ def _repeat(watching: Watch, world: World, stop: threading.Event, tell: Tell) ->
             settings = world.settings()
             pause = settings.interval_seconds if settings else pause
             said = ""
-        except StackError as error:
+        except WatchError as error:
             if str(error) != said:
                 said = str(error)
                 tell("refused", said, {})
         stop.wait(pause)
-
-
-@contextmanager
-def _signals(stop: threading.Event) -> Generator[None]:
-    def ask(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    before = {each: signal.signal(each, ask) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 @contextmanager
@@ -135,6 +127,8 @@ def _alone(stack: StackFile) -> Generator[Path]:
     Raises:
         StackError: the stack isn't there, or another watch is.
     """
+    from falaj.workloads.watching.lone import TakenError, alone  # noqa: PLC0415
+
     if not stack.site.is_dir():
         raise StackError(
             f"stack {stack.name} isn't up: there is no {stack.site}\n"
@@ -142,20 +136,13 @@ def _alone(stack: StackFile) -> Generator[Path]:
         )
     folder = stack.site / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
-            raise StackError(
-                f"another watch looks after stack {stack.name}"
-                + (f" (process {holder})" if holder else "")
-                + "; what it saw and did: "
-                + falaj("status", stack)
-            ) from None
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield folder
-    finally:
-        os.close(descriptor)
+        with alone(folder):
+            yield folder
+    except TakenError as error:
+        raise StackError(
+            f"another watch looks after stack {stack.name}"
+            + (f" (process {error.holder})" if error.holder else "")
+            + "; what it saw and did: "
+            + falaj("status", stack)
+        ) from None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from falaj.stacks.documents import mapping, sequence
 from falaj.stacks.page.form import NOTHING, figure
-from falaj.stacks.watching.report import ANSWERS, STATES
+from falaj.workloads.watching.report import ANSWERS, STATES
 
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""

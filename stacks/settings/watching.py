@@ -8,12 +8,16 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from falaj.components.specification.limits import Between, TextRule
+from falaj.components.specification.workload_bounds import bound
 from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 
 RETRAIN: Final = "retrain"
 ROLL_BACK: Final = "rollBack"
 TELL: Final = "tell"
+_INTERVAL: Final = bound("watch", "interval_seconds")
+_COOL_DOWN: Final = bound("watch", "cool_down_hours")
+_PER_WEEK: Final = bound("watch", "most_retrainings_per_week")
 _URL: Final = TextRule(
     r"^https://[A-Za-z0-9\[][^\s@#]{0,1999}$",
     "an address that starts with https://, without a name or password in it",
@@ -34,7 +38,7 @@ class WatchSettings(Section):
     """What may be done, always in this order: ``tell`` says what drifted; ``rollBack`` serves the
     previous version where outcomes say that the serving one is worse; ``retrain`` brings the stack
     up with new data."""
-    interval_seconds: Annotated[int, Between(1, 86_400)] = 60
+    interval_seconds: Annotated[int, _INTERVAL] = _INTERVAL.default
     """Between two looks at the server's report, in seconds."""
     webhook: Annotated[str, _URL] | None = None
     """Address that what was seen and done is sent to, as signed JSON. Default: nowhere."""
@@ -43,9 +47,9 @@ class WatchSettings(Section):
     Default: those that the machine trusts."""
     allowed_hosts: list[Annotated[str, _HOST]] = Field(default_factory=list)
     """Hosts in the country that the webhook may have. One's own networks need not be named."""
-    cool_down_hours: Annotated[float, Between(0, 720)] = 24.0
+    cool_down_hours: Annotated[float, _COOL_DOWN] = _COOL_DOWN.default
     """How long after a rollback or a retraining none is begun, in hours."""
-    most_retrainings_per_week: Annotated[int, Between(1, 100)] = 2
+    most_retrainings_per_week: Annotated[int, _PER_WEEK] = _PER_WEEK.default
     """Most retrainings begun within seven days, whatever became of them."""
     data: _Path | None = None
     """Folder of tables to learn from, from the project's folder: the last by its name is the

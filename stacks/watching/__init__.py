@@ -1,1 +1,1 @@
-"""Acting on drift of a served model: what is seen, what is decided, what is done, what is kept."""
+"""The watch over the server of a stack on one machine, and what it acts on there."""

@@ -11,13 +11,10 @@ from typing import Final
 from falaj.stacks.settings.local import TABLES, resolved
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
+from falaj.workloads.watching.ladder import NoDataError
 
 SETTLED_SECONDS: Final = 5.0
 """A file that was changed more lately may still be written."""
-
-
-class NoDataError(Exception):
-    """There is nothing that could be learned from; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -17,22 +17,25 @@ from falaj.engine.backend import is_locked
 from falaj.engine.commands import INTERRUPTED
 from falaj.engine.errors import EngineError
 from falaj.engine.guard import guarded
+from falaj.policies.reading.hosts import is_private
 from falaj.stacks.command import service
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.documents import mapping
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
 from falaj.stacks.settings.local import resolved
-from falaj.stacks.settings.watching import WatchSettings
-from falaj.stacks.watching.data import NoDataError, Table, newest
-from falaj.stacks.watching.report import Report
-from falaj.stacks.watching.server import NoAnswerError, Server
-from falaj.stacks.watching.watch import Updated
-from falaj.stacks.watching.webhook import Webhook, WebhookError
+from falaj.stacks.settings.watching import WatchSettings, refused_host
+from falaj.stacks.watching.data import newest
+from falaj.stacks.watching.server import Server
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.alias_list import Alias
 from falaj.workloads.registry.store import Store
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.ladder import NoDataError, Source, Updated
+from falaj.workloads.watching.memory import Pending, WatchError
+from falaj.workloads.watching.report import Report
+from falaj.workloads.watching.webhook import Webhook, WebhookError, own_signing_key
 
 _DATASET: Final = "falaj:dataset"
 _FOLLOWS_SECONDS: Final = 60.0
@@ -64,11 +67,14 @@ class Machine:
         """What the stack's file asks of the watch now.
 
         Raises:
-            StackError: the file can't be used, or is a stack's in a cloud.
+            WatchError: the file can't be used, or is a stack's in a cloud.
         """
-        found = self.stack.settings()
+        try:
+            found = self.stack.settings()
+        except StackError as error:
+            raise WatchError(str(error)) from None
         if not isinstance(found, LocalSettings):
-            raise StackError(
+            raise WatchError(
                 f"stack {self.stack.name} is in a cloud; allowed: a stack of the platform local"
             )
         self._settings = found
@@ -89,6 +95,11 @@ class Machine:
     def report(self) -> Report:
         """The server's report on drift."""
         return Server(self._config()).report()
+
+    def alpha(self) -> float:
+        """How seldom a version may be called worse where it isn't."""
+        watch = self._known().watch
+        return (watch or WatchSettings()).alpha
 
     def failures(self, version: int) -> Outcomes:
         """Requests of a version, and those that the server failed."""
@@ -142,14 +153,16 @@ class Machine:
             return f"the server didn't follow within {_FOLLOWS_SECONDS:.0f} s"
         return ""
 
-    def table(self, now: float) -> Table:
-        """What could be learned from."""
+    def source(self, report: Report, now: float) -> Source:
+        """What could be learned from: the newest table."""
+        del report
         settings = self._known()
         root = self.stack.project.root
         if not settings.is_table(root):
             raise NoDataError(f"the dataset {settings.dataset} is no table")
         folder = settings.watch.data if settings.watch else None
-        return newest(root, Path(settings.dataset_source(root)), folder, now)
+        table = newest(root, Path(settings.dataset_source(root)), folder, now)
+        return Source(str(table.path), table.digest, table.given)
 
     def learned(self) -> str:
         """Digest of the file that the stack learned from, as its state has it."""
@@ -187,7 +200,29 @@ class Machine:
         """Have the stack's file say another dataset; its comments stay."""
         from falaj.stacks.settings import edit  # noqa: PLC0415
 
-        edit.set_values(self.stack.path, self.stack.project.root, {_DATASET: given})
+        try:
+            edit.set_values(self.stack.path, self.stack.project.root, {_DATASET: given})
+        except StackError as error:
+            raise WatchError(str(error)) from None
+
+    def retrain(self, source: Source, report: Report, signal: str) -> Updated:
+        """Bring the stack up with a table."""
+        del report, signal
+        if source.given is not None:
+            self.set_dataset(source.given)
+        return self.up()
+
+    def put_back(self, pending: Pending) -> None:
+        """Have the stack's file say what it said before, unless somebody changed it since."""
+        if pending.given is None or pending.dataset is None:
+            return
+        if self.dataset() == pending.given:
+            self.set_dataset(pending.dataset)
+
+    def follow(self, *, drifted: bool) -> str:
+        """Nothing: a retraining here is one's own, and is waited for."""
+        del drifted
+        return ""
 
     def up(self) -> Updated:
         """Bring the stack up in a process of its own, as a person does; its output is kept."""
@@ -223,12 +258,13 @@ class Machine:
         watch = self._known().watch
         if watch is None or watch.webhook is None:
             raise WebhookError("there is no webhook any more", for_good=True)
-        authority = watch.webhook_authority
+        authority, allowed = watch.webhook_authority, watch.allowed_hosts
         Webhook(
             watch.webhook,
-            watch.allowed_hosts,
+            lambda host: refused_host(host, allowed),
+            is_private,
             resolved(authority, self.stack.project.root) if authority else None,
-            self.folder / "webhook.key",
+            lambda: own_signing_key(self.folder / "webhook.key"),
         ).send(message, delivery, now)
 
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import psutil
 
+from falaj.workloads.watching.memory import MEMORY
+
 FOLDER: Final = "watch"
 """Of a watch, below the stack's folder."""
-MEMORY: Final = "memory.json"
-"""What it remembers."""
 
 
 def seen(site: Path) -> tuple[str, str, str] | None:

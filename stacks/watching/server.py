@@ -9,13 +9,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.stacks.watching.exchange import ExchangeError, Peer
-from falaj.stacks.watching.report import MOST_BYTES, Report, ReportError, read_report
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.auth import mint
 from falaj.workloads.inference.settings import reached_at
 from falaj.workloads.rollout.measures import answered_by_status, read
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.watching.exchange import ExchangeError, NoAnswerError, Peer
+from falaj.workloads.watching.report import MOST_BYTES, Report, ReportError, read_report
 
 _SECONDS: Final = 15.0
 _TOKEN_MINUTES: Final = 2
@@ -26,10 +26,6 @@ _HINTS: Final[Mapping[int, str]] = {
 }
 SUBJECT: Final = "falaj-watch"
 """Whom the server's access log names."""
-
-
-class NoAnswerError(Exception):
-    """The server didn't say what it was asked; the message says why and what to do."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,18 @@ def main(arguments: list[str]) -> int:
     options = build_parser().parse_args(arguments)
     try:
         api = ApiServer.of(options, "falaj-pipelines")
-        starter = Starter(api, options.pipeline, options.namespace, options.data, _say)
-        print(starter.start(options.reason).document(), flush=True)
+        if options.if_asked and options.requests is None:
+            raise WorkloadError("--if-asked: given without --requests, where it would be asked")
+        starter = Starter(
+            api,
+            options.pipeline,
+            options.namespace,
+            options.data,
+            _say,
+            requests=options.requests,
+        )
+        outcome = starter.start(options.reason, if_asked=options.if_asked)
+        print(outcome.document(), flush=True)
     except WorkloadError as error:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED
@@ -48,6 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--namespace", required=True, help="where it is")
     add("--reason", required=True, choices=REASONS, help="why a run is started")
     add("--data", type=Path, help="folder of datasets (default: the program has its own data)")
+    add("--requests", metavar="NAME", help="ConfigMap in which who watches drift asks for a run")
+    add("--if-asked", action="store_true", help="start none that wasn't asked for there")
     add_options(start)
     return parser
 

@@ -13,13 +13,14 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import CONFLICT, ApiError
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.pipelines.asking import Request, read_request
 from falaj.workloads.pipelines.snapshots import Snapshot, newest
 
 # As components/catalogue/pipelines.py has them, which a pod doesn't have.
@@ -35,7 +36,8 @@ REASONS: Final = ("schedule", "new-data", "up", "by-hand", "drift")
 """Why a run is started."""
 _QUIET: Final = ("new-data", "up")
 """Reasons that come before there are data: the first ones start the first run."""
-_STATE: Final = "last.json"
+STATE: Final = "last.json"
+"""Key of the ConfigMap with what the last run was."""
 _MANAGERS: Final = ("pulumi.com/", "kubectl.kubernetes.io/", QUEUE_NOTE)
 """Beginnings of annotations that a run doesn't take over from its template."""
 _FORBIDDEN: Final = 403
@@ -69,6 +71,8 @@ class _Last:
     digest: str
     made: datetime.datetime | None = None
     """When its data were, as far as that was written down."""
+    asked: str = ""
+    """Signal of the last request that a run was started with or after."""
 
     def had(self, snapshot: Snapshot) -> bool:
         """Whether data are its own, or older: newer ones may be unreadable for a while."""
@@ -88,12 +92,16 @@ class Starter:
     say: Callable[[str], None]
     """Is told which datasets are left out, and why."""
     sleep: Callable[[float], None] = time.sleep
+    requests: str | None = None
+    """Name of the ConfigMap in which who watches drift asks for a run; None: nobody does."""
 
-    def start(self, reason: str) -> Outcome:
+    def start(self, reason: str, *, if_asked: bool = False) -> Outcome:
         """Start a run, unless one is on, or its data were those of the last run.
 
         Args:
             reason: one of `REASONS`; ``new-data`` alone asks whether there are any.
+            if_asked: start none but where one was asked for that no run was started for since,
+                and which there are new data for.
 
         Raises:
             WorkloadError: there is no template or no dataset.
@@ -104,24 +112,28 @@ class Starter:
         active = [each["metadata"]["name"] for each in runs if not _ended(each)]
         if active:
             return Outcome(None, reason, f"{', '.join(sorted(active))} is still on")
+        last, request = self._last(runs), self._request()
+        if if_asked and (request is None or request.signal == last.asked):
+            why = "nobody asks for a run" if request is None else "a run was started for it"
+            return Outcome(None, reason, why)
         snapshot, pattern = None, _pattern(template)
         if self.data is not None and pattern:
             snapshot = newest(self.data, pattern, self.say)
             if snapshot is None:
                 why = f"there is no snapshot {pattern} below {self.data}"
-                if reason in _QUIET:
+                if reason in _QUIET or if_asked:
                     return Outcome(None, reason, why)
                 raise WorkloadError(
                     f"{why}: make one with python -m falaj.workloads.training dataset, or change "
                     f"the pipeline's dataset"
                 )
-        last = self._last(runs)
-        if reason == "new-data" and snapshot is not None and last.had(snapshot):
+        if (reason == "new-data" or if_asked) and snapshot is not None and last.had(snapshot):
             return Outcome(
                 None, reason, f"{snapshot.path} was the last run's, or is older: nothing is newer",
                 snapshot.path, snapshot.digest,
             )  # fmt: skip
-        return self._make(last.number + 1, reason, snapshot)
+        asked = request.signal if request is not None else last.asked
+        return self._make(last.number + 1, reason, snapshot, asked)
 
     @property
     def _sets(self) -> str:
@@ -138,15 +150,16 @@ class Starter:
 
     def _last(self, runs: list[dict[str, Any]]) -> _Last:
         """The last run, by what was written down, or by itself where nobody came to that."""
-        kept = (self.api.get(self._state).get("data") or {}).get(_STATE)
-        found = [_Last(0, "")]
+        kept = (self.api.get(self._state).get("data") or {}).get(STATE)
+        found, asked = [_Last(0, "")], ""
         if kept is not None:
             try:
                 said = json.loads(kept)
+                asked = str(said.get("asked", ""))
                 found.append(_Last(int(said["number"]), str(said["digest"]), _made(said)))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise WorkloadError(
-                    f"{_STATE} of ConfigMap {self.pipeline}{ACCOUNT_ENDING} can't be read "
+                    f"{STATE} of ConfigMap {self.pipeline}{ACCOUNT_ENDING} can't be read "
                     f"({error}): remove the key, and runs are numbered by those that are there"
                 ) from error
         for each in runs:
@@ -155,9 +168,16 @@ class Starter:
             if number is not None:
                 notes = about.get("annotations") or {}
                 found.append(_Last(int(number[1]), str(notes.get(DIGEST_NOTE, ""))))
-        return max(found, key=lambda each: each.number)
+        return replace(max(found, key=lambda each: each.number), asked=asked)
 
-    def _make(self, number: int, reason: str, snapshot: Snapshot | None) -> Outcome:
+    def _request(self) -> Request | None:
+        """What who watches drift asks for."""
+        if self.requests is None:
+            return None
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.requests}"
+        return read_request(self.api.get(path), self.requests)
+
+    def _make(self, number: int, reason: str, snapshot: Snapshot | None, asked: str) -> Outcome:
         name = f"{self.pipeline}-{number}"
         for again in range(_TRIES):
             # What the cluster compares with may be a moment older or newer than what was read.
@@ -176,9 +196,9 @@ class Starter:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         said = {
             "number": number, "name": name, "reason": reason, "dataset": path, "digest": digest,
-            "made": made, "started": now,
+            "made": made, "started": now, "asked": asked,
         }  # fmt: skip
-        self.api.merge(self._state, {"data": {_STATE: json.dumps(said, sort_keys=True)}})
+        self.api.merge(self._state, {"data": {STATE: json.dumps(said, sort_keys=True)}})
         return Outcome(name, reason, "", path, digest)
 
     def _taken(self, name: str) -> str:

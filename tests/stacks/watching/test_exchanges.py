@@ -15,10 +15,13 @@ from typing import Any
 import jwt
 import pytest
 
+from falaj.policies.reading.hosts import is_private
+from falaj.stacks.settings.watching import refused_host
 from falaj.stacks.watching import server as server_module
-from falaj.stacks.watching import webhook as webhook_module
-from falaj.stacks.watching.server import NoAnswerError, Server
-from falaj.stacks.watching.webhook import Webhook, WebhookError
+from falaj.stacks.watching.server import Server
+from falaj.workloads.watching import webhook as webhook_module
+from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.webhook import Webhook, WebhookError, own_signing_key
 from tests.stacks.watching.peers import Answer, certificate, peer, saying, write_token_key
 from tests.stacks.watching.reports import report
 
@@ -167,7 +170,10 @@ def hook(tmp_path: Path, authority: Path) -> Any:
         trusted: Path | None = authority,
     ) -> Webhook:  # fmt: skip
         url = f"https://{host}:{port}/in?to=us"
-        return Webhook(url, hosts, trusted, tmp_path / "webhook.key")
+        return Webhook(
+            url, lambda each: refused_host(each, list(hosts)), is_private, trusted,
+            lambda: own_signing_key(tmp_path / "webhook.key"),
+        )  # fmt: skip
 
     return made
 

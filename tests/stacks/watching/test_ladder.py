@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.stacks.errors import StackError
-from falaj.stacks.watching.data import NoDataError, Table, newest
-from falaj.stacks.watching.memory import WEEK, Ledger, Memory
-from falaj.stacks.watching.report import MOST_BYTES, ReportError, read_report
-from falaj.stacks.watching.watch import Updated
-from falaj.stacks.watching.webhook import WebhookError
+from falaj.stacks.watching.data import newest
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.watching.ladder import NoDataError, Source, Updated
+from falaj.workloads.watching.memory import WEEK, Ledger, Memory, WatchError
+from falaj.workloads.watching.report import MOST_BYTES, ReportError, read_report
+from falaj.workloads.watching.webhook import WebhookError
 from tests.stacks.watching.reports import labels, report, row
 from tests.stacks.watching.world import Crash, Scene
 
@@ -158,8 +157,8 @@ def test_the_same_data_are_never_learned_twice(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("data", "learned", "words"),
     [("still being written", "old", "still being written"),
-     (Table(Path("/d"), "old"), "old", "is what the stack learned from last"),
-     (Table(Path("/d"), "new"), None, "state can't be read")],
+     (Source("/d", "old"), "old", "is what the stack learned from last"),
+     (Source("/d", "new"), None, "state can't be read")],
 )  # fmt: skip
 def test_without_new_data_nothing_is_trained(
     scene: Scene, data: Any, learned: str | None, words: str
@@ -177,7 +176,7 @@ def test_the_cool_down_outlives_a_restart(scene: Scene) -> None:
     drifting(scene, coolDownHours=24)
     scene.look()
     scene.world.says = report("drifted", version=2, since=5_000.0)
-    scene.world.data = Table(Path("/d"), "newer")
+    scene.world.data = Source("/d", "newer")
     scene.start()
     scene.look(23)
     assert scene.world.done == ["up"]
@@ -189,7 +188,7 @@ def test_a_clock_that_is_put_back_ends_no_cool_down_and_no_ceiling(scene: Scene)
     drifting(scene, coolDownHours=24, mostRetrainingsPerWeek=1)
     scene.look()
     scene.world.says = report("drifted", version=2, since=5_000.0)
-    scene.world.data = Table(Path("/d"), "newer")
+    scene.world.data = Source("/d", "newer")
     scene.look(-1_000)
     scene.look(23)
     scene.look(2)
@@ -203,7 +202,7 @@ def test_a_clock_that_is_put_back_ends_no_cool_down_and_no_ceiling(scene: Scene)
 def test_a_week_has_its_ceiling(scene: Scene) -> None:
     drifting(scene, coolDownHours=0, mostRetrainingsPerWeek=2)
     for number in range(10):
-        scene.world.data = Table(Path("/d"), f"data {number}")
+        scene.world.data = Source("/d", f"data {number}")
         scene.look(10)
         scene.start()
     assert scene.world.done == ["up", "up"]
@@ -243,7 +242,7 @@ def test_who_finds_the_stack_busy_waits_and_counts_nothing(scene: Scene) -> None
 
 def test_a_table_of_the_folder_becomes_the_dataset(scene: Scene) -> None:
     drifting(scene, data="in")
-    scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
+    scene.world.data = Source("/in/2.csv", "new", "in/2.csv")
     scene.look()
     assert scene.world.done == ["dataset in/2.csv", "up"]
     assert scene.world.said == "in/2.csv"
@@ -252,7 +251,7 @@ def test_a_table_of_the_folder_becomes_the_dataset(scene: Scene) -> None:
 @pytest.mark.parametrize("outcome", ["refused", "failed", "busy", "stopped"])
 def test_the_file_says_again_what_it_said(scene: Scene, outcome: Any) -> None:
     drifting(scene, data="in")
-    scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
+    scene.world.data = Source("/in/2.csv", "new", "in/2.csv")
     scene.world.becomes = Updated(outcome, "why")
     scene.look()
     assert scene.world.said == "shop.csv"
@@ -260,7 +259,7 @@ def test_the_file_says_again_what_it_said(scene: Scene, outcome: Any) -> None:
 
 def test_a_table_that_the_settings_refuse(scene: Scene) -> None:
     drifting(scene)
-    scene.world.data = Table(Path("/in/bad.csv"), "new", "bad.csv")
+    scene.world.data = Source("/in/bad.csv", "new", "bad.csv")
     scene.look()
     assert scene.world.done == []
     assert "given 'bad.csv'" in scene.events("retrained")[0]["text"]
@@ -269,7 +268,7 @@ def test_a_table_that_the_settings_refuse(scene: Scene) -> None:
 @pytest.mark.parametrize("where", ["dataset in/2.csv", "up"])
 def test_a_crash_in_a_retraining_is_told_and_counts(scene: Scene, where: str) -> None:
     drifting(scene, data="in", coolDownHours=1, mostRetrainingsPerWeek=2)
-    scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
+    scene.world.data = Source("/in/2.csv", "new", "in/2.csv")
     scene.world.crashes_in = where
     with pytest.raises(Crash):
         scene.look()
@@ -289,17 +288,17 @@ def test_what_a_file_kept_from_its_end_is_settled_at_the_next_look(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drifting(scene, data="in")
-    scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
+    scene.world.data = Source("/in/2.csv", "new", "in/2.csv")
     scene.world.becomes = Updated("refused", "why")
     put = scene.world.set_dataset
 
     def refuse(given: str) -> None:
         if given == "shop.csv":
-            raise StackError("somebody else is writing the file")
+            raise WatchError("somebody else is writing the file")
         put(given)
 
     monkeypatch.setattr(scene.world, "set_dataset", refuse)
-    with pytest.raises(StackError):
+    with pytest.raises(WatchError):
         scene.look()
     assert scene.world.said == "in/2.csv"
     monkeypatch.setattr(scene.world, "set_dataset", put)
@@ -311,7 +310,7 @@ def test_what_a_file_kept_from_its_end_is_settled_at_the_next_look(
 
 def test_a_crash_after_the_switch_finds_the_new_version(scene: Scene) -> None:
     drifting(scene, data="in")
-    scene.world.data = Table(Path("/in/2.csv"), "new", "in/2.csv")
+    scene.world.data = Source("/in/2.csv", "new", "in/2.csv")
     scene.world.crashes_in = "up"
     with pytest.raises(Crash):
         scene.look()
@@ -463,10 +462,19 @@ def test_what_waits_is_bounded(scene: Scene) -> None:
 # What is remembered.
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"retrainings": "many"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[]", b'{"retrainings": "many"}', b"\xff\xfe", b'{"more": 1}',
+        b'{"served": true}', b'{"acted": "1"}', b'{"acted": NaN}', b'{"told": {"names": []}}',
+        b'{"told": [1]}', b'{"ledgers": {"others": {}}}', b'{"tried": {"a": 1}}',
+        b'{"ledgers": {"labels": {"kept": {"one": [1, 0]}}}}', b"[" * 100_000,
+        b'{"ledgers": {"labels": {"seen": [1, 2]}}}', b'{"last": {"step": "retrain"}}',
+    ],
+)  # fmt: skip
 def test_a_damaged_memory_stops_everything(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "memory.json").write_bytes(content)
-    with pytest.raises(StackError, match=r"memory\.json.*\n.*move the file away"):
+    with pytest.raises(WatchError, match=r"memory\.json.*\n.*move the file away"):
         Scene(tmp_path)
 
 
@@ -492,7 +500,8 @@ def test_ledgers_take_any_counts(looks: list[tuple[int, int, float, int]]) -> No
         ledger.take(version, Outcomes(count, round(count * share)), previous or None)
         for total, failed in ledger.kept.values():
             assert 0 <= failed <= total <= 10_000
-    assert Ledger.model_validate_json(ledger.model_dump_json()) == ledger
+    memory = Memory(ledgers={"labels": ledger})
+    assert Memory.of(memory.document) == memory
 
 
 # Reports.

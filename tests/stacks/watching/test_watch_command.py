@@ -22,7 +22,6 @@ from falaj.engine.files import replace_file
 from falaj.stacks.command import operation
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.settings.problems import RefusedSettingsError
-from falaj.stacks.watching.data import NoDataError
 from falaj.stacks.watching.machine import Machine, judged, learned_from
 from falaj.stacks.watching.seen import seen
 from falaj.stacks.watching.server import Server
@@ -31,6 +30,7 @@ from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.inference.metrics import PREFIX
 from falaj.workloads.optimization import worth
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.watching.ladder import NoDataError
 from tests.stacks.models.published import Publisher
 from tests.stacks.watching.peers import certificate, peer, saying, write_token_key
 from tests.stacks.watching.reports import labels, report

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from falaj.stacks.errors import StackError
 from falaj.stacks.settings.watching import WatchSettings
-from falaj.stacks.watching.data import NoDataError, Table
-from falaj.stacks.watching.report import Report, read_report
-from falaj.stacks.watching.server import NoAnswerError
-from falaj.stacks.watching.watch import Updated, Watch
-from falaj.stacks.watching.webhook import WebhookError
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.ladder import NoDataError, Source, Updated, Watch
+from falaj.workloads.watching.memory import Pending, WatchError
+from falaj.workloads.watching.report import Report, read_report
+from falaj.workloads.watching.webhook import WebhookError
 from tests.stacks.watching.reports import report
 
 
@@ -32,11 +31,12 @@ class FakeWorld:
     counted: Outcomes | str = field(default_factory=Outcomes)
     before: int | None = None
     serving: int | None = 1
-    data: Table | str = field(default_factory=lambda: Table(Path("/data/shop.csv"), "new"))
+    data: Source | str = field(default_factory=lambda: Source("/data/shop.csv", "new"))
     learned_from: str | None = "old"
     said: str | None = "shop.csv"
     becomes: Updated = field(default_factory=lambda: Updated("done"))
     refuses: str = ""
+    became: str = ""
     hook: WebhookError | None = None
     crashes_in: str = ""
     done: list[str] = field(default_factory=list[str])
@@ -49,6 +49,9 @@ class FakeWorld:
         if isinstance(self.says, str):
             raise NoAnswerError(self.says)
         return read_report(json.dumps(self.says).encode(), "shop")
+
+    def alpha(self) -> float:
+        return WatchSettings.model_validate(self.asked).alpha
 
     def failures(self, version: int) -> Outcomes:
         del version
@@ -69,8 +72,8 @@ class FakeWorld:
             self.serving, self.before = self.before, None
         return self.refuses
 
-    def table(self, now: float) -> Table:
-        del now
+    def source(self, report: Report, now: float) -> Source:
+        del report, now
         if isinstance(self.data, str):
             raise NoDataError(self.data)
         return self.data
@@ -85,13 +88,26 @@ class FakeWorld:
 
     def set_dataset(self, given: str) -> None:
         if given == "bad.csv":
-            raise StackError("falaj:dataset: given 'bad.csv'")
+            raise WatchError("falaj:dataset: given 'bad.csv'")
         self._do(f"dataset {given}")
         self.said = given
 
-    def up(self) -> Updated:
+    def put_back(self, pending: Pending) -> None:
+        if pending.given is None or pending.dataset is None:
+            return
+        if self.dataset() == pending.given:
+            self.set_dataset(pending.dataset)
+
+    def follow(self, *, drifted: bool) -> str:
+        del drifted
+        return self.became
+
+    def retrain(self, source: Source, report: Report, signal: str) -> Updated:
+        del report, signal
+        if source.given is not None:
+            self.set_dataset(source.given)
         self._do("up")
-        if self.becomes.outcome == "done" and isinstance(self.data, Table):
+        if self.becomes.outcome == "done" and isinstance(self.data, Source):
             self.learned_from = self.data.digest
             self.serving = (self.serving or 0) + 1
         return self.becomes
@@ -137,7 +153,7 @@ class Scene:
         self.watch = Watch(
             "shop", self.folder, self.world, self.audit,
             lambda event, text, figures: self.said.append(f"{event}: {text}"),
-            "tester", lambda: self.now,
+            "tester", lambda: self.now, self.world,
         )  # fmt: skip
         self.watch.begin(1)
 

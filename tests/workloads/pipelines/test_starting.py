@@ -13,7 +13,7 @@ from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import ApiError
 from falaj.workloads.errors import LOST, REFUSED, WorkloadError
 from falaj.workloads.pipelines import __main__ as command
-from falaj.workloads.pipelines.starting import LABEL, Starter
+from falaj.workloads.pipelines.starting import LABEL, Outcome, Starter
 
 TEMPLATE: dict[str, Any] = {
     "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -42,10 +42,13 @@ class Api:
         self.made: list[dict[str, Any]] = []
         self.refusals: list[ApiError] = []
         self.others: list[dict[str, Any]] = []
+        self.request: str | None = None
 
     def get(self, path: str) -> dict[str, Any]:
         if path.endswith("/jobsets/credit"):
             return copy.deepcopy(TEMPLATE)
+        if path.endswith("/configmaps/credit-drift"):
+            return {"data": None if self.request is None else {"drift.json": self.request}}
         assert path == "/api/v1/namespaces/acme-training/configmaps/credit-pipeline"
         data = {"data": {"last.json": json.dumps(self.state)}} if self.state is not None else {}
         return {"metadata": {}, **data}
@@ -200,13 +203,65 @@ def test_the_command_says_what_is_wrong_and_no_trace(
     ):
 
         class Failing:
-            def __init__(self, *_: object, failure: ApiError = error) -> None:
+            def __init__(self, *_: object, requests: None, failure: ApiError = error) -> None:
+                assert requests is None
                 self._failure = failure
 
-            def start(self, _: str) -> None:
+            def start(self, _: str, *, if_asked: bool) -> None:
+                assert not if_asked
                 raise self._failure
 
         monkeypatch.setattr(ApiServer, "of", lambda *_: None)
         monkeypatch.setattr(command, "Starter", Failing)
         assert command.main([*words, "--server", "https://127.0.0.1:1"]) == status
         assert error.message in capsys.readouterr().err
+
+
+def asked(api: Api, data: Path | None, reason: str = "drift", *, if_asked: bool = True) -> Outcome:
+    made = Starter(
+        cast("ApiServer", api), "credit", "acme-training", data, refuse, lambda _: None,
+        "credit-drift",
+    )  # fmt: skip
+    return made.start(reason, if_asked=if_asked)
+
+
+def test_what_is_asked_for_is_started_once_and_for_newer_data_alone(
+    data: Path, tmp_path: Path
+) -> None:
+    api = Api()
+    assert asked(api, data).why == "nobody asks for a run"
+    api.request = json.dumps({"signal": "a" * 64})
+    assert asked(api, data).started == "credit-1"
+    assert api.state
+    assert api.state["asked"] == "a" * 64
+    assert asked(api, data).why == "a run was started for it"
+    api.request = json.dumps({"signal": "b" * 64})
+    assert "nothing is newer" in asked(api, data).why
+    # Newer data were trained on by the clock: that is what was asked for.
+    newer = tmp_path / "credit-2"
+    newer.mkdir()
+    said = {"digest": "6" * 64, "created": "2024-11-01T00:00:00+00:00"}
+    (newer / "dataset.json").write_text(json.dumps(said), "utf-8")
+    assert asked(api, data, "schedule", if_asked=False).started == "credit-2"
+    assert api.state["asked"] == "b" * 64
+    assert asked(api, data).why == "a run was started for it"
+    api.request = None
+    assert asked(api, data, "by-hand", if_asked=False).started == "credit-3"
+    assert api.state["asked"] == "b" * 64
+
+
+def test_who_is_asked_waits_for_the_first_data_and_needs_none_with_its_own(tmp_path: Path) -> None:
+    api = Api()
+    api.request = json.dumps({"signal": "a" * 64})
+    assert "there is no snapshot" in asked(api, tmp_path).why
+    assert asked(api, None).started == "credit-1"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"signal": 1}', '{"signal": "' + "A" * 64 + '"}']
+)
+def test_what_is_no_request_is_said(data: Path, text: str) -> None:
+    api = Api()
+    api.request = text
+    with pytest.raises(WorkloadError, match="is no request, whose signal"):
+        asked(api, data)

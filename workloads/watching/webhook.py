@@ -1,30 +1,30 @@
 """Sends what was seen and done to one address: signed, to nobody abroad, never followed on.
 
 The body is signed as ``Falaj-Signature: t=SECONDS,v1=HEX``, where HEX is HMAC-SHA256 of SECONDS, a
-dot and the body (RFC 2104), under the key in the watch's file ``webhook.key``: whoever gets it can
+dot and the body (RFC 2104), under the key in a file of the watch's: whoever gets it can
 tell that it is ours, and by the time that it is no repetition of somebody's.
 ``Falaj-Delivery`` is the same for each try of one message.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
 import secrets
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from falaj.engine.files import replace_file
-from falaj.policies.reading.hosts import is_private
-from falaj.stacks.settings.watching import refused_host
-from falaj.stacks.watching.exchange import ExchangeError, Peer, UnreachedError
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import write_atomic
+from falaj.workloads.watching.exchange import ExchangeError, Peer, UnreachedError
 
 _SECONDS: Final = 15.0
 _MOST_BYTES: Final = 64 << 10
@@ -52,15 +52,17 @@ class Webhook:
 
     Attributes:
         url: the address.
-        hosts: hosts in the country that it may have; see `refused_host`.
+        refused: why nothing may be sent to a host, by its name; None where it may.
+        is_private: whether a name or an address is of one's own networks.
         authority: PEM file of whom to trust; None: whom the machine trusts.
-        key: file of the key that signs, which is made where it is missing.
+        key: reads the key that signs. It raises OSError where it can't be had.
     """
 
     url: str
-    hosts: Sequence[str]
+    refused: Callable[[str], str | None]
+    is_private: Callable[[str], bool]
     authority: Path | None
-    key: Path
+    key: Callable[[], bytes]
 
     def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
         """Send a message; returns once it was taken.
@@ -75,7 +77,7 @@ class Webhook:
         """
         parts = urlsplit(self.url)
         host, port = parts.hostname or "", parts.port or 443
-        if reason := refused_host(host, list(self.hosts)):
+        if reason := self.refused(host):
             raise WebhookError(f"nothing is sent to {host}: {reason}", for_good=True)
         context = self._context()
         peers = [
@@ -124,7 +126,7 @@ class Webhook:
             ) from None
         addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:_MOST_ADDRESSES]
         for address in addresses:
-            if not is_private(host) or is_private(address):
+            if not self.is_private(host) or self.is_private(address):
                 continue
             # The name says that it is one's own network, and what it leads to isn't.
             raise WebhookError(
@@ -136,10 +138,10 @@ class Webhook:
 
     def _key(self) -> bytes:
         try:
-            return signing_key(self.key)
+            return self.key()
         except OSError as error:
             raise WebhookError(
-                f"the key that signs messages, {self.key}, can't be read or made: "
+                f"the key that signs messages, {error.filename}, can't be read or made: "
                 f"{error.strerror or error}; make it a file that is private to you, or move it "
                 "away to have another one made",
                 for_good=False,
@@ -152,7 +154,7 @@ class Webhook:
             )
         except (OSError, ssl.SSLError) as error:
             raise WebhookError(
-                f"falaj:watch.webhookAuthority: {self.authority} can't be read: {error}",
+                f"the watch's webhookAuthority: {self.authority} can't be read: {error}",
                 for_good=False,
             ) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -172,16 +174,29 @@ def _ask_first(
 
 
 def signing_key(path: Path) -> bytes:
+    """The key that signs messages.
+
+    Raises:
+        OSError: it can't be read, or is empty.
+    """
+    if not (key := path.read_bytes().strip()):
+        # Under an empty one everybody could sign.
+        raise OSError(errno.EINVAL, "it is empty", str(path))
+    return key
+
+
+def own_signing_key(path: Path) -> bytes:
     """The key that signs messages, 256 random bits in hexadecimal; made where it is missing.
 
     Raises:
         OSError: it can't be read or written, or is empty.
     """
     if not path.is_file():
-        replace_file(path, secrets.token_hex(32) + "\n", 0o600)
-    if not (key := path.read_bytes().strip()):
-        raise OSError("it is empty")  # under which everybody could sign
-    return key
+        try:
+            write_atomic(path, secrets.token_hex(32).encode() + b"\n")
+        except WorkloadError as error:
+            raise OSError(errno.EIO, str(error), str(path)) from None
+    return signing_key(path)
 
 
 def signature(key: bytes, stamp: str, body: bytes) -> str:

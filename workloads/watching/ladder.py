@@ -5,62 +5,172 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
-from falaj.engine.files import replace_file
-from falaj.stacks.errors import StackError
-from falaj.stacks.settings.watching import RETRAIN, ROLL_BACK, WatchSettings
-from falaj.stacks.watching.data import NoDataError, Table
-from falaj.stacks.watching.memory import WEEK, Last, LedgerKind, Memory, Message, Pending, Told
-from falaj.stacks.watching.report import Report, digest_of
-from falaj.stacks.watching.seen import MEMORY
-from falaj.stacks.watching.server import NoAnswerError
-from falaj.stacks.watching.webhook import WebhookError
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import write_atomic
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.memory import (
+    MEMORY,
+    WEEK,
+    Last,
+    LedgerKind,
+    Memory,
+    Message,
+    Pending,
+    Told,
+    WatchError,
+)
+from falaj.workloads.watching.report import Report, digest_of
+from falaj.workloads.watching.webhook import WebhookError
 
 Seen = Literal["fine", "drifted", "unknown"]
 _MOST_TRIES: Final = 12
 """Of one message: with pauses that double from half a minute to an hour, some five hours."""
 _HOUR: Final = 3_600
 SIGNAL: Final = "signal.json"
-_STEPS: Final = {"rollBack": "rollback", "retrain": "retraining"}
+TELL, ROLL_BACK, RETRAIN = STEPS = ("tell", "rollBack", "retrain")
+"""What may be done about drift, in this order."""
+_CALLED: Final = {ROLL_BACK: "rollback", RETRAIN: "retraining"}
 _KINDS: Final[Mapping[LedgerKind, str]] = {
     "labels": "answers whose label came back were wrong",
     "answers": "requests failed",
 }
 
 
+class NoDataError(Exception):
+    """There is nothing that could be learned from; the message says why."""
+
+
 @dataclass(frozen=True)
-class Updated:
-    """What became of bringing the stack up.
+class Source:
+    """What could be learned from.
 
     Attributes:
-        outcome: ``done``; ``busy``: somebody else works on the stack, nothing was begun;
-            ``refused``: the new model isn't worth serving; ``stopped``; ``failed``.
+        shown: what people know it by.
+        digest: of what it holds: what is the same needs no second retraining.
+        given: what ``falaj:dataset`` has to say for it; None: it does already, or there is none.
+    """
+
+    shown: str
+    digest: str
+    given: str | None = None
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What became of a retraining.
+
+    Attributes:
+        outcome: ``done``; ``asked``: who trains was asked to, and nobody waits for it; ``busy``:
+            somebody else works on it, nothing was begun; ``refused``: the new model isn't worth
+            serving; ``stopped``; ``failed``.
         detail: why, in a line; empty where it is done.
     """
 
-    outcome: Literal["done", "busy", "refused", "stopped", "failed"]
+    outcome: Literal["done", "asked", "busy", "refused", "stopped", "failed"]
     detail: str = ""
+
+
+class Wishes(Protocol):
+    """What is asked of a watch."""
+
+    @property
+    def steps(self) -> Sequence[str]:
+        """What may be done: `TELL`, `ROLL_BACK`, `RETRAIN`."""
+        ...
+
+    @property
+    def webhook(self) -> str | None:
+        """Where messages go; None: nowhere."""
+        ...
+
+    @property
+    def cool_down_hours(self) -> float:
+        """How long after a rollback or a retraining none is begun."""
+        ...
+
+    @property
+    def most_retrainings_per_week(self) -> int:
+        """Most of them begun within seven days."""
+        ...
 
 
 class World(Protocol):
     """What a watch looks at and acts on."""
 
-    def settings(self) -> WatchSettings | None:
-        """What the stack's file asks of the watch now; None: it asks for none.
+    def settings(self) -> Wishes | None:
+        """What is asked of the watch now; None: nothing is.
 
         Raises:
-            StackError: the file can't be used.
+            WatchError: that can't be known.
         """
         ...
 
     def report(self) -> Report:
-        """The server's report. Raises NoAnswerError."""
+        """What is reported of drift. Raises NoAnswerError."""
+        ...
+
+    def served(self) -> int | None:
+        """The version that is served now."""
+        ...
+
+    def source(self, report: Report, now: float) -> Source:
+        """What could be learned from. Raises NoDataError."""
+        ...
+
+    def learned(self) -> str:
+        """Digest of what was learned from last. Raises NoDataError."""
+        ...
+
+    def dataset(self) -> str | None:
+        """What the stack's file says of its dataset; None where there is none."""
+        ...
+
+    def retrain(self, source: Source, report: Report, signal: str) -> Updated:
+        """Have a model learn.
+
+        Args:
+            source: from what.
+            report: what that is done about.
+            signal: digest of what was seen.
+        """
+        ...
+
+    def put_back(self, pending: Pending) -> None:
+        """Have all as it was before a retraining that didn't come to its end.
+
+        Raises:
+            WatchError: it can't be done.
+        """
+        ...
+
+    def follow(self, *, drifted: bool) -> str:
+        """What became of a retraining that was asked for; empty where nothing is to be told.
+
+        Args:
+            drifted: whether it is still needed; where not, one that nobody began isn't wanted.
+
+        Raises:
+            NoAnswerError: that can't be known.
+        """
+        ...
+
+    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
+        """Send to the webhook. Raises WebhookError."""
+        ...
+
+
+class Versions(Protocol):
+    """Versions of a model that follow each other, for who may go back by one."""
+
+    def alpha(self) -> float:
+        """How seldom a version may be called worse where it isn't."""
         ...
 
     def failures(self, version: int) -> Outcomes:
@@ -71,36 +181,8 @@ class World(Protocol):
         """The version that a rollback would go to."""
         ...
 
-    def served(self) -> int | None:
-        """The version that the server serves now."""
-        ...
-
     def roll_back(self, version: int) -> str:
         """Serve the one before a version again; returns why it couldn't be, or nothing."""
-        ...
-
-    def table(self, now: float) -> Table:
-        """What could be learned from. Raises NoDataError."""
-        ...
-
-    def learned(self) -> str:
-        """Digest of the file that the stack learned from last. Raises NoDataError."""
-        ...
-
-    def dataset(self) -> str | None:
-        """What the stack's file says of its dataset."""
-        ...
-
-    def set_dataset(self, given: str) -> None:
-        """Have the stack's file say another dataset. Raises StackError."""
-        ...
-
-    def up(self) -> Updated:
-        """Bring the stack up."""
-        ...
-
-    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
-        """Send to the webhook. Raises WebhookError."""
         ...
 
 
@@ -114,12 +196,13 @@ class Audit(Protocol):
 
 @dataclass
 class Watch:
-    """The watch of one stack.
+    """The watch over one model that is served.
 
     Attributes:
-        stack: its name.
+        stack: what it is of: a stack's name, or an inference service's.
         folder: where what is remembered and signalled lies; it exists.
         world: what is looked at and acted on.
+        versions: what is counted of versions, and gone back by; None: nothing is.
         audit: where each step is written down.
         tell: called with an event's name, a sentence and its figures.
         by: who acts, for the audit log.
@@ -133,12 +216,13 @@ class Watch:
     tell: Callable[[str, str, Mapping[str, Any]], None]
     by: str
     clock: Callable[[], float] = time.time
+    versions: Versions | None = None
     memory: Memory = field(init=False)
     _path: Path = field(init=False)
     _webhook: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        """Read what is remembered. Raises StackError: it can't be."""
+        """Read what is remembered. Raises WatchError: it can't be."""
         self._path = self.folder / MEMORY
         self.memory = Memory.read(self._path)
 
@@ -154,7 +238,7 @@ class Watch:
         """Look once, and do what is to be done.
 
         Raises:
-            StackError: the stack's file or the watch's own can't be used.
+            WatchError: the stack's file or the watch's own can't be used.
         """
         settings = self.world.settings()
         if settings is None:
@@ -173,7 +257,7 @@ class Watch:
         self._keep()
         return seen
 
-    def _look(self, settings: WatchSettings) -> Seen:
+    def _look(self, settings: Wishes) -> Seen:
         memory = self.memory
         try:
             report = self.world.report()
@@ -191,10 +275,11 @@ class Watch:
                 self._note("version", text, version=report.version, posted=False)
             memory.served, memory.waiting = report.version, {}
         self._count(report)
+        self._follow(report)
         self._tell_drift(report)
-        worse = self._worse(report, settings)
-        if worse is not None and ROLL_BACK in settings.steps:
-            self._roll_back(report, worse, settings)
+        worse = self._worse(report)
+        if worse is not None and self.versions is not None and ROLL_BACK in settings.steps:
+            self._roll_back(report, self.versions, worse, settings)
         elif report.state == "drifted" and RETRAIN in settings.steps:
             self._retrain(report, settings)
         elif worse is not None:
@@ -242,37 +327,51 @@ class Watch:
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
         try:
             text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-            replace_file(self.folder / name, text, 0o600)
-        except OSError as error:
-            raise StackError(f"{self.folder / name} can't be written: {error}") from None
+            write_atomic(self.folder / name, text.encode("utf-8", "surrogatepass"))
+        except WorkloadError as error:
+            raise WatchError(str(error)) from None
+
+    def _follow(self, report: Report) -> None:
+        """Tell what became of a retraining that others do."""
+        try:
+            became = self.world.follow(drifted=report.state == "drifted")
+        except NoAnswerError as error:
+            self._wait("follow", str(error))
+            return
+        if became and became != self.memory.followed:
+            self.memory.followed = became
+            self._note("followed", became, version=report.version)
 
     # What is done.
 
     def _count(self, report: Report) -> None:
-        previous = self.world.previous()
+        if self.versions is None:
+            return
+        previous = self.versions.previous()
         if report.outcomes is not None:
             self.memory.ledger("labels").take(report.version, report.outcomes, previous)
         try:
-            failures = self.world.failures(report.version)
+            failures = self.versions.failures(report.version)
         except NoAnswerError as error:
             self._wait("metrics", str(error))
             return
         self.memory.ledger("answers").take(report.version, failures, previous)
 
-    def _worse(self, report: Report, settings: WatchSettings) -> str | None:
+    def _worse(self, report: Report) -> str | None:
         """Why the version that serves is worse than the one before it; None: nobody knows that.
 
         Where inputs drifted, both versions would see them, and outcomes of other weeks say
         nothing of the versions.
         """
-        if report.inputs_drifted or report.version in self.memory.withdrawn:
+        withdrawn = self.memory.withdrawn
+        if self.versions is None or report.inputs_drifted or report.version in withdrawn:
             return None
         for kind, what in _KINDS.items():
             compared = self.memory.ledger(kind).compared
             if compared is None or compared.version != report.version:
                 continue
             evidence = compared.now().evidence
-            if evidence.is_worse(settings.alpha):
+            if evidence.is_worse(self.versions.alpha()):
                 return (
                     f"version {report.version} is worse than version {compared.other}: of "
                     f"{evidence.pairs:,} pairs {evidence.mine:,} {what}, and "
@@ -280,7 +379,7 @@ class Watch:
                 )
         return None
 
-    def _roll_back(self, report: Report, why: str, settings: WatchSettings) -> None:
+    def _roll_back(self, report: Report, versions: Versions, why: str, settings: Wishes) -> None:
         now, memory = self.clock(), self.memory
         if (cooling := self._cooling(settings, now)) is not None:
             self._wait("rollBack", f"{why}; {cooling}")
@@ -288,53 +387,53 @@ class Watch:
         memory.begin(Pending(step="rollBack", time=now, version=report.version, why=why))
         self._keep()
         self._note("rollBack", f"rolling back: {why}", posted=False, version=report.version)
-        refused = self.world.roll_back(report.version)
+        refused = versions.roll_back(report.version)
         served = self.world.served()
         outcome = f"not rolled back: {refused}" if refused else f"version {served} serves again"
         memory.end(outcome, self.clock())
         self._note("rolledBack", f"{outcome}; {why}", version=report.version, serves=served)
         self._keep()
 
-    def _retrain(self, report: Report, settings: WatchSettings) -> None:
+    def _retrain(self, report: Report, settings: Wishes) -> None:
         now, memory = self.clock(), self.memory
         held = self._cooling(settings, now) or self._spent(settings, now)
         if held is not None:
             self._wait("retrain", held)
             return
         try:
-            table = self.world.table(now)
+            source = self.world.source(report, now)
             learned = self.world.learned()
         except NoDataError as error:
             self._wait("retrain", f"not retrained: {error}")
             return
-        if table.digest == learned:
+        if source.digest == learned:
             self._wait(
-                "retrain", f"not retrained: {table.path} is what the stack learned from last"
+                "retrain", f"not retrained: {source.shown} is what the stack learned from last"
             )
             return
-        if (before := memory.tried.get(table.digest)) is not None:
-            self._wait("retrain", f"not retrained: {table.path} was tried already, and {before}")
+        if (before := memory.tried.get(source.digest)) is not None:
+            self._wait("retrain", f"not retrained: {source.shown} was tried already, and {before}")
             return
-        self._learn(report, table, now)
+        self._learn(report, source, now)
 
-    def _learn(self, report: Report, table: Table, now: float) -> None:
+    def _learn(self, report: Report, source: Source, now: float) -> None:
         memory, acted, last = self.memory, self.memory.acted, self.memory.last
-        signal = self._signal(report, table.digest)
+        signal = self._signal(report, source.digest)
         memory.begin(
             Pending(
                 step="retrain", time=now, version=report.version, why=report.why,
-                data=table.digest, dataset=self.world.dataset(), given=table.given,
+                data=source.digest, dataset=self.world.dataset(), given=source.given,
             )
         )  # fmt: skip
         self._keep()
         self._note(
-            "retrain", f"retraining with {table.path}: {report.why}", posted=False,
-            version=report.version, signal=signal, data=table.digest,
+            "retrain", f"retraining with {source.shown}: {report.why}", posted=False,
+            version=report.version, signal=signal, data=source.digest,
         )  # fmt: skip
-        done = self._up(table)
+        done = self._up(source, report, signal)
         served = self.world.served()
-        if done.outcome != "done":
-            self._put_back()
+        if done.outcome not in ("done", "asked") and memory.pending is not None:
+            self.world.put_back(memory.pending)
         if done.outcome in ("busy", "stopped"):
             if done.outcome == "busy":
                 memory.put_off(acted, last)
@@ -344,21 +443,20 @@ class Watch:
             self._keep()
             return
         outcome = _became(done, served, report.version)
+        event = "asked" if done.outcome == "asked" else "retrained"
         # What failed for another reason than the data may be tried with them once more.
         memory.end(outcome, self.clock(), tried=done.outcome != "failed")
         memory.waiting = {}
         self._note(
-            "retrained", f"retrained: {outcome}", version=report.version, serves=served,
-            signal=signal, data=table.digest,
+            event, f"{event}: {outcome}", version=report.version, serves=served,
+            signal=signal, data=source.digest,
         )  # fmt: skip
         self._keep()
 
-    def _up(self, table: Table) -> Updated:
+    def _up(self, source: Source, report: Report, signal: str) -> Updated:
         try:
-            if table.given is not None:
-                self.world.set_dataset(table.given)
-            return self.world.up()
-        except StackError as error:
+            return self.world.retrain(source, report, signal)
+        except WatchError as error:
             return Updated("failed", " ".join(str(error).split()))
 
     def _stopped(self) -> None:
@@ -368,33 +466,25 @@ class Watch:
             self.memory.last = Last(time=self.clock(), step=pending.step, outcome="stopped")
             self.memory.pending = None
 
-    def _put_back(self) -> None:
-        """Have the stack's file say what it said before, unless somebody changed it since."""
-        pending = self.memory.pending
-        if pending is None or pending.given is None or pending.dataset is None:
-            return
-        if self.world.dataset() == pending.given:
-            self.world.set_dataset(pending.dataset)
-
     def _settle(self, pending: Pending) -> None:
         """Find out what became of a step in whose midst a watch ended."""
         served = self.world.served()
         if pending.version is not None and served not in (None, pending.version):
             outcome = f"version {served} serves"
             self.memory.end(outcome, self.clock())
-            text = f"the {_STEPS[pending.step]} that a watch was ended in did its work: {outcome}"
+            text = f"the {_CALLED[pending.step]} that a watch was ended in did its work: {outcome}"
         else:
-            self._put_back()
+            self.world.put_back(pending)
             self._stopped()
             text = (
-                f"a watch was ended in the midst of a {_STEPS[pending.step]}, which counts as "
+                f"a watch was ended in the midst of a {_CALLED[pending.step]}, which counts as "
                 "one; the stack is as it was, and its next `up` goes on from what is there"
             )
         self._note("settled", text, since=_stamp(pending.time), reason=pending.why)
 
     # What keeps from doing anything.
 
-    def _cooling(self, settings: WatchSettings, now: float) -> str | None:
+    def _cooling(self, settings: Wishes, now: float) -> str | None:
         acted = self.memory.acted
         if acted is None:
             return None
@@ -403,13 +493,13 @@ class Watch:
             return None
         return f"nothing is begun before {_stamp(until)}: the last step cools down"
 
-    def _spent(self, settings: WatchSettings, now: float) -> str | None:
+    def _spent(self, settings: Wishes, now: float) -> str | None:
         lately = [each for each in self.memory.retrainings if now - WEEK < each <= now]
         if len(lately) < settings.most_retrainings_per_week:
             return None
         return (
             f"not retrained: {len(lately)} retrainings were begun within seven days, which is the "
-            f"most (falaj:watch.mostRetrainingsPerWeek); the next may begin "
+            f"most (mostRetrainingsPerWeek of the watch); the next may begin "
             f"{_stamp(min(lately) + WEEK)}"
         )
 
@@ -477,6 +567,8 @@ class Watch:
 def _became(done: Updated, served: int | None, before: int) -> str:
     if done.outcome == "refused":
         return f"version {served} goes on to serve, as the new one isn't worth it: {done.detail}"
+    if done.outcome == "asked":
+        return f"{done.detail}; version {served} goes on to serve meanwhile"
     if done.outcome == "failed":
         return f"version {served} goes on to serve, as the stack didn't come up: {done.detail}"
     if served == before:

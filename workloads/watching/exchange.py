@@ -15,6 +15,10 @@ class ExchangeError(Exception):
     """There was no whole answer; the message says why."""
 
 
+class NoAnswerError(Exception):
+    """Who was asked didn't say it; the message says why and what to do."""
+
+
 class UnreachedError(ExchangeError):
     """Nobody was there to be asked, so that nothing was said."""
 

@@ -7,9 +7,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, TypeGuard, cast, get_args
 
-from falaj.stacks.documents import is_mapping
 from falaj.workloads.rollout.pairs import Outcomes
 
 State = Literal["collecting", "ok", "drifted", "no reference"]
@@ -95,6 +94,10 @@ class Report:
     labels: str
     outcomes: Outcomes | None
 
+    def since_when(self, since: float | None) -> Report:
+        """The same with another time at which drift began."""
+        return replace(self, since=since)
+
     @property
     def drifted(self) -> tuple[str, ...]:
         """What drifted: names of columns, and what else there is."""
@@ -170,6 +173,11 @@ def read_report(data: bytes, model: str) -> Report:
         labels=_state(labels),
         outcomes=_outcomes(labels),
     )
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value of a JSON document is an object."""
+    return isinstance(value, dict)
 
 
 def _rows(document: Mapping[str, Any], key: str) -> tuple[Row, ...]:

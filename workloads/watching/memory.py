@@ -6,20 +6,25 @@ whatever happens in between.
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from types import UnionType
+from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from falaj.engine.files import replace_file
-from falaj.stacks.errors import StackError
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.files import write_atomic
 from falaj.workloads.rollout.pairs import Comparison, Evidence, Outcomes
 
 WEEK: Final = 7 * 86_400
 MOST_OUTCOMES: Final = 10_000
 """Of a version, that are kept for a comparison: it finds a rise from 1 to 2 % with a third."""
+MEMORY: Final = "memory.json"
+"""The file, in the watch's folder."""
 _MOST_TRIED: Final = 50
 _MOST_MESSAGES: Final = 100
 _MOST_VERSIONS: Final = 10
@@ -29,18 +34,20 @@ LedgerKind = Literal["labels", "answers"]
 server failed to answer."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class WatchError(WorkloadError):
+    """What a watch can't go on with: what it remembers, or what is asked of it."""
 
 
-class Told(_Part):
+@dataclass(frozen=True)
+class Told:
     """Drift that was told."""
 
     episode: str
     names: list[str]
 
 
-class Pending(_Part):
+@dataclass(frozen=True)
+class Pending:
     """A step that was begun."""
 
     step: Literal["rollBack", "retrain"]
@@ -56,7 +63,8 @@ class Pending(_Part):
     """What it was changed to."""
 
 
-class Last(_Part):
+@dataclass(frozen=True)
+class Last:
     """The last rollback or retraining."""
 
     time: float
@@ -64,7 +72,8 @@ class Last(_Part):
     outcome: str
 
 
-class Message(_Part):
+@dataclass
+class Message:
     """One that the webhook hasn't taken yet."""
 
     delivery: str
@@ -73,7 +82,8 @@ class Message(_Part):
     due: float = 0.0
 
 
-class Compared(_Part):
+@dataclass(frozen=True)
+class Compared:
     """Two versions whose outcomes are compared."""
 
     version: int
@@ -96,12 +106,13 @@ class Compared(_Part):
         )  # fmt: skip
 
 
-class Ledger(_Part):
+@dataclass
+class Ledger:
     """Outcomes of one kind, by version."""
 
     seen: tuple[int, int, int] | None = None
     """Version, and how many there were and failed at the last look, as the server counts."""
-    kept: dict[int, tuple[int, int]] = Field(default_factory=dict[int, tuple[int, int]])
+    kept: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     compared: Compared | None = None
 
     def take(self, version: int, counted: Outcomes, previous: int | None) -> None:
@@ -140,28 +151,31 @@ class Ledger(_Part):
         return Outcomes(grown, min(grown, max(0, counted.failed - failed)))
 
 
-class Memory(_Part):
+@dataclass
+class Memory:
     """Everything that outlives a process."""
 
     served: int | None = None
     told: Told | None = None
-    waiting: dict[str, str] = Field(default_factory=dict[str, str])
+    waiting: dict[str, str] = field(default_factory=dict[str, str])
     """Why nothing was done at the last look, as it was said, by what might have been done."""
+    followed: str = ""
+    """What became of a retraining that others do, as it was said."""
     silent: str = ""
     """Why the server's report couldn't be had, as it was said."""
-    tried: dict[str, str] = Field(default_factory=dict[str, str])
+    tried: dict[str, str] = field(default_factory=dict[str, str])
     """What became of retrainings, by the digest of their data."""
-    retrainings: list[float] = Field(default_factory=list[float])
+    retrainings: list[float] = field(default_factory=list[float])
     acted: float | None = None
     """When the last rollback or retraining was begun."""
-    withdrawn: list[int] = Field(default_factory=list[int])
+    withdrawn: list[int] = field(default_factory=list[int])
     """Versions that were rolled back from."""
     pending: Pending | None = None
     last: Last | None = None
     looked: float | None = None
     process: int | None = None
-    ledgers: dict[LedgerKind, Ledger] = Field(default_factory=dict[LedgerKind, Ledger])
-    outbox: list[Message] = Field(default_factory=list[Message])
+    ledgers: dict[LedgerKind, Ledger] = field(default_factory=dict[LedgerKind, Ledger])
+    outbox: list[Message] = field(default_factory=list[Message])
 
     def begin(self, pending: Pending) -> None:
         """Note that a step is begun, before anything of it is."""
@@ -222,18 +236,30 @@ class Memory(_Part):
         return pause
 
     @classmethod
+    def of(cls, data: bytes) -> Memory:
+        """What a file holds. Raises ValueError, RecursionError: no watch wrote it."""
+        found: Memory = _read(cls, json.loads(data), "it")
+        return found
+
+    @property
+    def document(self) -> bytes:
+        """What the file holds: JSON."""
+        text = json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
+        return text.encode("utf-8", "surrogatepass")
+
+    @classmethod
     def read(cls, path: Path) -> Memory:
         """What is remembered; nothing where there is no file yet.
 
         Raises:
-            StackError: it can't be read, or isn't what a watch wrote.
+            WatchError: it can't be read, or isn't what a watch wrote.
         """
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.of(path.read_bytes())
         except FileNotFoundError:
             return cls()
-        except (OSError, ValidationError, ValueError) as error:
-            raise StackError(
+        except (OSError, ValueError, RecursionError) as error:
+            raise WatchError(
                 f"what the watch remembers can't be read: {path}: {str(error).splitlines()[0]}\n"
                 "  without it no cool-down and no ceiling of retrainings would hold; to begin "
                 "anew, move the file away"
@@ -243,11 +269,52 @@ class Memory(_Part):
         """Replace the file as a whole.
 
         Raises:
-            StackError: it can't be written.
+            WatchError: it can't be written.
         """
         try:
-            replace_file(path, self.model_dump_json(indent=1) + "\n", 0o600)
-        except OSError as error:
-            raise StackError(
-                f"{path} can't be written: {error.strerror or error}; nothing is done without it"
-            ) from None
+            write_atomic(path, self.document)
+        except WorkloadError as error:
+            raise WatchError(f"{error}; nothing is done without it") from None
+
+
+def _read(kind: Any, value: object, at: str) -> Any:
+    """A value of JSON as one of an annotated type; what isn't known is refused.
+
+    Raises:
+        ValueError: it is no such value.
+    """
+    of, parts = get_origin(kind), get_args(kind)
+    if of is UnionType:
+        return None if value is None else _read(parts[0], value, at)
+    if of is dict or dataclasses.is_dataclass(kind):
+        return _read_object(kind, value, at)
+    if of in (list, tuple) and isinstance(value, list):
+        entries = cast("list[object]", value)
+        kinds = parts if of is tuple else parts * len(entries)
+        return of(_read(each, found, at) for each, found in zip(kinds, entries, strict=True))
+    if kind is float:
+        known = type(value) in (int, float) and math.isfinite(cast("float", value))
+    else:
+        known = kind is Any or (value in parts if of is Literal else type(value) is kind)
+    if known:
+        return value
+    raise ValueError(f"{at}: given {str(value)[:40]!r}")
+
+
+def _read_object(kind: Any, value: object, at: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{at}: no object")
+    found = cast("dict[str, object]", value)
+    if get_origin(kind) is dict:
+        of_key, of_value = get_args(kind)
+        return {
+            (int(key) if of_key is int else _read(of_key, key, at)): _read(of_value, each, at)
+            for key, each in found.items()
+        }
+    kinds = get_type_hints(kind)
+    if unknown := found.keys() - kinds.keys():
+        raise ValueError(f"{at}: {', '.join(sorted(unknown))} isn't known")
+    try:
+        return kind(**{key: _read(kinds[key], each, key) for key, each in found.items()})
+    except TypeError as error:
+        raise ValueError(f"{at}: {error}") from None
