@@ -389,7 +389,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     elif settings.watch is not None:
         found += check_watch(
             settings.watch, is_table=settings.is_table(root), model=settings.model,
-            made=settings.model_name,
+            made=settings.model_name, has_shadow=settings.service.shadow is not None,
         )  # fmt: skip
     return found
 
