@@ -187,6 +187,9 @@ JOBS = {
 }
 """Of ``jobs`` in ``service.json``: how long answers are kept, and how many jobs and bytes."""
 
+SHADOW = {"percent": Bound(0.01, 100, whole=False, default=10)}
+"""Of ``shadow`` in ``service.json``: of the answered requests, how many are copied."""
+
 BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}
 """Of ``python -m falaj.workloads.batch``."""
 
@@ -321,6 +324,7 @@ def document() -> str:
         "grpc": GRPC,
         "drift": DRIFT,
         "jobs": JOBS,
+        "shadow": SHADOW,
         "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,

@@ -178,6 +178,9 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         served["jobs_keep_hours"] = jobs.keep_hours
         served["jobs_most"] = jobs.most_jobs
         served["jobs_most_bytes"] = jobs.most_bytes
+    if (shadow := settings.service.shadow) is not None:
+        served["shadow"], served["shadow_percent"] = True, shadow.percent
+        served["shadow_first"] = shadow.first
     service = InferenceService("service", served, options)
     if settings.watch is not None:
         Daemon(

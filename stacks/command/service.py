@@ -17,7 +17,7 @@ from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.watching.seen import seen
-from falaj.wire.documents import sequence
+from falaj.wire.documents import is_mapping, mapping, sequence
 
 
 def status(stack: StackFile) -> int:
@@ -45,6 +45,8 @@ def status(stack: StackFile) -> int:
         # Of a server that an earlier version of the software started, it isn't known.
         engine = f", {worker['engine']}" if worker.get("engine") else ""
         rows.append((name, worker["state"], f"process {worker['pid']}{engine}"))
+    if running and is_mapping(state.get("shadow")):
+        rows.append(("shadow", *beside(state["shadow"])))
     certificate = Path(config["tls"]["certificate"])
     rows.append(("certificate", _expiry(certificate), str(certificate)))
     if (watched := seen(stack.site)) is not None:
@@ -57,6 +59,20 @@ def status(stack: StackFile) -> int:
     if not served:
         say(f"\nbring it back with: {project.command('up', stack)}")
     return 0 if served else 1
+
+
+def beside(shadow: Mapping[str, Any]) -> tuple[str, str]:
+    """What a server says of its shadow, in words: how it is, and what came of its copies."""
+    state = f"version {shadow.get('version')}: {shadow.get('state')}"
+    if shadow.get("error"):
+        return state, str(shadow["error"])
+    counts = mapping(shadow.get("requests"))
+    said = [f"{count:,} {name}" for name, count in counts.items() if count]
+    agreement = shadow.get("agreement")
+    if isinstance(agreement, int | float):
+        said.insert(0, f"{agreement:.1%} of {shadow.get('rows', 0):,} rows agree")
+    copied = f"{shadow.get('percent', 0):g} % of the requests are copied"
+    return state, "; ".join([", ".join(said), copied] if said else [copied])
 
 
 def demo(stack: StackFile) -> int:
@@ -110,10 +126,15 @@ def roll_back(stack: StackFile) -> subprocess.CompletedProcess[str]:
 
 def rollback_arguments(config: Mapping[str, Any]) -> list[str]:
     """The workload, and its arguments, that let a server's alias stand for the version before."""
+    return registry_arguments("rollback", config, str(config["alias"]))
+
+
+def registry_arguments(verb: str, config: Mapping[str, Any], alias: str, *more: str) -> list[str]:
+    """The workload, and its arguments, that change what an alias of the model stands for."""
     return [
-        "falaj.workloads.registry", "rollback", "--registry", str(config["registry"]),
-        "--model", str(config["model"]), "--alias", str(config["alias"]),
-        "--keyring", str(config["keyring"]),
+        "falaj.workloads.registry", verb, "--registry", str(config["registry"]),
+        "--model", str(config["model"]), "--alias", alias, "--keyring", str(config["keyring"]),
+        *more,
     ]  # fmt: skip
 
 

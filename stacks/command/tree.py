@@ -94,6 +94,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.served:rollback",
             "serve the model's previous version again",
         ),
+        "shadow": Entry(
+            "stacks.command.shadow:shadow",
+            "give a second version copies of requests, and compare",
+        ),
         "watch": Entry(
             "stacks.command.watch:watch",
             "look at the served model's drift, and tell, roll back or retrain",

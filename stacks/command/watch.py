@@ -37,9 +37,9 @@ _STATUS: Final = {"fine": 0, "drifted": _DRIFTED, "unknown": 1}
 def watch(*, stack: str | None, project: Path | None, once: bool, as_json: bool) -> int:
     """Look at the served model's drift again and again, and act on it as the stack says.
 
-    What may be done is falaj:watch in the stack's file: tell, roll back, retrain. Its file is
-    read again before each look. Each step is written into an audit log of the watch's own. SIGTERM
-    and Ctrl-C end it in order, a retraining included.
+    What may be done is falaj:watch in the stack's file: tell, have a shadow serve, roll back,
+    retrain. Its file is read again before each look. Each step is written into an audit log of the
+    watch's own. SIGTERM and Ctrl-C end it in order, a retraining included.
 
     With --once the exit status is 0: nothing drifted; 3: something did; 1: nobody knows, as the
     server doesn't say. 2 is a refusal, as everywhere.
@@ -86,7 +86,9 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     with signals(stop):
         try:
             by = f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
-            watching = Watch(stack.name, folder, world, logs, tell, by, versions=world)
+            watching = Watch(
+                stack.name, folder, world, logs, tell, by, versions=world, shadows=world
+            )
             watching.begin(os.getpid())
             if once:
                 return _STATUS[watching.look()]

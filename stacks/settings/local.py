@@ -11,6 +11,7 @@ from falaj.components.local.arguments import NAME, NOT_EMPTY
 from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
 from falaj.components.local.arguments.dataset import DIGITS, TASK, DatasetArgs
 from falaj.components.local.arguments.inference_service import (
+    COPIED,
     KEEP_HOURS,
     MOST_BYTES,
     MOST_JOBS,
@@ -157,13 +158,24 @@ class JobSettings(Section):
     """Most bytes of their requests and answers."""
 
 
+class ShadowSettings(Section):
+    """A second version beside the one that serves, as ``falaj shadow`` starts and ends it: it gets
+    copies of requests, and answers nobody."""
+
+    percent: Annotated[float, COPIED] = COPIED.default
+    """Of the answered requests, how many are copied, in percent."""
+    first: bool = False
+    """A new version is the shadow first, where another one serves, until ``falaj shadow promote``
+    or the watch has it serve."""
+
+
 class ServiceSettings(
     local_section(
         InferenceServiceArgs,
         leaving_out=(
             "name", "model", "version", "certificate_fingerprint", "issuer", "audience", "clients",
             "drift_window_rows", "drift_window_seconds", "drift_alpha", "jobs_keep_hours",
-            "jobs_most", "jobs_most_bytes",
+            "jobs_most", "jobs_most_bytes", "shadow_percent", "shadow_first",
         ),
     )
 ):  # fmt: skip
@@ -178,6 +190,8 @@ class ServiceSettings(
     """Further names of the machine that its certificate is valid for."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
+    shadow: ShadowSettings | None = None
+    """What a shadow is given. Default: there is none."""
     jobs: JobSettings | None = None
     """What is kept of requests that are answered later. Default: none are taken, and what was kept
     is removed."""
@@ -310,7 +324,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
     elif settings.watch is not None:
         found += check_watch(
             settings.watch, is_table=settings.is_table(root), model=settings.model,
-            made=settings.model_name,
+            made=settings.model_name, has_shadow=settings.service.shadow is not None,
         )  # fmt: skip
     return found
 
@@ -360,13 +374,17 @@ def _check_language(settings: LocalSettings) -> list[Finding]:
         path = (*above, camel(each.name))
         message = f"given {each.given}; allowed: {each.allowed}"
         found.append(Finding(path, message, (Put(path, each.near),)))
-    for key, is_given, reason in (
-        ("batches", bool(settings.batches), "there are no rows of a file to predict"),
-        ("watch", settings.watch is not None, "no drift is told that could be acted on"),
-    ):
+    for path, is_given, reason in (
+        (("batches",), bool(settings.batches), "there are no rows of a file to predict"),
+        (("watch",), settings.watch is not None, "no drift is told that could be acted on"),
+        (
+            ("service", "shadow"), settings.service.shadow is not None,
+            "texts of two versions aren't compared",
+        ),
+    ):  # fmt: skip
         if is_given:
             message = f"given, but of a text a language model is learned, and {reason}"
-            found.append(Finding((key,), message, (Drop((key,)),)))
+            found.append(Finding(path, message, (Drop(path),)))
     if settings.training.model is not None and settings.training.model not in MODEL.words:
         path = ("training", "model")
         message = (

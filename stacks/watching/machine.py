@@ -23,19 +23,26 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
 from falaj.stacks.settings.local import resolved
-from falaj.stacks.settings.watching import WatchSettings, refused_host
+from falaj.stacks.settings.watching import (
+    DemandsSettings,
+    MailSettings,
+    WatchSettings,
+    refused_host,
+)
 from falaj.stacks.watching.data import newest
 from falaj.stacks.watching.server import Server
-from falaj.wire.documents import mapping
+from falaj.wire.documents import is_mapping, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.alias_list import Alias
 from falaj.workloads.registry.store import Store
 from falaj.workloads.rollout.pairs import Outcomes
-from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.beside import Standing
+from falaj.workloads.watching.exchange import NoAnswerError, UndeliveredError
 from falaj.workloads.watching.ladder import NoDataError, Source, Updated
-from falaj.workloads.watching.memory import Pending, WatchError
+from falaj.workloads.watching.mail import Mail, password_of
+from falaj.workloads.watching.memory import Carrier, Pending, WatchError
 from falaj.workloads.watching.report import Report
-from falaj.workloads.watching.webhook import Webhook, WebhookError, own_signing_key
+from falaj.workloads.watching.webhook import Webhook, own_signing_key
 
 _DATASET: Final = "falaj:dataset"
 _FOLLOWS_SECONDS: Final = 60.0
@@ -46,6 +53,8 @@ _NOT_WORTH: Final = "the model isn't worth serving"
 _BUSY: Final = "another run is working on stack"
 _WORKS: Final = "another run is working on the stack"
 _LONGEST: Final = 2_000
+_FAILED: Final = ("failed", "refused", "unlike")
+"""What a server says of copies that came to nothing."""
 
 
 @dataclass
@@ -135,16 +144,53 @@ class Machine:
             there = f"version {alias.version}" if alias else "no version"
             return f"{config['alias']} stands for {there} by now, and not for version {version}"
         before = self.served()
+        return _ran(command) or self._followed(before)
+
+    def demands(self) -> DemandsSettings:
+        """What is demanded of a shadow."""
+        watch = self._known().watch
+        return (watch or WatchSettings()).shadow
+
+    def standing(self) -> Standing | None:
+        """The version that gets copies of requests, and what the server says of them."""
+        config = self._config()
+        if (name := _shadow_alias(config)) is None:
+            return None
         try:
-            done = subprocess.run(
-                guarded([sys.executable, "-P", "-m", *command]), stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, errors="replace", check=False,
-                timeout=_ROLL_BACK_SECONDS, start_new_session=True,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return f"the registry took more than {_ROLL_BACK_SECONDS:.0f} s"
-        if done.returncode != 0:
-            return _last_words(done.stderr) or f"the registry ended with {done.returncode}"
+            alias = _store(config).aliases(str(config["model"])).get(name)
+            state = service.read_account(Path(str(config["state"])))
+        except (WorkloadError, StackError, OSError) as error:
+            raise NoAnswerError(str(error)) from None
+        return standing_of(alias.version, state.get("shadow")) if alias is not None else None
+
+    def promote(self, version: int) -> str:
+        """Have the shadow serve, and be none any more; why not, or nothing."""
+        return self._turned(version, "promote")
+
+    def withdraw(self, version: int) -> str:
+        """Have the shadow be none any more; why not, or nothing."""
+        return self._turned(version, "withdraw")
+
+    def _turned(self, version: int, what: str) -> str:
+        """Do what ``falaj shadow`` does, unless somebody made another version the shadow."""
+        try:
+            standing, config = self.standing(), self._config()
+        except NoAnswerError as error:
+            return str(error)
+        name = _shadow_alias(config)
+        if name is None or standing is None or standing.version != version:
+            return f"version {version} isn't the shadow any more"
+        before = self.served()
+        if what == "promote":
+            turn = service.registry_arguments(
+                "promote", config, str(config["alias"]), "--version", str(version)
+            )
+            if (refused := _ran(turn)) or (refused := self._followed(before)):
+                return refused
+        return _ran(service.registry_arguments("withdraw", config, name))
+
+    def _followed(self, before: int | None) -> str:
+        """Wait until the server serves another version; why it doesn't, or nothing."""
         deadline = time.monotonic() + _FOLLOWS_SECONDS
         while self.served() == before and time.monotonic() < deadline:
             if self.stop.wait(0.1):
@@ -253,11 +299,14 @@ class Machine:
                 elif asked is not None and time.monotonic() - asked > _STOP_SECONDS:
                     process.kill()
 
-    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
-        """Send to the webhook, if there is one."""
+    def send(self, message: Mapping[str, Any], delivery: str, now: float, *, by: Carrier) -> None:
+        """Send to the webhook or by mail, if that is still asked for."""
         watch = self._known().watch
-        if watch is None or watch.webhook is None:
-            raise WebhookError("there is no webhook any more", for_good=True)
+        if watch is not None and by == "mail" and watch.mail is not None:
+            self._mail(watch.mail, watch.allowed_hosts).send(message, delivery, now)
+            return
+        if watch is None or by != "webhook" or watch.webhook is None:
+            raise UndeliveredError(f"there is no {by} any more", for_good=True)
         authority, allowed = watch.webhook_authority, watch.allowed_hosts
         Webhook(
             watch.webhook,
@@ -266,6 +315,60 @@ class Machine:
             resolved(authority, self.stack.project.root) if authority else None,
             lambda: own_signing_key(self.folder / "webhook.key"),
         ).send(message, delivery, now)
+
+    def _mail(self, asked: MailSettings, allowed: list[str]) -> Mail:
+        root = self.stack.project.root
+        secret = resolved(asked.password_file, root) if asked.password_file else None
+        return Mail(
+            asked.server, asked.port, asked.security, asked.sender, asked.recipients, asked.user,
+            lambda: password_of(secret) if secret else "",
+            lambda host: refused_host(host, allowed),
+            is_private,
+            resolved(asked.authority, root) if asked.authority else None,
+        )  # fmt: skip
+
+
+def _shadow_alias(config: Mapping[str, Any]) -> str | None:
+    """What stands for the shadow; None: the server copies no requests."""
+    asked = config.get("shadow")
+    return str(asked["alias"]) if is_mapping(asked) else None
+
+
+def _ran(arguments: list[str]) -> str:
+    """Run a command of the registry; why it wasn't done, or nothing."""
+    try:
+        done = subprocess.run(
+            guarded([sys.executable, "-P", "-m", *arguments]), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace", check=False,
+            timeout=_ROLL_BACK_SECONDS, start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"the registry took more than {_ROLL_BACK_SECONDS:.0f} s"
+    if done.returncode != 0:
+        return _last_words(done.stderr) or f"the registry ended with {done.returncode}"
+    return ""
+
+
+def standing_of(version: int, said: object) -> Standing:
+    """What a server says of its shadow, where it is this version; read with suspicion."""
+    if not is_mapping(said) or said.get("version") != version:
+        return Standing(version)
+    counts = mapping(said.get("requests"))
+
+    def count(of: Mapping[str, Any], name: str) -> int:
+        found = of.get(name)
+        return found if type(found) is int and found >= 0 else 0
+
+    since, agreement, why = said.get("since"), said.get("agreement"), mapping(said.get("why"))
+    return Standing(
+        version=version,
+        since=float(since) if isinstance(since, int | float) else None,
+        compared=count(counts, "compared"),
+        failed=sum(count(counts, each) for each in _FAILED),
+        rows=count(said, "rows"),
+        agreement=float(agreement) if isinstance(agreement, int | float) else None,
+        why=next((str(why[each]) for each in _FAILED if each in why), ""),
+    )
 
 
 def _store(config: Mapping[str, Any]) -> Store:

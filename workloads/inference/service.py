@@ -40,6 +40,7 @@ from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.protocol import extensions, oip, openapi
 from falaj.workloads.inference.protocol.oip import Inference, Schema
 from falaj.workloads.inference.settings import Settings
+from falaj.workloads.inference.shadow.copies import Copies
 from falaj.workloads.registry.store import Store
 
 QUEUE_PER_THREAD = 32
@@ -352,7 +353,6 @@ NOT_ALLOWED = (401, 403)
 """Statuses of callers without the right to ask, whose requests aren't failures."""
 HEADS_KEPT = 1024
 DENIALS_KEPT = 200
-INFERENCE_HEADER = http.HEADER_LENGTH.encode() + b": "
 
 
 @dataclass(frozen=True)
@@ -449,6 +449,8 @@ class Service:
         self.take_over: Callable[[asyncio.Transport], bool] | None = None
         #: Answers requests to and about jobs; None: none are taken here.
         self.jobs: Callable[[Exchange], Awaitable[Answer]] | None = None
+        #: Copies answered requests for a version that answers nobody; None: there is none.
+        self.copies: Copies | None = None
         self.tasks: set[asyncio.Future[None]] = set()
         self.draining = False
         self.leaving = False
@@ -578,7 +580,8 @@ class Service:
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
         name = exchange.route.name
         if name == http.INFER:
-            return self.infer(exchange)
+            answer = self.infer(exchange)
+            return answer if self.copies is None else self._copied(self.copies, exchange, answer)
         later = self._later.get(name)
         if later is not None:
             return later(exchange)
@@ -766,6 +769,31 @@ class Service:
             return answer
         return self.runs.start(exchange, inference)
 
+    def _copied(
+        self, copies: Copies, exchange: Exchange, answer: Answer | Awaitable[Answer]
+    ) -> Answer | Awaitable[Answer]:
+        """Have the shadow get a copy once there is an answer."""
+        if isinstance(answer, Answer):
+            copies.take(exchange, answer)
+        elif isinstance(answer, Member):
+
+            def answered(member: Member) -> None:
+                if not member.cancelled() and member.exception() is None:
+                    copies.take(exchange, member.result())
+
+            answer.add_done_callback(answered)
+        else:
+            return self._copied_later(copies, exchange, answer)
+        return answer
+
+    @staticmethod
+    async def _copied_later(
+        copies: Copies, exchange: Exchange, later: Awaitable[Answer]
+    ) -> Answer:
+        answer = await later
+        copies.take(exchange, answer)
+        return answer
+
     def _ran(self, exchange: Exchange, rows: int, seconds: float) -> None:
         self.model.observe(rows, seconds)
         self.counters.inferred(time.perf_counter() - exchange.started, seconds, rows)
@@ -794,7 +822,7 @@ class Service:
             answers.count(values, self.counters.answers)
         if header_length is None:
             return Answer(200, body)
-        return Answer(200, body, http.BINARY, (INFERENCE_HEADER + str(header_length).encode(),))
+        return Answer(200, body, http.BINARY, (http.LENGTH_LINE + str(header_length).encode(),))
 
     # -- records ---------------------------------------------------------------------------
 

@@ -10,14 +10,14 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import orjson
 
-from falaj.workloads.bounds import CHOICES, DRIFT, GRPC, JOBS, SERVICE, Bound
+from falaj.workloads.bounds import CHOICES, DRIFT, GRPC, JOBS, SERVICE, SHADOW, Bound
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
@@ -257,6 +257,16 @@ class JobSettings:
 
 
 @dataclass(frozen=True)
+class ShadowSettings:
+    """Which version gets copies of requests beside the one that answers, and how many."""
+
+    percent: float = SHADOW["percent"].usual
+    """Of the answered requests."""
+    alias: str = "shadow"
+    """Stands for the version; where nothing was promoted to it, nothing is copied."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """One service: what it serves, where, and by which rules."""
 
@@ -287,6 +297,8 @@ class Settings:
     drift: DriftSettings = DriftSettings()
     jobs: JobSettings | None = None
     """Requests that are answered later; None: none are taken."""
+    shadow: ShadowSettings | None = None
+    """A version that gets copies of requests, and answers nobody; None: there is none."""
     batching: bool = False
     """Whether requests run together, where measuring the model says that it pays."""
 
@@ -399,6 +411,26 @@ def _jobs(section: Section | None) -> JobSettings | None:
     return settings
 
 
+def _shadow(section: Section | None) -> ShadowSettings | None:
+    if section is None:
+        return None
+    known = ShadowSettings()
+    settings = ShadowSettings(
+        percent=section.bounded("percent", known.percent, SHADOW),
+        alias=section.text("alias", known.alias),
+    )
+    section.finish(tuple(ShadowSettings.__dataclass_fields__))
+    return settings
+
+
+def of_shadow(settings: Settings) -> Settings:
+    """Return what of a service's settings holds for its shadow: it runs the model, and no more."""
+    return replace(
+        settings, upstream=None, overflow=None, jobs=None, grpc=False, batching=False,
+        drift=replace(settings.drift, enabled=False),
+    )  # fmt: skip
+
+
 def read(path: Path) -> Settings:
     """Read and check a service file.
 
@@ -440,6 +472,7 @@ def parse(path: Path, content: bytes) -> Settings:
         grpc=top.flag("grpc", default=True),
         drift=_drift(top.section("drift", {})),
         jobs=_jobs(top.optional("jobs")),
+        shadow=_shadow(top.optional("shadow")),
         batching=top.flag("batching", default=False),
         logs=top.file("logs"),
         state=top.file("state"),
@@ -461,6 +494,16 @@ def parse(path: Path, content: bytes) -> Settings:
         raise InferenceError(
             f"{path}: batching is for a server that runs the model itself, and a runtime beside "
             "batches by its own configuration; leave it out, or upstream"
+        )
+    if settings.shadow is not None and settings.upstream is not None:
+        raise InferenceError(
+            f"{path}: shadow is for a server that runs the model itself, and a runtime beside has "
+            "the one version; leave it out, or upstream"
+        )
+    if settings.shadow is not None and settings.shadow.alias == settings.alias:
+        raise InferenceError(
+            f"{path}: shadow.alias: got {settings.alias!r}, which is what is served; allowed is "
+            "another alias"
         )
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
@@ -571,6 +614,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--jobs-most-bytes", type=int,
         help=f"of their requests and answers; default: {jobs.most_bytes}",
     )  # fmt: skip
+    command.add_argument(
+        "--shadow-percent", type=float,
+        help="of the answered requests, that a second version gets copies of, once one was "
+        "promoted to --shadow-alias (default: no request is copied)",
+    )  # fmt: skip
+    command.add_argument(
+        "--shadow-alias", help=f"stands for that version; default: {ShadowSettings.alias}"
+    )
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
@@ -662,6 +713,16 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         found["jobs"] = jobs
     if options.batching:
         found["batching"] = True
+    if options.shadow_percent is not None:
+        found["shadow"] = {
+            "percent": options.shadow_percent,
+            "alias": options.shadow_alias or ShadowSettings.alias,
+        }
+    elif options.shadow_alias is not None:
+        raise InferenceError(
+            "--shadow-alias is for a shadow, which gets no copies: give --shadow-percent, or "
+            "leave it out"
+        )
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
     if options.overflow_to:

@@ -79,6 +79,9 @@ def parser() -> argparse.ArgumentParser:
     rollback = commands.add_parser("rollback", help="let an alias stand for its previous version")
     _alias(_of_model(rollback))
     _signing(rollback)
+    withdraw = commands.add_parser("withdraw", help="let an alias stand for nothing any more")
+    _of_model(withdraw).add_argument("--alias", required=True, help="the alias")
+    _signing(withdraw)
     prune = commands.add_parser("prune", help="remove old versions, never one an alias needs")
     _of_model(prune).add_argument(
         "--keep", type=int, required=True, help="how many of the newest stay"
@@ -568,6 +571,15 @@ def _rollback(options: argparse.Namespace) -> Answer:
     return _moved(_signing_store(options).rollback(options.model, options.alias))
 
 
+def _withdraw(options: argparse.Namespace) -> Answer:
+    moved = _signing_store(options).withdraw(options.model, options.alias)
+    answer: dict[str, Any] = {
+        "model": moved.model, "alias": moved.alias, "version": None, "previous": moved.previous,
+    }  # fmt: skip
+    text = f"{moved.alias} of {moved.model}: nothing any more, before: version {moved.previous}"
+    return answer, text
+
+
 def _signing_store(options: argparse.Namespace) -> Store:
     return Store(options.registry, KeyRing.open(options.keyring) if options.keyring else None)
 
@@ -621,6 +633,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
     "list": _list,
     "promote": _promote,
     "rollback": _rollback,
+    "withdraw": _withdraw,
     "prune": _prune,
     "audit": _audit,
 }

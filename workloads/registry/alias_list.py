@@ -26,7 +26,8 @@ ALIASES: Final = "aliases.json"
 LIST_FORMAT: Final = "falaj.aliases/1"
 LIST_PAYLOAD: Final = "application/vnd.falaj.aliases+json"
 """What the signature says the signed bytes are."""
-MOVES: Final = frozenset({"promote", "rollback"})
+WITHDRAW: Final = "withdraw"
+MOVES: Final = frozenset({"promote", "rollback", WITHDRAW})
 """Events of the log that change a list."""
 _ABOUT: Final = "_list"
 """Beside the aliases in the file; no alias begins like this."""
@@ -164,7 +165,9 @@ def replay(events: Sequence[Mapping[str, Any]], model: str) -> tuple[dict[str, A
         given = event.get("number")
         number = given if type(given) is int else number + 1
         before = aliases.get(name)
-        if before is None:
+        if action == WITHDRAW:
+            aliases.pop(name, None)
+        elif before is None:
             aliases[name] = Alias(version, (), str(event.get("time", "")))
         elif action == "promote":
             aliases[name] = before.promoted(version)

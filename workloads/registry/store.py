@@ -32,6 +32,7 @@ from falaj.workloads.files import (
     write_json_atomic,
 )
 from falaj.workloads.registry.alias_list import (
+    WITHDRAW,
     Alias,
     AliasList,
     compare,
@@ -71,7 +72,7 @@ def append_event(root: Path, action: str, details: Mapping[str, Any]) -> None:
 
     Args:
         root: the registry's folder, which exists.
-        action: "publish", "promote", "rollback" or "prune".
+        action: "publish", "promote", "rollback", "withdraw" or "prune".
         details: plain JSON values; ``time``, ``user`` and ``previous_digest`` are added.
 
     Raises:
@@ -492,6 +493,31 @@ class Store:
             self._move("rollback", found, alias, moved)
         return Moved(model, alias, moved.version, current)
 
+    def withdraw(self, model: str, alias: str) -> Moved:
+        """Let an alias stand for nothing any more.
+
+        Returns:
+            What it stood for, as both versions.
+
+        Raises:
+            IntegrityError: the list isn't what the log says, or what was signed.
+            WorkloadError: there is no such alias, or it is the one that is served by default.
+        """
+        if alias == PRODUCTION:
+            raise WorkloadError(
+                f"{alias} can't be withdrawn: a server would have nothing to serve; promote "
+                "another version to it, or end the server"
+            )
+        self.resolve(model, alias)
+        folder = self._folder(model)
+        with locked(folder / ".lock"):
+            found = self._compare(folder, self._keyring)
+            current = found.aliases.get(alias)
+            if current is None:
+                raise self._no_alias(model, alias, found.aliases)
+            self._move(WITHDRAW, found, alias, current)
+        return Moved(model, alias, current.version, current.version)
+
     def prune(self, model: str, keep: int, protect: Iterable[int] = ()) -> list[int]:
         """Remove all but the newest ``keep`` versions; return those removed.
 
@@ -553,7 +579,10 @@ class Store:
         # The record comes first: no change goes without one, even if the disk fills up here.
         append_event(self.root, action, details)
         folder = self._folder(found.model)
-        write_list(folder, {**found.aliases, name: alias}, number, self._keyring)
+        aliases = {**found.aliases, name: alias}
+        if action == WITHDRAW:
+            del aliases[name]
+        write_list(folder, aliases, number, self._keyring)
 
     def _find(
         self, model: str, files: Mapping[str, bytes], fields: Mapping[str, Any], keyring: KeyRing

@@ -13,7 +13,7 @@ from falaj.workloads.pipelines.asking import Asking, Request
 from falaj.workloads.pipelines.starting import ACCOUNT_ENDING, STATE
 from falaj.workloads.watching.exchange import NoAnswerError
 from falaj.workloads.watching.ladder import NoDataError, Source, Updated
-from falaj.workloads.watching.memory import Pending, WatchError
+from falaj.workloads.watching.memory import Carrier, Pending, WatchError
 from falaj.workloads.watching.report import Report, digest_of
 from falaj.workloads.watching.webhook import Webhook, WebhookError
 
@@ -25,7 +25,7 @@ class Wanted:
     """What is asked of a watch in a cluster."""
 
     steps: tuple[str, ...]
-    webhook: str | None
+    carriers: tuple[Carrier, ...]
     cool_down_hours: float
     most_retrainings_per_week: int
 
@@ -140,9 +140,9 @@ class Cluster:
             raise NoAnswerError(self._refused(error)) from None
         return f"pipeline {pipeline} isn't asked any more: nothing drifts now"
 
-    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
+    def send(self, message: Mapping[str, Any], delivery: str, now: float, *, by: Carrier) -> None:
         """Send to the webhook, if there is one."""
-        if self.webhook is None:
+        if self.webhook is None or by != "webhook":
             raise WebhookError("there is no webhook any more", for_good=True)
         self.webhook.send(message, delivery, now)
 

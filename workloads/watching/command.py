@@ -189,7 +189,10 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     if options.webhook is not None and not str(options.webhook).startswith("https://"):
         raise WorkloadError("--webhook: allowed: an address that starts with https://")
     return Wanted(
-        steps, options.webhook, options.cool_down_hours, options.most_retrainings_per_week
+        steps,
+        ("webhook",) if options.webhook is not None else (),
+        options.cool_down_hours,
+        options.most_retrainings_per_week,
     )
 
 

@@ -7,8 +7,13 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_MOST_ADDRESSES: Final = 3
+"""Of a host, that are tried."""
 
 
 class ExchangeError(Exception):
@@ -21,6 +26,66 @@ class NoAnswerError(Exception):
 
 class UnreachedError(ExchangeError):
     """Nobody was there to be asked, so that nothing was said."""
+
+
+class UndeliveredError(Exception):
+    """A message that wasn't taken.
+
+    Attributes:
+        for_good: whether another try of the same can't help.
+    """
+
+    def __init__(self, message: str, *, for_good: bool) -> None:
+        super().__init__(message)
+        self.for_good = for_good
+
+
+def judged_addresses(host: str, port: int, is_private: Callable[[str], bool]) -> list[str]:
+    """What is connected to for a host, so that no other answer of DNS counts.
+
+    Args:
+        host: its name or address.
+        port: likewise.
+        is_private: whether a name or an address is of one's own networks.
+
+    Raises:
+        UndeliveredError: it has no address, or one that its name doesn't promise.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UndeliveredError(f"its host has no address: {error}", for_good=False) from None
+    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:_MOST_ADDRESSES]
+    for address in addresses:
+        if not is_private(host) or is_private(address):
+            continue
+        # The name says that it is one's own network, and what it leads to isn't.
+        raise UndeliveredError(
+            f"nothing is sent to {host}: it is a name of one's own networks that stands for "
+            f"{address}, which isn't of them",
+            for_good=True,
+        )
+    return addresses
+
+
+def tls_context(authority: Path | None, what: str) -> ssl.SSLContext:
+    """Whom to trust, by TLS 1.2 or newer.
+
+    Args:
+        authority: PEM file; None: whom the machine trusts.
+        what: it is, for people.
+
+    Raises:
+        UndeliveredError: the file can't be read.
+    """
+    try:
+        context = ssl.create_default_context(cafile=str(authority) if authority else None)
+    except (OSError, ssl.SSLError) as error:
+        raise UndeliveredError(
+            f"{what}: {authority} can't be read: {error}", for_good=False
+        ) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 @dataclass(frozen=True)
@@ -65,7 +130,7 @@ class Peer:
             raise ExchangeError(_reason(error)) from None
         # A timeout of a socket is for each packet: who sends a byte now and then would never end.
         late = threading.Event()
-        timer = threading.Timer(self.seconds, _end, (secured, late))
+        timer = threading.Timer(self.seconds, cut_off, (secured, late))
         timer.daemon = True
         timer.start()
         connection = http.client.HTTPConnection(self.address, self.port)
@@ -94,7 +159,8 @@ class Peer:
         return answer.status, data, answer.headers.get("Location", "")
 
 
-def _end(secured: socket.socket, late: threading.Event) -> None:
+def cut_off(secured: socket.socket, late: threading.Event) -> None:
+    """End a connection whose time is over, and note that it was."""
     late.set()
     with contextlib.suppress(OSError):
         # Of the socket itself: to end TLS in order would be to wait for the other side.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -14,10 +15,12 @@ from typing import Any, Final, Literal, Protocol
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import write_atomic
 from falaj.workloads.rollout.pairs import Outcomes
-from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.beside import Demands, Judged, Standing, judge
+from falaj.workloads.watching.exchange import NoAnswerError, UndeliveredError
 from falaj.workloads.watching.memory import (
     MEMORY,
     WEEK,
+    Carrier,
     Last,
     LedgerKind,
     Memory,
@@ -27,14 +30,13 @@ from falaj.workloads.watching.memory import (
     WatchError,
 )
 from falaj.workloads.watching.report import Report, digest_of
-from falaj.workloads.watching.webhook import WebhookError
 
 Seen = Literal["fine", "drifted", "unknown"]
 _MOST_TRIES: Final = 12
 """Of one message: with pauses that double from half a minute to an hour, some five hours."""
 _HOUR: Final = 3_600
 SIGNAL: Final = "signal.json"
-TELL, ROLL_BACK, RETRAIN = STEPS = ("tell", "rollBack", "retrain")
+TELL, SHADOW, ROLL_BACK, RETRAIN = STEPS = ("tell", "shadow", "rollBack", "retrain")
 """What may be done about drift, in this order."""
 _CALLED: Final = {ROLL_BACK: "rollback", RETRAIN: "retraining"}
 _KINDS: Final[Mapping[LedgerKind, str]] = {
@@ -82,12 +84,12 @@ class Wishes(Protocol):
 
     @property
     def steps(self) -> Sequence[str]:
-        """What may be done: `TELL`, `ROLL_BACK`, `RETRAIN`."""
+        """What may be done, of `STEPS`."""
         ...
 
     @property
-    def webhook(self) -> str | None:
-        """Where messages go; None: nowhere."""
+    def carriers(self) -> Sequence[Carrier]:
+        """How messages are sent; empty: they aren't."""
         ...
 
     @property
@@ -161,8 +163,8 @@ class World(Protocol):
         """
         ...
 
-    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
-        """Send to the webhook. Raises WebhookError."""
+    def send(self, message: Mapping[str, Any], delivery: str, now: float, *, by: Carrier) -> None:
+        """Send to the webhook, or by mail. Raises UndeliveredError."""
         ...
 
 
@@ -183,6 +185,26 @@ class Versions(Protocol):
 
     def roll_back(self, version: int) -> str:
         """Serve the one before a version again; returns why it couldn't be, or nothing."""
+        ...
+
+
+class Shadows(Protocol):
+    """A version that gets copies of requests, for who may have it serve."""
+
+    def demands(self) -> Demands:
+        """What is demanded of it."""
+        ...
+
+    def standing(self) -> Standing | None:
+        """What it came to; None: there is none. Raises NoAnswerError."""
+        ...
+
+    def promote(self, version: int) -> str:
+        """Have it serve, and be no shadow any more; returns why it couldn't be, or nothing."""
+        ...
+
+    def withdraw(self, version: int) -> str:
+        """Have it be no shadow any more; returns why it couldn't be, or nothing."""
         ...
 
 
@@ -207,6 +229,7 @@ class Watch:
         tell: called with an event's name, a sentence and its figures.
         by: who acts, for the audit log.
         clock: Unix time in seconds. Default: the machine's.
+        shadows: the version that gets copies of requests; None: there can't be one.
     """
 
     stack: str
@@ -217,9 +240,10 @@ class Watch:
     by: str
     clock: Callable[[], float] = time.time
     versions: Versions | None = None
+    shadows: Shadows | None = None
     memory: Memory = field(init=False)
     _path: Path = field(init=False)
-    _webhook: bool = field(init=False, default=False)
+    _carriers: Sequence[Carrier] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         """Read what is remembered. Raises WatchError: it can't be."""
@@ -229,7 +253,8 @@ class Watch:
     def begin(self, process: int) -> None:
         """Take over from a watch that ended, and say what it left undone."""
         self.memory.process = process
-        self._webhook = self._has_webhook()
+        settings = self.world.settings()
+        self._carriers = settings.carriers if settings is not None else ()
         if self.memory.pending is not None:
             self._settle(self.memory.pending)
         self._keep()
@@ -246,7 +271,7 @@ class Watch:
             self._keep()
             return "unknown"
         self.memory.waiting.pop("idle", None)
-        self._webhook = settings.webhook is not None
+        self._carriers = settings.carriers
         self.memory.put_back_to(self.clock())
         if self.memory.pending is not None:
             # Of this process: the stack's file or the disk didn't let it come to its end.
@@ -278,15 +303,29 @@ class Watch:
         self._follow(report)
         self._tell_drift(report)
         worse = self._worse(report)
-        if worse is not None and self.versions is not None and ROLL_BACK in settings.steps:
-            self._roll_back(report, self.versions, worse, settings)
-        elif report.state == "drifted" and RETRAIN in settings.steps:
-            self._retrain(report, settings)
-        elif worse is not None:
-            self._wait("rollBack", f"{worse}; rollBack isn't among the steps")
+        self._act(report, worse, settings)
         if report.state == "drifted" or worse is not None:
             return "drifted"
         return "unknown" if report.state == "no reference" else "fine"
+
+    def _act(self, report: Report, worse: str | None, settings: Wishes) -> None:
+        """Do the first of the steps that is due."""
+        shadow = None
+        if self.shadows is not None and SHADOW in settings.steps:
+            shadow = self._judge_shadow(report, self.shadows)
+        if isinstance(shadow, Judged):
+            # What is reported is of before; the next look sees what it changed.
+            return
+        if worse is not None and self.versions is not None and ROLL_BACK in settings.steps:
+            self._roll_back(report, self.versions, worse, settings)
+        elif report.state == "drifted" and RETRAIN in settings.steps:
+            if shadow is None:
+                self._retrain(report, settings)
+            else:
+                text = f"not retrained: version {shadow.version} is looked at as a shadow first"
+                self._wait("retrain", text)
+        elif worse is not None:
+            self._wait("rollBack", f"{worse}; rollBack isn't among the steps")
 
     # What is told.
 
@@ -394,6 +433,39 @@ class Watch:
         self._note("rolledBack", f"{outcome}; {why}", version=report.version, serves=served)
         self._keep()
 
+    def _judge_shadow(self, report: Report, shadows: Shadows) -> Standing | Judged | None:
+        """Have a shadow serve that is fit to, and end one that isn't.
+
+        Returns:
+            One that goes on as it is; or what was done about one; None without any.
+        """
+        try:
+            standing = shadows.standing()
+        except NoAnswerError as error:
+            self._wait("shadow", str(error))
+            return None
+        if standing is None or standing.version == report.version:
+            self.memory.waiting.pop("shadow", None)
+            return None
+        judged = judge(standing, shadows.demands(), self.clock())
+        if judged.verdict == "wait":
+            self._wait("shadow", judged.why)
+            return standing
+        version, is_fit = standing.version, judged.verdict == "promote"
+        text = f"{judged.verdict}: {judged.why}"
+        self._note("judged", text, posted=False, version=version, served=report.version)
+        refused = (shadows.promote if is_fit else shadows.withdraw)(version)
+        if refused:
+            self._wait("shadow", f"not done ({judged.verdict}): {refused}")
+            return standing
+        self.memory.waiting.pop("shadow", None)
+        event, became = (
+            ("promoted", "serves") if is_fit else ("withdrawn", "is no shadow any more")
+        )
+        text = f"version {version} {became}: {judged.why}"
+        self._note(event, text, version=version, served=report.version)
+        return judged
+
     def _retrain(self, report: Report, settings: Wishes) -> None:
         now, memory = self.clock(), self.memory
         held = self._cooling(settings, now) or self._spent(settings, now)
@@ -442,7 +514,7 @@ class Watch:
             self._wait("retrain", f"not retrained: {done.detail}")
             self._keep()
             return
-        outcome = _became(done, served, report.version)
+        outcome = _became(done, served, report.version, self._beside())
         event = "asked" if done.outcome == "asked" else "retrained"
         # What failed for another reason than the data may be tried with them once more.
         memory.end(outcome, self.clock(), tried=done.outcome != "failed")
@@ -452,6 +524,13 @@ class Watch:
             signal=signal, data=source.digest,
         )  # fmt: skip
         self._keep()
+
+    def _beside(self) -> int | None:
+        """The shadow's version."""
+        with contextlib.suppress(NoAnswerError):
+            standing = self.shadows.standing() if self.shadows is not None else None
+            return standing.version if standing is not None else None
+        return None
 
     def _up(self, source: Source, report: Report, signal: str) -> Updated:
         try:
@@ -515,38 +594,35 @@ class Watch:
         """Say it, write it into the audit log, and have it sent where it is news."""
         self.tell(event, text, figures)
         self.audit.event(event, by=self.by, stack=self.stack, text=text, **figures)
-        if not posted or not self._webhook:
-            return
-        delivery = str(uuid.uuid4())
-        body = {
-            "event": event, "stack": self.stack, "text": text, "time": _stamp(self.clock()),
-            "delivery": delivery, **figures,
-        }  # fmt: skip
-        if self.memory.post(delivery, body):
-            self.audit.event("dropped", by=self.by, stack=self.stack, text="the oldest message")
-
-    def _has_webhook(self) -> bool:
-        settings = self.world.settings()
-        return settings is not None and settings.webhook is not None
+        for carrier in self._carriers if posted else ():
+            delivery = str(uuid.uuid4())
+            body = {
+                "event": event, "stack": self.stack, "text": text, "time": _stamp(self.clock()),
+                "delivery": delivery, **figures,
+            }  # fmt: skip
+            if self.memory.post(delivery, body, carrier):
+                text_of_it = "the oldest message"
+                self.audit.event("dropped", by=self.by, stack=self.stack, text=text_of_it)
 
     def _deliver(self) -> None:
         """Send what is due; what isn't taken stays, for hours."""
         now = self.clock()
+        silent: set[str] = set()
         for message in list(self.memory.outbox):
-            if message.due > now:
+            if message.due > now or message.by in silent:
                 continue
             try:
-                self.world.send(message.body, message.delivery, now)
-            except WebhookError as error:
+                self.world.send(message.body, message.delivery, now, by=message.by)
+            except UndeliveredError as error:
                 self._undelivered(message, error, now)
                 if not error.for_good:
                     # Who doesn't answer one won't answer the next.
-                    return
+                    silent.add(message.by)
             else:
                 self.memory.outbox.remove(message)
                 self.audit.event("sent", by=self.by, stack=self.stack, delivery=message.delivery)
 
-    def _undelivered(self, message: Message, error: WebhookError, now: float) -> None:
+    def _undelivered(self, message: Message, error: UndeliveredError, now: float) -> None:
         if error.for_good or message.tries + 1 >= _MOST_TRIES:
             self.memory.outbox.remove(message)
             text = f"{error}; the message {message.body.get('event')} is given up"
@@ -554,7 +630,8 @@ class Watch:
             return
         pause = self.memory.try_later(message, now)
         for each in self.memory.outbox:
-            each.due = max(each.due, message.due)
+            if each.by == message.by:
+                each.due = max(each.due, message.due)
         text = f"{error}; it is tried again in {pause:.0f} s"
         self.tell("unsent", text, {})
         if message.tries == 1:
@@ -564,13 +641,15 @@ class Watch:
         self.memory.write(self._path)
 
 
-def _became(done: Updated, served: int | None, before: int) -> str:
+def _became(done: Updated, served: int | None, before: int, beside: int | None) -> str:
     if done.outcome == "refused":
         return f"version {served} goes on to serve, as the new one isn't worth it: {done.detail}"
     if done.outcome == "asked":
         return f"{done.detail}; version {served} goes on to serve meanwhile"
     if done.outcome == "failed":
         return f"version {served} goes on to serve, as the stack didn't come up: {done.detail}"
+    if served == before and beside not in (None, before):
+        return f"version {beside} is the shadow of version {served}, which goes on to serve"
     if served == before:
         return f"the stack came up without a new version; version {served} serves"
     return f"version {served} serves, in the place of version {before}"

@@ -34,6 +34,10 @@ LedgerKind = Literal["labels", "answers"]
 server failed to answer."""
 
 
+Carrier = Literal["webhook", "mail"]
+"""How a message is sent."""
+
+
 class WatchError(WorkloadError):
     """What a watch can't go on with: what it remembers, or what is asked of it."""
 
@@ -74,12 +78,13 @@ class Last:
 
 @dataclass
 class Message:
-    """One that the webhook hasn't taken yet."""
+    """One that wasn't taken yet."""
 
     delivery: str
     body: dict[str, Any]
     tries: int = 0
     due: float = 0.0
+    by: Carrier = "webhook"
 
 
 @dataclass(frozen=True)
@@ -220,9 +225,9 @@ class Memory:
         """The outcomes of a kind."""
         return self.ledgers.setdefault(kind, Ledger())
 
-    def post(self, delivery: str, body: Mapping[str, Any]) -> int:
+    def post(self, delivery: str, body: Mapping[str, Any], by: Carrier) -> int:
         """Keep a message until it is taken; returns how many older ones had to go for it."""
-        self.outbox.append(Message(delivery=delivery, body=dict(body)))
+        self.outbox.append(Message(delivery=delivery, body=dict(body), by=by))
         dropped = len(self.outbox) - _MOST_MESSAGES
         del self.outbox[: max(0, dropped)]
         return max(0, dropped)

@@ -13,8 +13,6 @@ import hashlib
 import hmac
 import json
 import secrets
-import socket
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,26 +22,23 @@ from urllib.parse import urlsplit
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import write_atomic
-from falaj.workloads.watching.exchange import ExchangeError, Peer, UnreachedError
+from falaj.workloads.watching.exchange import (
+    ExchangeError,
+    Peer,
+    UndeliveredError,
+    UnreachedError,
+    judged_addresses,
+    tls_context,
+)
 
 _SECONDS: Final = 15.0
 _MOST_BYTES: Final = 64 << 10
-_MOST_ADDRESSES: Final = 3
-"""Of a host, that are tried."""
 #: Of those that a later try may change (RFC 9110, 15.5.9; RFC 6585, 4).
 _AGAIN: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
-class WebhookError(Exception):
-    """A message that wasn't taken.
-
-    Attributes:
-        for_good: whether another try of the same can't help.
-    """
-
-    def __init__(self, message: str, *, for_good: bool) -> None:
-        super().__init__(message)
-        self.for_good = for_good
+class WebhookError(UndeliveredError):
+    """A message that the webhook didn't take."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +74,14 @@ class Webhook:
         host, port = parts.hostname or "", parts.port or 443
         if reason := self.refused(host):
             raise WebhookError(f"nothing is sent to {host}: {reason}", for_good=True)
-        context = self._context()
-        peers = [
-            Peer(each, port, host, context, _SECONDS, _MOST_BYTES)
-            for each in self._addresses(host, port)
-        ]
+        try:
+            context = tls_context(self.authority, "the watch's webhookAuthority")
+            addresses = judged_addresses(host, port, self.is_private)
+        except UndeliveredError as error:
+            raise WebhookError(
+                f"the webhook {self.shown}: {error}", for_good=error.for_good
+            ) from None
+        peers = [Peer(each, port, host, context, _SECONDS, _MOST_BYTES) for each in addresses]
         body = json.dumps(message, ensure_ascii=False, sort_keys=True).encode()
         stamp = str(int(now))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -116,26 +114,6 @@ class Webhook:
         """The address for people: paths and queries of webhooks are often as good as passwords."""
         return urlsplit(self.url).netloc
 
-    def _addresses(self, host: str, port: int) -> list[str]:
-        """What is connected to: judged, so that no other answer of DNS counts."""
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise WebhookError(
-                f"the webhook {self.shown}: its host has no address: {error}", for_good=False
-            ) from None
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:_MOST_ADDRESSES]
-        for address in addresses:
-            if not self.is_private(host) or self.is_private(address):
-                continue
-            # The name says that it is one's own network, and what it leads to isn't.
-            raise WebhookError(
-                f"nothing is sent to {host}: it is a name of one's own networks that stands for "
-                f"{address}, which isn't of them",
-                for_good=True,
-            )
-        return addresses
-
     def _key(self) -> bytes:
         try:
             return self.key()
@@ -146,19 +124,6 @@ class Webhook:
                 "away to have another one made",
                 for_good=False,
             ) from None
-
-    def _context(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(
-                cafile=str(self.authority) if self.authority else None
-            )
-        except (OSError, ssl.SSLError) as error:
-            raise WebhookError(
-                f"the watch's webhookAuthority: {self.authority} can't be read: {error}",
-                for_good=False,
-            ) from None
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        return context
 
 
 def _ask_first(

@@ -12,6 +12,7 @@ from falaj.components.specification.workload_bounds import bound, choice
 KEEP_HOURS: Final = bound("jobs", "keep_hours")
 MOST_JOBS: Final = bound("jobs", "most_jobs")
 MOST_BYTES: Final = bound("jobs", "most_bytes")
+COPIED: Final = bound("shadow", "percent")
 _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
 _ROWS: Final = bound("service", "max_rows")
@@ -86,6 +87,12 @@ class InferenceServiceArgs(SupervisedArgs):
     """After how long fewer rows are judged, if there are 200."""
     drift_alpha: NotRequired[Annotated[Input[float], ALPHA, Default(ALPHA.default)]]
     """Chance of a false alarm in a window; drift is what two of three windows find."""
+    shadow: NotRequired[Annotated[Input[bool], Default(value=False)]]
+    """Give a second version copies of requests, once one was promoted to the alias ``shadow``."""
+    shadow_percent: NotRequired[Annotated[Input[float], COPIED, Default(COPIED.default)]]
+    """Of the answered requests, how many are copied; with ``shadow`` alone, as the following."""
+    shadow_first: NotRequired[Annotated[Input[bool], Default(value=False)]]
+    """Have a new version be the shadow, where another one serves, until it is promoted."""
     jobs: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Take requests that are answered later; else what was kept is removed."""
     jobs_keep_hours: NotRequired[Annotated[Input[int], KEEP_HOURS, Default(KEEP_HOURS.default)]]

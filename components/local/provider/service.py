@@ -98,6 +98,8 @@ def services(site: Site) -> list[ServiceFiles]:
 # Brings a service to a version: promote, wait until it is served, go back when it isn't.
 
 ALIAS: Final = "production"
+SHADOW: Final = "shadow"
+"""Stands for the version that gets copies of requests."""
 _INFERENCE: Final = "falaj.workloads.inference"
 #: Loading, verifying, decrypting and warming up takes seconds; a busy machine takes longer.
 _SERVED_LIMIT_S: Final = 180.0
@@ -254,13 +256,24 @@ class Rollout:
             machine.write_json(self.service.config, before)
             self._run()
 
+    def stand_by(self, wanted: Mapping[str, Any], version: int) -> None:
+        """Have a version get copies of requests, where the service gives any.
+
+        Raises:
+            LocalError: the registry refuses.
+        """
+        self.context.status(f"version {version} is the shadow of the one that serves")
+        self._turn_alias("promote", wanted, "--version", str(version), alias=SHADOW)
+
     def _promote(self, wanted: Mapping[str, Any], version: int) -> None:
         self._turn_alias("promote", wanted, "--version", str(version))
 
-    def _turn_alias(self, verb: str, wanted: Mapping[str, Any], *options: str) -> None:
+    def _turn_alias(
+        self, verb: str, wanted: Mapping[str, Any], *options: str, alias: str = ALIAS
+    ) -> None:
         arguments = [
             verb, "--registry", str(wanted["registry"]), "--model", str(wanted["model"]),
-            "--alias", ALIAS, "--keyring", str(wanted["keyring"]), *options, "--json",
+            "--alias", alias, "--keyring", str(wanted["keyring"]), *options, "--json",
         ]  # fmt: skip
         workloads.run(self.context, workloads.REGISTRY, arguments, what=f"the registry's {verb}")
 
@@ -317,6 +330,8 @@ def configuration(
             "jobs-most": whole(inputs, "jobsMost"),
             "jobs-most-bytes": whole(inputs, "jobsMostBytes"),
         }
+    if flag(inputs, "shadow"):
+        options |= {"shadow-percent": number(inputs, "shadowPercent"), "shadow-alias": SHADOW}
     clients = inputs.get("clients")
     granted = mapping(clients)
     # In one word each: a text that starts with a "-" is no option.

@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from falaj.stacks.settings.watching import DemandsSettings
 from falaj.stacks.watching.data import newest
+from falaj.stacks.watching.machine import standing_of
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.watching.beside import Standing, judge
 from falaj.workloads.watching.ladder import NoDataError, Source, Updated
 from falaj.workloads.watching.memory import WEEK, Ledger, Memory, WatchError
 from falaj.workloads.watching.report import MOST_BYTES, ReportError, read_report
@@ -412,7 +415,130 @@ def test_a_crash_in_a_rollback_is_told(scene: Scene) -> None:
     assert scene.world.done == ["rollBack"]
 
 
-# The webhook.
+# The shadow.
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "promote"),
+        ({"since": None}, "wait"),
+        ({"since": 1_000.0}, "wait"),
+        ({"compared": 99, "failed": 0}, "wait"),
+        ({"agreement": 0.79}, "withdraw"),
+        ({"agreement": None}, "withdraw"),
+        ({"compared": 995, "failed": 5}, "withdraw"),
+        ({"compared": 0, "failed": 1_000, "agreement": None}, "withdraw"),
+        # What fails isn't waited for.
+        ({"compared": 90, "failed": 10, "since": 1_000.0}, "withdraw"),
+        ({"compared": 90, "failed": 9, "since": 1_000.0}, "wait"),
+    ],
+)
+def test_when_a_shadow_is_fit_to_serve(changes: dict[str, Any], verdict: str) -> None:
+    fine: dict[str, Any] = {
+        "since": 0.0,
+        "compared": 2_000,
+        "failed": 1,
+        "rows": 4_000,
+        "agreement": 0.8,
+    }
+    standing = Standing(2, **(fine | changes))
+    found = judge(
+        standing,
+        DemandsSettings.model_validate({"requests": 100, "mostFailed": 0.004}),
+        now=1_200.0,
+    )
+    assert found.verdict == verdict
+    assert "version 2, as a shadow" in found.why
+
+
+def test_a_retrained_version_is_a_shadow_before_it_serves(scene: Scene) -> None:
+    scene.world.first = True
+    drifting(scene, steps=["tell", "shadow", "retrain"], webhook="https://localhost/x")
+    scene.look()
+    assert scene.world.done == ["up"]
+    (retrained,) = scene.events("retrained")
+    assert "version 2 is the shadow of version 1, which goes on to serve" in retrained["text"]
+    scene.world.data = Source("/data/newer.csv", "newer")
+    scene.look(48)
+    assert scene.world.done == ["up"]
+    assert any("looked at as a shadow first" in each for each in scene.said)
+    scene.world.beside = Standing(2, scene.now - 3_600, 5_000, 2, 9_000, 0.93)
+    scene.look(1)
+    assert scene.world.done == ["up", "promote 2"]
+    assert scene.world.serving == 2
+    (judged,) = scene.events("judged")
+    (promoted,) = scene.events("promoted")
+    assert judged["text"].startswith("promote: version 2, as a shadow, agrees in 93.0%")
+    assert (promoted["version"], promoted["served"]) == (2, 1)
+    assert "promoted" in [each["event"] for each in scene.world.sent]
+
+
+def test_a_shadow_that_fails_is_withdrawn(scene: Scene) -> None:
+    scene.world.asked = {"steps": ["tell", "shadow"]}
+    scene.world.beside = Standing(2, scene.now, 900, 100, 900, 0.99, "the model could not run")
+    scene.world.refuses = "the registry's disk is full"
+    scene.look()
+    assert "not done (withdraw): the registry's disk is full" in scene.said[-1]
+    scene.world.refuses = ""
+    scene.look()
+    assert scene.world.done == ["withdraw 2", "withdraw 2"]
+    assert scene.world.serving == 1
+    (withdrawn,) = scene.events("withdrawn")
+    assert "failed on 100 of 1,000 requests" in withdrawn["text"]
+    assert "the last: the model could not run" in withdrawn["text"]
+
+
+@pytest.mark.parametrize("steps", [["tell"], ["tell", "rollBack"]])
+def test_without_the_step_nobody_judges_a_shadow(scene: Scene, steps: list[str]) -> None:
+    scene.world.asked = {"steps": steps}
+    scene.world.beside = Standing(2, 0.0, 5_000, 0, 9_000, 1.0)
+    scene.look()
+    assert scene.world.done == []
+
+
+def test_a_server_that_says_nothing_of_its_shadow_is_asked_again(scene: Scene) -> None:
+    scene.world.asked = {"steps": ["tell", "shadow"]}
+    scene.world.beside = "the state can't be read"
+    scene.look()
+    scene.look()
+    assert [each["text"] for each in scene.events("waits")] == ["the state can't be read"]
+    scene.world.beside = Standing(1, 0.0, 5_000, 0, 9_000, 1.0)
+    scene.look()
+    assert scene.world.done == []
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.dictionaries(
+        st.sampled_from(["version", "requests", "compared", "failed", "rows", "since",
+                         "agreement", "why", "refused"]), inner, max_size=6,
+    ),
+    max_leaves=20,
+))  # fmt: skip
+def test_what_a_server_says_of_its_shadow_is_read_with_suspicion(said: Any) -> None:
+    found = standing_of(2, said)
+    assert found.version == 2
+    assert min(found.compared, found.failed, found.rows) >= 0
+
+
+# The webhook, and mail.
+
+
+def test_who_doesnt_answer_keeps_the_others_from_nothing(scene: Scene) -> None:
+    mail = {"server": "localhost", "sender": "a@b.ae", "recipients": ["c@d.ae"]}
+    scene.world.asked = {"webhook": "https://localhost/x", "mail": mail}
+    scene.world.deaf = {"webhook"}
+    scene.world.says = report("drifted")
+    scene.look()
+    assert [each["by"] for each in scene.world.sent] == ["mail"]
+    scene.start()
+    scene.world.deaf = set()
+    scene.look(1)
+    assert [each["by"] for each in scene.world.sent] == ["mail", "webhook"]
+    one, other = scene.world.sent
+    assert one["delivery"] != other["delivery"]
+    assert one["text"] == other["text"]
 
 
 def test_messages_wait_for_a_webhook_that_is_away(scene: Scene) -> None:

@@ -36,6 +36,7 @@ from tests.stacks.watching.peers import certificate, peer, saying, write_token_k
 from tests.stacks.watching.reports import labels, report
 
 ROOT = Path(__file__).resolve().parents[3]
+MAIL = {"server": "localhost", "sender": "falaj@shop.ae", "recipients": ["one@shop.ae"]}
 pytestmark = pytest.mark.timeout(120)
 
 
@@ -246,7 +247,7 @@ def test_a_worse_version_goes_in_the_registry_as_well(place: Place) -> None:
         ({"steps": []}, "what is done is always told as well"),
         ({"steps": ["retrain"]}, "what is done is always told as well"),
         ({"steps": ["tell", "retrain"]}, "retrain is for a table"),
-        ({"steps": ["tell", "shadow"]}, "given 'shadow'"),
+        ({"steps": ["tell", "canary"]}, "given 'canary'"),
         ({"intervalSeconds": 0}, "from 1 to 86400"),
         ({"webhook": "http://localhost/x"}, "starts with https://"),
         ({"webhook": "https://u:p@localhost/x"}, "without a name or password"),
@@ -255,6 +256,18 @@ def test_a_worse_version_goes_in_the_registry_as_well(place: Place) -> None:
         ({"webhook": "https://localhost:99999/x"}, "Port out of range"),
         ({"webhookAuthority": "a.pem"}, "given without webhook"),
         ({"mostRetrainingsPerWeek": 0}, "from 1 to 100"),
+        ({"steps": ["tell", "shadow"]}, "falaj:service.shadow: missing"),
+        ({"shadow": {"leastAgreement": 2}}, "from 0 to 1"),
+        ({"mail": MAIL | {"server": "mail.example.com"}}, "given the host mail.example.com"),
+        (
+            {"mail": MAIL | {"server": "hooks.slack.com"}, "allowedHosts": ["hooks.slack.com"]},
+            "abroad",
+        ),
+        ({"mail": MAIL | {"user": "falaj"}}, "passwordFile: missing, where user is given"),
+        ({"mail": MAIL | {"passwordFile": "x"}}, "user: missing, where passwordFile is given"),
+        ({"mail": MAIL | {"recipients": []}}, "recipients"),
+        ({"mail": MAIL | {"sender": "a@b\r\nTo: c"}}, "an address of mail"),
+        ({"mail": MAIL | {"security": "none"}}, "starttls"),
         ({"coolDownHours": True}, "given True|given true"),
         ({"data": "in"}, "falaj:model: missing"),
     ],
@@ -263,6 +276,14 @@ def test_settings_that_cant_be(place: Place, watch: dict[str, Any], words: str) 
     place.configure(**watch)
     with pytest.raises(RefusedSettingsError, match=words):
         StackFile("main", Project.find(place.root)).settings()
+
+
+def test_mail_servers_that_may_be(place: Place) -> None:
+    for server in ("localhost", "10.0.0.25", "mail.corp.internal"):
+        place.configure(mail=MAIL | {"server": server})
+        StackFile("main", Project.find(place.root)).settings()
+    place.configure(mail=MAIL | {"server": "mail.example.ae"}, allowedHosts=["mail.example.ae"])
+    StackFile("main", Project.find(place.root)).settings()
 
 
 @pytest.mark.parametrize(

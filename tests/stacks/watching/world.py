@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from falaj.stacks.settings.watching import WatchSettings
+from falaj.stacks.settings.watching import DemandsSettings, WatchSettings
 from falaj.workloads.rollout.pairs import Outcomes
-from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.beside import Standing
+from falaj.workloads.watching.exchange import NoAnswerError, UndeliveredError
 from falaj.workloads.watching.ladder import NoDataError, Source, Updated, Watch
-from falaj.workloads.watching.memory import Pending, WatchError
+from falaj.workloads.watching.memory import Carrier, Pending, WatchError
 from falaj.workloads.watching.report import Report, read_report
 from falaj.workloads.watching.webhook import WebhookError
 from tests.stacks.watching.reports import report
@@ -37,7 +38,10 @@ class FakeWorld:
     becomes: Updated = field(default_factory=lambda: Updated("done"))
     refuses: str = ""
     became: str = ""
+    first: bool = False
+    beside: Standing | str | None = None
     hook: WebhookError | None = None
+    deaf: set[str] = field(default_factory=set[str])
     crashes_in: str = ""
     done: list[str] = field(default_factory=list[str])
     sent: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
@@ -58,6 +62,26 @@ class FakeWorld:
         if isinstance(self.counted, str):
             raise NoAnswerError(self.counted)
         return self.counted
+
+    def demands(self) -> DemandsSettings:
+        return WatchSettings.model_validate(self.asked).shadow
+
+    def standing(self) -> Standing | None:
+        if isinstance(self.beside, str):
+            raise NoAnswerError(self.beside)
+        return self.beside
+
+    def promote(self, version: int) -> str:
+        self._do(f"promote {version}")
+        if not self.refuses:
+            self.serving, self.beside = version, None
+        return self.refuses
+
+    def withdraw(self, version: int) -> str:
+        self._do(f"withdraw {version}")
+        if not self.refuses:
+            self.beside = None
+        return self.refuses
 
     def previous(self) -> int | None:
         return self.before
@@ -109,14 +133,20 @@ class FakeWorld:
         self._do("up")
         if self.becomes.outcome == "done" and isinstance(self.data, Source):
             self.learned_from = self.data.digest
-            self.serving = (self.serving or 0) + 1
+            new = (self.serving or 0) + 1
+            if self.first:
+                self.beside = Standing(new)
+            else:
+                self.serving = new
         return self.becomes
 
-    def send(self, message: Mapping[str, Any], delivery: str, now: float) -> None:
+    def send(self, message: Mapping[str, Any], delivery: str, now: float, *, by: Carrier) -> None:
         del now
+        if by in self.deaf:
+            raise UndeliveredError("nobody answers", for_good=False)
         if self.hook is not None:
             raise self.hook
-        self.sent.append({**message, "delivery": delivery})
+        self.sent.append({**message, "delivery": delivery, "by": by})
 
     def _do(self, what: str) -> None:
         self.done.append(what)
@@ -153,7 +183,7 @@ class Scene:
         self.watch = Watch(
             "shop", self.folder, self.world, self.audit,
             lambda event, text, figures: self.said.append(f"{event}: {text}"),
-            "tester", lambda: self.now, self.world,
+            "tester", lambda: self.now, self.world, self.world,
         )  # fmt: skip
         self.watch.begin(1)
 

@@ -157,3 +157,32 @@ def test_a_pod_believes_its_own_list(
     assert store.trusted("digits", "production", ring).version == 1
     with pytest.raises(IntegrityError, match="isn't signed"):
         store.trusted("digits", "production", keyring)
+
+
+def test_an_alias_is_withdrawn_as_others_are_changed(
+    signed: Store, keyring: KeyRing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signed.promote("digits", 1, "shadow")
+    with pytest.raises(WorkloadError, match="give --keyring"):
+        Store(signed.root).withdraw("digits", "shadow")
+    arguments = [
+        "withdraw", "--registry", str(signed.root), "--model", "digits", "--alias", "shadow",
+        "--keyring", str(keyring.path), "--json",
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "model": "digits", "alias": "shadow", "version": None, "previous": 1,
+    }  # fmt: skip
+    assert signed.checked_list("digits", keyring).versions() == {"production": 2}
+    assert main(arguments) == 2
+    assert "no alias 'shadow'" in capsys.readouterr().err
+    with pytest.raises(WorkloadError, match="nothing to serve"):
+        signed.withdraw("digits", "production")
+    # Put back, it is found out.
+    signed.promote("digits", 2, "shadow")
+    path = signed.root / "digits" / "aliases.json"
+    before = path.read_bytes()
+    signed.withdraw("digits", "shadow")
+    path.write_bytes(before)
+    with pytest.raises(IntegrityError, match="put back"):
+        signed.checked_list("digits", keyring)

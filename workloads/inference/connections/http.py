@@ -461,6 +461,8 @@ _AUTHORITY = re.compile(_HOST)
 _ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
 HEADER_LENGTH = "Inference-Header-Content-Length"
+LENGTH_LINE = HEADER_LENGTH.encode() + b": "
+"""What the line of an answer begins with that gives it."""
 """Header of a body with binary tensors: how many of its bytes are JSON."""
 REQUEST_ID = b"x-request-id"
 """Header that names a request whose body has no id."""

@@ -44,6 +44,7 @@ from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.inference.process.outage import Outage
 from falaj.workloads.inference.settings import Settings
+from falaj.workloads.inference.shadow.standing import Shadow
 from falaj.workloads.registry.alias_list import ALIASES
 from falaj.workloads.registry.keyring import VERIFIES, KeyRing
 from falaj.workloads.registry.store import AUDIT, Store
@@ -68,6 +69,7 @@ class StateFile:
         workers: list[dict[str, Any]],
         error: str | None,
         numbers: Mapping[str, int],
+        shadow: Mapping[str, Any] | None,
     ) -> None:
         """Write the state, unless nothing in it has changed."""
         facts: dict[str, Any] = {
@@ -79,6 +81,7 @@ class StateFile:
             "workers": workers,
             "error": error,
             "aliases_numbers": dict(numbers),
+            "shadow": shadow,
         }
         if facts == self._written:
             return
@@ -174,6 +177,8 @@ class WorkerHandle:
         self.engine: str | None = None
         """What runs its model, and why that isn't what the package names; None: not known yet, or
         a runtime beside."""
+        self.share = 0.0
+        """Of its answered requests, that it was told to copy."""
         self._received = received
         self._ended = ended
         self._channel = Channel(self._message, lambda: None)
@@ -187,8 +192,10 @@ class WorkerHandle:
             "pid": self.pid, "version": self.version, "state": self.state, "engine": self.engine
         }  # fmt: skip
 
-    async def start(self, listener: socket.socket, path: str, configuration: bytes) -> None:
-        """Start the process and send it its configuration."""
+    async def start(
+        self, listener: socket.socket, path: str, configuration: bytes, *, shadow: bool = False
+    ) -> None:
+        """Start the process and send it its configuration; a shadow runs copies alone."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
@@ -206,7 +213,10 @@ class WorkerHandle:
             theirs.close()
         self.pid = self._process.pid
         await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=ours)
-        document = {"path": path, "settings": configuration.decode(), "version": self.version}
+        document = {
+            "path": path, "settings": configuration.decode(), "version": self.version,
+            "shadow": shadow,
+        }  # fmt: skip
         self._channel.send(channel.CONFIGURE, orjson.dumps(document))
         self._watch = asyncio.create_task(self._watch_process())
 
@@ -287,10 +297,36 @@ def _reason(status: int) -> str:
 
 
 POLL_SECONDS = 0.5
+SHADOW_SECONDS = 2.0
+"""After which new counts of the shadow are written into the state."""
 QUICK_DEATH_SECONDS = 30.0
 """Workers that end sooner than this after another one are started again ever more slowly."""
 MAX_RESTART_DELAY = 10.0
 ACCEPT_SECONDS = 60.0
+
+
+class ShadowProcess(WorkerHandle):
+    """The process of a shadow: a worker that is never told to accept."""
+
+    def __init__(
+        self, of: Settings, version: int, shadow: Shadow, listener: socket.socket, path: Path
+    ) -> None:
+        super().__init__(of.model, version, self._heard, lambda _: shadow.ended(self))
+        self._of = of
+        self._shadow = shadow
+        self._listener = listener
+        self._path = path
+
+    def _heard(self, worker: WorkerHandle, kind: int, payload: bytes) -> None:
+        del worker
+        # Its counts aren't the service's.
+        if kind == channel.SHADOW_DONE:
+            self._shadow.done(self, payload)
+
+    async def begin(self) -> bool:
+        """Start it, and tell whether it became ready."""
+        await self.start(self._listener, str(self._path), self._of.content, shadow=True)
+        return await self.reach("ready", seconds=self._of.limits.load_seconds)
 
 
 @dataclass
@@ -322,6 +358,9 @@ class Master:
         self._jobs: JobQueue | None = None
         self._jobs_of: tuple[Path, Path] | None = None
         """Folder and key ring of `_jobs`."""
+        self._shadow = Shadow(self._shadow_process, self._spawn, self._event)
+        self._shadow_written = 0.0
+        self._shadow_facts: dict[str, Any] | None = None
         self._logs: Logs | None = None
         self._current: Generation | None = None
         self._draining: list[WorkerHandle] = []
@@ -333,6 +372,7 @@ class Master:
         self._status = "starting"
         self._before = _last_state(self.settings.state)
         self._pointer = Pointer(self._before.get("aliases_numbers"))
+        self._shadow_pointer = Pointer(None)
         self._refused: str | None = None  # why a version or configuration is not served
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
@@ -368,6 +408,7 @@ class Master:
             self._wake.clear()
             if not self._leaving:
                 await self._follow()
+                self._follow_shadow()
                 if time.monotonic() - self._drift_kept > KEEP_SECONDS:
                     await self._keep_drift()
         await self._stop()
@@ -406,6 +447,7 @@ class Master:
 
     async def _stop(self) -> None:
         self._status = "draining"
+        self._shadow.close()
         self._end_outage()
         self._write_state()
         current = self._current
@@ -620,7 +662,7 @@ class Master:
             await self._drift_state.keep(self._drift)
 
     def _more_metrics(self) -> Iterator[Metric]:
-        for each in (self._drift, self._jobs):
+        for each in (self._drift, self._jobs, self._shadow):
             if each is not None:
                 yield from each.metrics()
 
@@ -636,6 +678,29 @@ class Master:
         await asyncio.gather(
             *(worker.drain(by.limits.drain_seconds, leaving=False) for worker in old)
         )
+
+    # -- shadow ------------------------------------------------------------------------------
+
+    def _shadow_process(self, of: Settings, version: int, shadow: Shadow) -> ShadowProcess:
+        assert self._current is not None  # noqa: S101 - a shadow is beside what serves
+        return ShadowProcess(of, version, shadow, self._current.listener, self.path)
+
+    def _follow_shadow(self) -> None:
+        """Have the shadow that the settings and its alias ask for, and what it needs copied."""
+        current = self._current
+        if current is None:
+            return
+        version = None
+        if current.settings.shadow is not None:
+            alias = current.settings.shadow.alias
+            version = self._shadow_pointer.optional(current.settings, alias)
+        self._shadow.follow(current.settings, current.version, version)
+        share = self._shadow.share
+        for worker in current.workers:
+            if worker.share != share and worker.state == "serving":
+                worker.share = share
+                worker.tell(channel.SHADOW_SHARE, orjson.dumps(share))
+        self._write_state()
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -657,6 +722,10 @@ class Master:
             worker.answer(payload[:8], self._totals.render())
         elif kind == channel.STATISTICS_REQUEST:
             worker.answer(payload[:8], orjson.dumps(self._totals.by_version()))
+        elif kind == channel.SHADOW_COPY:
+            self._shadow.take(worker.model, worker.version, payload)
+        elif kind == channel.SHADOW_MISSED:
+            self._shadow.missed(worker.model, worker.version, int(orjson.loads(payload)))
         elif kind == channel.JOB_REQUEST and self._jobs is not None:
             self._jobs.asked(worker, payload)
         elif kind == channel.JOB_ENDED and self._jobs is not None:
@@ -747,7 +816,22 @@ class Master:
             workers=[worker.facts() for worker in workers],
             error=self._broken or self._refused,
             numbers=self._pointer.numbers,
+            shadow=self._shadow_now(),
         )
+
+    def _shadow_now(self) -> dict[str, Any] | None:
+        """What is true of the shadow; its counts no more often than a disk should be written."""
+        facts, before, now = self._shadow.facts(), self._shadow_facts, time.monotonic()
+        steady = ("version", "state", "error", "pid")
+        if (
+            facts is not None
+            and before is not None
+            and all(facts[each] == before[each] for each in steady)
+            and now - self._shadow_written < SHADOW_SECONDS
+        ):
+            return before
+        self._shadow_facts, self._shadow_written = facts, now
+        return facts
 
 
 class Pointer:
@@ -762,31 +846,51 @@ class Pointer:
         known = cast("dict[str, object]", seen) if isinstance(seen, dict) else {}
         self.numbers = {model: each for model, each in known.items() if type(each) is int}
         self._asked: tuple[object, ...] = ()
+        self._none: tuple[object, ...] = ()
         self._version = 0
 
-    def version(self, wanted: Settings) -> int:
-        """Return the version.
+    def optional(self, wanted: Settings, alias: str) -> int | None:
+        """Return the version that another alias than the service's stands for; None: it has none.
+
+        A list that isn't what was signed is told of where the service's own alias is asked for.
+        """
+        asked = self._asks(wanted, alias)
+        if asked == self._none:
+            return None
+        try:
+            return self.version(wanted, alias)
+        except WorkloadError:
+            self._none = asked
+            return None
+
+    def version(self, wanted: Settings, alias: str | None = None) -> int:
+        """Return the version that the service's alias, or another one, stands for.
 
         Raises:
             WorkloadError: the list of aliases is missing, isn't what was signed, or is older than
                 the log of changes or than what was seen.
         """
-        files = (
-            wanted.registry / wanted.model / ALIASES,
-            wanted.registry / AUDIT,
-            wanted.keyring / VERIFIES,
-        )
-        asked = (wanted.registry, wanted.model, wanted.alias, wanted.keyring,
-                 *map(fingerprint, files))  # fmt: skip
+        alias = alias or wanted.alias
+        asked = self._asks(wanted, alias)
         if asked != self._asked:
             self._asked = ()
             found = Store(wanted.registry).trusted(
-                wanted.model, wanted.alias, KeyRing.open(wanted.keyring),
+                wanted.model, alias, KeyRing.open(wanted.keyring),
                 seen=self.numbers.get(wanted.model, 0),
             )  # fmt: skip
             self.numbers[wanted.model] = found.number
             self._version, self._asked = found.version, asked
         return self._version
+
+    @staticmethod
+    def _asks(wanted: Settings, alias: str) -> tuple[object, ...]:
+        """What an alias's version depends on."""
+        files = (
+            wanted.registry / wanted.model / ALIASES,
+            wanted.registry / AUDIT,
+            wanted.keyring / VERIFIES,
+        )
+        return (wanted.registry, wanted.model, alias, wanted.keyring, *map(fingerprint, files))
 
 
 def _last_state(path: Path) -> dict[str, Any]:

@@ -54,6 +54,8 @@ from falaj.workloads.inference.process.confinement import die_with_parent, forbi
 from falaj.workloads.inference.rpc.front import Front
 from falaj.workloads.inference.service import Service, Watched
 from falaj.workloads.inference.settings import Settings
+from falaj.workloads.inference.shadow.copies import Copies
+from falaj.workloads.inference.shadow.runs import NICENESS, ShadowRuns
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.store import Store
@@ -184,6 +186,7 @@ class Worker:
         self._messages: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue()
         self._service: Service | None = None
         self._jobs: JobRuns | None = None
+        self._shadow: ShadowRuns | None = None
         self._accepting: Listener | None = None
         # Questions to the master, by number.
         self._asked: dict[int, asyncio.Future[bytes]] = {}
@@ -260,7 +263,11 @@ class Worker:
     def _load(self, payload: bytes) -> ServerContext:
         document = orjson.loads(payload)
         path = Path(document["path"])
+        is_shadow = bool(document["shadow"])
         configuration = settings.parse(path, str(document["settings"]).encode())
+        if is_shadow:
+            os.nice(NICENESS)
+            configuration = settings.of_shadow(configuration)
         version = int(document["version"])
         keyring = KeyRing.open(configuration.keyring)
         package = Store(configuration.registry).load(
@@ -268,6 +275,11 @@ class Worker:
         )
         context = server_context(configuration.tls)
         backends = backends_of(configuration, package)
+        if is_shadow and backends.language is not None:
+            raise InferenceError(
+                f"version {version} of {configuration.model} is a language model, whose texts "
+                "aren't compared: it can't be a shadow"
+            )
         plan = None
         if configuration.batching and isinstance(backends.model, Model):
             plan = batching.plan(backends.model)
@@ -295,6 +307,11 @@ class Worker:
                 ask=self._ask, tell=self._channel.send, counted=self._send_counters,
             )  # fmt: skip
             self._service.jobs = self._jobs.answer
+        if is_shadow:
+            self._shadow = ShadowRuns(
+                self._service, ThreadPoolExecutor(1, "shadow"), package.manifest,
+                self._channel.send,
+            )  # fmt: skip
         # What has been loaded stays: the collector need not walk over it again.
         gc.collect()
         gc.freeze()
@@ -328,8 +345,35 @@ class Worker:
             self._jobs.start(payload)
         elif kind == channel.JOB_STOP and self._jobs is not None:
             self._jobs.stop(payload)
+        elif kind == channel.SHADOW_RUN and self._shadow is not None:
+            self._shadow.take(payload)
+        elif kind == channel.SHADOW_SHARE:
+            self._share(float(orjson.loads(payload)))
         else:
             self._messages.put_nowait((kind, payload))
+
+    def _share(self, share: float) -> None:
+        """Copy this share of the answered requests from now on."""
+        service = self._service
+        if service is None:
+            return
+        copies = service.copies
+        if share <= 0:
+            service.copies = None
+            if copies is not None:
+                self._tell_missed(copies)
+            return
+        if copies is None:
+            copies = service.copies = Copies(
+                lambda packed: self._channel.send(channel.SHADOW_COPY, packed),
+                lambda: self._channel.backlog,
+            )
+        copies.share = share
+
+    def _tell_missed(self, copies: Copies) -> None:
+        missed, copies.dropped = copies.dropped, 0
+        if missed:
+            self._channel.send(channel.SHADOW_MISSED, orjson.dumps(missed))
 
     def _master_gone(self) -> None:
         self._messages.put_nowait(None)
@@ -389,6 +433,8 @@ class Worker:
         if service.watched is not None:
             counters = service.counters
             service.watched.counting.flush(sum(counters.latency), counters.latency_seconds)
+        if service.copies is not None:
+            self._tell_missed(service.copies)
         if service.lines or service.denials:
             self._send_lines(service)
         # Connections that end, for one, leave no lines.

@@ -33,7 +33,7 @@ from falaj.workloads.inference.models.batching import Member
 from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.rpc import calls
 from falaj.workloads.inference.rpc.relay import Relay
-from falaj.workloads.inference.service import INFERENCE_HEADER, Service
+from falaj.workloads.inference.service import Service
 
 START_SECONDS: Final = 60.0
 """Time for the gRPC process to listen; its imports alone take half a second."""
@@ -429,6 +429,6 @@ class Front:
             process.channel.send(calls.ANSWER, calls.pack(said))
             return
         for line in answer.headers:
-            if line.startswith(INFERENCE_HEADER):
-                said["header"] = int(line[len(INFERENCE_HEADER) :])
+            if line.startswith(http.LENGTH_LINE):
+                said["header"] = int(line[len(http.LENGTH_LINE) :])
         process.channel.send(calls.ANSWER, calls.pack(said, answer.body))

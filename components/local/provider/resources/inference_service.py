@@ -11,6 +11,7 @@ from falaj.components.local.arguments.inference_service import InferenceServiceA
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider.daemons import say_what_ends_it
 from falaj.components.local.provider.fields import (
+    flag,
     text,
     whole,
 )
@@ -42,7 +43,7 @@ class InferenceServiceHandler(Handler):
     }
 
     def check(self, given: Values, old: Values) -> Values:
-        """Jobs' settings need that jobs are taken; where gRPC is answered, bodies are smaller."""
+        """What is for jobs or a shadow needs them; where gRPC is answered, bodies are smaller."""
         checked = super().check(given, old)
         refused: list[InvalidInput] = []
         if checked["jobs"] is False:
@@ -51,6 +52,13 @@ class InferenceServiceHandler(Handler):
                 InvalidInput(key, f"given {given[key]!r}, {reason}")
                 for key in ("jobsKeepHours", "jobsMost", "jobsMostBytes")
                 if given.get(key) is not None
+            ]
+        if checked["shadow"] is False:
+            reason = "but there is no shadow; set shadow to true, or leave it out"
+            refused += [
+                InvalidInput(key, f"given {given[key]!r}, {reason}")
+                for key in ("shadowPercent", "shadowFirst")
+                if given.get(key) not in (None, False)
             ]
         body, most = checked.get("maxBodyBytes"), bound("grpc", "max_body_bytes")
         if checked.get("grpc") is True and isinstance(body, int | float) and body > most.high:
@@ -127,6 +135,9 @@ class InferenceServiceHandler(Handler):
         if state is not None and whole(state, "version") == version:
             # Nobody asked for another one: what a person has rolled back to stays.
             version = promoted(wanted) or version
+        elif flag(inputs, "shadowFirst") and (served := promoted(wanted)) not in (None, version):
+            rollout.stand_by(wanted, version)
+            version = served or version
         rollout.reach(wanted, version)
         say_what_ends_it(context, supervisor)
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"

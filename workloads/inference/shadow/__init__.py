@@ -1,0 +1,1 @@
+"""A second version beside the one that serves: it gets copies of requests, and answers nobody."""
