@@ -283,7 +283,7 @@ CHOICES = {
     "service": {"scopes": Choice(("predict", "observe", "feedback", "admin"), "predict")},
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
-network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the
+linear model, a network or gradient-boosted trees, as cross-validation says, and ``network`` the
 network, whatever the data; the others are of images. Its ``recompute`` says what of a forward pass
 is computed again instead of kept, its ``compression`` what gradients travel as, and its
 ``lora_matrices`` those that low ranks are added to. ``engine`` is

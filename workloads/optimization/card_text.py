@@ -19,6 +19,7 @@ _FEW: Final = 3
 """Of so many classes the calibration stands among the figures, of more in a table of the page."""
 
 _MODELS: Final = {
+    "linear": "linear model: logistic regression of classes, ridge regression of a number",
     "network": "neural network",
     "trees": "gradient-boosted trees",
     "mobilenet": "neural network in the form of MobileNetV3-Small",
@@ -101,6 +102,7 @@ def lines(
     found.append((what, f"{rows['train']:,} for training, {rows['held_out']:,} held out"))
     found.append(("dataset", f"{dataset['source']['name']}, digest {dataset['digest'][:16]}"))
     found.append(("model", _MODELS[card["model"]].format_map(card)))
+    found += _chosen(card)
     found += _began_with(fields.get("lineage") or {})
     engine = mapping(fields.get("quantisation")).get("engine")
     if engine:
@@ -108,6 +110,28 @@ def lines(
         found.append(("runs in", named))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
     return [(printable(what), printable(said)) for what, said in found]
+
+
+def _chosen(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the model was compared with and why it was kept, and what its calibration did."""
+    found: list[tuple[str, str]] = []
+    if judged := card.get("judged"):
+        folds, rows = judged["folds"], f"{judged['rows']:,} rows"
+        by = f"{folds} folds of {rows}" if folds > 1 else f"{rows} for validation"
+        for name, each in judged["losses"].items():
+            said = f"{judged['figure']} {each['mean']:.4g}"
+            if folds > 1:
+                of_folds = ", ".join(f"{mean:.4g}" for mean in each["folds"])
+                said += f" ± {each['spread']:.2g} between folds ({of_folds})"
+            found.append((f"compared: {name}", f"{said}, on {by}"))
+        found.append(("kept", judged["reason"]))
+    if calibrated := card.get("calibrated"):
+        found.append((
+            "calibrated",
+            f"on {calibrated['rows']:,} training rows that it hadn't learned from, whose log loss "
+            f"went from {calibrated['before']:.4g} to {calibrated['after']:.4g}",
+        ))  # fmt: skip
+    return found
 
 
 def _began_with(lineage: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -190,6 +190,10 @@ class Outcome:
         }
 
 
+_CHOSEN: Final = {"judged": "judged", "calibrated": "calibration"}
+"""What the card has of a run's choice, where there is that, and what it is called there."""
+
+
 def manifest_fields(
     optimization: dict[str, Any],
     training: dict[str, Any],
@@ -207,6 +211,7 @@ def manifest_fields(
     name: str = optimization["metric_name"]
     served = optimization["served"][name]
     own, teacher = training["model"]["architecture"].get("own"), training.get("teacher")
+    choice = training["model"]["choice"]
     start = training.get("start")
     return {
         "family": training["family"],
@@ -232,7 +237,8 @@ def manifest_fields(
             "worth": optimization["worth"],
             "card": {
                 **optimization["card"],
-                "model": training["model"]["choice"]["kept"],
+                "model": choice["kept"],
+                **{to: choice[of] for to, of in _CHOSEN.items() if of in choice},
                 "class": own["name"] if own else None,
                 "code": own["code"] if own else None,
                 "trained": training["created"],

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from falaj.workloads.bounds import IMAGE_NETWORKS
+from falaj.workloads.training.linear import rescale_linear
 from falaj.workloads.training.pruning import Group, Part, within
 
 _STEP: Final = 8
@@ -271,6 +272,15 @@ class ImageNetwork(nn.Module):
         """Return the classes' logits (N, classes) of raw images (N, channels, height, width)."""
         images = (images * self.scale).contiguous(memory_format=torch.channels_last)
         return self.head(self.convolutions(images).mean((2, 3)))
+
+    @property
+    def rescaled(self) -> tuple[str, ...]:
+        """The layers whose outputs `rescale` changes."""
+        return (f"head.{len(self.head) - 1}",)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply the outputs by ``factor``."""
+        rescale_linear(cast("nn.Linear", self.head[-1]), factor)
 
     def groups(self) -> list[Group]:
         """Return the channels between each block's layers, and those before the last layers."""

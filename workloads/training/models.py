@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import image_networks, own_model
+from falaj.workloads.training import image_networks, linear, own_model
 from falaj.workloads.training.dates import WIDTH, DateColumn, DateForm, date_features, fit_date
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.decoder_size import DEFAULT_SIZE, DecoderSize
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.language import FAMILY
+from falaj.workloads.training.linear import TableLinear, rescale_linear
 from falaj.workloads.training.own_code import OwnCode, OwnModel
 from falaj.workloads.training.pruning import Group, Part, narrow
 from falaj.workloads.training.trees import TableTrees
@@ -44,10 +45,11 @@ class Architecture:
         nodes: the most of one of them.
         own: the class of a team's own, which takes the place of all that; None: one of ours.
         network: of images, the name of a light one (`image_networks.NETWORKS`); empty:
-            `ConvolutionalNetwork`.
+            `ConvolutionalNetwork`. Of a table `linear.NAME` for a linear model.
         decoder: how many layers and heads a text's decoder has.
         widths: units of each of the network's groups (`pruning`), of which some were taken out;
             empty: none was.
+        factor: what the answers of a team's own model are multiplied by (`Tempered`).
     """
 
     family: str
@@ -61,6 +63,7 @@ class Architecture:
     network: str = ""
     decoder: DecoderSize = DEFAULT_SIZE
     widths: tuple[int, ...] = ()
+    factor: float = 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -71,6 +74,8 @@ class Architecture:
             del values["network"]  # federations had their names before there was a choice
         if self.decoder == DEFAULT_SIZE:
             del values["decoder"]
+        if self.factor == 1:
+            del values["factor"]
         return values
 
     @classmethod
@@ -89,6 +94,7 @@ class Architecture:
             network=value.get("network", ""),
             decoder=DecoderSize(**value.get("decoder", {})),
             widths=tuple(value.get("widths", ())),
+            factor=float(value.get("factor", 1.0)),
         )
 
 
@@ -127,6 +133,13 @@ class ConvolutionalNetwork(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the classes' logits (N, classes) of raw images (N, channels, height, width)."""
         return self.layers(images * self.scale)
+
+    rescaled = ("layers.8",)
+    """The layers whose outputs `rescale` changes."""
+
+    def rescale(self, factor: float) -> None:
+        """Multiply the outputs by ``factor``."""
+        rescale_linear(cast("nn.Linear", self.layers[-1]), factor)
 
     def groups(self) -> list[Group]:
         """Return the channels of each convolution."""
@@ -183,11 +196,39 @@ class TableNetwork(nn.Module):
 
     def rescale(self, factor: float, shift: Tensor) -> None:
         """Multiply the outputs by ``factor`` and add ``shift`` (outputs,) to them."""
-        last = cast("nn.Linear", self.deep[-1])
+        rescale_linear(cast("nn.Linear", self.deep[-1]), factor, shift)
         with torch.no_grad():
-            for weight in (last.weight, last.bias, self.straight.weight):
-                weight.mul_(factor)
-            last.bias.add_(shift)
+            self.straight.weight.mul_(factor)
+
+
+class Tempered(nn.Module):
+    """A team's own model whose answers are multiplied by a factor.
+
+    Where a network of ours has it in the weights of its last layer, nobody but its code knows
+    which layer of this one that is.
+
+    Args:
+        module: the model.
+        factor: above 0.
+    """
+
+    def __init__(self, module: nn.Module, factor: float) -> None:
+        super().__init__()
+        self.module, self.factor = module, factor
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the model's logits (N, classes), multiplied."""
+        return self.module(inputs) * self.factor
+
+
+def untempered(
+    architecture: Architecture, state: dict[str, Tensor]
+) -> tuple[Architecture, dict[str, Tensor]]:
+    """Return architecture and numbers of what is in a `Tempered`; others as they are."""
+    if architecture.factor == 1:
+        return architecture, state
+    inner = {name.removeprefix("module."): tensor for name, tensor in state.items()}
+    return replace(architecture, factor=1.0), inner
 
 
 def build(architecture: Architecture, code: OwnCode | None = None) -> nn.Module:
@@ -213,7 +254,10 @@ def _build(architecture: Architecture, code: OwnCode | None) -> nn.Module:
             raise WorkloadError(
                 f"{architecture.own.name} is a team's own model: its code is missing"
             )
-        return own_model.build(code, architecture.own, architecture.shape, architecture.outputs)
+        made = own_model.build(code, architecture.own, architecture.shape, architecture.outputs)
+        return made if architecture.factor == 1 else Tempered(made, architecture.factor)
+    if architecture.family == "table":
+        return _build_table(architecture)
     if architecture.network:
         make = image_networks.NETWORKS.get(architecture.network)
         if make is None:
@@ -224,14 +268,19 @@ def _build(architecture: Architecture, code: OwnCode | None) -> nn.Module:
         )
     if architecture.family == "images":
         return ConvolutionalNetwork(architecture)
-    if architecture.trees:
-        return TableTrees(architecture.trees, architecture.nodes, architecture.outputs)
-    if architecture.family == "table":
-        return TableNetwork(architecture)
     if architecture.family == FAMILY:
         (context,) = architecture.shape
         return Decoder(context, architecture.outputs, architecture.width, architecture.decoder)
     raise WorkloadError(f"unknown model family {architecture.family!r}: images, table or text")
+
+
+def _build_table(architecture: Architecture) -> nn.Module:
+    (features,) = architecture.shape
+    if architecture.network == linear.NAME:
+        return TableLinear(features, architecture.outputs)
+    if architecture.trees:
+        return TableTrees(architecture.trees, architecture.nodes, architecture.outputs)
+    return TableNetwork(architecture)
 
 
 def parameter_count(module: nn.Module) -> int:

@@ -26,6 +26,7 @@ from falaj.workloads.training import (
     distributed,
     hardware,
     language,
+    linear,
     loop,
     lora,
     models,
@@ -40,6 +41,7 @@ from falaj.workloads.training.choice import choose
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.distillation import Distillation, Teacher
 from falaj.workloads.training.distributed import Team
+from falaj.workloads.training.folds import Stopped
 from falaj.workloads.training.language import guess_nats, perplexity, tokens_a_character
 from falaj.workloads.training.layout import Grid, layout, parts_of_batch
 from falaj.workloads.training.loop import (
@@ -244,6 +246,7 @@ def _rows_at_a_time(parameters: Parameters) -> int:
 
 _KEPT = {
     "network": "the network",
+    linear.NAME: "a linear model, as what it was compared with did no better",
     "trees": "trees, which did better than the network",
     "own": "your own model",
     **{name: name for name in IMAGE_NETWORKS},
@@ -437,21 +440,34 @@ class Session:
                 self._exporter.close()
         self._writer.finish()
         module = self._optimisation.best_module(self._fresh)
+        is_whole = True
         if self._team.leads:
             self._position.seconds = self._seconds()
-            is_rounded = self._setting.parameters.quantisation_aware
-            ranges = quantisation.take_ranges(module) if is_rounded else None
-            if self._setting.parameters.lora_rank:
-                lora.merge(module)
-            prepared = self._smaller(module)
-            prepared, kept, chosen = choose(prepared, module, self._setting.parameters)
-            record = finish(
-                self._setting, prepared, kept, self._position, utilisation, chosen=chosen,
-                lineage=self._lineage(), ranges=ranges,
-            )  # fmt: skip
-            report_finished(record, self._setting.output, self._progress)
-        self._team.wait()
+            is_whole = self._keep(module, utilisation)
+        # The others wait for the leader. The last epoch's checkpoint has all that was learned.
+        if self._team.any(not is_whole):
+            return self._say_stopped("while models were compared")
         return 0
+
+    def _keep(self, module: nn.Module, utilisation: dict[str, Any]) -> bool:
+        """Choose what is kept, and write model and record; return False when asked to stop."""
+        setting, parameters = self._setting, self._setting.parameters
+        ranges = quantisation.take_ranges(module) if parameters.quantisation_aware else None
+        if parameters.lora_rank:
+            lora.merge(module)
+        try:
+            found = choose(
+                setting.dataset, self._smaller(module), module, parameters,
+                is_stopped=self._stop.asked, device=self._team.device,
+            )  # fmt: skip
+        except Stopped:
+            return False
+        record = finish(
+            setting, found.prepared, found.module, self._position, utilisation,
+            chosen=found.figures, lineage=self._lineage(), ranges=ranges,
+        )  # fmt: skip
+        report_finished(record, setting.output, self._progress)
+        return True
 
     def _lineage(self) -> dict[str, Any]:
         """What the record says of the weights that it began with, and of what is added to them."""
@@ -760,11 +776,14 @@ class Session:
         self._checkpoint()
         self._writer.finish()
         self._team.wait()
-        position, reason = self._position, self._stop.reason or "another process stopped"
+        return self._say_stopped(f"in epoch {self._position.epoch + 1}")
+
+    def _say_stopped(self, place: str) -> int:
+        reason = self._stop.reason or "another process stopped"
         self._progress.emit(
             "stopped",
-            f"stopped in epoch {position.epoch + 1}: {reason}; run again to go on from here",
-            epoch=position.epoch, epochs=self._setting.parameters.epochs,
+            f"stopped {place}: {reason}; run again to go on from here",
+            epoch=self._position.epoch, epochs=self._setting.parameters.epochs,
         )  # fmt: skip
         return STOPPED
 

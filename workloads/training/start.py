@@ -13,7 +13,7 @@ from falaj.workloads.chat import Template, template_of_record
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import language, llama_folder, models
+from falaj.workloads.training import language, linear, llama_folder, models
 from falaj.workloads.training import record as records
 from falaj.workloads.training.checkpoint import load_learned, numbers_digest
 from falaj.workloads.training.models import Architecture, TablePreprocessing
@@ -131,9 +131,11 @@ def open_start(path: Path, keyring: KeyRing | None, dataset: Dataset) -> Start:
 def _of_run(path: Path, keyring: KeyRing | None) -> Start:
     learned = load_learned(path, keyring)
     record = learned.record
+    # It learns anew how sure to be.
+    architecture, state = models.untempered(learned.architecture, learned.state)
     return Start(
-        path, learned.architecture, learned.state, record["classes"],
-        _digest(learned.state, record["preprocessing"], record["target"]),
+        path, architecture, state, record["classes"],
+        _digest(state, record["preprocessing"], record["target"]),
         record, learned.preprocessing, record["target"], learned.vocabulary,
         template_of_record(record),
     )  # fmt: skip
@@ -243,9 +245,11 @@ def check_sizes(start: Start, requested: Requested) -> None:
 
 def _check_data(start: Start, dataset: Dataset) -> None:
     architecture = start.architecture
-    if architecture.trees:
+    is_linear = architecture.family == "table" and architecture.network == linear.NAME
+    if architecture.trees or is_linear:
+        kept = "a linear model" if is_linear else "trees"
         raise WorkloadError(
-            f"--start {start.place}: that run kept trees, and a training begins with the weights "
+            f"--start {start.place}: that run kept {kept}, and a training begins with the weights "
             "of a network: name a run with --model network"
         )
     if architecture.widths:

@@ -33,8 +33,12 @@ _ENDED: Final[Mapping[TrialState, str]] = {
     TrialState.PRUNED: "cut short",
     TrialState.FAIL: "failed",
 }
+_OTHERS: Final = {
+    "linear": "a linear model did as well as the network",
+    "trees": "trees did better than the network",
+}
 _COLUMNS: Final[Mapping[str, int]] = {
-    "trial": 5, "ended": 12, "figure": 19, "best": 4, "epochs": 6, "time": 12,
+    "trial": 5, "ended": 13, "figure": 19, "best": 4, "epochs": 6, "time": 12,
 }  # fmt: skip
 """Widths of the columns before those of the parameters."""
 _WIDTH: Final = 10
@@ -227,7 +231,7 @@ class Trials:
             self._row(
                 (
                     str(index),
-                    _ENDED[trial.state] + (" (trees)" if self._kept_trees(index) else ""),
+                    _ENDED[trial.state] + (f" ({other})" if (other := self._other(index)) else ""),
                     "-" if value is None else records.figure(self._metric, value),
                     "*" if is_best else "",
                     str(len(trial.intermediate_values)),
@@ -237,13 +241,14 @@ class Trials:
             )
         )
 
-    def _kept_trees(self, index: int) -> bool:
-        """Whether trees did better than the network, which alone has the parameters."""
+    def _other(self, index: int) -> str:
+        """What of a table was kept in place of the network, which alone has the parameters."""
         try:
             record = records.finished(sweep.trial_folder(self._options.output, index)) or {}
         except WorkloadError:
-            return False
-        return bool(record.get("model", {}).get("choice", {}).get("kept") == "trees")
+            return ""
+        kept = record.get("model", {}).get("choice", {}).get("kept")
+        return kept if kept in _OTHERS else ""
 
     def _row(self, cells: Iterable[str]) -> str:
         widths = [*_COLUMNS.values(), *(max(len(each), _WIDTH) for each in self._searched)]
@@ -265,11 +270,12 @@ class Trials:
             parameters = ", ".join(f"{k} {_shown(v)}" for k, v in best["parameters"].items())
             value = records.figure(self._metric, best["value"])
             self._print_text(f"best: trial {best['trial']}, {self._metric} {value}: {parameters}")
-        if trees := sum(map(self._kept_trees, ended)):
-            self._print_text(
-                f"in {trees} of {len(ended)} trees did better than the network: what is searched "
-                "changes the network alone"
-            )
+        for name, said in _OTHERS.items():
+            if count := sum(self._other(index) == name for index in ended):
+                self._print_text(
+                    f"in {count} of {len(ended)} {said}: what is searched changes the network "
+                    "alone"
+                )
         left = self._options.trials - len(ended)
         if self._is_hopeless():
             count = len(self._codes)

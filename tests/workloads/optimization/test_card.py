@@ -95,6 +95,28 @@ def test_names_of_columns_do_not_steer_a_terminal() -> None:
     assert said["columns used"] == r"a\x1b]0;b\n\u202ec (numeric)"
 
 
+def test_the_card_says_what_was_compared_by_fold_and_why_one_was_kept() -> None:
+    card = FIELDS["metrics"]["card"] | {
+        "judged": {
+            "figure": "log loss", "folds": 2, "rows": 80, "reason": "trees: the lowest loss",
+            "losses": {
+                "linear": {"mean": 0.5, "folds": [0.4, 0.6], "spread": 0.14142},
+                "trees": {"mean": 0.25, "folds": [0.25, 0.25], "spread": 0.0},
+            },
+        },
+        "calibrated": {"rows": 80, "before": 0.3, "after": 0.25},
+    }  # fmt: skip
+    said = dict(card_text.lines(FIELDS | {"metrics": FIELDS["metrics"] | {"card": card}}))
+    assert said["compared: linear"] == (
+        "log loss 0.5 ± 0.14 between folds (0.4, 0.6), on 2 folds of 80 rows"
+    )
+    assert said["kept"] == "trees: the lowest loss"
+    assert said["calibrated"].endswith("whose log loss went from 0.3 to 0.25")
+    card["judged"] |= {"folds": 1}
+    said = dict(card_text.lines(FIELDS | {"metrics": FIELDS["metrics"] | {"card": card}}))
+    assert said["compared: trees"] == "log loss 0.25, on 80 rows for validation"
+
+
 def test_a_package_of_before_has_none() -> None:
     assert card_text.lines({"metrics": {}}) == []
 

@@ -312,7 +312,7 @@ def test_it_is_exported_compared_and_packaged(
     keyring = KeyRing.create(tmp_path / "keys")
     assert train(digits, tmp_path / "run", **{**SMALL, "model": name, "epochs": 3}) == 0
     trained = load_trained(tmp_path / "run", None)
-    assert trained.record["model"]["choice"] == {"kept": name}
+    assert trained.record["model"]["choice"]["kept"] == name
     assert trained.record["model"]["architecture"]["network"] == name
     core = export_module(trained.module, (1, 8, 8))
     kinds = {node.op_type for node in core.graph.node}

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from torch import nn
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.pipeline import Request, optimise
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import command, distributed, launcher
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training.batches import Augmentation, Batches
+from falaj.workloads.training.batches import Augmentation, Batches, prepare
 from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.own_code import read_folder
@@ -339,7 +340,10 @@ def test_the_record_names_class_and_code_and_the_code_goes_along(
     assert {path.name for path in run.iterdir()} >= {"code.zip.sealed", "record.json"}
     assert b"class Network" not in (run / "code.zip.sealed").read_bytes()
     trained = load_trained(run, keyring)
-    assert trained.module.layers[0].out_features == 5  # type: ignore[index,union-attr]
+    # Around it is what makes its probabilities fit.
+    inner = trained.module.get_submodule("module.layers.0")
+    assert isinstance(inner, nn.Linear)
+    assert inner.out_features == 5
     assert not trained.module.training
     record = trained.record
     assert record["model"]["architecture"]["own"] == {
@@ -369,7 +373,7 @@ def test_statistics_of_the_kept_model_are_those_of_its_weights(own: Own, tmp_pat
         json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     ]
     best = lines[trained.record["metrics"]["validation"]["epoch"] - 1]
-    norm: Any = trained.module.get_submodule("layers.1")
+    norm: Any = trained.module.get_submodule("module.layers.1")
     assert int(norm.num_batches_tracked) == best["steps"]
     assert float((norm.running_var - 1).abs().max()) > 0.2
     assert lines[-1]["validation_loss"] < 1.5 * lines[-1]["loss"]
@@ -411,7 +415,13 @@ def test_the_documents_model_is_trained_by_the_documents_settings(tmp_path: Path
         assert Session(setting, distributed.join("cpu"), StopRequest(), progress).run() == 0
     trained = load_trained(output, None)
     assert trained.record["metrics"]["held_out"]["accuracy"] > 0.5
-    assert trained.record["model"]["choice"] == {"kept": "own"}
+    choice = trained.record["model"]["choice"]
+    assert choice["kept"] == "own"
+    # It has a factor of its own, not of the code, and the labels stay the same.
+    assert choice["calibration"]["after"] < choice["calibration"]["before"]
+    inner = trained.module.get_submodule("module")
+    inputs = prepare(dataset, parameters).validation[0]
+    torch.testing.assert_close(trained.module(inputs), choice["factor"] * inner(inputs))
 
 
 def test_changed_code_or_options_are_another_run(
@@ -464,7 +474,7 @@ def test_two_processes_train_as_one_but_for_batch_statistics(
     assert done.returncode == 0, done.stderr
     for one, two in zip(losses(tmp_path / "one"), losses(tmp_path / "two"), strict=True):
         assert two == pytest.approx(one, rel=0.3)
-    assert load_trained(tmp_path / "two", None).module.get_submodule("layers.1")
+    assert load_trained(tmp_path / "two", None).module.get_submodule("module.layers.1")
 
 
 def losses(output: Path) -> list[float]:
