@@ -12,9 +12,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from falaj.workloads.api_requests import ApiServer
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError
 
 KEY: Final = "drift.json"
@@ -45,14 +46,14 @@ def read_request(config_map: Mapping[str, Any], name: str) -> Request | None:
     Raises:
         WorkloadError: it holds something else.
     """
-    text = (config_map.get("data") or {}).get(KEY)
+    text = mapping(config_map.get("data")).get(KEY)
     if text is None:
         return None
     try:
         found: object = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         found = None
-    document = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    document = mapping(found)
     signal = document.get("signal")
     if not isinstance(signal, str) or not _SIGNAL.fullmatch(signal):
         raise WorkloadError(
@@ -103,9 +104,9 @@ class Asking:
         Raises:
             ApiError: it can't be read.
         """
-        text = (self.api.get(self._path(state)).get("data") or {}).get(key)
+        text = mapping(self.api.get(self._path(state)).get("data")).get(key)
         try:
             found: object = json.loads(text) if text is not None else {}
         except (ValueError, TypeError, RecursionError):
             found = {}
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return dict(mapping(found))

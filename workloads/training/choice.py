@@ -316,14 +316,14 @@ def pick(losses: Mapping[str, Tensor], fold: Tensor) -> dict[str, Any]:
             f"(one standard error: {error:.2g})"
         )
     return {
-        "kept": kept, "best": best, "folds": len(fold.unique()), "rows": len(fold),
+        "kept": kept, "best": best, "folds": len(set(numbers_of(fold))), "rows": len(fold),
         "losses": {name: _spread(each, fold) for name, each in known.items()},
         "difference": difference, "standard_error": error, "reason": reason,
     }  # fmt: skip
 
 
 def _spread(losses: Tensor, fold: Tensor) -> dict[str, Any]:
-    means = [float(losses[fold == each].mean()) for each in fold.unique()]
+    means = [float(losses[fold == each].mean()) for each in sorted(set(numbers_of(fold)))]
     return {
         "mean": float(losses.mean()),
         "folds": means,

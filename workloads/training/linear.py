@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from falaj.workloads.training.tensors import tensor_of
+
 NAME: Final = "linear"
 """Of the model, in records and as a network's name."""
 
@@ -86,6 +88,6 @@ def fit_linear(
             shift[:] = bias.min()
             matrix[present], shift[present] = found, bias
     with torch.no_grad():
-        made.weight.copy_(torch.from_numpy(matrix))
-        made.bias.copy_(torch.from_numpy(shift))
+        made.weight.copy_(tensor_of(matrix))
+        made.bias.copy_(tensor_of(shift))
     return made.eval()

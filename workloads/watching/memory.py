@@ -296,7 +296,9 @@ def _read(kind: Any, value: object, at: str) -> Any:
     if of in (list, tuple) and isinstance(value, list):
         entries = cast("list[object]", value)
         kinds = parts if of is tuple else parts * len(entries)
-        return of(_read(each, found, at) for each, found in zip(kinds, entries, strict=True))
+        return cast("Any", of)(
+            _read(each, found, at) for each, found in zip(kinds, entries, strict=True)
+        )
     if kind is float:
         known = type(value) in (int, float) and math.isfinite(cast("float", value))
     else:
