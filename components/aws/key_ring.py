@@ -15,7 +15,7 @@ import pulumi_aws as aws
 from falaj.components.aws._component import account_of, child, named, stateful, token, written
 from falaj.components.aws._iam import Statement, arn, document, iam_arn, service_host
 from falaj.components.catalogue.tag_names import tag_name
-from falaj.components.specification.key_ring import KeyRingArgs, KeyRingSpec, check
+from falaj.components.specification.key_ring import PURPOSES, KeyRingArgs, KeyRingSpec, check
 from falaj.components.specification.property_names import engine_inputs
 
 #: Actions that manage a key and none that use it:
@@ -80,7 +80,7 @@ _STARTERS = (
     "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
 )
 #: Purposes whose services work with the key on their own afterwards, by a grant.
-_GRANTED = ("data", "disks", "cluster", "logs", "registry")
+_GRANTED = frozenset(PURPOSES) - {"state"}
 
 
 @dataclass(frozen=True)

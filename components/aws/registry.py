@@ -18,12 +18,9 @@ from falaj.components.aws._component import (
 from falaj.components.aws._iam import Statement, arn, document, trust
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
 from falaj.components.specification.property_names import engine_inputs
-from falaj.components.specification.registry import RegistryArgs, RegistrySpec, check
+from falaj.components.specification.registry import PREFIXES, RegistryArgs, RegistrySpec, check
 
 __all__ = ["Registry", "RegistryArgs"]
-
-#: What repositories of an upstream's images begin with; ECR takes 30 characters.
-_PREFIXES = {"public.ecr.aws": "ecr-public", "quay.io": "quay", "registry.k8s.io": "k8s"}
 
 
 class Registry(pulumi.ComponentResource):
@@ -196,7 +193,7 @@ class Registry(pulumi.ComponentResource):
         role: aws.iam.Role,
         key_id: pulumi.Input[str],
     ) -> None:
-        label = _PREFIXES[upstream]
+        label = PREFIXES[upstream]
         prefix = f"{named(spec.placed, limit=18)}-{label}"
         template = aws.ecr.RepositoryCreationTemplate(
             f"{name}-{label}",

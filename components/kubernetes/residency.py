@@ -46,6 +46,7 @@ from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import TextRule
 from falaj.components.specification.property_names import engine_inputs
+from falaj.components.specification.registry import UPSTREAMS
 
 __all__ = ["Residency", "ResidencyArgs", "ResidencySpec", "check", "manifests", "policies"]
 
@@ -55,8 +56,8 @@ DEFAULT_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 _HOST = re.compile(HOST_PATTERN)
 #: Registries that everybody has, none of which is in the country.
 PUBLIC_REGISTRIES = frozenset({
-    "docker.io", "index.docker.io", "registry-1.docker.io", "ghcr.io", "quay.io", "gcr.io",
-    "registry.k8s.io", "nvcr.io", "public.ecr.aws", "mcr.microsoft.com", "registry.gitlab.com",
+    *map(str, UPSTREAMS.values), "docker.io", "index.docker.io", "registry-1.docker.io", "nvcr.io",
+    "registry.gitlab.com",
 })  # fmt: skip
 _NAME = TextRule(
     r"^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$", "a name of a-z, 0-9, '-' and '.'", BLOCK

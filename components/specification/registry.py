@@ -14,16 +14,16 @@ from falaj.components.specification.limits import Between, ByCloud, TextRule
 from falaj.components.specification.placed import Placed, PlacedArgs, check_placed
 
 REPOSITORIES = ("training", "inference", "platform")
+PREFIXES = {"public.ecr.aws": "ecr-public", "quay.io": "quay", "registry.k8s.io": "k8s"}
+"""Registries that both clouds' can pull through, and what repositories of their images begin with
+on AWS; ECR takes 30 characters."""
 #: Registries that each cloud's registry can pull through without credentials of ours:
 #: https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache.html;
 #: https://learn.microsoft.com/azure/container-registry/artifact-cache-overview
 UPSTREAMS = ByCloud.of(
     {
-        "aws": ("public.ecr.aws", "quay.io", "registry.k8s.io"),
-        "azure": (
-            *("mcr.microsoft.com", "gcr.io", "ghcr.io"),
-            *("public.ecr.aws", "quay.io", "registry.k8s.io"),
-        ),
+        "aws": tuple(PREFIXES),
+        "azure": ("mcr.microsoft.com", "gcr.io", "ghcr.io", *PREFIXES),
     },
     otherwise="others need credentials or can't be pulled through: copy their images into a "
     "repository of your own",
