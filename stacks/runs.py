@@ -47,7 +47,8 @@ class Run:
         model: the name that it was published by; empty where it wasn't.
         versions: its versions under that name, the newest first.
         aliases: what stands for one of them.
-        kind: ``network``, ``trees`` or the class of a team's own; empty while that is open.
+        kind: ``network``, ``linear``, ``trees`` or the class of a team's own; empty while that is
+            open.
         when: since when the run is done, else when it last said something; ISO 8601.
         parameters: what it was trained with.
         data: digest, rows and source of the data set, and its vocabulary of pairs of bytes.

@@ -191,9 +191,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--model",
         default=_CHOICES["model"].default,
         metavar="|".join((*_CHOICES["model"].words, "MODULE:CLASS")),
-        help="auto: of a table, a network or gradient-boosted trees, whichever is better on "
-        "validation rows; network: that alone; mobilenet, efficientnet: light networks of images; "
-        "else a torch.nn.Module of your own in --code, as mine.network:Network (default auto)",
+        help="auto: of a table, a linear model, a network or gradient-boosted trees, as "
+        "cross-validation says; network: that alone; mobilenet, efficientnet: light networks of "
+        "images; else a torch.nn.Module of your own in --code, as mine.network:Network "
+        "(default auto)",
     )
     add("--code", type=Path, metavar="DIR", help="folder of the code of a model of your own")
     add("--code-digest", metavar="SHA256", help="refuse other code than of this digest")
