@@ -16,6 +16,7 @@ from falaj.components.local.provider.handler import Handler
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler
 from falaj.stacks.blueprints.local import declare_local
+from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import LocalSettings, validate
 from falaj.wire.values import Values
 from tests.components.local.test_local_components import Mocks
@@ -49,6 +50,21 @@ def test_what_a_stack_says_of_a_division_reaches_its_training(
     checked = _asked_of_the_run(settings, tmp_path)
     keys = ("processes", "shard", "tensor", "pipeline", "recompute", "compression")
     assert {key: checked[key] for key in keys if key in checked} == told
+
+
+def test_a_stack_may_learn_from_conversations(tmp_path: Path) -> None:
+    line = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps(line), encoding="utf-8")
+    values: dict[str, Any] = {"falaj:platform": "local", "falaj:dataset": path.name}
+    sized = {"falaj:training": {"vocabulary": 300, "context": CONTEXT}}
+    settings = validate(values | sized, tmp_path, stack="questions")
+    assert isinstance(settings, LocalSettings)
+    assert settings.is_text(tmp_path)
+    checked = DatasetHandler().check({"site": "/site", "source": str(path)}, {})
+    assert len(str(checked["sourceSha256"])) == 64
+    with pytest.raises(SettingsError, match="target"):
+        validate(values | {"falaj:target": "x"}, tmp_path, stack="questions")
 
 
 def test_what_makes_networks_smaller_reaches_the_training(tmp_path: Path) -> None:

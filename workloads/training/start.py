@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from falaj.workloads.chat import Template, template_of_record
 from falaj.workloads.errors import WorkloadError
@@ -125,7 +126,27 @@ def open_start(path: Path, keyring: KeyRing | None, dataset: Dataset) -> Start:
     except WorkloadError as error:
         raise WorkloadError(f"--start {path}: {error}") from error
     _check_data(start, dataset)
+    if dataset.template is not None and start.template is None:
+        return replace(start, state=_with_marks(start.state, dataset.template))
     return start
+
+
+_EMBEDDING = "embedding.weight"
+
+
+def _with_marks(state: dict[str, Tensor], template: Template) -> dict[str, Tensor]:
+    """Weights with fresh rows for the marks of conversations, the same each time.
+
+    No text had them, so training drew their rows to where those of all unseen bytes are: low
+    ranks, which leave that matrix as it is, could tell none of them from the others.
+    """
+    rows = state[_EMBEDDING].clone()
+    marks = sorted(template.marks)
+    random = torch.Generator().manual_seed(0)
+    fresh = torch.randn(len(marks), rows.shape[1], generator=random)
+    # As long as the longest: a shorter one couldn't be made likely.
+    rows[marks] = functional.normalize(fresh) * rows.norm(dim=1).max()
+    return {**state, _EMBEDDING: rows}
 
 
 def _of_run(path: Path, keyring: KeyRing | None) -> Start:

@@ -404,6 +404,7 @@ def test_its_openapi_document_is_what_it_answers(chatting: Server) -> None:
     asked = operation["requestBody"]["content"]["application/json"]["schema"]
     answered = operation["responses"]["200"]["content"]["application/json"]["schema"]
     body = {"model": NAME, "messages": HELLO, "logprobs": True, "top_logprobs": 1}
+    assert set(asked["properties"]) == set(chats.FIELDS)
     assert fits(document, asked, body)
     assert not fits(document, asked, body | {"tools": [{}]})
     assert not fits(document, asked, body | {"messages": []})

@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from falaj.workloads import demo
 from falaj.workloads.chat import ASSISTANT, CHATML, LLAMA_3, USER, Message, template_of
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import __main__ as optimization
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.worth import NotComparableError, Served
+from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import batches, conversations, language, loop, snapshot
 from falaj.workloads.training import command as training
 from falaj.workloads.training import dataset as datasets
@@ -350,3 +352,39 @@ def test_a_model_of_a_text_learns_to_answer(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "has another vocabulary" in done.stderr
+
+
+def test_the_demo_asks_what_was_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that knows three of the four cities, in the stead of a real one."""
+    kept = datasets.write(datasets.build(source(written(tmp_path))), tmp_path / "kept", None)
+    asked: list[Message] = []
+
+    class Client:
+        host, port, protocol = "localhost", 1, "TLS 1.3"
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def answer(self, messages: list[Message]) -> str:
+            assert messages[-1].role == USER
+            asked.append(messages[-1])
+            city = messages[-1].content.split(" ")[0]
+            return "?" if city == "Sharjah" else f"{CITIES[city]}."
+
+    monkeypatch.setattr(demo, "Client", Client)
+    monkeypatch.setattr(demo, "open_dataset", lambda path, _: snapshot.open_dataset(path, None))
+    config = tmp_path / "service.json"
+    config.write_text('{"model": "cities", "limits": {"max_rows": 8}}', encoding="utf-8")
+    ring = KeyRing.create(tmp_path / "ring")
+    demo.run(config, kept, ring.path, draw=2, show=12)
+    said = capsys.readouterr().out
+    right = sum(not each.content.startswith("Sharjah") for each in asked)
+    assert 0 < right < len(asked)
+    assert f"{right}/{len(asked)} = {right / len(asked):.2%} are the very ones" in said
+    assert said.count("asked:") == said.count("held out:") == 2
+    request = demo.example("cities", kept, ring.path)
+    (message,) = request["messages"]
+    assert message["role"] == "user"
+    assert message["content"].isalpha()

@@ -479,7 +479,6 @@ def _of_texts(most_tokens: int) -> Document:
             known.MOST_STOPS, minLength=1, maxLength=known.MOST_STOP_CHARACTERS
         ),
         "seed": {"type": "integer", "minimum": low, "maximum": high},
-        "user": _NAME,
     }  # fmt: skip
 
 
@@ -495,7 +494,7 @@ def _closed(required: Document, optional: Document) -> Document:
 def _asked(model: str, most_tokens: int) -> Document:
     """The schema of a request to go on with texts."""
     prompt = _text_or_list(completions.MOST_PROMPTS)
-    more: Document = {"echo": _FLAG, "logprobs": _FEW}
+    more: Document = {"echo": _FLAG, "logprobs": _FEW, "user": _NAME}
     return _closed({"model": {"const": model}, "prompt": prompt}, _of_texts(most_tokens) | more)
 
 
@@ -513,6 +512,7 @@ def _asked_in_chat(model: str, most_tokens: int) -> Document:
     common = _of_texts(most_tokens)
     more: Document = {
         "max_completion_tokens": common["max_tokens"], "logprobs": _FLAG, "top_logprobs": _FEW,
+        "user": _NAME,
     }  # fmt: skip
     return _closed({"model": {"const": model}, "messages": messages}, common | more)
 
