@@ -282,7 +282,9 @@ CHOICES = {
         "weights": Choice(("float32", "float16", "bfloat16"), "float32"),
     },
     "batch": {"format": Choice(("csv", "jsonl", "parquet"), "csv")},
-    "service": {"scopes": Choice(("predict", "observe", "feedback", "admin"), "predict")},
+    "service": {
+        "scopes": Choice(("predict", "urgent", "observe", "feedback", "admin"), "predict")
+    },
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 network or gradient-boosted trees, whichever is better on the validation rows, and ``network`` the

@@ -51,7 +51,7 @@ class InferenceServiceArgs(TypedDict):
     threads: NotRequired[pulumi.Input[int]]
     """Threads of each worker's runtime. Default: 1."""
     clients: NotRequired[dict[str, list[str]]]
-    """What each client certificate may do: scopes (predict, observe, feedback, admin) by common
+    """What each client certificate may do: scopes (predict, urgent, observe, feedback, admin) by common
     name. Default: certificates grant nothing, tokens are needed."""
     max_body_bytes: NotRequired[Annotated[pulumi.Input[int], _BODY, Default(_BODY.default)]]
     """Largest request body, in bytes; 255 MiB at most with ``grpc``."""
@@ -79,6 +79,8 @@ class InferenceServiceArgs(TypedDict):
     """After how long fewer rows are judged, if there are 200. Default: 3,600."""
     drift_alpha: NotRequired[pulumi.Input[float]]
     """Chance of a false alarm in a window. Default: 0.001."""
+    priorities: NotRequired[pulumi.Input[bool]]
+    """Requests may say how urgent they are. Default: false."""
     shadow: NotRequired[pulumi.Input[bool]]
     """Give a second version copies of requests, once one was promoted to the alias ``shadow``.
     Default: false."""

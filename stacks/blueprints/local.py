@@ -190,6 +190,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         "drain_seconds": settings.service.drain_seconds,
         "grpc": settings.service.grpc,
         "batching": settings.service.batching,
+        "priorities": settings.service.priorities,
         "drift": settings.service.drift.enabled,
         "drift_window_rows": settings.service.drift.window_rows,
         "drift_window_seconds": settings.service.drift.window_seconds,

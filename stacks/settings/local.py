@@ -247,6 +247,9 @@ class ServiceSettings(Section):
     batching: bool = False
     """Run requests that wait together. A model that a measurement when it is loaded shows to gain
     nothing by that runs them one by one."""
+    priorities: bool = False
+    """Requests may say how urgent they are: ``low``, or with the scope ``urgent`` ``high``. Less
+    urgent ones wait, and are refused first where the queue is full."""
     drift: DriftSettings = DriftSettings()
     """What is watched of rows and answers."""
     shadow: ShadowSettings | None = None

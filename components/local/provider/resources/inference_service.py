@@ -85,6 +85,9 @@ class InferenceServiceHandler(Handler):
             "Run requests that wait together, where measuring the model says that it pays.",
             default=False,
         ),
+        "priorities": Field(
+            "flag", "Requests may say how urgent they are.", default=False
+        ),
         "drift": Field(
             "flag", "Whether rows and answers are compared with what the package says.",
             default=True,
