@@ -51,8 +51,8 @@ class InferenceServiceArgs(TypedDict):
     threads: NotRequired[pulumi.Input[int]]
     """Threads of each worker's runtime. Default: 1."""
     clients: NotRequired[dict[str, list[str]]]
-    """What each client certificate may do: scopes (predict, urgent, observe, feedback, admin) by common
-    name. Default: certificates grant nothing, tokens are needed."""
+    """What each client certificate may do: scopes (predict, urgent, observe, feedback, admin) by
+    common name. Default: certificates grant nothing, tokens are needed."""
     max_body_bytes: NotRequired[Annotated[pulumi.Input[int], _BODY, Default(_BODY.default)]]
     """Largest request body, in bytes; 255 MiB at most with ``grpc``."""
     max_rows: NotRequired[Annotated[pulumi.Input[int], _ROWS, Default(_ROWS.default)]]
