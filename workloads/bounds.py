@@ -280,7 +280,9 @@ CHOICES = {
         "weights": Choice(("float32", "float16", "bfloat16"), "float32"),
     },
     "batch": {"format": Choice(("csv", "jsonl", "parquet"), "csv")},
-    "service": {"scopes": Choice(("predict", "observe", "feedback", "admin"), "predict")},
+    "service": {
+        "scopes": Choice(("predict", "urgent", "observe", "feedback", "admin"), "predict")
+    },
 }
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 linear model, a network or gradient-boosted trees, as cross-validation says, and ``network`` the

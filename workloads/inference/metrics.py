@@ -52,6 +52,7 @@ class Counters:
         "compute_seconds",
         "connections",
         "denied",
+        "displaced",
         "failed",
         "failed_handshakes",
         "failed_seconds",
@@ -85,6 +86,8 @@ class Counters:
         self.batches: dict[str, int] = {}
         self.batch_seconds: dict[str, float] = {}
         self.joined = 0
+        # Requests that made room for more urgent ones.
+        self.displaced = 0
         self.answers = [0] * BUCKETS
         # Requests that would have waited too long here, and how those ended that were passed on.
         self.overflow_wanted = 0
@@ -157,6 +160,7 @@ class Counters:
             "batches": self.batches,
             "batch_seconds": self.batch_seconds,
             "joined": self.joined,
+            "displaced": self.displaced,
             "answers": self.answers,
             "overflow_wanted": self.overflow_wanted,
             "overflowed": self.overflowed,
@@ -264,6 +268,8 @@ class Totals(Collector):
         yield self._counter(totals, "overflow_wanted", "overflow_wanted",
                             "Requests that would have waited too long here.")  # fmt: skip
         yield self._by(totals, "overflowed", "outcome", "Requests passed on to the next tier.")
+        yield self._counter(totals, "displaced", "displaced",
+                            "Requests that made room for more urgent ones.")  # fmt: skip
         yield self._counter(totals, "rows", "rows", "Rows that were predicted.")
         answers = CounterMetricFamily(
             f"{PREFIX}_answers", "Values that were answered, by the bucket they fall into.",

@@ -35,6 +35,7 @@ from falaj.workloads.inference.language.quota import TokenQuota
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.models.batching import Batcher, Member, Plan
 from falaj.workloads.inference.models.model import Model
+from falaj.workloads.inference.models.priorities import Ordered
 from falaj.workloads.inference.models.remote import Overflow, RelayedModel, Remote, RemoteError
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.protocol import extensions, oip, openapi
@@ -94,6 +95,7 @@ class Runs:
             if upstream is None
             else upstream.connections * QUEUE_PER_CONNECTION
         )
+        self._ordered = Ordered(pool) if service.settings.priorities else None
         self._batcher: Batcher | None = None
         if batching is not None and batching.rows and isinstance(service.model, Model):
             self._limit = max(self._limit, threads * QUEUE_BATCHES * batching.rows)
@@ -136,8 +138,8 @@ class Runs:
     def _is_too_long(self, overflow: Overflow) -> bool:
         return self.waiting >= self._limit or self.expected_wait() > overflow.above_seconds
 
-    def _admit(self) -> None:
-        if self.waiting >= self._limit:
+    def _admit(self, rank: int = oip.USUAL_RANK) -> None:
+        if self.waiting >= self._limit and not self._makes_room(rank):
             raise RequestError(
                 503,
                 f"{self.waiting} inferences are waiting already; try again",
@@ -145,28 +147,48 @@ class Runs:
             )
         self.waiting += 1
 
+    def _makes_room(self, rank: int) -> bool:
+        """Have a less urgent request go, where there is one."""
+        queue = self._batcher or self._ordered
+        if self._ordered is None or queue is None or not queue.displace(rank):
+            return False
+        self._service.counters.displaced += 1
+        return True
+
     # -- here ------------------------------------------------------------------------------
 
     def _queue(self, exchange: Exchange, inference: Inference) -> Awaitable[Answer]:
         if self._batcher is not None:
             return self._join(self._batcher, exchange, inference)
-        self._admit()
+        self._admit(inference.rank)
         expected = self._service.model.expected[inference.rows.bit_length()]
         self._backlog += expected
-        return self._run(exchange, inference, expected)
-
-    async def _run(self, exchange: Exchange, inference: Inference, expected: float) -> Answer:
-        service = self._service
-        entered = time.perf_counter()
+        service, entered = self._service, time.perf_counter()
 
         def work() -> tuple[Any, float, float]:
             start = time.perf_counter()
             results = service.run(inference)
             return results, start - entered, time.perf_counter() - start
 
+        # Who makes room for others of a burst has to be in the queue by then.
+        turn = (
+            self._ordered.run(inference.rank, entered, work) if self._ordered is not None else None
+        )
+        return self._run(exchange, inference, expected, turn or work)
+
+    async def _run(
+        self,
+        exchange: Exchange,
+        inference: Inference,
+        expected: float,
+        run: asyncio.Future[Any] | Callable[[], Any],
+    ) -> Answer:
+        service = self._service
         try:
-            results, queued, seconds = await asyncio.get_running_loop().run_in_executor(
-                self._pool, work
+            results, queued, seconds = await (
+                run
+                if isinstance(run, asyncio.Future)
+                else asyncio.get_running_loop().run_in_executor(self._pool, run)
             )
         finally:
             self._ended(expected)
@@ -251,7 +273,7 @@ class Runs:
                     f"{wait * 1000:.0f} ms is the wait; give more time, or try again later",
                     headers=(retry_after(1),),
                 )
-        self._admit()
+        self._admit(inference.rank)
         member = batcher.add(exchange, inference)
         member.deadline = time.perf_counter() + left
         member.add_done_callback(self._left)
@@ -349,6 +371,8 @@ OF_WATCHED = (http.DRIFT, http.FEEDBACK)
 OF_LANGUAGE = (http.COMPLETIONS, http.CHATS, http.CARDS, http.CARD)
 """Routes that are there where settings ask for them, or for the model; else they are answered with
 404."""
+URGENT = "urgent"
+"""Scope of callers whose requests may go before others."""
 NOT_ALLOWED = (401, 403)
 """Statuses of callers without the right to ask, whose requests aren't failures."""
 HEADS_KEPT = 1024
@@ -459,6 +483,7 @@ class Service:
         self.callers: list[Identity] = []
         self.denials: dict[tuple[str, str, int], int] = {}
         self.failed_handshakes: dict[str, int] = {}
+        self.schema.takes_priority = settings.priorities
         self.schema.takes_timeout = batching is not None and batching.rows > 0
         self.runs = Runs(
             self, pool=pool, threads=threads, upstream=upstream, overflow=overflow,
@@ -759,6 +784,8 @@ class Service:
             inference.request_id = _name_of(named)
         if exchange.identity is not None:
             inference.caller = exchange.identity.subject
+            if inference.rank < oip.USUAL_RANK and exchange.options is None:
+                exchange.identity.require(URGENT)
         inference.options = exchange.options
         if exchange.options is None and self.model.is_quick(inference.rows):
             start = time.perf_counter()

@@ -301,6 +301,8 @@ class Settings:
     """A version that gets copies of requests, and answers nobody; None: there is none."""
     batching: bool = False
     """Whether requests run together, where measuring the model says that it pays."""
+    priorities: bool = False
+    """Whether requests may say how urgent they are."""
 
     @property
     def jobs_folder(self) -> Path:
@@ -474,6 +476,7 @@ def parse(path: Path, content: bytes) -> Settings:
         jobs=_jobs(top.optional("jobs")),
         shadow=_shadow(top.optional("shadow")),
         batching=top.flag("batching", default=False),
+        priorities=top.flag("priorities", default=False),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
@@ -494,6 +497,11 @@ def parse(path: Path, content: bytes) -> Settings:
         raise InferenceError(
             f"{path}: batching is for a server that runs the model itself, and a runtime beside "
             "batches by its own configuration; leave it out, or upstream"
+        )
+    if settings.upstream is not None and settings.priorities:
+        raise InferenceError(
+            f"{path}: priorities are of the queue of a server that runs the model itself; leave "
+            "them out, or upstream"
         )
     if settings.shadow is not None and settings.upstream is not None:
         raise InferenceError(
@@ -601,6 +609,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--batching", action="store_true",
         help="run requests that wait together, where measuring the model says that it pays "
         "(default: no)",
+    )  # fmt: skip
+    command.add_argument(
+        "--priorities", action="store_true",
+        help="requests may say how urgent they are, for high with the scope urgent (default: no)",
     )  # fmt: skip
     jobs = JobSettings()
     command.add_argument(
@@ -713,6 +725,8 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         found["jobs"] = jobs
     if options.batching:
         found["batching"] = True
+    if options.priorities:
+        found["priorities"] = True
     if options.shadow_percent is not None:
         found["shadow"] = {
             "percent": options.shadow_percent,

@@ -75,6 +75,9 @@ class InferenceServiceArgs(SupervisedArgs):
     batching: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Run requests that wait together. A model that a measurement when it is loaded shows to gain
     nothing by that runs them one by one."""
+    priorities: NotRequired[Annotated[Input[bool], Default(value=False)]]
+    """Requests may say how urgent they are: ``low``, or with the scope ``urgent`` ``high``. Less
+    urgent ones wait, and are refused first where the queue is full."""
     drift: NotRequired[Annotated[Input[bool], Default(value=True)]]
     """Whether rows and answers are compared with what the package says."""
     drift_window_rows: NotRequired[

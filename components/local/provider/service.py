@@ -340,6 +340,7 @@ def configuration(
     arguments += [f"--client={name}={','.join(texts(granted, name))}" for name in granted]
     arguments += [] if flag(inputs, "drift") else ["--no-drift"]
     arguments += ["--batching"] if flag(inputs, "batching") else []
+    arguments += ["--priorities"] if flag(inputs, "priorities") else []
     arguments += ["--jobs"] if flag(inputs, "jobs") else []
     command = ["configure", *arguments, "--json"]
     return workloads.run(context, _INFERENCE, command, what="the service's configuration")

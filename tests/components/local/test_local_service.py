@@ -160,6 +160,23 @@ def test_what_is_said_of_jobs_that_are_not_taken_is_refused(provider: Any, key: 
         assert checked["jobs"] == ("jobs" in more)
 
 
+@pytest.mark.parametrize(("key", "value"), [("shadowPercent", 10), ("shadowFirst", True)])
+def test_what_is_said_of_a_shadow_that_is_not_there_is_refused(
+    provider: Any, key: str, value: Any
+) -> None:
+    texts = ("name", "model", "issuer", "audience", "certificateFingerprint")
+    paths = ("site", "keyring", "certificate", "privateKey", "clientCa")
+    given: dict[str, Any] = {
+        **dict.fromkeys(texts, "x"), **dict.fromkeys(paths, "/x"), "version": 1, "port": 1_024,
+        key: value,
+    }  # fmt: skip
+    _, failures = provider.check("InferenceService", given)
+    assert set(failures) == {key}
+    assert "there is no shadow; set shadow to true, or leave it out" in failures[key]
+    _, failures = provider.check("InferenceService", given | {"shadow": True})
+    assert not failures
+
+
 def test_a_lost_key_ring_is_not_replaced_while_sealed_data_is_there(
     provider: Any, stack: Stack
 ) -> None:
@@ -280,7 +297,29 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
     assert limits["tokens_per_minute"] == 90
     assert (limits["max_rows"], limits["max_tokens"], configured["batching"]) == (7, 9, True)
 
+    # A new version looks on, where it is to be the shadow first; whoever promotes it has it serve.
+    third = stack.publish(7.0)
+    inputs |= {
+        "version": third, "shadow": True, "shadowPercent": 100, "shadowFirst": True,
+        "priorities": True,
+    }  # fmt: skip
+    limited = provider.update("InferenceService", made, limited, inputs)
+    assert limited["servedVersion"] == first
+    account = Path(limited["configPath"]).with_name("state.json")
+
+    def looks_on() -> bool:
+        assert stack.predict(state["endpoint"], token) == 6.0
+        shadow = json.loads(account.read_text())["shadow"]
+        return shadow is not None and shadow["requests"]["compared"] > 0
+
+    wait_for(looks_on, "copies of requests")
+    shadow = json.loads(account.read_text())["shadow"]
+    assert (shadow["version"], shadow["agreement"]) == (third, 0.0)
+    again = provider.update("InferenceService", made, limited, inputs | {"maxRows": 8})
+    assert again["servedVersion"] == first
+
     # A version that can't be loaded: the reason is told, the old one goes on.
+    inputs["shadowFirst"] = False
     with pytest.raises(grpc.RpcError) as caught:
         provider.update("InferenceService", made, limited, {**inputs, "version": 99})
     assert "99" in caught.value.details()

@@ -398,7 +398,7 @@ def test_the_number_of_workers_has_to_follow_from_something(
         (["--upstream", "http://127.0.0.1:8000", "--overflow-to", "https://gpu:1",
           "--overflow-version", "1", "--overflow-above-ms", "1"], "runs the model itself"),
         (["--client", "prometheus"], "--client must be"),
-        (["--client", "p=write"], "predict, observe, feedback, admin"),
+        (["--client", "p=write"], "predict, urgent, observe, feedback, admin"),
         (["--client", "=predict"], "--client must be"),
         (["--cpus", "nan"], "--cpus must be"),
         (["--cpus", "-1"], "--cpus must be"),

@@ -56,7 +56,7 @@ def without(key: str) -> dict[str, Any]:
         (GOOD | {"auth": GOOD["auth"] | {"clients": {"a": "predict"}}}, "auth.clients.a"),
         (
             GOOD | {"auth": GOOD["auth"] | {"clients": {"a": ["root"]}}},
-            "predict, observe, feedback, admin",
+            "predict, urgent, observe, feedback, admin",
         ),
         (GOOD | {"drift": {"enabled": "yes"}}, "drift.enabled"),
         (GOOD | {"drift": {"window_rows": 199}}, "drift.window_rows"),

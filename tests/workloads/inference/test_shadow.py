@@ -138,7 +138,8 @@ def test_copies_that_would_wait_are_dropped_and_counted() -> None:
     assert _taken(Answer(200, b"{}"), body=bytes(copies.MOST_COPY_BYTES)) == (0, 4)
     # What is about to be sent counts as well.
     large = bytes(copies.MOST_COPY_BYTES - 2)
-    assert _taken(Answer(200, b"{}"), body=large, backlog=2 * copies.MOST_COPY_BYTES) == (2, 2)
+    room = copies.MOST_BACKLOG_BYTES - 2 * copies.MOST_COPY_BYTES
+    assert _taken(Answer(200, b"{}"), body=large, backlog=room) == (2, 2)
 
 
 class Process:

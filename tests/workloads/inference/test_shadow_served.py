@@ -18,7 +18,9 @@ from onnx import numpy_helper
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import settings
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models, watched
+from tests.workloads.inference.grpc_calls import Client
 from tests.workloads.inference.serving import Server, Site, call
 
 INFER = "/v2/models/mlp/infer"
@@ -98,10 +100,16 @@ def test_a_shadow_is_compared_row_by_row_and_answers_nobody(served: Server) -> N
     # One row, which is answered on the fast path, and binary answers.
     for image in images:
         _labels(connection, token, image[None])
+    # And one by gRPC.
+    message = CLASSES["ModelInferRequest"](model_name="mlp")
+    message.inputs.add(name="image", datatype="FP32", shape=images.shape)
+    message.raw_input_contents.append(images.tobytes())
+    with Client(served, token=token) as client:
+        client.infer(message)
     asked = _request(images) | {"parameters": {"binary_data_output": True}}
     assert call(connection, "POST", INFER, token=token, body=asked)[0] == 200
     found = _shadow(
-        served, lambda each: each["rows"] % 40 == 0 and each["requests"]["compared"] >= 42
+        served, lambda each: each["rows"] % 40 == 0 and each["requests"]["compared"] >= 43
     )
 
     turned = sum(label in (0, 1) for label in before)
@@ -135,7 +143,7 @@ def test_a_shadow_is_compared_row_by_row_and_answers_nobody(served: Server) -> N
     ]
     named = [each for each in events if str(each.get("event", "")).startswith("shadow.")]
     assert [each["event"] for each in named] == ["shadow.begun", "shadow.ended"]
-    assert named[1]["requests"]["compared"] >= 42
+    assert named[1]["requests"]["compared"] >= 43
 
 
 def test_a_shadow_that_dies_or_is_withdrawn_disturbs_nobody(served: Server) -> None:

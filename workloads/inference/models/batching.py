@@ -19,6 +19,7 @@ import asyncio
 import math
 import sys
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ from falaj.workloads.inference.models.model import (
     WARM_UP_RUNS,
     Model,
 )
+from falaj.workloads.inference.models.priorities import HEAD_START, displaced
 from falaj.workloads.inference.protocol.oip import Array, Inference, TensorSpec
 
 MOST_ROWS: Final = 128
@@ -191,6 +193,10 @@ def _inference(feed: dict[str, Array], rows: int, outputs: list[str] | None = No
     return made
 
 
+def _place(member: Member) -> float:
+    return member.place
+
+
 def _never() -> bool:
     return False
 
@@ -210,6 +216,8 @@ class Member(asyncio.Future[Answer]):
         self.exchange = exchange
         self.inference = inference
         self.entered = time.perf_counter()
+        self.place = self.entered + HEAD_START[inference.rank]
+        """In the queue: the least goes first."""
         self.deadline = float("inf")
         self.hung_up: Callable[[], bool] = _never
         # Only what has the same shapes but for the rows, and asks for the same, runs together; a
@@ -305,7 +313,11 @@ class Batcher:
     def add(self, exchange: Exchange, inference: Inference) -> Member:
         """Queue a request."""
         member = Member(exchange, inference)
-        self._waiting.append(member)
+        waiting = self._waiting
+        if not waiting or waiting[-1].place <= member.place:
+            waiting.append(member)
+        else:
+            waiting.insert(bisect_right(waiting, member.place, key=_place), member)
         self._rows += inference.rows
         member.add_done_callback(self._forget)
         # After what else has come with this read of all connections.
@@ -313,6 +325,19 @@ class Batcher:
             self._is_due = True
             member.get_loop().call_soon(self._dispatch)
         return member
+
+    def displace(self, rank: int) -> bool:
+        """Refuse the newest of the least urgent, if it is less urgent than this rank."""
+        found = max(
+            (each for each in self._waiting if not each.done()),
+            key=lambda each: (each.inference.rank, each.entered), default=None,
+        )  # fmt: skip
+        if found is None or found.inference.rank <= rank:
+            return False
+        self._waiting.remove(found)
+        self._rows -= found.inference.rows
+        found.set_exception(displaced())
+        return True
 
     def expected_wait(self) -> float:
         """Return the seconds that a request which came now would wait for a thread."""

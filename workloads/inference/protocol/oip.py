@@ -359,6 +359,9 @@ def _shown(shape: tuple[int, ...]) -> str:
 
 
 REFUSED_PARAMETERS = ("classification", "shared_memory_region")
+PRIORITIES = ("high", "normal", "low")
+"""What a request may say of how urgent it is."""
+USUAL_RANK = PRIORITIES.index("normal")
 MAX_ID_CHARACTERS = 1024
 MOST_TIMEOUT = 3_600_000_000
 """Microseconds that a request may say it waits: an hour."""
@@ -368,7 +371,7 @@ class Inference:
     """A checked request: arrays by input name, and what is asked back."""
 
     __slots__ = (
-        "binary", "binary_default", "caller", "feed", "identifier", "options", "outputs",
+        "binary", "binary_default", "caller", "feed", "identifier", "options", "outputs", "rank",
         "request_id", "rows", "size", "timeout",
     )  # fmt: skip
 
@@ -384,6 +387,8 @@ class Inference:
         """Whose request it is: an id means nothing without."""
         self.timeout: float | None = None
         """Seconds after which it isn't to run any more."""
+        self.rank = USUAL_RANK
+        """How urgent it is: 0 is the most."""
         self.outputs: list[str] | None = None
         self.binary: dict[str, bool] = {}
         self.binary_default = False
@@ -417,6 +422,8 @@ class Schema:
         self.max_elements = max_elements
         self.takes_timeout = False
         """Whether a request may say how long it waits, as Triton's schedule policy has it."""
+        self.takes_priority = False
+        """Whether a request may say how urgent it is."""
         self.head = orjson.dumps({"model_name": name, "model_version": version})[:-1]
 
     def metadata(self) -> dict[str, Any]:
@@ -557,6 +564,8 @@ class Schema:
             inference.binary_default = _flag(parameters, "binary_data_output", "the request")
             if self.takes_timeout:
                 inference.timeout = _timeout(parameters)
+            if self.takes_priority and "priority" in parameters:
+                inference.rank = _rank(parameters["priority"])
         outputs = document.get("outputs")
         if outputs is not None:
             self._read_outputs(outputs, inference)
@@ -685,6 +694,18 @@ def _timeout(parameters: Mapping[str, Any]) -> float | None:
             f"{MOST_TIMEOUT}"
         )
     return value / 1e6 or None
+
+
+def _rank(given: object) -> int:
+    """Read how urgent a request is: a word, or Triton's number, of which 0 is the usual one."""
+    if isinstance(given, str) and given in PRIORITIES:
+        return PRIORITIES.index(given)
+    if type(given) is int and 0 <= given <= len(PRIORITIES):
+        return given - 1 if given else USUAL_RANK
+    raise bad_request(
+        f"the request: priority must be one of {', '.join(PRIORITIES)}, or a number from 1 (the "
+        f"most urgent) to {len(PRIORITIES)}, or 0 for {PRIORITIES[USUAL_RANK]}"
+    )
 
 
 def _refuse_parameters(where: str, parameters: Mapping[str, Any]) -> None:

@@ -607,6 +607,8 @@ def _request(schema: Schema) -> Document:
     parameters: Document = {"binary_data_output": _FLAG}
     if schema.takes_timeout:
         parameters["timeout"] = {"type": "integer", "minimum": 0, "maximum": oip.MOST_TIMEOUT}
+    if schema.takes_priority:
+        parameters["priority"] = {"enum": [*oip.PRIORITIES, *range(len(oip.PRIORITIES) + 1)]}
     return _object(
         {"inputs": _list({"anyOf": inputs}, minItems=len(inputs), maxItems=len(inputs))},
         {
