@@ -432,7 +432,7 @@ def _conversations(source: Source) -> snapshot.Dataset:
     context = language.CONTEXT if source.context is None else source.context
     template = source.template or CHATML
     every = conversations.read(path, source.encoding)
-    found = list(dict[conversations.Conversation, None].fromkeys(every))
+    found: list[conversations.Conversation] = list(dict.fromkeys(every))
     if len(found) < conversations.LEAST:
         raise WorkloadError(
             f"{path} has {len(found):,} different conversations; at least "

@@ -56,7 +56,7 @@ def test_tritonclient(python: Path, running: Server, expected: Any) -> None:
     assert found["index"].startswith("StatusCode.UNIMPLEMENTED")
     # Its messages are made by the protocol's own compiler: ours have the same fields.
     for name, made in CLASSES.items():
-        if "." not in name and not name.startswith("HealthCheck"):
+        if "." not in name and made.DESCRIPTOR.file.package == "inference":
             ours = {each.name: [each.number, each.type] for each in made.DESCRIPTOR.fields}
             theirs = found["fields"][name]
             assert ours == {each: theirs[each] for each in ours}

@@ -560,10 +560,10 @@ class Schema:
         if parameters is not None:
             if type(parameters) is not dict:
                 raise bad_request("parameters must be an object")
-            _check_values(cast("dict[str, Any]", parameters))
             inference.binary_default = _flag(parameters, "binary_data_output", "the request")
             if self.takes_timeout:
                 inference.timeout = _timeout(parameters)
+            _check_values(cast("dict[str, Any]", parameters))
             if self.takes_priority and "priority" in parameters:
                 inference.rank = _rank(parameters["priority"])
         outputs = document.get("outputs")
