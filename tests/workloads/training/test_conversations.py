@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,12 +23,13 @@ from falaj.workloads.optimization import __main__ as optimization
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.worth import NotComparableError, Served
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import batches, conversations, language, loop, snapshot
+from falaj.workloads.training import batches, conversations, language, llama, loop, snapshot
 from falaj.workloads.training import command as training
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.checkpoint import load_trained
 from falaj.workloads.training.conversations import Conversation
 from falaj.workloads.training.language import IGNORED
+from falaj.workloads.training.start import open_start
 from falaj.workloads.vocabulary import BytePairs, Characters
 from tests.workloads.inference.serving import Site, call, started
 from tests.workloads.optimization.conftest import Run, called, trained
@@ -388,3 +390,23 @@ def test_the_demo_asks_what_was_held_out(
     (message,) = request["messages"]
     assert message["role"] == "user"
     assert message["content"].isalpha()
+
+
+def test_marks_begin_with_rows_of_their_own(cities: Run, tmp_path: Path) -> None:
+    """A text has none of them, so that nothing tells their rows from those of other bytes."""
+    known = load_trained(cities.path, None)
+    folder = tmp_path / "model"
+    llama.write(replace(known, record={}), folder)
+    made = datasets.build(source(written(tmp_path), vocabulary=known.pairs))
+    name = "embedding.weight"
+    before = known.module.state_dict()[name]
+    # It learned conversations already, and says so.
+    assert torch.equal(open_start(cities.path, None, made).state[name], before)
+    found = open_start(folder, None, made).state[name]
+    assert torch.equal(found, open_start(folder, None, made).state[name])
+    marks = sorted(CHATML.marks)
+    others = [each for each in range(len(before)) if each not in marks]
+    assert torch.equal(found[others], before[others])
+    longest = before.norm(dim=1).max()
+    assert found[marks].norm(dim=1).tolist() == pytest.approx([float(longest)] * 2, rel=1e-5)
+    assert float(functional.cosine_similarity(*found[marks], dim=0)) < 0.9
