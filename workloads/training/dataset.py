@@ -444,12 +444,13 @@ def _conversations(source: Source) -> snapshot.Dataset:
         generator(source.seed, int(content[:16], 16)),
     )  # fmt: skip
     pairs = given
-    texts = [each.content for place in train.tolist() for each in found[place]]
+    parts: list[list[int]] = [train.tolist(), held_out.tolist()]
+    texts = [each.content for place in parts[0] for each in found[place]]
     if not isinstance(pairs, BytePairs):
         pairs = learn(texts, pairs or conversations.VOCABULARY)
     learned, judged = (
-        conversations.rows([found[place] for place in part.tolist()], template, pairs, context)
-        for part in (train, held_out)
+        conversations.rows([found[place] for place in part], template, pairs, context)
+        for part in parts
     )
     left_out = learned.left_out + judged.left_out
     if not len(learned.after) or not len(judged.after):
