@@ -27,7 +27,8 @@ _MOST_PEM: Final = 64 << 10
 _CONFIG: Final = "config.json"
 _LOGIN: Final = "/run/falaj/registry"
 _AUTHORITY: Final = "registry.pem"
-_TRUSTED: Final = "/run/falaj/authority"
+TRUSTED: Final = "/run/falaj/authority"
+"""Where a pod has certificates of whom it asks outside of the cluster."""
 
 
 class RegistryAccessArgs(TypedDict):
@@ -82,7 +83,7 @@ def checked(
         entries["key_secret"], store,
         private_ranges(f"{at}.registry_cidrs", asked.get("registry_cidrs", ()), errors),
         f"{placed.registry}/{MODEL_REPOSITORIES}", entries["registry_secret"],
-        _authority(f"{at}.registry_authority", asked.get("registry_authority"), errors),
+        certificates(f"{at}.registry_authority", asked.get("registry_authority"), errors),
     )  # fmt: skip
 
 
@@ -96,7 +97,14 @@ def _entry(at: str, value: object, placed: InCluster, errors: ArgumentErrors) ->
     return value
 
 
-def _authority(at: str, value: object, errors: ArgumentErrors) -> str:
+def certificates(at: str, value: object, errors: ArgumentErrors) -> str:
+    """Certificates in PEM form and nothing else; empty where none are given, or others.
+
+    Args:
+        at: the argument's path.
+        value: what was given.
+        errors: gets what is wrong.
+    """
     if value is None:
         return ""
     # Nothing but certificates: a private key that was put in by mistake isn't shown to anybody.
@@ -162,8 +170,8 @@ def give(
         _add(spec, container, "registry", {"secret": secret}, _LOGIN)
     if access.authority:
         source = {"configMap": {"name": f"{name}-authority"}}
-        _add(spec, container, "authority", source, _TRUSTED)
-        trusted = {"name": "SSL_CERT_FILE", "value": f"{_TRUSTED}/{_AUTHORITY}"}
+        _add(spec, container, "authority", source, TRUSTED)
+        trusted = {"name": "SSL_CERT_FILE", "value": f"{TRUSTED}/{_AUTHORITY}"}
         container["env"] = [*container["env"], trusted]
 
 

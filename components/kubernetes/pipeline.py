@@ -20,13 +20,15 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import pulumi
 
-from falaj.components.catalogue.clusters import USUAL_TIME_ZONE
+from falaj.components.catalogue.clusters import SERVING_ENDING, USUAL_TIME_ZONE
 from falaj.components.catalogue.pipelines import (
     ACCOUNT_ENDING,
     LABEL,
     QUEUE_LABEL,
     QUEUE_NOTE,
+    REQUESTS_ENDING,
     TEMPLATE_LABEL,
+    WATCH_ENDING,
 )
 from falaj.components.kubernetes._objects import Manifest, declare, metadata, token
 from falaj.components.kubernetes._peers import api_server_egress, resolver_egress
@@ -50,16 +52,15 @@ from falaj.components.kubernetes.training_job import manifests as job_manifests
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import Between
+from falaj.components.specification.limits import PIPELINE, SERVICE, Between
 from falaj.components.specification.node_pools import PREFIX, label_value
 
-__all__ = ["NewDataArgs", "Pipeline", "PipelineArgs", "check", "manifests"]
+__all__ = ["NewDataArgs", "OnDriftArgs", "Pipeline", "PipelineArgs", "check", "manifests"]
 
-#: With a run's number, and what Kubernetes adds to names of pods, at most 63 characters.
-_NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$")
 _OF_A_RUN: Final = re.compile(r"-[0-9]+$")
 _MANAGER: Final = f"{PREFIX}pipeline-template"
 """Names in ``managedBy`` who runs the template: nobody does."""
+_DRIFT: Final = REQUESTS_ENDING.removeprefix(ACCOUNT_ENDING)
 _NO_QUEUE: Final = "pipeline-templates"
 """A queue that isn't there: Kueue gives nothing to what is in it."""
 #: A starter that can't begin within so many seconds of its time is left out; the next one comes.
@@ -72,6 +73,15 @@ class NewDataArgs(TypedDict):
     """How often is looked for a new snapshot."""
 
     every_minutes: NotRequired[Annotated[int, Between(5, 30), Default(15)]]
+    """Minutes between two looks."""
+
+
+class OnDriftArgs(TypedDict):
+    """Who may ask for a run as something drifts, and how often is looked whether anybody does."""
+
+    service: Annotated[str, SERVICE]
+    """Name of the tenant's `InferenceService` whose ``watch`` asks."""
+    every_minutes: NotRequired[Annotated[int, Between(5, 30), Default(5)]]
     """Minutes between two looks."""
 
 
@@ -91,6 +101,9 @@ class PipelineArgs(GangArgs):
     new_data: NotRequired[NewDataArgs]
     """Start a run when there is a snapshot that the last run didn't have; needs a ``dataset`` that
     ends in ``*``. Default: new data alone start nothing."""
+    on_drift: NotRequired[OnDriftArgs]
+    """Start a run when the ``watch`` of a service asks for one, and there are data that the last
+    run didn't have. Default: drift starts nothing."""
     on_up: NotRequired[Annotated[bool, Default(value=True)]]
     """Whether ``falaj up`` starts a run where it makes the pipeline, or changes it."""
     keep_days: NotRequired[Annotated[int, Between(1, 365), Default(14)]]
@@ -106,7 +119,7 @@ class PipelineArgs(GangArgs):
 _OWN: Final = tuple(PipelineArgs.__annotations__.keys() - GangArgs.__annotations__.keys())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PipelineSpec:
     """The arguments of `Pipeline`, checked."""
 
@@ -116,6 +129,9 @@ class PipelineSpec:
     timezone: str
     every_minutes: int
     """0: new data start nothing."""
+    drift_of: str
+    """The service whose watch may ask; empty: nobody may."""
+    drift_minutes: int
     on_up: bool
     control_plane: tuple[str, ...]
     flavor: str
@@ -133,6 +149,11 @@ class PipelineSpec:
         """Name of the starter's account, and of what is around it."""
         return f"{self.run.name}{ACCOUNT_ENDING}"
 
+    @property
+    def requests(self) -> str:
+        """Name of the ConfigMap in which a run is asked for."""
+        return f"{self.run.name}{REQUESTS_ENDING}"
+
 
 def check(name: str, args: PipelineArgs) -> PipelineSpec:
     """Check the arguments of a `Pipeline`.
@@ -143,11 +164,11 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     errors = ArgumentErrors(f"Pipeline {name!r}")
     given: Mapping[str, Any] = {key: value for key, value in args.items() if value is not None}
     checked = errors.checked(given, PipelineArgs)
-    if not _NAME.match(name) or name.endswith(ACCOUNT_ENDING) or _OF_A_RUN.search(name):
+    if not PIPELINE.allows(name) or name.endswith(ACCOUNT_ENDING) or _OF_A_RUN.search(name):
         errors.add(
             "name", name,
-            "1 to 28 of a-z, 0-9 and '-', first a letter, last no '-', not ending in "
-            f"{ACCOUNT_ENDING}, nor in '-' and a number, as names of runs do",
+            f"{PIPELINE.rule}, not ending in {ACCOUNT_ENDING}, nor in '-' and a number, as "
+            "names of runs do",
         )  # fmt: skip
     pattern = str(given.get("dataset", ""))
     training = {key: value for key, value in given.items() if key not in _OWN}
@@ -168,6 +189,7 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
     if "timezone" in given and not schedule:
         errors.say("timezone", "is of schedule; leave it out, or give one")
     minutes = _minutes(given, pattern, errors)
+    drift_of, drift_minutes = _on_drift(given, errors)
     ranges = private_ranges("control_plane_cidrs", given.get("control_plane_cidrs", ()), errors)
     flavor = _flavor(given, job, errors)
     image = ""
@@ -178,7 +200,18 @@ def check(name: str, args: PipelineArgs) -> PipelineSpec:
         raise AssertionError("what can't be used was refused")
     run = replace(job.run, repeated=True, dataset=pattern)
     job = replace(job, run=run, ttl_seconds=checked["keep_days"] * 24 * 3600)
-    return PipelineSpec(job, schedule, zone, minutes, checked["on_up"], ranges, flavor, image)
+    return PipelineSpec(
+        job=job,
+        schedule=schedule,
+        timezone=zone,
+        every_minutes=minutes,
+        drift_of=drift_of,
+        drift_minutes=drift_minutes,
+        on_up=checked["on_up"],
+        control_plane=ranges,
+        flavor=flavor,
+        image=image,
+    )
 
 
 def _minutes(given: Mapping[str, Any], pattern: str, errors: ArgumentErrors) -> int:
@@ -191,6 +224,14 @@ def _minutes(given: Mapping[str, Any], pattern: str, errors: ArgumentErrors) -> 
             "new_data looks for another snapshot than that of the last run",
         )  # fmt: skip
     return errors.checked_only(asked, NewDataArgs, at="new_data.")["every_minutes"]
+
+
+def _on_drift(given: Mapping[str, Any], errors: ArgumentErrors) -> tuple[str, int]:
+    if given.get("on_drift") is None:
+        return "", 0
+    asked = options("on_drift", given["on_drift"], OnDriftArgs, errors)
+    found = errors.checked_only(asked, OnDriftArgs, at="on_drift.")
+    return found["service"] or "", found["every_minutes"]
 
 
 def _flavor(given: Mapping[str, Any], job: TrainingJobSpec | None, errors: ArgumentErrors) -> str:
@@ -215,7 +256,7 @@ def manifests(spec: PipelineSpec) -> list[Manifest]:
     beside = [each for each in made if each["kind"] != "JobSet"]
     template = _template(spec, job)
     return [
-        *beside, template, *_account(spec), _network_policy(spec), _state(spec),
+        *beside, template, *_account(spec), _network_policy(spec), _state(spec), *_asked(spec),
         *_starters(spec, template),
     ]  # fmt: skip
 
@@ -248,8 +289,32 @@ def _account(spec: PipelineSpec) -> list[Manifest]:
         rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
         rule("", "configmaps", "get", "patch", names=(spec.starter,)),
     ]
+    if spec.drift_of:
+        rules.append(rule("", "configmaps", "get", names=(spec.requests,)))
     starter = {"kind": "ServiceAccount", "name": spec.starter, "namespace": spec.run.namespace}
     return [account(about), *role(about, rules, [starter])]
+
+
+def _asked(spec: PipelineSpec) -> list[Manifest]:
+    """Where who watches a service's drift asks for a run, and that account's right to.
+
+    It makes nothing: it says that a run is wanted, and sees what the last run was.
+    """
+    if not spec.drift_of:
+        return []
+    run, about = spec.run, _about(spec, _DRIFT)
+    rules = [
+        rule("", "configmaps", "get", "patch", names=(spec.requests,)),
+        rule("", "configmaps", "get", names=(spec.starter,)),
+    ]
+    watch = {
+        "kind": "ServiceAccount",
+        "name": f"{spec.drift_of}{WATCH_ENDING}",
+        "namespace": f"{run.placed.tenant}{SERVING_ENDING}",
+    }
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about}, *role(about, rules, [watch])
+    ]  # fmt: skip
 
 
 def _selector(spec: PipelineSpec) -> dict[str, str]:
@@ -276,7 +341,7 @@ def _state(spec: PipelineSpec) -> Manifest:
 
 
 def _starters(spec: PipelineSpec, template: Manifest) -> list[Manifest]:
-    """One CronJob that starts at its time or by hand, one for new data, one Job for `up`."""
+    """CronJobs that start at their time or by hand, for new data, for drift; a Job for `up`."""
     found = [
         _cron_job(
             spec, "", "schedule",
@@ -288,6 +353,9 @@ def _starters(spec: PipelineSpec, template: Manifest) -> list[Manifest]:
     if spec.every_minutes:
         often = {"schedule": f"*/{spec.every_minutes} * * * *", "timeZone": "Etc/UTC"}
         found.append(_cron_job(spec, "-data", "new-data", often))
+    if spec.drift_of:
+        often = {"schedule": f"*/{spec.drift_minutes} * * * *", "timeZone": "Etc/UTC"}
+        found.append(_cron_job(spec, _DRIFT, "drift", often, "--if-asked"))
     if spec.on_up:
         job = _job(spec, "up")
         text = json.dumps([template["spec"], job], sort_keys=True)
@@ -299,7 +367,9 @@ def _starters(spec: PipelineSpec, template: Manifest) -> list[Manifest]:
     return found
 
 
-def _cron_job(spec: PipelineSpec, ending: str, reason: str, when: Mapping[str, Any]) -> Manifest:
+def _cron_job(
+    spec: PipelineSpec, ending: str, reason: str, when: Mapping[str, Any], *more: str
+) -> Manifest:
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -315,13 +385,13 @@ def _cron_job(spec: PipelineSpec, ending: str, reason: str, when: Mapping[str, A
                     "labels": {**_about(spec)["labels"], **queue_labels(spec.run)},
                     "annotations": _about(spec)["annotations"],
                 },
-                "spec": _job(spec, reason),
+                "spec": _job(spec, reason, *more),
             },
         },
     }
 
 
-def _job(spec: PipelineSpec, reason: str) -> dict[str, Any]:
+def _job(spec: PipelineSpec, reason: str, *more: str) -> dict[str, Any]:
     """What starts a run, or doesn't: its exit statuses are those of the pods that publish."""
     about = _about(spec)
     return {
@@ -331,17 +401,18 @@ def _job(spec: PipelineSpec, reason: str) -> dict[str, Any]:
         "podFailurePolicy": publishing_pods(),
         "template": {
             "metadata": {"labels": about["labels"], "annotations": about["annotations"]},
-            "spec": _pod(spec, reason),
+            "spec": _pod(spec, reason, *more),
         },
     }
 
 
-def _pod(spec: PipelineSpec, reason: str) -> dict[str, Any]:
+def _pod(spec: PipelineSpec, reason: str, *more: str) -> dict[str, Any]:
     run = spec.run
     size = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
     command = [
         "python", "-m", "falaj.workloads.pipelines", "start",
-        "--pipeline", run.name, "--namespace", run.namespace, "--reason", reason,
+        "--pipeline", run.name, "--namespace", run.namespace, "--reason", reason, *more,
+        *(("--requests", spec.requests) if spec.drift_of else ()),
     ]  # fmt: skip
     mounts: list[dict[str, Any]] = []
     volumes: list[dict[str, Any]] = []

@@ -213,6 +213,19 @@ EMAIL: Final = TextRule(
 MOST_EMAILS: Final = 10
 #: Names of models that registries take as well: https://github.com/opencontainers/
 #: distribution-spec/blob/main/spec.md#pulling-manifests
+SERVICE: Final = TextRule(
+    r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$",
+    "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'",
+    "credit",
+)
+"""Names of inference services: of objects they are the beginning, with at most 63 in all."""
+PIPELINE: Final = TextRule(
+    r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$",
+    "1 to 28 of a-z, 0-9 and '-', first a letter, last no '-'",
+    "credit",
+)
+"""Names of pipelines: with a run's number, and what Kubernetes adds to names of pods, at most 63
+characters."""
 MODEL: Final = TextRule(
     r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
     "1 to 64 lower-case letters and digits, with single '.', '_' or '-' between them",

@@ -112,7 +112,7 @@ def workloads(settings: WorkloadsSettings) -> tuple[Workload, ...]:
                 "inference service", name, f"{settings.tenant}{SERVING_ENDING}",
                 {
                     "app.kubernetes.io/name": (name,),
-                    "app.kubernetes.io/component": ("inference", "judge"),
+                    "app.kubernetes.io/component": ("inference", "judge", "watch"),
                 },
             )
             for name in settings.inference_services

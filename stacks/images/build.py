@@ -145,10 +145,11 @@ _COMMON: Final = (
     "registry",
 )
 #: The smallest image: for Horovod's launcher in pods of a team's own, the repair of nodes,
-#: rehearsals of restores, judges of canaries, starters of pipelines, and for holding other images
-#: on nodes.
+#: rehearsals of restores, judges of canaries, watches of drift, starters of pipelines, and for
+#: holding other images on nodes.
 _SERVING: Final = (
     *_COMMON, "inference", "rollout", "horovod", "repair", "restoring", "prefetch", "pipelines",
+    "watching",
 )  # fmt: skip
 _TRAINING: Final = (
     *_SERVING,

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,9 @@ from falaj.engine.controlplane.objects import Objects, wait_for
 from falaj.stacks.command.pipelines import job_of
 from falaj.stacks.command.pods import Cluster, client_of_file
 from falaj.stacks.errors import StackError
+from falaj.workloads.api_requests import ApiServer
+from falaj.workloads.api_server import Account, ApiError
+from falaj.workloads.pipelines.asking import Asking, Request
 from falaj.workloads.pipelines.starting import LABEL, TEMPLATE_LABEL, Snapshot, run_of
 from tests.cluster.tenancy import (
     active,
@@ -44,6 +47,7 @@ from tests.components.kubernetes.test_pipeline import PIPELINE, PUBLISH, given, 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 NAMESPACE, ACCOUNT = "acme-training", "credit-pipeline"
+SERVING, REQUESTS = "acme-serving", "credit-pipeline-drift"
 SETS = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 PATH = f"/apis/{SETS[0]}/namespaces/{NAMESPACE}/jobsets"
 FLAVOR = "cpu-x86-64"
@@ -52,11 +56,12 @@ FOLLOWED_SECONDS = 60
 SNAPSHOT = Snapshot("credit-2026-10", "5" * 64, datetime(2026, 10, 1, tzinfo=UTC))
 
 
-def rendered(name: str) -> list[Manifest]:
+def rendered(name: str, **changes: Any) -> list[Manifest]:
     """One that nothing but these tests starts."""
     quiet: dict[str, Any] = {
         **PIPELINE, "on_up": False, "new_data": None, "schedule": None, "data": "runs",
         "cpus": 0.5, "memory_gib": 2, "telemetry": False, "publish": {**PUBLISH, "model": name},
+        **changes,
     }  # fmt: skip
     objects = pipeline.manifests(pipeline.check(name, given(**quiet)))
     return [each for each in objects if each["kind"] != "ExternalSecret"]
@@ -317,15 +322,19 @@ def test_the_template_gets_no_quota_and_no_pods(cluster: ControlPlane) -> None:
     assert cluster.objects.list("v1", "Pod", NAMESPACE) == []
 
 
+def token_of(plane: ControlPlane, namespace: str, account: str) -> str:
+    """As the kubelet asks for a pod's."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+             "spec": {"expirationSeconds": 3600}}  # fmt: skip
+    return str(plane.objects.request("POST", path, asked)["status"]["token"])
+
+
 class Starter:
     """The starter as its pod would run, with a token of its account."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                 "spec": {"expirationSeconds": 3600}}  # fmt: skip
-        token = plane.objects.request("POST", path, asked)["status"]["token"]
-        (folder / "token").write_text(token, "ascii")
+        (folder / "token").write_text(token_of(plane, NAMESPACE, ACCOUNT), "ascii")
         self.data = folder / "data"
         self.data.mkdir()
         self._command = [
@@ -340,19 +349,19 @@ class Starter:
         said = {"digest": digest * 64, "created": created}
         (self.data / name / "dataset.json").write_text(json.dumps(said), "utf-8")
 
-    def process(self, reason: str) -> subprocess.Popen[str]:
+    def process(self, reason: str, *more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*self._command, "--reason", reason],
+            [*self._command, "--reason", reason, *more],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def start(self, reason: str) -> dict[str, Any]:
-        return self.outcome(self.process(reason))
+    def start(self, reason: str, *more: str) -> dict[str, Any]:
+        return self.outcome(self.process(reason, *more))
 
     def outcome(self, process: subprocess.Popen[str]) -> dict[str, Any]:
         with process:
             out, complaints = process.communicate(timeout=120)
-        assert (process.returncode, complaints) == (0, "")
+        assert (process.returncode, complaints) == (0, ""), complaints
         return json.loads(out)
 
 
@@ -419,6 +428,78 @@ def test_runs_are_started_one_at_a_time_and_for_new_data(
     # An update of the stack takes nothing of that away.
     cluster.apply(rendered("credit"))
     assert cluster.objects.get("v1", "ConfigMap", ACCOUNT, NAMESPACE) == state
+
+
+def test_who_watches_drift_asks_for_a_run_and_makes_nothing(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    for each in cluster.objects.list(*SETS, NAMESPACE, f"{LABEL}=credit,!{TEMPLATE_LABEL}"):
+        ended(cluster, str(each["metadata"]["name"]))
+    starter = Starter(cluster, tmp_path)
+    starter.snapshot("credit-2026-11", "7", "2026-11-01T00:00:00+00:00")
+    asks = ("drift", "--requests", REQUESTS, "--if-asked")
+    kinds = ("ConfigMap", "Role", "RoleBinding")
+    objects = [
+        each for each in rendered("credit", on_drift={"service": "credit"})
+        if each["kind"] in kinds
+    ]  # fmt: skip
+    cluster.apply(objects)
+    account = {"name": "credit-watch", "namespace": SERVING}
+    cluster.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}])
+    token = tmp_path / "watch-token"
+    token.write_text(token_of(cluster, SERVING, "credit-watch"), "ascii")
+    api = ApiServer(
+        cluster.objects.client.configuration.host, Account(cluster.files.authority, token), "watch"
+    )
+    asking = Asking(api, "credit", NAMESPACE, REQUESTS)
+    # The API server goes by rights a moment after they are made.
+    assert wait_for(lambda: _may(asking.asked), "its rights", FOLLOWED_SECONDS)
+    assert asking.asked() is None
+    assert starter.start(*asks)["why"] == "nobody asks for a run"
+    asking.ask(Request("a" * 64, {"model": "credit"}))
+    done = starter.start(*asks)
+    assert done["dataset"] == "credit-2026-11"
+    name = str(done["started"])
+    run = cluster.objects.get(*SETS, name, NAMESPACE)
+    assert run
+    assert run["metadata"]["annotations"]["falaj.io/reason"] == "drift"
+    last = asking.started(ACCOUNT, "last.json")
+    assert (last["name"], last["asked"]) == (name, "a" * 64)
+    maps = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    template = cluster.objects.get(*SETS, "credit", NAMESPACE)
+    assert template
+    for attempt in (
+        lambda: api.create(PATH, run_of(template, "credit-9", "drift", SNAPSHOT)),
+        lambda: api.create(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", {}),
+        lambda: api.merge(f"{maps}/{ACCOUNT}", {"data": {"last.json": None}}),
+        lambda: api.merge(f"{maps}/kube-root-ca.crt", {"data": {"a": "b"}}),
+        lambda: api.items(maps),
+        lambda: api.get(f"{PATH}/credit"),
+        lambda: api.items(f"/api/v1/namespaces/{NAMESPACE}/secrets"),
+        lambda: api.delete(f"{maps}/{REQUESTS}"),
+        lambda: api.items(f"/api/v1/namespaces/{SERVING}/pods"),
+    ):
+        with pytest.raises(ApiError) as refused_:
+            attempt()
+        assert refused_.value.status == 403
+    # What is asked for outlives an update of the stack, until it is withdrawn.
+    cluster.apply(objects)
+    found = asking.asked()
+    assert found
+    assert found.signal == "a" * 64
+    asking.withdraw()
+    assert asking.asked() is None
+    ended(cluster, name)
+    assert starter.start(*asks)["why"] == "nobody asks for a run"
+
+
+def _may(what: Callable[[], object]) -> bool:
+    try:
+        what()
+    except ApiError as error:
+        assert error.status == 403
+        return False
+    return True
 
 
 def test_people_start_runs_by_their_own_rights(cluster: ControlPlane) -> None:

@@ -296,9 +296,18 @@ def _rich_workloads() -> dict[str, Any]:
             },
         },
     }  # fmt: skip
+    services["seen"] = {
+        **service, "auditClaim": "audit",
+        "watch": {
+            "steps": ["tell", "retrain"], "pipeline": "nightly",
+            "controlPlaneCidrs": ["10.60.0.0/24"], "webhook": "https://hooks.acme.internal/in",
+            "webhookCidrs": ["10.60.1.9/32"], "webhookSecret": "acme/watch-webhook",
+            "webhookAuthority": authority,
+        },
+    }  # fmt: skip
     config["falaj:trainingJobs"] = {name: jobs[name] for name in _JOBS}
     config["falaj:inferenceServices"] = {
-        name: services[name] for name in ("tried", "night", "kept", "credit", "told")
+        name: services[name] for name in ("tried", "night", "kept", "credit", "told", "seen")
     }
     config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
     config["falaj:federatedTrainings"] = {
@@ -325,7 +334,12 @@ def _rich_workloads() -> dict[str, Any]:
             "starterFlavor": "cpu-x86-64",
             "topology": {"level": "rack"},
         },
-        "nightly": {**PIPELINE, **again, "publish": jobs["published"]["publish"]},
+        "nightly": {
+            **PIPELINE,
+            **again,
+            "publish": jobs["published"]["publish"],
+            "onDrift": {"service": "seen"},
+        },
     }
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}
     config["falaj:workspaces"] = {"alice": {**WORKSPACE, "packageMirror": mirror}}
@@ -348,6 +362,7 @@ REFUSED_OF_WORKLOADS = {
     "falaj:inferenceServices.NAME.packageSource": "decides over digests",
     "falaj:inferenceServices.NAME.scaleToZero": "not where another tier overflows into it",
     "falaj:inferenceServices.NAME.tokenKeys": "public keys, as JSON",
+    "falaj:inferenceServices.NAME.watch.steps": "decide over the pipeline that is asked",
     "falaj:inferenceServices.NAME.versions.weight": "weights add up to 100",
     "falaj:pipelines.NAME.machine": "of EFA, which AWS has",
     "falaj:pipelines.NAME.parallel.data": "follows from all processes",

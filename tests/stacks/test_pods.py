@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ from tests.components.kubernetes import (
     test_pipeline,
     test_sweep,
     test_training_publication,
+    test_watch,
     workspaces,
 )
 
@@ -60,9 +61,15 @@ def templates(value: object) -> Iterator[dict[str, Any]]:
             yield from templates(each)
 
 
-@pytest.mark.parametrize("section", FOUND)
-def test_a_workload_s_pods_are_found_by_their_labels(section: str) -> None:
-    name, rendered = FOUND[section]
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [*FOUND.items(), ("inference_services", ("credit-risk", test_watch.watched))],
+    ids=[*FOUND, "watch"],
+)
+def test_a_workload_s_pods_are_found_by_their_labels(
+    section: str, found: tuple[str, Callable[..., list[Manifest]]]
+) -> None:
+    name, rendered = found
     objects: list[Manifest] = rendered()
     [workload] = pods.workloads(settings(**{section: {name: SimpleNamespace(namespace=None)}}))
     made = [

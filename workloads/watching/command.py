@@ -24,6 +24,7 @@ from falaj.workloads.watching.cluster import Cluster, Wanted, is_private, refuse
 from falaj.workloads.watching.ladder import RETRAIN, ROLL_BACK, TELL, Watch
 from falaj.workloads.watching.lone import TakenError, alone, signals
 from falaj.workloads.watching.memory import WatchError
+from falaj.workloads.watching.metrics import Metrics, served
 from falaj.workloads.watching.replicas import Replicas
 from falaj.workloads.watching.report import Report
 from falaj.workloads.watching.webhook import Webhook, signing_key
@@ -82,6 +83,11 @@ def parser() -> argparse.ArgumentParser:
             f"--{name}", type=int if bound.whole else float, default=bound.usual,
             help=f"{what}: {bound.description}; default: %(default)s",
         )  # fmt: skip
+    add("--metrics", metavar="HOST:PORT", help="where Prometheus is answered; default: nowhere")
+    add(
+        "--metrics-tls", type=Path, metavar="DIR",
+        help="tls.crt and tls.key of the answer, and ca.crt of who signed Prometheus' certificate",
+    )  # fmt: skip
     add("--once", action="store_true", help="look once, do what is to be done, and end")
     add_options(one)
     return top
@@ -110,24 +116,40 @@ def run(options: argparse.Namespace, stop: threading.Event) -> int:
     """
     wanted = _wanted(options)
     world = Cluster(wanted, _look(options), _asking(options), _webhook(options))
+    metrics = Metrics(options.service, options.model, options.interval_seconds)
     folder = make_private_folder(options.folder)
-    with alone(folder), contextlib.closing(Logs(folder / "logs")) as logs:
+    with (
+        alone(folder),
+        contextlib.closing(Logs(folder / "logs")) as logs,
+        _served(options, metrics) as renew,
+    ):
         by = f"{socket.gethostname()} (process {os.getpid()})"
-        watching = Watch(options.service, folder, world, logs, _teller(options.service), by)
+        tell = _teller(options.service, metrics)
+        watching = Watch(options.service, folder, world, logs, tell, by)
         watching.begin(os.getpid())
         if options.once:
             return _STATUS[watching.look()]
         said = ""
         while not stop.is_set():
             try:
-                watching.look()
+                metrics.looked(watching.look())
+                renew()
                 said = ""
-            except WatchError as error:
+            except (WatchError, OSError) as error:
                 if str(error) != said:
                     said = str(error)
                     print(f"error: {error}", file=sys.stderr, flush=True)
             stop.wait(options.interval_seconds)
     return 0
+
+
+def _served(
+    options: argparse.Namespace, metrics: Metrics
+) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    """What answers Prometheus, where that is asked for."""
+    if options.metrics is None:
+        return contextlib.nullcontext(lambda: None)
+    return served(metrics, options.metrics, options.metrics_tls)
 
 
 def _wanted(options: argparse.Namespace) -> Wanted:
@@ -160,6 +182,8 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     for option in ("webhook_key", "webhook_authority"):
         if getattr(options, option) is not None and options.webhook is None:
             raise WorkloadError(f"--{option.replace('_', '-')}: given without --webhook")
+    if (options.metrics is None) is not (options.metrics_tls is None):
+        raise WorkloadError("--metrics-tls: needed with --metrics, and for nothing else")
     if options.webhook is not None and options.webhook_key is None:
         raise WorkloadError("--webhook-key: missing; messages of --webhook are signed")
     if options.webhook is not None and not str(options.webhook).startswith("https://"):
@@ -205,8 +229,9 @@ def _webhook(options: argparse.Namespace) -> Webhook | None:
     )  # fmt: skip
 
 
-def _teller(service: str) -> Callable[[str, str, Mapping[str, Any]], None]:
+def _teller(service: str, metrics: Metrics) -> Callable[[str, str, Mapping[str, Any]], None]:
     def tell(event: str, text: str, figures: Mapping[str, Any]) -> None:
+        metrics.told(event)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         line = {"time": now, "event": event, "service": service, "text": text, **figures}
         print(json.dumps(line, ensure_ascii=False), flush=True)

@@ -232,6 +232,19 @@ SERVING: Final = (
         "made for",
         "Read what its server says at /drift, then retrain on newer rows.",
     ),
+    #: Of the watch of a service: workloads/watching/metrics.py.
+    Alert(
+        "DriftUnwatched",
+        # A service that sleeps reports nothing, and nobody asks it anything.
+        "time() - falaj_watch_looked_timestamp_seconds > 3 * falaj_watch_interval_seconds + 300 "
+        "or falaj_watch_unknown == 1 and on(namespace, model) falaj_drift_state",
+        "30m",
+        "warning",
+        "Nobody knows whether {{ $labels.namespace }}/{{ $labels.service }} drifts: its watch "
+        "doesn't look, or gets no report",
+        "Read the log of its watch: replicas that don't answer, a folder that can't be written, "
+        "or a package that says nothing that drift could be judged by.",
+    ),
 )
 CAPACITY: Final = (
     Record(

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 import pulumi
 
 from falaj.components.catalogue.clusters import GPU, TIME_SLICE
+from falaj.components.catalogue.pipelines import WATCH_ENDING
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import InCluster, check_in_cluster, check_secret_entry
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE
@@ -38,6 +39,7 @@ from falaj.components.kubernetes.inference_service.arguments import (
     Scaling,
     Size,
     Version,
+    WatchArgs,
 )
 from falaj.components.kubernetes.inference_service.canary import beside, checked_canary, job
 from falaj.components.kubernetes.inference_service.deployment import deployment, secrets
@@ -47,9 +49,11 @@ from falaj.components.kubernetes.inference_service.network import (
     routing,
 )
 from falaj.components.kubernetes.inference_service.scaling import scaling
+from falaj.components.kubernetes.inference_service.watch import checked_watch
+from falaj.components.kubernetes.inference_service.watch import manifests as watching
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.drift import DriftArgs
-from falaj.components.specification.limits import DIGEST
+from falaj.components.specification.limits import DIGEST, SERVICE
 from falaj.components.specification.property_names import engine_inputs
 from falaj.components.specification.workload_bounds import bound
 
@@ -62,6 +66,7 @@ __all__ = [
     "JudgeArgs",
     "ModelVersionArgs",
     "OverflowArgs",
+    "WatchArgs",
     "check",
     "manifests",
 ]
@@ -296,7 +301,6 @@ def _keys(given: Mapping[str, Any], errors: ArgumentErrors) -> str:
 _CRON_FIELD: Final = r"(\*|[0-9A-Za-z,/*-]+)"
 _CRON: Final = re.compile(rf"^{_CRON_FIELD}( {_CRON_FIELD}){{4}}$")
 _URL: Final = re.compile(r"^https?://[a-z0-9.-]+(:\d{1,5})?(/[\w./-]*)?$")
-_SERVICE: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 
 
 def checked_scaling(
@@ -352,7 +356,7 @@ def checked_overflow(
     if gpu:
         errors.say("overflow", "is for tier 'cpu': the GPU tier is where its requests go")
     to = overflow["to"]
-    if to is not None and (not _SERVICE.match(to) or to == name):
+    if to is not None and (not SERVICE.allows(to) or to == name):
         errors.add("overflow.to", to, "the name of another InferenceService of this namespace")
     return Overflow(
         str(to),
@@ -373,8 +377,6 @@ def _section(
     return found if isinstance(value, Mapping) else None
 
 
-#: A service's name starts names of objects: with "-v" and the version at most 63 in all.
-_NAME: Final = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 _REPOSITORY: Final = re.compile(r"^[a-z0-9]+([._/-]+[a-z0-9]+)*$")
 _MIG: Final = re.compile(r"-(mig-\d+g\.\d+gb)\b")
 
@@ -391,12 +393,11 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     # A private key that was put in by mistake isn't shown to anybody.
     shown = {key: value for key, value in given.items() if key != "token_keys"}
     checked = errors.checked_only(shown, InferenceServiceArgs)
-    if not _NAME.match(name):
-        errors.add("name", name, "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'")
-    elif name.endswith(JUDGE_ENDING):
-        errors.add(
-            "name", name, f"no {JUDGE_ENDING!r} at the end: objects of judges are called so"
-        )
+    if not SERVICE.allows(name):
+        errors.add("name", name, SERVICE.rule)
+    for ending, whose in ((JUDGE_ENDING, "judges"), (WATCH_ENDING, "who watches drift")):
+        if name.endswith(ending):
+            errors.add("name", name, f"no {ending!r} at the end: objects of {whose} are called so")
     placed = check_in_cluster(given, errors)
     tier = checked["tier"]
     gpu = tier == "gpu"
@@ -422,6 +423,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         )
     operation = _operation(given, checked, gpu, grpc, errors)
     drift = _drift(given, errors)
+    watch = checked_watch(given, placed, watched=drift["enabled"], errors=errors)
     images: dict[str, str] = {}
     if placed is not None:
         names = (INFERENCE_IMAGE, "triton") if gpu else (INFERENCE_IMAGE,)
@@ -448,6 +450,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         is_language=is_language,
         drift=drift,
         judge=judge,
+        watch=watch,
     )
 
 
@@ -614,6 +617,8 @@ class InferenceService(pulumi.ComponentResource):
     With a ``canary`` the versions are those that two aliases of the registry stand for, and a
     `Job` may compare both by what their servers counted, and let one alias stand for the better.
 
+    With a ``watch`` a `Deployment` of one pod looks at what the replicas report of drift.
+
     A replica checks the package's signature and every byte before it starts. The server opens the
     model in its own memory; in the GPU tier it is opened into a memory file system that it shares
     with Triton, which listens on the loopback interface only, behind Falaj's server.
@@ -640,6 +645,8 @@ class InferenceService(pulumi.ComponentResource):
                 self, name, [job(spec, spec.judge)], depends_on=deployments,
                 replace_on_changes=["spec"], delete_before_replace=True,
             )  # fmt: skip
+        if spec.watch is not None:
+            declare(self, name, watching(spec, spec.watch), depends_on=deployments)
         self.url = f"https://{spec.host}:{PORT}"
         self.namespace = spec.namespace
         self.register_outputs({"url": self.url, "namespace": self.namespace})
@@ -648,7 +655,8 @@ class InferenceService(pulumi.ComponentResource):
 def manifests(spec: InferenceServiceSpec) -> list[Manifest]:
     """The objects, what shuts the doors first."""
     judging = [*beside(spec, spec.judge), job(spec, spec.judge)] if spec.judge else []
-    return [*_replicas(spec), *routing(spec), *scaling(spec), *judging]
+    seeing = watching(spec, spec.watch) if spec.watch else []
+    return [*_replicas(spec), *routing(spec), *scaling(spec), *judging, *seeing]
 
 
 def _replicas(spec: InferenceServiceSpec) -> list[Manifest]:

@@ -26,6 +26,7 @@ from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.limits import (
     DEFAULT_PACKAGE_MIB,
     PACKAGE_MIB,
+    PIPELINE,
     VERSION,
     Between,
     OneOf,
@@ -65,6 +66,16 @@ _REQUESTS: Final = bound("rollout", "least_requests")
 _ERRORS: Final = bound("rollout", "most_error_rise")
 _LATENCY: Final = bound("rollout", "most_latency_rise")
 _LIKENESS: Final = bound("rollout", "least_likeness")
+_INTERVAL: Final = bound("watch", "interval_seconds")
+_COOL_DOWN: Final = bound("watch", "cool_down_hours")
+_PER_WEEK: Final = bound("watch", "most_retrainings_per_week")
+TELL, RETRAIN = WATCH_STEPS = ("tell", "retrain")
+"""What may be done about drift in a cluster, as `falaj.workloads.watching` calls it."""
+_WEBHOOK: Final = TextRule(
+    r"^https://[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9/._~-]{0,999})?$",
+    "an address that starts with https://, without a name, password or query in it",
+    "https://hooks.corp.internal/falaj",
+)
 _QUEUE_MS: Final = Between(0.1, 600_000)
 _ROWS: Final = bound("service", "max_rows")
 _TOKENS: Final = bound("service", "max_tokens")
@@ -142,6 +153,39 @@ class CanaryArgs(TypedDict):
     """A Job that compares both and then lets ``stable`` stand for a canary that passed, or the
     canary's alias for the stable version. It has no right in the cluster. Default: people decide,
     with ``falaj models promote``."""
+
+
+class WatchArgs(TypedDict):
+    """What is done about drift of the version that most requests go to, and by whose rights."""
+
+    steps: NotRequired[
+        Annotated[list[Annotated[str, OneOf(WATCH_STEPS)]], Len(1), Default(WATCH_STEPS[:1])]
+    ]
+    """What may be done: ``tell`` says what drifted, in the audit log and to the webhook;
+    ``retrain`` asks ``pipeline`` for a run. A version that is worse than the one before is what
+    ``canary.judge`` withdraws."""
+    interval_seconds: NotRequired[Annotated[int, _INTERVAL, Default(_INTERVAL.default)]]
+    """Between two looks at the replicas' reports, in seconds."""
+    pipeline: NotRequired[Annotated[str, PIPELINE]]
+    """The tenant's `Pipeline` that is asked for a run on newer data; its ``on_drift`` names this
+    service. Needed for ``retrain``."""
+    control_plane_cidrs: NotRequired[list[str]]
+    """Private ranges that the API server is in, as pods see it: those of the platform's
+    ``installation.controlPlaneCidrs``. Needed for ``retrain``."""
+    cool_down_hours: NotRequired[Annotated[float, _COOL_DOWN, Default(_COOL_DOWN.default)]]
+    """How long after a run was asked for none is, in hours."""
+    most_retrainings_per_week: NotRequired[Annotated[int, _PER_WEEK, Default(_PER_WEEK.default)]]
+    """Most runs that are asked for within seven days, whatever became of them."""
+    webhook: NotRequired[Annotated[str, _WEBHOOK]]
+    """Address that what was seen and done is sent to, as signed JSON. Default: nowhere."""
+    webhook_cidrs: NotRequired[list[str]]
+    """Private ranges that the webhook is in: nothing is sent elsewhere. Needed with
+    ``webhook``."""
+    webhook_secret: NotRequired[str]
+    """Entry of the secret store with the key that signs messages, a text that the receiver has as
+    well. Needed with ``webhook``."""
+    webhook_authority: NotRequired[str]
+    """Certificates (PEM) of who signed the webhook's. Default: those that the image trusts."""
 
 
 class CallerArgs(TypedDict):
@@ -305,6 +349,10 @@ class InferenceServiceArgs(InClusterArgs):
     drift: NotRequired[DriftArgs]
     """What each replica watches of its rows and answers. Default: that it does, in windows of
     1,000 rows."""
+    watch: NotRequired[WatchArgs]
+    """A program of its own that looks at what the replicas report of drift, tells of it, and may
+    ask a pipeline for a newer model. Needs ``audit_claim``, where it keeps what it did. Default:
+    nobody acts on drift; an alert tells of it."""
     images: NotRequired[dict[str, str]]
     """Digests (``sha256:…``) of ``falaj-inference`` and ``triton``. Default: the bill of
     materials'."""
@@ -432,6 +480,24 @@ class Judge:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Who watches drift."""
+
+    steps: tuple[str, ...]
+    numbers: Mapping[str, float]
+    """Options of ``falaj.workloads.watching`` that are numbers."""
+    pipeline: str
+    """Empty: none is asked."""
+    control_plane: tuple[str, ...]
+    webhook: str
+    """Empty: nothing is sent."""
+    webhook_cidrs: tuple[str, ...]
+    webhook_entry: str
+    webhook_authority: str
+    """PEM; empty for those that the image trusts."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InferenceServiceSpec:
     """The arguments of `InferenceService`, checked."""
 
@@ -457,6 +523,8 @@ class InferenceServiceSpec:
     """What of `DriftArgs` holds."""
     judge: Judge | None = None
     """None: nobody judges, or there is one version alone."""
+    watch: Watch | None = None
+    """None: nobody acts on drift."""
 
     @property
     def namespace(self) -> str:

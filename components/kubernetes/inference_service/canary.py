@@ -31,6 +31,7 @@ from falaj.components.kubernetes.inference_service.arguments import (
     Version,
 )
 from falaj.components.kubernetes.inference_service.deployment import (
+    OBSERVER,
     container,
     in_zones,
     resources,
@@ -176,7 +177,6 @@ def _metadata(
 
 #: How often it is tried again after faults, the registry's above all.
 _TRIES: Final = 6
-_TLS: Final = "/run/falaj/observer"
 _RECORD: Final = "falaj.io/record"
 """Annotation of the judge's pod: a Job with another one is another Job."""
 
@@ -219,7 +219,7 @@ def _pod(spec: InferenceServiceSpec, judge: Judge, command: list[str]) -> dict[s
     size = resources(0.1, 256)
     judging = container(
         "judge", image, command,
-        {KEYS: "keys", _TLS: "observer:ro", "/tmp": "tmp"},  # noqa: S108
+        {KEYS: "keys", OBSERVER: "observer:ro", "/tmp": "tmp"},  # noqa: S108
         size,
     )  # fmt: skip
     judging["terminationMessagePolicy"] = "FallbackToLogsOnError"
@@ -265,8 +265,8 @@ def _command(
         "--stable-alias", judge.aliases[0], "--canary-alias", judge.aliases[1],
         "--servers", f"{judge_name(spec)}.{spec.namespace}.svc:{PORT}",
         "--server-name", spec.host,
-        "--certificate", f"{_TLS}/tls.crt", "--private-key", f"{_TLS}/tls.key",
-        "--authority", f"{_TLS}/ca.crt",
+        "--certificate", f"{OBSERVER}/tls.crt", "--private-key", f"{OBSERVER}/tls.key",
+        "--authority", f"{OBSERVER}/ca.crt",
         "--keyring", KEY_RING,
         *registry.options(judge.access),
         *demands,

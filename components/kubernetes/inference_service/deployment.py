@@ -38,6 +38,8 @@ TOKENS: Final = f"{BASE}/tokens"
 TOKEN_KEYS: Final = "tokens.jwks.json"  # noqa: S105 - public keys, and a file name
 WORK: Final = f"{BASE}/work"
 """The sealed package and what the server writes."""
+OBSERVER: Final = f"{BASE}/observer"
+"""The certificate that may observe, for who looks at the servers from outside of them."""
 REGISTRY: Final = f"{WORK}/registry"
 CONFIG: Final = f"{WORK}/service.json"
 STATE: Final = f"{WORK}/server/state.json"

@@ -6,6 +6,7 @@ and the shares of each.
 
 from typing import Any, Final
 
+from falaj.components.catalogue.pipelines import WATCH_ENDING
 from falaj.components.kubernetes._objects import GATEWAY_API, Manifest
 from falaj.components.kubernetes._peers import HBONE, PROBES, in_namespace, resolver_egress
 from falaj.components.kubernetes.inference_service.arguments import (
@@ -29,6 +30,16 @@ def judge_labels(spec: InferenceServiceSpec) -> dict[str, str]:
     return {"app.kubernetes.io/name": spec.name, "app.kubernetes.io/component": "judge"}
 
 
+def watch_name(spec: InferenceServiceSpec) -> str:
+    """Of the service account of who watches drift, and of most that stands beside it."""
+    return f"{spec.name}{WATCH_ENDING}"
+
+
+def watch_labels(spec: InferenceServiceSpec) -> dict[str, str]:
+    """Labels that select the pod of who watches drift, and no replica."""
+    return {"app.kubernetes.io/name": spec.name, "app.kubernetes.io/component": "watch"}
+
+
 def isolation(spec: InferenceServiceSpec) -> list[Manifest]:
     """The network policies; in the mesh also strict mutual TLS and who is authorised."""
     found = [_network_policy(spec)]
@@ -48,9 +59,11 @@ def _network_policy(spec: InferenceServiceSpec) -> Manifest:
     ]
     if access.overflow_from:
         ingress.append({"from": [_pods(access.overflow_from)], "ports": ports})
-    if spec.judge is not None:
-        ingress.append({"from": [{"podSelector": {"matchLabels": judge_labels(spec)}}],
-                        "ports": ports})  # fmt: skip
+    observers = [judge_labels(spec)] if spec.judge is not None else []
+    observers += [watch_labels(spec)] if spec.watch is not None else []
+    ingress += [
+        {"from": [{"podSelector": {"matchLabels": each}}], "ports": ports} for each in observers
+    ]
     if access.mesh:
         ingress.append({"from": [{"ipBlock": {"cidr": PROBES}}], "ports": [_port(PORT)]})
     egress: list[dict[str, Any]] = []
@@ -138,6 +151,8 @@ def _authorisation(spec: InferenceServiceSpec) -> Manifest:
         named.append((spec.namespace, access.service_account))
     if spec.judge is not None:
         named.append((spec.namespace, judge_name(spec)))
+    if spec.watch is not None:
+        named.append((spec.namespace, watch_name(spec)))
     principals = [f"{access.trust_domain}/ns/{space}/sa/{account}" for space, account in named]
     sources: list[dict[str, Any]] = [{"source": {"namespaces": sorted(_open_to(spec))}}]
     if principals:

@@ -1,5 +1,6 @@
 """When replicas come and go, how many may go at once, and what Prometheus asks them."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import TENANT_LABEL
@@ -151,7 +152,24 @@ def _budget(spec: InferenceServiceSpec, version: Version) -> Manifest:
 
 
 def _monitor(spec: InferenceServiceSpec) -> Manifest:
-    """Prometheus shows a certificate that may observe and nothing else."""
+    about = spec.metadata(spec.name)
+    labels = (TENANT_LABEL, "falaj.io/version")
+    return pod_monitor(spec, about, spec.selector(), host=spec.host, labels=labels)
+
+
+def pod_monitor(
+    spec: InferenceServiceSpec, about: Mapping[str, Any], selector: Mapping[str, str], *,
+    host: str, labels: Sequence[str] = (TENANT_LABEL,),
+) -> Manifest:  # fmt: skip
+    """Prometheus shows a certificate that may observe and nothing else.
+
+    Args:
+        spec: the service's.
+        about: metadata.
+        selector: labels of the pods.
+        host: what their certificate is for, which is of the issuer of the replicas'.
+        labels: of pods, that series get.
+    """
 
     def of(name: str, key: str) -> dict[str, str]:
         return {"name": f"{spec.name}-{name}", "key": key}
@@ -159,10 +177,10 @@ def _monitor(spec: InferenceServiceSpec) -> Manifest:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
-        "metadata": spec.metadata(spec.name),
+        "metadata": dict(about),
         "spec": {
-            "selector": {"matchLabels": spec.selector()},
-            "podTargetLabels": [TENANT_LABEL, "falaj.io/version"],
+            "selector": {"matchLabels": dict(selector)},
+            "podTargetLabels": list(labels),
             "podMetricsEndpoints": [
                 {
                     "port": "https",
@@ -170,7 +188,7 @@ def _monitor(spec: InferenceServiceSpec) -> Manifest:
                     "path": "/metrics",
                     "interval": _SCRAPE,
                     "tlsConfig": {
-                        "serverName": spec.host,
+                        "serverName": host,
                         "minVersion": "TLS13",
                         "ca": {"secret": of("tls", "ca.crt")},
                         "cert": {"secret": of("scraper", "tls.crt")},

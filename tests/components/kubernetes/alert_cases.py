@@ -91,6 +91,16 @@ _BACKED_UP: Final = "velero_backup_last_successful_timestamp"
 _REHEARSED: Final = 'namespace="velero",cronjob="restore-rehearsal"'
 
 
+def _watch(service: str, looked: str, unknown: str = "0x120") -> dict[str, str]:
+    """The series of a watch that looks every minute."""
+    of = f'{{namespace="acme-serving",model="{service}",service="{service}"}}'
+    return {
+        f"falaj_watch_looked_timestamp_seconds{of}": looked,
+        f"falaj_watch_interval_seconds{of}": "60x120",
+        f"falaj_watch_unknown{of}": unknown,
+    }
+
+
 def _served(model: str, *, quick: int, refused: int = 0) -> dict[str, str]:
     """Two answers a minute of a model, so many of them quick; and what was refused."""
     of = f'namespace="acme-serving",model="{model}"'
@@ -190,6 +200,16 @@ CASES: Final = (
           f'falaj_drift_state{{{_MODEL},version="3",pod="b"}}': "_x40 0x40"},
          {10: (), 40: ({"namespace": "acme-serving", "model": "credit", "version": "3"},),
           60: ()}),
+    Case("DriftUnwatched", "one that looks, one that stopped, one that gets no report",
+         {**_watch("looks", "0+60x120"), **_watch("stopped", "0+60x30 1800x90"),
+          **_watch("silent", "0+60x120", unknown="1x120"),
+          **_watch("asleep", "0+60x120", unknown="1x120"),
+          **{f'falaj_drift_state{{namespace="acme-serving",model="{each}",version="3"}}': "0x120"
+             for each in ("looks", "stopped", "silent")}},
+         {20: (), 90: tuple(
+             {"namespace": "acme-serving", "service": each, "model": each}
+             for each in ("silent", "stopped")
+         )}),
     Case("GpuCapacityRunsOut", "more requested each hour, and room for a few days",
          {f"{_REQUESTED}": "0+0.01x2000",
           'kube_node_status_allocatable{node="n",resource="nvidia_com_gpu"}': "64x2000"},

@@ -22,8 +22,13 @@ def requests() -> Iterator[list[Any]]:
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("credit-risk", {}), ("credit-risk-gpu", GPU), ("credit-risk", {"canary": CANARY})],
-    ids=["cpu", "gpu", "canary"],
+    [
+        ("credit-risk", {}),
+        ("credit-risk-gpu", GPU),
+        ("credit-risk", {"canary": CANARY}),
+        ("credit-risk", {"audit_claim": "audit", "watch": {}}),
+    ],
+    ids=["cpu", "gpu", "canary", "watch"],
 )
 def test_every_object_is_registered_below_the_component(
     requests: list[Any], name: str, changes: dict[str, Any]

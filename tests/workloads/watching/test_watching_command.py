@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +252,9 @@ REFUSALS = [
     (("--webhook", "http://a.internal/", "--webhook-key", "k"), "starts with https://"),
     (("--webhook-key", "k"), "--webhook-key: given without --webhook"),
     (("--webhook-authority", "k"), "--webhook-authority: given without --webhook"),
+    (("--metrics", "127.0.0.1:1"), "--metrics-tls: needed with --metrics"),
+    (("--metrics", "here", "--metrics-tls", "/"), "--metrics: given 'here'; allowed: HOST:PORT"),
+    (("--metrics", "127.0.0.1:0", "--metrics-tls", "/nowhere"), "can't be served"),
     (("--servers", "servers.example"), "--servers: given 'servers.example'; allowed: HOST:PORT"),
     (("--observer", "/nowhere"), "--observer: /nowhere has no tls.crt"),
 ]
@@ -269,8 +275,32 @@ def test_a_folder_has_one_watch(pod: Pod, capsys: pytest.CaptureFixture[str]) ->
     assert "another watch" in capsys.readouterr().err
 
 
-def test_a_signal_ends_it_in_order(pod: Pod) -> None:
-    words = [sys.executable, "-m", "falaj.workloads.watching", *pod.given()]
+def _read(pod: Pod, port: int, name: str | None) -> str:
+    """What is answered to who has a certificate; None: to who has none."""
+    pki = pod.server.site.pki.folder
+    context = ssl.create_default_context(cafile=pki / "ca.crt")
+    if name is not None:
+        context.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
+    connection = HTTPSConnection("localhost", port, context=context, timeout=10)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def test_it_shows_that_it_looks_and_ends_in_order(pod: Pod) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    tls = pod.root / "tls"
+    tls.mkdir()
+    pki = pod.server.site.pki.folder
+    for source, name in (("server.crt", "tls.crt"), ("server.key", "tls.key"), ("ca.crt",) * 2):
+        (tls / name).write_bytes((pki / source).read_bytes())
+    words = [
+        sys.executable, "-m", "falaj.workloads.watching",
+        *pod.given("--metrics", f"127.0.0.1:{port}", "--metrics-tls", str(tls)),
+    ]  # fmt: skip
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -279,6 +309,15 @@ def test_a_signal_ends_it_in_order(pod: Pod) -> None:
             wait_for(
                 lambda: memory.exists() and json.loads(memory.read_text())["looked"], "a look"
             )
+            of = 'model="mlp",service="credit"'
+            drifted = f"falaj_watch_drifted{{{of}}} 1.0"
+            wait_for(lambda: drifted in _read(pod, port, "tls"), "its figures")
+            shown = _read(pod, port, "tls")
+            assert f'falaj_watch_events_total{{event="drift",{of}}} 1.0' in shown
+            assert f"falaj_watch_interval_seconds{{{of}}} 60.0" in shown
+            assert "falaj_watch_looked_timestamp_seconds" in shown
+            with pytest.raises(ssl.SSLError):
+                _read(pod, port, None)
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
         finally:
