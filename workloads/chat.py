@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.vocabulary import BYTES, Vocabulary
 
@@ -162,7 +163,8 @@ class Template:
             (N, S).
         """
         before = np.array(_tokens(self.around[ASSISTANT].before, vocabulary), dtype=np.int64)
-        length, places = tokens.shape[1], np.arange(tokens.shape[1])
+        length: int = tokens.shape[1]
+        places = np.arange(length)
         begins = np.zeros(tokens.shape, dtype=np.bool_)
         if length > len(before):
             windows = np.lib.stride_tricks.sliding_window_view(tokens, len(before), axis=1)
@@ -247,11 +249,8 @@ def described_template(dataset: object) -> Any:
     Args:
         dataset: dataset.json, or what a package's manifest says of the dataset.
     """
-    match dataset:
-        case {"features": [{"chat": described}, *_]}:
-            return described
-        case _:
-            return None
+    features = mapping(dataset).get("features")
+    return mapping(features[0]).get("chat") if is_sequence(features) and features else None
 
 
 def template_of(dataset: object) -> Template | None:
@@ -266,11 +265,8 @@ def template_of(dataset: object) -> Template | None:
 
 def template_of_record(record: object) -> Template | None:
     """Return the template of what a run learned, by its record, likewise."""
-    match record:
-        case {"dataset": {"chat": described}}:
-            return of_json(described)
-        case _:
-            return None
+    found = mapping(mapping(record).get("dataset"))
+    return of_json(found["chat"]) if "chat" in found else None
 
 
 def _parts(value: object) -> tuple[Part, ...]:

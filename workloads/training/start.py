@@ -145,7 +145,7 @@ def _with_marks(state: dict[str, Tensor], template: Template) -> dict[str, Tenso
     random = torch.Generator().manual_seed(0)
     fresh = torch.randn(len(marks), rows.shape[1], generator=random)
     # As long as the longest: a shorter one couldn't be made likely.
-    rows[marks] = functional.normalize(fresh) * rows.norm(dim=1).max()
+    rows[marks] = functional.normalize(fresh) * (rows**2).sum(dim=1).sqrt().max()
     return {**state, _EMBEDDING: rows}
 
 

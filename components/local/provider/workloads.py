@@ -24,7 +24,7 @@ from falaj.components.local.machine import LocalError, StoppedError
 from falaj.components.local.provider import guard
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.supervision import handed_on
-from falaj.wire.documents import is_dictionary
+from falaj.wire.documents import is_dictionary, mapping
 
 TRAINING: Final = "falaj.workloads.training"
 REGISTRY: Final = "falaj.workloads.registry"
@@ -108,10 +108,9 @@ def own_options(values: object) -> list[str]:
     Args:
         values: by name; None, or what isn't known yet: nothing.
     """
-    given: Mapping[str, object] = values if isinstance(values, Mapping) else {}
     return [
         part
-        for name, value in given.items()
+        for name, value in mapping(values).items()
         for part in ("--option", f"{name}={json.dumps(value, ensure_ascii=False)}")
     ]
 
