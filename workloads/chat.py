@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.vocabulary import BYTES, Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MARKS: Final = range(0xF8, BYTES)
 """Tokens that no text has."""
@@ -162,6 +163,8 @@ class Template:
         Returns:
             (N, S).
         """
+        import numpy as np  # noqa: PLC0415 - who only asks whether there is a template lacks it
+
         before = np.array(_tokens(self.around[ASSISTANT].before, vocabulary), dtype=np.int64)
         length: int = tokens.shape[1]
         places = np.arange(length)

@@ -149,6 +149,20 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "tests/stacks/test_predict.py"
     ),
     **dict.fromkeys(("falaj watch", "falaj watch --once"), "tests/stacks/watching run it"),
+    **dict.fromkeys(
+        (
+            "falaj shadow",
+            "falaj shadow start VERSION",
+            "falaj shadow stop",
+            "falaj shadow promote",
+        ),
+        "tests/stacks/test_shadow_command.py",
+    ),
+    "falaj pipelines status": "tests/stacks/test_pipelines_command.py",
+    (
+        ".venv/bin/pytest tests/components/local tests/stacks/test_stated_once.py "
+        "tests/stacks/test_every_local_setting.py"
+    ): "what `make test` runs",
     "falaj rollback": "what `make rollback` runs",
     "falaj publish REGISTRY": _MODELS,
     "falaj publish --pin": _MODELS,

@@ -295,7 +295,7 @@ def test_rows_of_a_runtime_beside_are_counted() -> None:
     layout = reference.read(reference.part_of(fields))
     sent: list[dict[str, Any]] = []
     counts = Counting(layout, sent.append, relayed.schema.output_names)
-    settings: Any = SimpleNamespace(limits=LIMITS)
+    settings: Any = SimpleNamespace(limits=LIMITS, priorities=False)
     anybody: Any = None
     service = Service(
         settings, model=relayed, authenticator=anybody, pool=anybody, threads=1, metrics=anybody,

@@ -275,5 +275,7 @@ def test_a_server_says_what_it_has_chosen_and_answers_the_same(site: Site) -> No
                     token=site.token("observe"))[1]  # fmt: skip
     assert answer[0] == 200
     np.testing.assert_allclose(answer[1]["outputs"][0]["data"], wanted.ravel(), atol=1e-5)
-    engine = told["parameters"]["engine"]["string_value"]
-    assert engine.partition(":")[0] in {"onnxruntime", "openvino (f32)"}
+    # Where nothing is clearly faster, ONNX Runtime stays, and there is nothing to say of it.
+    assert told["backend"] in {"onnxruntime", "openvino"}
+    if told["backend"] == "openvino":
+        assert told["parameters"]["engine"]["string_value"].startswith("openvino (f32)")
