@@ -41,7 +41,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi, resources_of
 from falaj.stacks.command.remains import notices
 from falaj.stacks.command.summary import summary
-from falaj.stacks.command.workspace import forget_stack
+from falaj.stacks.command.workspace import forget_stack, renew
 from falaj.stacks.errors import StackError
 from falaj.stacks.models.copying import LEFT
 from falaj.stacks.placement import choose
@@ -329,6 +329,8 @@ def _first_versions(
     left = waiting.wait(patience)
     found = run.call.settings()
     if left != before:
+        # The sandbox works on a copy of the file, which was made before the version came into it.
+        renew(run.call.stack)
         status = run.update(found, title)
         if status != 0:
             return status

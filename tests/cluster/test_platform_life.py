@@ -96,7 +96,7 @@ def _more_quota(config: dict[str, Any]) -> None:
 
 
 def test_who_can_have_no_real_machines_is_told_and_has_simulated_ones(machine: Machine) -> None:
-    start, _, _, end = documents.commands("real")
+    start, *_, end = documents.commands("real")
     machine.prefix = ORDINARY_USER
     printed = machine.run(start, 2)
     assert "machines are simulated: this computer lacks" in printed
