@@ -34,6 +34,7 @@ from falaj.components.kubernetes._objects import Manifest, declare, metadata, to
 from falaj.components.kubernetes._peers import api_server_egress, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, TENANT_LABEL
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged, unprivileged_pod
+from falaj.components.kubernetes._quantities import with_canonical_amounts
 from falaj.components.kubernetes._rights import account, role, rule
 from falaj.components.kubernetes._validation import CRON, TIME_ZONE, options, private_ranges
 from falaj.components.kubernetes.bill_of_materials import resolve_one
@@ -272,7 +273,9 @@ def _template(spec: PipelineSpec, job: Manifest) -> Manifest:
             "labels": {**labels, QUEUE_LABEL: _NO_QUEUE},
             "annotations": {**about["annotations"], QUEUE_NOTE: spec.run.queue},
         },
-        "spec": {**job["spec"], "managedBy": _MANAGER},
+        # Webhooks write amounts anew in a run, and in a template where it is made, but not where
+        # it is changed: in another form than theirs no run would be like a changed template.
+        "spec": with_canonical_amounts({**job["spec"], "managedBy": _MANAGER}),
     }
 
 

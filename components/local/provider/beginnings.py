@@ -14,7 +14,7 @@ _RECORD: Final = "record.json"
 _CONFIGURATION: Final = "config.json"
 _OTHERS: Final = (_CONFIGURATION, "tokenizer.json", "model.safetensors")
 """Of a model in Llama's form."""
-_TEMPLATE: Final = "tokenizer_config.json"
+_MORE: Final = ("tokenizer_config.json",)
 """Likewise of one that knows conversations: how they are worded."""
 _PAIRS: Final = "falaj.vocabulary/1"
 """Form that a run writes its pairs of bytes in, of which its record has the digest."""
@@ -31,7 +31,7 @@ def weights_sha256(folder: Path, key: str) -> str:
         InvalidInputsError: it holds neither, or can't be read.
     """
     if (folder / _CONFIGURATION).is_file():
-        more = (_TEMPLATE,) if (folder / _TEMPLATE).is_file() else ()
+        more = tuple(name for name in _MORE if (folder / name).is_file())
         return machine.digest_of_files(((name, folder / name) for name in (*_OTHERS, *more)), key)
     try:
         return hashlib.sha256((folder / _RECORD).read_bytes()).hexdigest()
