@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from falaj.workloads.documents import is_sequence, mapping
+from falaj.workloads.documents import is_dictionary, is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.vocabulary import BYTES, Vocabulary
 
@@ -229,16 +229,16 @@ def of_json(value: object) -> Template:
     Raises:
         WorkloadError: it is no such template, and why.
     """
-    given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if given.get("format") != _FORMAT or given.keys() != {"format", "begin", "roles", "end"}:
+    given = mapping(value)
+    if given.get("format") != _FORMAT or set(given) != {"format", "begin", "roles", "end"}:
         raise _wrong(f"it isn't of the format {_FORMAT!r}, with begin, roles and end alone")
     roles, end = given["roles"], given["end"]
-    if not isinstance(roles, dict):
+    if not is_dictionary(roles):
         raise _wrong("its roles aren't an object")
     around: dict[str, Around] = {}
-    for role, each in cast("dict[str, Any]", roles).items():
-        said = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
-        if said.keys() != {"before", "after"}:
+    for role, each in roles.items():
+        said = mapping(each)
+        if set(said) != {"before", "after"}:
             raise _wrong("a role has other members than before and after")
         around[role] = Around(_parts(said["before"]), _parts(said["after"]))
     if type(end) is not int or end not in MARKS:
@@ -273,13 +273,12 @@ def template_of_record(record: object) -> Template | None:
 
 
 def _parts(value: object) -> tuple[Part, ...]:
-    given = cast("list[Any]", value) if isinstance(value, list) else None
-    if given is None or len(given) > _MOST_PARTS or not all(map(_is_part, given)):
+    if not is_sequence(value) or len(value) > _MOST_PARTS or not all(map(_is_part, value)):
         raise _wrong(
             f"what stands around messages aren't lists of up to {_MOST_PARTS} marks "
             f"({MARKS[0]} to {MARKS[-1]}) and texts of 1 to {_MOST_CHARACTERS} characters"
         )
-    return tuple(given)
+    return tuple(value)
 
 
 def _is_part(value: object) -> bool:

@@ -8,7 +8,9 @@ https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 from __future__ import annotations
 
 import re
-from typing import Any, Final, cast
+from typing import Any, Final
+
+from falaj.wire.documents import is_dictionary, is_sequence
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _AMOUNT: Final = re.compile(r"([1-9][0-9]*)(m|[KMGTPE]i)")
@@ -36,17 +38,16 @@ def canonical(amount: str) -> str:
 
 def with_canonical_amounts(value: Any) -> Any:
     """A part of an object, with what pods ask for and are limited to in that form."""
-    if isinstance(value, list):
-        return [with_canonical_amounts(each) for each in cast("list[Any]", value)]
-    if not isinstance(value, dict):
+    if is_sequence(value):
+        return [with_canonical_amounts(each) for each in value]
+    if not is_dictionary(value):
         return value
     found: dict[str, Any] = {}
-    for key, each in cast("dict[str, Any]", value).items():
-        if key in _LISTS and isinstance(each, dict):
-            amounts = cast("dict[str, Any]", each)
+    for key, each in value.items():
+        if key in _LISTS and is_dictionary(each):
             found[key] = {
                 name: canonical(amount) if isinstance(amount, str) else amount
-                for name, amount in amounts.items()
+                for name, amount in each.items()
             }
         elif key == _SINGLE and isinstance(each, str):
             found[key] = canonical(each)

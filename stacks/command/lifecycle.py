@@ -327,11 +327,10 @@ def _first_versions(
     before = settings.awaited
     waiting = first_version.Waiting(run.call, settings, follows_aliases)
     left = waiting.wait(patience)
-    found = run.call.settings()
     if left != before:
         # The sandbox works on a copy of the file, which was made before the version came into it.
         renew(run.call.stack)
-        status = run.update(found, title)
+        status = run.update(waiting.settings, title)
         if status != 0:
             return status
     if not left:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -684,16 +684,10 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
         StackError: a service doesn't say what it follows, or the registry isn't allowed or behind.
         WorkloadError: an alias can't be resolved, see `falaj.stacks.models.following.found`.
     """
-    follows = _follows(file)
-    if not follows:
+    asked = _following(file)
+    if asked is None:
         return []
-    settings = file.settings()
-    from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415 - as above
-
-    if not isinstance(settings, WorkloadsSettings):
-        return []
-    shelf = Where(file.name, file.project.root).shelf(_registry_of(settings))
-    awaited = settings.awaited
+    follows, awaited, shelf = asked
     pins = [
         Pinned(each.service, [], _awaits(each, awaited[each.service]))
         for each in follows
@@ -721,15 +715,31 @@ def has_first_version(file: StackFile) -> bool:
     Raises:
         RegistryError: the registry can't be asked.
     """
-    from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415 - as above
+    asked = _following(file)
+    if asked is None:
+        return False
+    follows, awaited, shelf = asked
+    return any(each.service in awaited and following.is_published(each, shelf) for each in follows)
+
+
+def _following(
+    file: StackFile,
+) -> tuple[list[following.Followed], Mapping[str, Trainer], Shelf[Crane]] | None:
+    """What services of a stack follow, which of them await their first version, and where.
+
+    Returns:
+        None: none follows any, or the stack is of another kind.
+    """
+    follows = _follows(file)
+    if not follows:
+        return None
+    from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415 - as in `_follows`
 
     settings = file.settings()
     if not isinstance(settings, WorkloadsSettings):
-        return False
-    awaited = settings.awaited
-    follows = [each for each in _follows(file) if each.service in awaited]
+        return None
     shelf = Where(file.name, file.project.root).shelf(_registry_of(settings))
-    return any(following.is_published(each, shelf) for each in follows)
+    return follows, settings.awaited, shelf
 
 
 def _registry_of(settings: WorkloadsSettings) -> str:

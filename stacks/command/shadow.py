@@ -13,9 +13,8 @@ from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile, falaj
 from falaj.stacks.errors import StackError
-from falaj.wire.documents import is_mapping
+from falaj.stacks.watching.aliases import alias_of, shadow_alias, store_of
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.registry.store import Store
 
 
 @click.group()
@@ -35,7 +34,7 @@ def start(version: int, stack: str | None, project: Path | None) -> int:
     """Have VERSION of the model get copies of requests, in the place of another one if need be."""
     found = the_stack(stack, project)
     config, alias = _asked(found)
-    if version == _served(config):
+    if version == _stands_for(config):
         raise StackError(
             f"VERSION: given {version}, which is the one that serves; allowed: another one of "
             f"{', '.join(map(str, _versions(config)))}"
@@ -90,14 +89,14 @@ def _asked(stack: StackFile) -> tuple[Mapping[str, Any], str]:
             "cluster a canary with a small weight takes requests of its own"
         )
     config = service.require_config(stack)
-    asked = config.get("shadow")
-    if not is_mapping(asked):
+    alias = shadow_alias(config)
+    if alias is None:
         raise StackError(
             f"the server of stack {stack.name} copies no requests; have it do so:\n"
             f"  {falaj('config set falaj:service.shadow.percent 10', stack)}\n"
             f"  {falaj('up', stack)}"
         )
-    return config, str(asked["alias"])
+    return config, alias
 
 
 def _beside(stack: StackFile, config: Mapping[str, Any], alias: str) -> int:
@@ -111,17 +110,14 @@ def _beside(stack: StackFile, config: Mapping[str, Any], alias: str) -> int:
     return version
 
 
-def _stands_for(config: Mapping[str, Any], alias: str) -> int | None:
+def _stands_for(config: Mapping[str, Any], alias: str | None = None) -> int | None:
+    """The version of an alias, by default of the one that the server follows."""
     try:
-        found = Store(Path(str(config["registry"]))).aliases(str(config["model"])).get(alias)
+        found = alias_of(config, alias)
     except WorkloadError as error:
         raise StackError(str(error)) from None
     return found.version if found is not None else None
 
 
-def _served(config: Mapping[str, Any]) -> int | None:
-    return _stands_for(config, str(config["alias"]))
-
-
 def _versions(config: Mapping[str, Any]) -> list[int]:
-    return Store(Path(str(config["registry"]))).versions(str(config["model"]))
+    return store_of(config).versions(str(config["model"]))

@@ -146,13 +146,17 @@ def is_published(follow: Followed, shelf: Shelf[Client]) -> bool:
     Raises:
         RegistryError: the registry can't be asked.
     """
-    have = records_of(shelf.client.tags(shelf.repository(follow.model)))
-    return not {follow.stable, follow.canary}.isdisjoint(have)
+    return not {follow.stable, follow.canary}.isdisjoint(_records(follow, shelf))
+
+
+def _records(follow: Followed, shelf: Shelf[Client]) -> dict[str, list[int]]:
+    """Numbers of the records of each alias that the registry has of the model."""
+    return records_of(shelf.client.tags(shelf.repository(follow.model)))
 
 
 def _first(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Entry | None:
     """The stable version where nothing was promoted yet; None where something was."""
-    have = records_of(shelf.client.tags(shelf.repository(follow.model)))
+    have = _records(follow, shelf)
     if follow.stable in have or follow.canary not in have:
         return None
     if not follow.versions:
@@ -189,8 +193,7 @@ def _why_not(follow: Followed, shelf: Shelf[Client], stable: Entry, tried: Entry
 
 def _was_left(follow: Followed, shelf: Shelf[Client], stable: Entry, tried: Entry) -> bool:
     """Whether the stable alias stood for the canary's version since the canary's record."""
-    numbers = records_of(shelf.client.tags(shelf.repository(follow.model))).get(follow.stable, [])
-    for number in reversed(numbers):
+    for number in reversed(_records(follow, shelf).get(follow.stable, [])):
         entry = read(shelf, follow.model, follow.stable, number, follow.key)
         if entry.record.issued < tried.record.issued:
             return False

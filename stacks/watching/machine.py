@@ -29,12 +29,11 @@ from falaj.stacks.settings.watching import (
     WatchSettings,
     refused_host,
 )
+from falaj.stacks.watching.aliases import alias_of, shadow_alias, store_of
 from falaj.stacks.watching.data import newest
 from falaj.stacks.watching.server import Server
 from falaj.wire.documents import is_mapping, mapping
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.registry.alias_list import Alias
-from falaj.workloads.registry.store import Store
 from falaj.workloads.rollout.pairs import Outcomes
 from falaj.workloads.watching.beside import Standing
 from falaj.workloads.watching.exchange import NoAnswerError, UndeliveredError
@@ -118,8 +117,8 @@ class Machine:
         """The version that a rollback would go to."""
         with contextlib.suppress(WorkloadError, NoAnswerError, OSError):
             config = self._config()
-            versions = set(_store(config).versions(str(config["model"])))
-            alias = _alias(config)
+            versions = set(store_of(config).versions(str(config["model"])))
+            alias = alias_of(config)
             back = alias.rolled_back(versions.__contains__) if alias else None
             return back.version if back else None
         return None
@@ -136,7 +135,7 @@ class Machine:
         try:
             config = self._config()
             command = service.rollback_arguments(config)
-            alias = _alias(config)
+            alias = alias_of(config)
         except (NoAnswerError, WorkloadError, OSError) as error:
             return str(error)
         if alias is None or alias.version != version:
@@ -154,10 +153,10 @@ class Machine:
     def standing(self) -> Standing | None:
         """The version that gets copies of requests, and what the server says of them."""
         config = self._config()
-        if (name := _shadow_alias(config)) is None:
+        if (name := shadow_alias(config)) is None:
             return None
         try:
-            alias = _store(config).aliases(str(config["model"])).get(name)
+            alias = alias_of(config, name)
             state = service.read_account(Path(str(config["state"])))
         except (WorkloadError, StackError, OSError) as error:
             raise NoAnswerError(str(error)) from None
@@ -177,7 +176,7 @@ class Machine:
             standing, config = self.standing(), self._config()
         except NoAnswerError as error:
             return str(error)
-        name = _shadow_alias(config)
+        name = shadow_alias(config)
         if name is None or standing is None or standing.version != version:
             return f"version {version} isn't the shadow any more"
         before = self.served()
@@ -328,12 +327,6 @@ class Machine:
         )  # fmt: skip
 
 
-def _shadow_alias(config: Mapping[str, Any]) -> str | None:
-    """What stands for the shadow; None: the server copies no requests."""
-    asked = config.get("shadow")
-    return str(asked["alias"]) if is_mapping(asked) else None
-
-
 def _ran(arguments: list[str]) -> str:
     """Run a command of the registry; why it wasn't done, or nothing."""
     try:
@@ -369,15 +362,6 @@ def standing_of(version: int, said: object) -> Standing:
         agreement=float(agreement) if isinstance(agreement, int | float) else None,
         why=next((str(why[each]) for each in _FAILED if each in why), ""),
     )
-
-
-def _store(config: Mapping[str, Any]) -> Store:
-    return Store(Path(str(config["registry"])))
-
-
-def _alias(config: Mapping[str, Any]) -> Alias | None:
-    """What the server's alias stands for, as the registry's list says it."""
-    return _store(config).aliases(str(config["model"])).get(str(config["alias"]))
 
 
 def learned_from(resources: Sequence[Mapping[str, Any]]) -> str | None:

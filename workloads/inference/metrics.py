@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -179,6 +180,12 @@ LAST = "last_inference"
 """In a snapshot: the one figure of which the latest counts, not the sum."""
 
 
+def cumulated(counts: Iterable[int]) -> list[tuple[str, float]]:
+    """Return a histogram's buckets, each with those below it, of the counts between `BOUNDS`."""
+    labels = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
+    return list(zip(labels, accumulate(counts), strict=True))
+
+
 def add(total: dict[str, Any], part: dict[str, Any]) -> None:
     """Add one snapshot to a total of snapshots, in place."""
     for key, value in part.items():
@@ -309,13 +316,7 @@ class Totals(Collector):
     ) -> Metric:
         family = HistogramMetricFamily(f"{PREFIX}_{name}", words, labels=_LABELS)
         for of, total in totals.items():
-            buckets: list[tuple[str, float]] = []
-            count = 0
-            labels = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
-            for label, inside in zip(labels, total[key], strict=True):
-                count += inside
-                buckets.append((label, count))
-            family.add_metric(of, buckets, total[f"{key}_seconds"])
+            family.add_metric(of, cumulated(total[key]), total[f"{key}_seconds"])
         return family
 
     def _batches(self, totals: dict[_Of, dict[str, Any]]) -> Metric:

@@ -27,6 +27,8 @@ from falaj.workloads.registry.reaching import add_options, shelf_at
 from falaj.workloads.registry.shelf import Client, Shelf
 from falaj.workloads.registry.store import PRODUCTION
 from falaj.workloads.rollout.measures import Tally, read
+from falaj.workloads.rollout.options import add_bounded, require_bounded
+from falaj.workloads.rollout.servers import address_of, addresses_of, observing
 from falaj.workloads.rollout.verdict import Demands, Verdict, is_enough, judge, surely_fails
 
 _DESCRIPTION = """\
@@ -74,19 +76,14 @@ def parser() -> argparse.ArgumentParser:
         "--keyring", type=Path, required=True, metavar="DIR", help="the key ring, which signs"
     )
     add_options(one)
-    for name, what in (
-        ("window-minutes", "how long both are looked at, at least"),
-        ("deadline-hours", "after so long with too few requests it gives up"),
-        ("least-requests", "that each of both has to have had"),
-        ("most-error-rise", "percentage points by which more requests may fail"),
-        ("most-latency-rise", "per cent by which 99 of 100 answers may take longer"),
-        ("least-likeness", "per cent of the answers that have to be spread alike; 0: any"),
-    ):
-        bound = ROLLOUT[name.replace("-", "_")]
-        one.add_argument(
-            f"--{name}", type=int if bound.whole else float,
-            default=bound.usual, help=f"{what}: {bound.description}; default: %(default)s",
-        )  # fmt: skip
+    add_bounded(one, ROLLOUT, {
+        "window_minutes": "how long both are looked at, at least",
+        "deadline_hours": "after so long with too few requests it gives up",
+        "least_requests": "that each of both has to have had",
+        "most_error_rise": "percentage points by which more requests may fail",
+        "most_latency_rise": "per cent by which 99 of 100 answers may take longer",
+        "least_likeness": "per cent of the answers that have to be spread alike; 0: any",
+    })  # fmt: skip
     return top
 
 
@@ -111,11 +108,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         RegistryError: the registry can't be asked or refused.
         WorkloadError: an option, too few requests in time, or aliases that stand for others.
     """
-    for name, bound in ROLLOUT.items():
-        value = getattr(options, name)
-        if not bound.allows(value):
-            option = f"--{name.replace('_', '-')}"
-            raise WorkloadError(f"{option}: given {value}; allowed: {bound.description}")
+    require_bounded(options, ROLLOUT)
     if options.window_minutes > options.deadline_hours * 60:
         raise WorkloadError(
             f"--window-minutes: given {options.window_minutes:g}, and --deadline-hours "
@@ -260,18 +253,14 @@ class Servers:
         Raises:
             WorkloadError: an address or a certificate can't be used.
         """
-        host, colon, port = str(options.servers).rpartition(":")
-        if not (colon and host and port.isdecimal() and 0 < int(port) < 1 << 16):
-            raise WorkloadError(f"--servers: given {options.servers!r}; allowed: HOST:PORT")
+        host, port = address_of(options.servers)
         try:
-            context = ssl.create_default_context(cafile=options.authority)
-            context.minimum_version = ssl.TLSVersion.TLSv1_3
-            context.load_cert_chain(options.certificate, options.private_key)
+            context = observing(options.authority, options.certificate, options.private_key)
         except (OSError, ssl.SSLError) as error:
             raise WorkloadError(
                 f"--certificate, --private-key or --authority can't be used: {error}"
             ) from error
-        return cls(host, int(port), options.server_name, context)
+        return cls(host, port, options.server_name, context)
 
     def texts(self) -> dict[str, str]:
         """What each of them shows now; one that doesn't answer is passed over."""
@@ -285,11 +274,10 @@ class Servers:
 
     def _addresses(self) -> list[str]:
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            return addresses_of(self.host, self.port)
         except OSError as error:
             print(f"{self.host} has no address: {error}", file=sys.stderr, flush=True)
             return []
-        return sorted({str(each[4][0]) for each in found})
 
     def _text(self, address: str) -> str:
         """Of one server, whose certificate is for the service's name and not for its address."""

@@ -12,12 +12,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.chat import ASSISTANT, ROLES, Message, Template, disorder
+from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import language
 from falaj.workloads.vocabulary import Vocabulary
@@ -66,14 +67,14 @@ def conversation_of(line: str, place: str) -> Conversation:
         given: object = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise WorkloadError(f"{place}: it isn't JSON; {allowed}") from error
-    document = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    if document.keys() != {"messages"} or not isinstance(document["messages"], list):
+    document = mapping(given)
+    if set(document) != {"messages"} or not is_sequence(document["messages"]):
         others = sorted(document.keys() - {"messages"})
         has = f"it has {_shown(others[0])}" if others else "it has no list of messages"
         raise WorkloadError(f"{place}: {has}; {allowed}, with messages alone")
     messages = [
         _message(each, f"{place}, message {count}")
-        for count, each in enumerate(cast("list[object]", document["messages"]), 1)
+        for count, each in enumerate(document["messages"], 1)
     ]
     reason = disorder(messages)
     if reason is None and not any(each.role == ASSISTANT for each in messages):
@@ -84,8 +85,8 @@ def conversation_of(line: str, place: str) -> Conversation:
 
 
 def _message(given: object, place: str) -> Message:
-    said = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    if said.keys() != {"role", "content"}:
+    said = mapping(given)
+    if set(said) != {"role", "content"}:
         others = sorted(said.keys() - {"role", "content"})
         has = f"it has {_shown(others[0])}" if others else "it isn't a role and a content"
         raise WorkloadError(f"{place}: {has}; allowed are role and content alone")

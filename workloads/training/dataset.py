@@ -402,19 +402,48 @@ def _pairs(
             f"the vocabulary has {pairs.size:,} tokens, not {given:,}: no more pairs are there "
             "twice in the training part"
         )
+    return _described_in_tokens(
+        source, content, fields, ((tokens, after), (more, next_after)),
+        held_out=np.flatnonzero(out), notes=notes, pairs=pairs, learned=points[~out],
+    )  # fmt: skip
+
+
+def _described_in_tokens(
+    source: Source,
+    content: str,
+    fields: dict[str, Any],
+    parts: tuple[tuple[Indices, Indices], tuple[Indices, Indices]],
+    *,
+    held_out: Indices,
+    notes: list[str],
+    pairs: BytePairs,
+    learned: NDArray[np.int64],
+) -> snapshot.Dataset:
+    """A snapshot of rows of tokens, as `_described_as`.
+
+    Args:
+        source: where they come from.
+        content: digest of what was read.
+        fields: of the description.
+        parts: of the training part and of what is held out, rows and the token after each.
+        held_out: places of what is held out, in what was read.
+        notes: for people.
+        pairs: the vocabulary.
+        learned: characters of the training part.
+    """
+    (tokens, after), (more, next_after) = parts
     rows = _Rows(
         {language.TOKENS: np.concatenate([tokens, more])},
         np.concatenate([after, next_after]),
         fields,
     )
-    held_out = np.flatnonzero(out)
     made = _described_as(
         source, content, rows, train=len(after), held_out=held_out, notes=notes, pairs=pairs
     )
     # Of tokens, which are words of the text, nothing is said in the open: of its characters, how
     # often each is there, as where they are the tokens.
     made.description["statistics"]["target"] = {
-        "kind": "characters", "counts": language.counts(points[~out]),
+        "kind": "characters", "counts": language.counts(learned),
     }  # fmt: skip
     return made
 
@@ -462,19 +491,12 @@ def _conversations(source: Source) -> snapshot.Dataset:
     fields = _fields_of_text(path, pairs.names, context)
     fields["features"][0] |= {"vocabulary": pairs.described, "chat": template.to_json()}
     fields["dropped"] = left_out + len(every) - len(found)
-    made = _described_as(
-        source, content,
-        _Rows(
-            {language.TOKENS: np.concatenate([learned.tokens, judged.tokens])},
-            np.concatenate([learned.after, judged.after]), fields,
-        ),
-        train=len(learned.after), held_out=held_out[judged.kept], pairs=pairs,
+    return _described_in_tokens(
+        source, content, fields, ((learned.tokens, learned.after), (judged.tokens, judged.after)),
+        held_out=held_out[judged.kept], pairs=pairs,
         notes=_notes_of_conversations(len(every) - len(found), learned, judged, pairs, context),
+        learned=language.points_of("".join(texts)),
     )  # fmt: skip
-    made.description["statistics"]["target"] = {
-        "kind": "characters", "counts": language.counts(language.points_of("".join(texts))),
-    }  # fmt: skip
-    return made
 
 
 def _notes_of_conversations(

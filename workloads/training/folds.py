@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.loop import Optimisation, predict, row_losses
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.snapshot import Dataset
-from falaj.workloads.training.tensors import seed
+from falaj.workloads.training.tensors import own_randomness, seed
 
 FOLDS: Final = ((1_000, 5), (4_000, 3))
 """Up to so many training rows so many folds; of more rows, the validation rows say enough, and
@@ -117,7 +117,7 @@ def learn_network(
     Raises:
         Stopped: it was asked to.
     """
-    with cast("Any", torch.random).fork_rng(devices=[]):
+    with own_randomness([]):
         seed(parameters.seed)
         module = models.build(prepared.architecture)
     inputs, labels = (tensor.to(device) for tensor in prepared.fit)

@@ -9,7 +9,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ from falaj.workloads.training.progress import (
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.tensors import numbers_of
+from falaj.workloads.training.tensors import numbers_of, own_randomness
 
 if TYPE_CHECKING:
     from falaj.workloads.training.divided import DividedOptimisation
@@ -419,7 +419,7 @@ class Session:
         module, self._begun = self._begun, None
         if module is None:
             raise AssertionError("it is asked for once, where a model of a team's own begins")
-        with cast("Any", torch.random).fork_rng():
+        with own_randomness():
             core = export_module(module, self._prepared.architecture.shape)
             check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
 
@@ -497,7 +497,7 @@ class Session:
 
     def _fresh(self) -> nn.Module:
         """A module with weights of no account."""
-        with cast("Any", torch.random).fork_rng():
+        with own_randomness():
             return models.build(self._prepared.architecture, self._built_of)
 
     def _epoch(self) -> bool:

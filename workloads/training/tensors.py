@@ -5,7 +5,8 @@ Source of what they do: torch's documentation of the functions that they call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
@@ -23,6 +24,15 @@ def tensor_of(array: NDArray[Any]) -> Tensor:
 def seed(number: int) -> None:
     """Seed torch's own generators of random numbers, on all devices."""
     _torch.manual_seed(number)
+
+
+def own_randomness(devices: Sequence[int] | None = None) -> AbstractContextManager[None]:
+    """Leave torch's generators after the block as they were before it.
+
+    Args:
+        devices: whose generators beside the CPU's. Default: all GPUs'.
+    """
+    return _torch.random.fork_rng(devices=devices)
 
 
 def backward(loss: Tensor) -> None:

@@ -20,6 +20,7 @@ from falaj.workloads.errors import LOST, REFUSED, WorkloadError
 from falaj.workloads.files import make_private_folder
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.pipelines.asking import Asking
+from falaj.workloads.rollout.options import add_bounded, require_bounded
 from falaj.workloads.watching.cluster import Cluster, Wanted, is_private, refused_host
 from falaj.workloads.watching.ladder import RETRAIN, ROLL_BACK, TELL, Watch
 from falaj.workloads.watching.lone import TakenError, alone, signals
@@ -73,16 +74,11 @@ def parser() -> argparse.ArgumentParser:
     add("--webhook", metavar="URL", help="where messages go, an address of one's own networks")
     add("--webhook-authority", type=Path, metavar="FILE", help="who signed its certificate (PEM)")
     add("--webhook-key", type=Path, metavar="FILE", help="the key that signs messages")
-    for name, what in (
-        ("interval-seconds", "between two looks"),
-        ("cool-down-hours", "after a run was asked for, before the next is"),
-        ("most-retrainings-per-week", "that are asked for within seven days"),
-    ):
-        bound = WATCH[name.replace("-", "_")]
-        add(
-            f"--{name}", type=int if bound.whole else float, default=bound.usual,
-            help=f"{what}: {bound.description}; default: %(default)s",
-        )  # fmt: skip
+    add_bounded(one, WATCH, {
+        "interval_seconds": "between two looks",
+        "cool_down_hours": "after a run was asked for, before the next is",
+        "most_retrainings_per_week": "that are asked for within seven days",
+    })  # fmt: skip
     add("--metrics", metavar="HOST:PORT", help="where Prometheus is answered; default: nowhere")
     add(
         "--metrics-tls", type=Path, metavar="DIR",
@@ -158,11 +154,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     Raises:
         WorkloadError: they can't be used.
     """
-    for name, bound in WATCH.items():
-        value = getattr(options, name)
-        if not bound.allows(value):
-            option = f"--{name.replace('_', '-')}"
-            raise WorkloadError(f"{option}: given {value}; allowed: {bound.description}")
+    require_bounded(options, WATCH)
     steps = tuple(str(options.steps).split(","))
     if ROLL_BACK in steps:
         raise WorkloadError(

@@ -6,7 +6,6 @@ of the model has drifted where more than half of the replicas that judge it say 
 
 from __future__ import annotations
 
-import socket
 import ssl
 import sys
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from falaj.workloads.errors import WorkloadError, printable
+from falaj.workloads.rollout.servers import address_of, addresses_of, observing
 from falaj.workloads.watching.exchange import ExchangeError, NoAnswerError, Peer
 from falaj.workloads.watching.report import (
     MOST_BYTES,
@@ -63,10 +63,7 @@ class Replicas:
         Raises:
             WorkloadError: an address or a certificate can't be used.
         """
-        host, colon, port = servers.rpartition(":")
-        if not (colon and host and port.isdecimal() and 0 < int(port) < 1 << 16):
-            raise WorkloadError(f"--servers: given {servers!r}; allowed: HOST:PORT")
-        return cls(model, host, int(port), name, context_of(observer))
+        return cls(model, *address_of(servers), name, context_of(observer))
 
     def report(self) -> Report:
         """What they say together.
@@ -92,10 +89,9 @@ class Replicas:
 
     def _addresses(self) -> list[str]:
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            return addresses_of(self.host, self.port)
         except (OSError, UnicodeError):
             return []
-        return sorted({str(each[4][0]) for each in found})
 
     def _report(self, address: str) -> Report:
         peer = Peer(address, self.port, self.name, self.context, _SECONDS, MOST_BYTES)
@@ -115,15 +111,12 @@ def context_of(observer: Path) -> ssl.SSLContext:
         WorkloadError: a file can't be used.
     """
     try:
-        context = ssl.create_default_context(cafile=observer / AUTHORITY)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_cert_chain(observer / CERTIFICATE, observer / PRIVATE_KEY)
+        return observing(observer / AUTHORITY, observer / CERTIFICATE, observer / PRIVATE_KEY)
     except (OSError, ssl.SSLError) as error:
         raise WorkloadError(
             f"--observer: {observer} has no {CERTIFICATE}, {PRIVATE_KEY} and {AUTHORITY} that can "
             f"be used: {error}"
         ) from error
-    return context
 
 
 def together(reports: Sequence[Report]) -> Report:

@@ -20,6 +20,7 @@ from falaj.components.kubernetes._placed import InCluster
 from falaj.components.kubernetes._pods import INFERENCE_IMAGE, USER, unprivileged_pod
 from falaj.components.kubernetes._rights import account
 from falaj.components.kubernetes._validation import options
+from falaj.components.kubernetes.inference_service import network
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
     SHARE,
@@ -34,6 +35,7 @@ from falaj.components.kubernetes.inference_service.deployment import (
     OBSERVER,
     container,
     in_zones,
+    observer_volume,
     resources,
 )
 from falaj.components.kubernetes.inference_service.network import (
@@ -136,7 +138,7 @@ def beside(spec: InferenceServiceSpec, judge: Judge) -> list[Manifest]:
     replicas = {"to": [{"podSelector": {"matchLabels": spec.selector()}}], "ports": ports}
 
     def about(ending: str, /, *, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-        return _metadata(spec, f"{name}{ending}", labels)
+        return network.beside(spec, f"{name}{ending}", judge_labels(spec), labels)
 
     return [
         account(about("")),
@@ -150,29 +152,10 @@ def beside(spec: InferenceServiceSpec, judge: Judge) -> list[Manifest]:
                 "egress": [resolver_egress(), replicas, registry.egress(judge.access)],
             },
         },
-        {
-            # The addresses of all replicas of both versions, each of which is asked.
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": about(""),
-            "spec": {
-                "type": "ClusterIP",
-                "clusterIP": "None",
-                "selector": spec.selector(),
-                "ports": [
-                    {"name": "https", "port": PORT, "targetPort": "https", "protocol": "TCP"}
-                ],
-            },
-        },
+        # Of both versions.
+        network.addresses(about(""), spec.selector()),
         *registry.secrets(judge.access, about),
     ]
-
-
-def _metadata(
-    spec: InferenceServiceSpec, name: str, labels: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    found = spec.metadata(name)
-    return {**found, "labels": {**found["labels"], **judge_labels(spec), **(labels or {})}}
 
 
 #: How often it is tried again after faults, the registry's above all.
@@ -187,7 +170,7 @@ def job(spec: InferenceServiceSpec, judge: Judge) -> Manifest:
     So has one that was withdrawn and is tried once more, by a record of its own.
     """
     stable, canary = sorted(spec.versions, key=lambda each: each.weight, reverse=True)
-    about = _metadata(spec, f"{judge_name(spec)}-v{canary.number}")
+    about = network.beside(spec, f"{judge_name(spec)}-v{canary.number}", judge_labels(spec))
     # It lasts for hours: an update doesn't wait for its end.
     notes = {**about["annotations"], "pulumi.com/skipAwait": "true"}
     tried = {_RECORD: str(judge.record)} if judge.record else {}
@@ -215,7 +198,6 @@ def job(spec: InferenceServiceSpec, judge: Judge) -> Manifest:
 
 def _pod(spec: InferenceServiceSpec, judge: Judge, command: list[str]) -> dict[str, Any]:
     name, image = judge_name(spec), spec.images[INFERENCE_IMAGE]
-    observer = {"secretName": f"{spec.name}-scraper", "defaultMode": 0o440}
     size = resources(0.1, 256)
     judging = container(
         "judge", image, command,
@@ -242,7 +224,7 @@ def _pod(spec: InferenceServiceSpec, judge: Judge, command: list[str]) -> dict[s
         "containers": [judging],
         "volumes": [
             *volumes(f"{name}-keys"),
-            {"name": "observer", "secret": observer},
+            observer_volume(spec),
             {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "32Mi"}},
         ],
     }  # fmt: skip

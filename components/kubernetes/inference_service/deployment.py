@@ -103,6 +103,12 @@ UPSTREAM: Final = "http://127.0.0.1:8000"
 _PREPARE_MIB: Final = 256
 
 
+def observer_volume(spec: InferenceServiceSpec) -> dict[str, Any]:
+    """The volume ``observer``, for `OBSERVER`."""
+    secret = {"secretName": f"{spec.name}-scraper", "defaultMode": 0o440}
+    return {"name": "observer", "secret": secret}
+
+
 def container(
     name: str, image: str, command: list[str], mounts: dict[str, str], resources: dict[str, Any]
 ) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Addresses first, identities above them; then the service of a version, the names
 and the shares of each.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from falaj.components.catalogue.pipelines import WATCH_ENDING
@@ -38,6 +39,39 @@ def watch_name(spec: InferenceServiceSpec) -> str:
 def watch_labels(spec: InferenceServiceSpec) -> dict[str, str]:
     """Labels that select the pod of who watches drift, and no replica."""
     return {"app.kubernetes.io/name": spec.name, "app.kubernetes.io/component": "watch"}
+
+
+def beside(
+    spec: InferenceServiceSpec,
+    name: str,
+    own: Mapping[str, str],
+    more: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Metadata of what stands beside the replicas.
+
+    Args:
+        spec: of the service.
+        name: the object's.
+        own: labels that select who it is for: `judge_labels` or `watch_labels`.
+        more: further labels. Default: none.
+    """
+    found = spec.metadata(name)
+    return {**found, "labels": {**found["labels"], **own, **(more or {})}}
+
+
+def addresses(about: Mapping[str, Any], selector: Mapping[str, str]) -> Manifest:
+    """A service whose name has the addresses of all replicas, for who asks each of them."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": dict(about),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "selector": dict(selector),
+            "ports": [{"name": "https", "port": PORT, "targetPort": "https", "protocol": "TCP"}],
+        },
+    }
 
 
 def isolation(spec: InferenceServiceSpec) -> list[Manifest]:

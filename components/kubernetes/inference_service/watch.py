@@ -34,9 +34,12 @@ from falaj.components.kubernetes.inference_service.deployment import (
     OBSERVER,
     container,
     in_zones,
+    observer_volume,
     resources,
 )
 from falaj.components.kubernetes.inference_service.network import (
+    addresses,
+    beside,
     server_ports,
     watch_labels,
     watch_name,
@@ -120,20 +123,8 @@ def manifests(spec: InferenceServiceSpec, watch: Watch) -> list[Manifest]:
     found: list[Manifest] = [
         account(_metadata(spec, name)),
         _network_policy(spec, watch),
-        {
-            # The addresses of all replicas of the version that most requests go to.
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": _metadata(spec, name),
-            "spec": {
-                "type": "ClusterIP",
-                "clusterIP": "None",
-                "selector": spec.selector(spec.leading),
-                "ports": [
-                    {"name": "https", "port": PORT, "targetPort": "https", "protocol": "TCP"}
-                ],
-            },
-        },
+        # Of the version that most requests go to.
+        addresses(_metadata(spec, name), spec.selector(spec.leading)),
     ]
     found += [_certificate(spec), _monitor(spec)]
     if watch.webhook_entry:
@@ -153,8 +144,7 @@ def manifests(spec: InferenceServiceSpec, watch: Watch) -> list[Manifest]:
 def _metadata(
     spec: InferenceServiceSpec, name: str, labels: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    found = spec.metadata(name)
-    return {**found, "labels": {**found["labels"], **watch_labels(spec), **(labels or {})}}
+    return beside(spec, name, watch_labels(spec), labels)
 
 
 def _network_policy(spec: InferenceServiceSpec, watch: Watch) -> Manifest:
@@ -245,10 +235,7 @@ def _pod(spec: InferenceServiceSpec, watch: Watch) -> dict[str, Any]:
     name = watch_name(spec)
     mounts = {OBSERVER: "observer:ro", _FIGURES: "tls:ro", LOGS_VOLUME: "logs", "/tmp": "tmp"}  # noqa: S108
     volumes: list[dict[str, Any]] = [
-        {
-            "name": "observer",
-            "secret": {"secretName": f"{spec.name}-scraper", "defaultMode": 0o440},
-        },
+        observer_volume(spec),
         {"name": "tls", "secret": {"secretName": f"{name}-tls", "defaultMode": 0o440}},
         {
             "name": "logs",

@@ -181,7 +181,7 @@ class Fields:
 
     def streaming(self) -> tuple[bool, bool]:
         """Return whether a stream is asked for, and the counts of tokens at its end."""
-        stream, usage = self.flag("stream"), _usage(self)
+        stream, usage = self.flag("stream"), self._usage()
         if usage and not stream:
             raise RequestError(
                 400, "stream_options is for streams: set stream, or leave it out",
@@ -189,9 +189,27 @@ class Fields:
             )  # fmt: skip
         return stream, usage
 
+    def _usage(self) -> bool:
+        options = self.take("stream_options")
+        if options is None:
+            return False
+        known = cast("dict[str, Any]", options) if type(options) is dict else {"": None}
+        if known.keys() - {"include_usage"} or type(known.get("include_usage", False)) is not bool:
+            raise self.error("stream_options", options, '{"include_usage": true} or false')
+        return bool(known.get("include_usage"))
+
     def stops(self) -> list[str]:
         """Return the texts before which a text ends."""
-        return _stops(self)
+        given = self.take("stop")
+        if given is None or given == []:
+            return []
+        found = self.texts("stop", MOST_STOPS, given)
+        if not all(1 <= len(each) <= MOST_STOP_CHARACTERS for each in found):
+            raise RequestError(
+                400, f"stop: allowed are texts of 1 to {MOST_STOP_CHARACTERS} characters",
+                field="stop",
+            )  # fmt: skip
+        return found
 
     def ignore_user(self) -> None:
         """Take the name of a caller's own caller, which nothing here knows."""
@@ -275,28 +293,6 @@ def require_model(given: str, model: str) -> None:
             404, f"unknown model '{given[:80]}'; served is '{model}'", field="model",
             code="model_not_found",
         )  # fmt: skip
-
-
-def _usage(fields: Fields) -> bool:
-    options = fields.take("stream_options")
-    if options is None:
-        return False
-    known = cast("dict[str, Any]", options) if type(options) is dict else {"": None}
-    if known.keys() - {"include_usage"} or type(known.get("include_usage", False)) is not bool:
-        raise fields.error("stream_options", options, '{"include_usage": true} or false')
-    return bool(known.get("include_usage"))
-
-
-def _stops(fields: Fields) -> list[str]:
-    given = fields.take("stop")
-    if given is None or given == []:
-        return []
-    found = fields.texts("stop", MOST_STOPS, given)
-    if not all(1 <= len(each) <= MOST_STOP_CHARACTERS for each in found):
-        raise RequestError(
-            400, f"stop: allowed are texts of 1 to {MOST_STOP_CHARACTERS} characters", field="stop"
-        )
-    return found
 
 
 def _ignore_or_refuse(fields: Fields, choices: int) -> None:

@@ -16,7 +16,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from falaj.workloads.inference.metrics import BOUNDS, add
+from falaj.workloads.inference.metrics import BOUNDS, add, cumulated
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.settings import Settings
 
@@ -321,11 +321,6 @@ class Shadow:
         run = HistogramMetricFamily(
             "falaj_shadow_run_duration_seconds", "Time of the shadow's run alone.", labels=labels
         )
-        buckets: list[tuple[str, float]] = []
-        total = 0
         inside = counts.get("run") or [0] * (len(BOUNDS) + 1)
-        for label, count in zip((*(f"{each:g}" for each in BOUNDS), "+Inf"), inside, strict=True):
-            total += count
-            buckets.append((label, total))
-        run.add_metric(of, buckets, counts.get("run_seconds", 0.0))
+        run.add_metric(of, cumulated(inside), counts.get("run_seconds", 0.0))
         yield run
