@@ -47,6 +47,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, timeout: float = 60.0, **parameters: Any) -> dict[str, Any]:
         """Send a command and wait for its answer."""
@@ -84,13 +85,27 @@ class Browser:
         """Show what is at an address in a window of this size, in CSS pixels."""
         self.size(width, height)
         self.events.clear()
-        self.call("Page.navigate", url=url)
-        self.loaded()
+        self.loaded(self.call("Page.navigate", url=url)["loaderId"])
 
-    def loaded(self) -> None:
-        """Wait until the page that was asked for is there."""
+    def loaded(self, loader: str | None = None) -> None:
+        """Wait until the page that was asked for is there.
+
+        The page that was there before may still say that it is: what counts comes after this
+        ``loader`` began, or after any began.
+        """
         end = time.monotonic() + 60
-        while not any(each.get("method") == "Page.loadEventFired" for each in self.events):
+        begun = False
+        at = 0
+        while True:
+            for each in self.events[at:]:
+                if each.get("method") == "Page.lifecycleEvent":
+                    said = each["params"]
+                    begun = begun or (
+                        said["name"] == "init" and loader in (None, said["loaderId"])
+                    )
+                    if begun and said["name"] == "load":
+                        return
+            at = len(self.events)
             self.events.append(self._read(end))
 
     def size(self, width: int, height: int = 900) -> None:
