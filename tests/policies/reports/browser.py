@@ -99,11 +99,9 @@ class Browser:
         while True:
             for each in self.events[at:]:
                 if each.get("method") == "Page.lifecycleEvent":
-                    said = each["params"]
-                    begun = begun or (
-                        said["name"] == "init" and loader in (None, said["loaderId"])
-                    )
-                    if begun and said["name"] == "load":
+                    name, of = each["params"]["name"], each["params"]["loaderId"]
+                    begun = begun or (name == "init" and loader in (None, of))
+                    if begun and name == "load":
                         return
             at = len(self.events)
             self.events.append(self._read(end))
