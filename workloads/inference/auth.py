@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm
 
+from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.files import fingerprint, locked, write_json_atomic
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.settings import MAX_TOKEN_MINUTES, SCOPES, AuthSettings
@@ -92,10 +93,10 @@ def read_keys(path: Path) -> dict[str, TokenKey]:
     except orjson.JSONDecodeError as error:
         raise InferenceError(f"the token keys {path} are not JSON: {error}") from error
     keys: dict[str, TokenKey] = {}
-    entries: list[Any] = document.get("keys") or [] if isinstance(document, dict) else []
-    for entry in entries:
-        kind = (entry.get("kty"), entry.get("crv")) if isinstance(entry, dict) else None
-        algorithm = ALGORITHMS.get(cast("tuple[str, str]", kind))
+    entries = mapping(document).get("keys")
+    for each in entries if is_sequence(entries) else []:
+        entry = dict(mapping(each))
+        algorithm = ALGORITHMS.get((str(entry.get("kty")), str(entry.get("crv"))))
         if algorithm is None or entry.get("alg", algorithm) != algorithm or "d" in entry:
             raise InferenceError(
                 f"the token keys {path} hold a key of another kind than a public Ed25519 (EdDSA) "

@@ -21,6 +21,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from falaj.workloads.documents import is_dictionary, is_sequence
 from falaj.workloads.inference.drift.answers import BUCKETS
 
 BOUNDS = (
@@ -191,10 +192,10 @@ def add(total: dict[str, Any], part: dict[str, Any]) -> None:
     for key, value in part.items():
         if key == LAST:
             total[key] = max(total.get(key, 0), value)
-        elif isinstance(value, list):
-            before = total.get(key) or [0] * len(value)
+        elif is_sequence(value):
+            before: list[int] = total.get(key) or [0] * len(value)
             total[key] = [a + b for a, b in zip(before, value, strict=True)]
-        elif isinstance(value, dict):
+        elif is_dictionary(value):
             inner = total.setdefault(key, {})
             for name, count in value.items():
                 inner[name] = inner.get(name, 0) + count

@@ -54,6 +54,9 @@ inferences."""
 QUEUE_BATCHES = 4
 """Batches' rows that may wait for each thread as inferences, where requests run together."""
 
+_Ran = tuple[Any, float, float]
+"""What a run gave, and the seconds that it had waited and took."""
+
 
 class Runs:
     """The queue of a worker, and who takes from it.
@@ -165,7 +168,7 @@ class Runs:
         self._backlog += expected
         service, entered = self._service, time.perf_counter()
 
-        def work() -> tuple[Any, float, float]:
+        def work() -> _Ran:
             start = time.perf_counter()
             results = service.run(inference)
             return results, start - entered, time.perf_counter() - start
@@ -174,21 +177,22 @@ class Runs:
         turn = (
             self._ordered.run(inference.rank, entered, work) if self._ordered is not None else None
         )
-        return self._run(exchange, inference, expected, turn or work)
+        return self._run(exchange, inference, expected, turn, work)
 
     async def _run(
         self,
         exchange: Exchange,
         inference: Inference,
         expected: float,
-        run: asyncio.Future[Any] | Callable[[], Any],
+        turn: asyncio.Future[_Ran] | None,
+        work: Callable[[], _Ran],
     ) -> Answer:
         service = self._service
         try:
             results, queued, seconds = await (
-                run
-                if isinstance(run, asyncio.Future)
-                else asyncio.get_running_loop().run_in_executor(self._pool, run)
+                turn
+                if turn is not None
+                else asyncio.get_running_loop().run_in_executor(self._pool, work)
             )
         finally:
             self._ended(expected)

@@ -18,6 +18,7 @@ from typing import Any, cast
 import orjson
 
 from falaj.workloads.bounds import CHOICES, DRIFT, GRPC, JOBS, SERVICE, SHADOW, Bound
+from falaj.workloads.documents import is_sequence
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
@@ -340,11 +341,9 @@ def _tls(section: Section) -> TlsSettings:
 def _clients(section: Section) -> dict[str, frozenset[str]]:
     clients: dict[str, frozenset[str]] = {}
     for name, scopes in section.values.items():
-        if not isinstance(scopes, list) or not all(
-            s in SCOPES for s in cast("list[object]", scopes)
-        ):
+        if not is_sequence(scopes) or not all(each in SCOPES for each in scopes):
             raise section.error(name, scopes, f"a list of scopes out of {', '.join(SCOPES)}")
-        clients[name] = frozenset(cast("list[str]", scopes))
+        clients[name] = frozenset(scopes)
     return clients
 
 

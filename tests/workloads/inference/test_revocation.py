@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import jwt
 import pytest
@@ -52,6 +53,26 @@ def test_a_revoked_token_ends_and_others_go_on(revocable: Site) -> None:
             known.identify(bearer(token), None)
     time.sleep(1.1)  # `iat` has whole seconds
     assert known.identify(bearer(revocable.token()), None)
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (5, "hold no key"),
+        ({"keys": 5}, "hold no key"),
+        ({"keys": {"kty": "OKP"}}, "hold no key"),
+        ({"keys": [1]}, "another kind"),
+        ({"keys": [{"kty": ["OKP"], "crv": "Ed25519"}]}, "another kind"),
+        ({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": 5}]}, "broken key"),
+    ],
+)
+def test_a_key_set_of_another_form_is_refused(
+    tmp_path: Path, document: object, reason: str
+) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InferenceError, match=reason):
+        auth.read_keys(path)
 
 
 def test_a_damaged_list_is_refused_at_the_start_and_kept_out_later(revocable: Site) -> None:

@@ -54,7 +54,8 @@ class Connection(asyncio.Protocol):
         self._client = b'""'
         self._certificate: Mapping[str, Any] | None = None
         self._heads: Heads = service.heads(None)
-        self._held = bytearray()  # a remembered head and the part of its body that is there
+        # A remembered head and the part of its body that is there.
+        self._held: bytearray = bytearray()
         self._held_size = 0
         self._busy = False
         self._stuck = False  # the client doesn't read its answers

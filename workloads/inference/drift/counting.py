@@ -210,7 +210,8 @@ class Counting:
             numbers.count(found[:, [f.part or 0 for f in numbers.features]], counts)
         for feature in self._categories:
             places, unlisted = self._places[feature.name], len(feature.categories)
-            for value, count in Counter(_joined(feeds, feature.source).tolist()).items():
+            texts: list[Any] = _joined(feeds, feature.source).tolist()
+            for value, count in Counter(texts).items():
                 place = places.get(value, unlisted) if value else -1
                 counts[feature.start + 1 + place] += count
 

@@ -15,10 +15,11 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
+from falaj.workloads.documents import is_dictionary, is_sequence
 from falaj.workloads.inference.drift.reference import Answers, Reference
 from falaj.workloads.inference.drift.streams import Adwin
 from falaj.workloads.inference.errors import bad_request, json_of
@@ -137,8 +138,8 @@ def parse(body: bytes | bytearray, answers: Answers | None) -> list[tuple[str, l
         RequestError: 400, it is no such request.
     """
     document = json_of(body)
-    entries = document.get("labels") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not entries:
+    entries = document.get("labels") if is_dictionary(document) else None
+    if not is_sequence(entries) or not entries:
         raise bad_request('the request must be an object with a list of labels: {"labels":'
                           '[{"id":"…","label":…}]}')  # fmt: skip
     if len(entries) > MAX_LABELS:
@@ -147,9 +148,10 @@ def parse(body: bytes | bytearray, answers: Answers | None) -> list[tuple[str, l
     classes = answers.places if answers else {}
     found: list[tuple[str, list[Any]]] = []
     rows = 0
-    for number, entry in enumerate(cast("list[Any]", entries)):
+    for number, each in enumerate(entries):
         where = f"label {number}"
-        if not isinstance(entry, dict):
+        entry: dict[str, Any] = each
+        if not isinstance(each, dict):
             raise bad_request(f"{where} must be an object with id and label")
         identifier = entry.get("id")
         if type(identifier) is not str or not 0 < len(identifier) <= MAX_ID_CHARACTERS:
@@ -157,11 +159,13 @@ def parse(body: bytes | bytearray, answers: Answers | None) -> list[tuple[str, l
         if entry.get("label") is None:
             raise bad_request(f"{where}: label is missing")
         given = entry["label"]
-        values = cast("list[Any]", given) if isinstance(given, list) else [given]
+        values = given if is_sequence(given) else [given]
         rows += len(values)
         if rows > MAX_LABELLED_ROWS:
             raise bad_request(f"labels of more than {MAX_LABELLED_ROWS} rows in one request")
-        found.append((digest(identifier).hex(), [_label(where, each, classes) for each in values]))
+        found.append(
+            (digest(identifier).hex(), [_label(where, value, classes) for value in values])
+        )
     return found
 
 
@@ -310,7 +314,8 @@ class Labels:
         places = self._answers.places if self._answers is not None else {}
         if not by.classes:
             return value if not places else INVALID
-        return places.get(by.classes[value], INVALID)
+        place: int = value
+        return places.get(by.classes[place], INVALID)
 
     def _join_one(self, identifier: bytes, values: Sequence[Any], now: float) -> str:
         known = self._memory.find(identifier)

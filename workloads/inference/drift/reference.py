@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads import pictures
+from falaj.workloads.documents import is_dictionary, is_sequence
 
 MAX_FEATURES: Final = 512
 """Of more columns the first ones are watched: what is kept and told is bounded."""
@@ -224,7 +225,7 @@ def _answers(manifest: Mapping[str, Any]) -> Answers | None:
     by_role = {str(each.get("role")): each.get("name") for each in _list(manifest.get("outputs"))}
     probabilities, prediction = by_role.get("probabilities"), by_role.get("prediction")
     classes = manifest.get("classes")
-    names = tuple(str(each) for each in classes) if isinstance(classes, list) else ()
+    names = tuple(str(each) for each in classes) if is_sequence(classes) else ()
     if isinstance(probabilities, str) and 2 <= len(names) <= MAX_CLASSES:
         return Answers(probabilities, None, names)
     return Answers(None, prediction, ()) if isinstance(prediction, str) else None
@@ -261,12 +262,11 @@ def _gap(bins: object) -> float:
 
 
 def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return value if is_dictionary(value) else {}
 
 
 def _list(value: object) -> list[dict[str, Any]]:
-    entries = cast("list[Any]", value) if isinstance(value, list) else []
-    return [each for each in entries if isinstance(each, dict)]
+    return [each for each in value if is_dictionary(each)] if is_sequence(value) else []
 
 
 def _number(value: object) -> float | None:

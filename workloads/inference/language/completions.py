@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Protocol, cast
 import numpy as np
 import orjson
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.inference.connections.http import EVENTS, Answer, Exchange, event
 from falaj.workloads.inference.errors import RequestError, json_of
 from falaj.workloads.inference.language.generation import (
@@ -193,7 +194,7 @@ class Fields:
         options = self.take("stream_options")
         if options is None:
             return False
-        known = cast("dict[str, Any]", options) if type(options) is dict else {"": None}
+        known: dict[str, Any] = options if is_dictionary(options) else {"": None}
         if known.keys() - {"include_usage"} or type(known.get("include_usage", False)) is not bool:
             raise self.error("stream_options", options, '{"include_usage": true} or false')
         return bool(known.get("include_usage"))

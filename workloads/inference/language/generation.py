@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 
 from falaj.workloads.chat import MARKS, Template, template_of
+from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.language.cache import CacheForm, Kept, since
@@ -177,7 +178,7 @@ def _template(manifest: Mapping[str, Any], vocabulary: Vocabulary) -> Template |
 
 def _characters(manifest: Mapping[str, Any]) -> Characters:
     given = manifest.get("classes")
-    characters: list[Any] = given if isinstance(given, list) else []
+    characters = given if is_sequence(given) else []
     if not all(isinstance(each, str) and len(each) == 1 for each in characters):
         raise _wrong("its classes aren't single characters")
     if len(characters) < 2 or len(set(characters)) != len(characters):
@@ -251,7 +252,8 @@ def choose(
         sums = np.cumsum(chances[order])
         # As many as are needed, and one at least.
         most = min(int(np.searchsorted(sums, sampling.top_p)) + 1, len(order))
-        place = int(np.searchsorted(sums[:most], random.random() * sums[most - 1], side="right"))
+        drawn: float = random.random() * sums[most - 1]
+        place = int(np.searchsorted(sums[:most], drawn, side="right"))
         likeliest = int(order[min(place, most - 1)])
     return first + likeliest
 

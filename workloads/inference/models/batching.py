@@ -447,7 +447,9 @@ class Batcher:
                 seconds = time.perf_counter() - began
                 times = [seconds] * len(batch.members)
                 return Run(results, times, [(batch.rows, seconds)], is_joint=True)
-        results, times, runs = [], [], []
+        results: list[Any] = []
+        times: list[float] = []
+        runs: list[tuple[int, float]] = []
         for member in batch.members:
             began = time.perf_counter()
             try:

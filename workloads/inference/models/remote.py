@@ -19,6 +19,7 @@ import aiohttp
 import numpy as np
 import orjson
 
+from falaj.workloads.documents import is_sequence
 from falaj.workloads.inference.connections.http import HEADER_LENGTH
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.models.model import RowModel
@@ -84,7 +85,8 @@ def decode(
             spec = schema.outputs[str(item["name"])]
             if item["datatype"] != spec.datatype:
                 raise AnswerError(f"'{spec.name}' is {item['datatype']}, not {spec.datatype}")
-            length = (item.get("parameters") or {}).get("binary_data_size")
+            parameters: dict[str, Any] = item.get("parameters") or {}
+            length = parameters.get("binary_data_size")
             if length is None:
                 arrays[spec.name] = _array(schema, spec, item["shape"], item["data"])
             else:
@@ -325,7 +327,7 @@ def schema_of(name: str, version: str, manifest: Mapping[str, Any], limits: Limi
 def _spec(entry: Mapping[str, Any]) -> TensorSpec:
     datatype = str(entry.get("datatype"))
     sizes: Any = entry.get("shape")
-    if datatype not in NUMPY_TYPES or not isinstance(sizes, list):
+    if datatype not in NUMPY_TYPES or not is_sequence(sizes):
         raise InferenceError(
             f"the manifest's tensor '{entry.get('name')}' is {datatype} with the shape {sizes}, "
             "which the protocol can't carry"

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import IntegrityError
 from falaj.workloads.files import make_private_folder
 from falaj.workloads.inference.errors import InferenceError
@@ -259,7 +260,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
         record = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    return record if isinstance(record, dict) and "hash" in record else None
+    return record if is_dictionary(record) and "hash" in record else None
 
 
 def _check_link(

@@ -27,6 +27,7 @@ from typing import Any, cast
 import orjson
 from prometheus_client.core import Metric
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import fingerprint, make_private_folder, write_json_atomic
 from falaj.workloads.inference import settings
@@ -898,4 +899,4 @@ def _last_state(path: Path) -> dict[str, Any]:
         state = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return state if isinstance(state, dict) else {}
+    return state if is_dictionary(state) else {}

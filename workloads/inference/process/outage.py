@@ -24,7 +24,7 @@ class Outage(asyncio.Protocol):
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._reader = Reader(limits.max_body_bytes, Bodies(0), _refuse, lambda *_: None)
+        self._reader = Reader(limits.max_body_bytes, Bodies(0), _refuse, _take_nothing)
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._end: asyncio.TimerHandle | None = None
         self._answered = False
@@ -61,6 +61,11 @@ class Outage(asyncio.Protocol):
         if self._end is not None:
             self._end.cancel()
         self._end = asyncio.get_running_loop().call_later(seconds, self._transport.close)
+
+
+def _take_nothing(exchange: Exchange, size: int) -> None:
+    """Nothing to prepare: no body is waited for."""
+    del exchange, size
 
 
 def _refuse(exchange: Exchange) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from falaj.workloads.documents import is_dictionary
 from falaj.workloads.engines import USUAL, Engine
 from falaj.workloads.inference.errors import bad_request, json_of
 from falaj.workloads.inference.metrics import LAST
@@ -140,7 +141,7 @@ def wants_ready(body: bytes | bytearray) -> bool:
     if not body:
         return False
     document = json_of(body)
-    ready = document.get("ready", False) if isinstance(document, dict) else None
+    ready = document.get("ready", False) if is_dictionary(document) else None
     if type(ready) is not bool:
         raise bad_request(
             'the request must be empty, or a JSON object such as {"ready": true}, where ready is '

@@ -446,6 +446,7 @@ class Schema:
         """
         if header_length == 0:
             return self._read_raw(body)
+        document: dict[str, Any]
         try:
             if header_length is None:
                 document = orjson.loads(body)
@@ -462,17 +463,17 @@ class Schema:
             raise bad_request(f"the request is not JSON: {error}") from error
         if type(document) is not dict:
             raise bad_request("the request must be a JSON object with a list of inputs")
-        return self._read_document(cast("dict[str, Any]", document), blobs)
+        return self._read_document(document, blobs)
 
     def _read_document(self, document: dict[str, Any], blobs: bytes | bytearray) -> Inference:
-        items = document.get("inputs")
+        items: list[Any] | None = document.get("inputs")
         if type(items) is not list or not items:
             raise bad_request("the request must have a list of inputs")
         inference = Inference()
         feed = inference.feed
         position = 0
         rows = 0
-        for item in cast("list[Any]", items):
+        for item in items:
             spec = self._input(item, feed)
             plan = spec.plan(item.get("shape"), self.max_rows, self.max_elements)
             size = self._binary_size(spec, item)
@@ -517,9 +518,10 @@ class Schema:
                 )
 
     def _input(self, item: Any, feed: Mapping[str, Array]) -> TensorSpec:
+        entry: dict[str, Any] = item
         if type(item) is not dict:
             raise bad_request("each of the inputs must be an object")
-        name = item.get("name")
+        name = entry.get("name")
         spec = self.inputs.get(name) if type(name) is str else None
         if spec is None:
             raise bad_request(
@@ -527,20 +529,20 @@ class Schema:
             )
         if spec.name in feed:
             raise bad_request(f"input '{spec.name}' is there twice")
-        if item.get("datatype") != spec.datatype:
+        if entry.get("datatype") != spec.datatype:
             raise bad_request(
-                f"input '{spec.name}': datatype {_quoted(item.get('datatype'))}, "
+                f"input '{spec.name}': datatype {_quoted(entry.get('datatype'))}, "
                 f"the model expects {spec.datatype}"
             )
         return spec
 
     def _binary_size(self, spec: TensorSpec, item: dict[str, Any]) -> int | None:
-        parameters = item.get("parameters")
+        parameters: dict[str, Any] | None = item.get("parameters")
         if parameters is None:
             return None
         if type(parameters) is not dict:
             raise bad_request(f"input '{spec.name}': parameters must be an object")
-        _refuse_parameters(f"input '{spec.name}'", cast("dict[str, Any]", parameters))
+        _refuse_parameters(f"input '{spec.name}'", parameters)
         size = parameters.get("binary_data_size")
         if size is None:
             return None
@@ -556,14 +558,14 @@ class Schema:
             if type(identifier) is not str or len(identifier) > MAX_ID_CHARACTERS:
                 raise bad_request(f"id must be a text of at most {MAX_ID_CHARACTERS} characters")
             inference.identifier = identifier
-        parameters = document.get("parameters")
+        parameters: dict[str, Any] | None = document.get("parameters")
         if parameters is not None:
             if type(parameters) is not dict:
                 raise bad_request("parameters must be an object")
             inference.binary_default = _flag(parameters, "binary_data_output", "the request")
             if self.takes_timeout:
                 inference.timeout = _timeout(parameters)
-            _check_values(cast("dict[str, Any]", parameters))
+            _check_values(parameters)
             if self.takes_priority and "priority" in parameters:
                 inference.rank = _rank(parameters["priority"])
         outputs = document.get("outputs")
@@ -571,11 +573,13 @@ class Schema:
             self._read_outputs(outputs, inference)
 
     def _read_outputs(self, outputs: Any, inference: Inference) -> None:
+        items: list[Any] = outputs
         if type(outputs) is not list:
             raise bad_request("outputs must be a list")
         names: list[str] = []
-        for item in cast("list[Any]", outputs):
-            name = item.get("name") if type(item) is dict else None
+        for item in items:
+            entry: dict[str, Any] = item
+            name = entry.get("name") if type(item) is dict else None
             if type(name) is not str or name not in self.outputs:
                 raise bad_request(
                     f"unknown output {_quoted(name)}; "
@@ -584,7 +588,7 @@ class Schema:
             if name in names:
                 raise bad_request(f"output '{name}' is asked for twice")
             names.append(name)
-            parameters = item.get("parameters")
+            parameters: dict[str, Any] | None = entry.get("parameters")
             if parameters is not None:
                 if type(parameters) is not dict:
                     raise bad_request(f"output '{name}': parameters must be an object")

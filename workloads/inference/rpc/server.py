@@ -227,7 +227,7 @@ class Server:
         resource.setrlimit(resource.RLIMIT_DATA, (bounds.memory_bytes, bounds.memory_bytes))
         server = grpc.aio.server(options=_options(bounds), maximum_concurrent_rpcs=CALLS)
         for service, methods in METHODS.items():
-            handlers = {
+            handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
                 name: grpc.stream_unary_rpc_method_handler(self._handler(service, name, method))
                 for name, method in methods.items()
             }

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from falaj.workloads.documents import is_dictionary, is_sequence
 from falaj.workloads.inference.protocol.oip import Array
 
 TOLERANCE: Final = 0.1
@@ -113,9 +114,9 @@ def _apart(first: Array, second: Array) -> NDArray[np.float64]:
 
 def distributions_of(outputs: object) -> frozenset[str]:
     """Names of the outputs that a manifest says are probabilities of classes."""
-    entries: list[Any] = outputs if isinstance(outputs, list) else []
+    entries = outputs if is_sequence(outputs) else []
     return frozenset(
         str(each["name"])
         for each in entries
-        if isinstance(each, dict) and each.get("role") == "probabilities" and "name" in each
+        if is_dictionary(each) and each.get("role") == "probabilities" and "name" in each
     )
