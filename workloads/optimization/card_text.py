@@ -18,6 +18,9 @@ FILE: Final = "card.html"
 _FEW: Final = 3
 """Of so many classes the calibration stands among the figures, of more in a table of the page."""
 
+_LEAST_CHANCE: Final = 1e-4
+"""What is less isn't told: it comes from a distribution that isn't so exact."""
+
 _MODELS: Final = {
     "linear": "linear model: logistic regression of classes, ridge regression of a number",
     "network": "neural network",
@@ -117,13 +120,20 @@ def _chosen(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if judged := card.get("judged"):
         folds, rows = judged["folds"], f"{judged['rows']:,} rows"
-        by = f"{folds} folds of {rows}" if folds > 1 else f"{rows} for validation"
+        # Where somebody left, there are folds, if only one that was done.
+        are_folds = folds > 1 or any("chance" in each for each in judged["losses"].values())
+        what = "fold" if folds == 1 else "folds"
+        by = f"{folds} {what} of {rows}" if are_folds else f"{rows} for validation"
         for name, each in judged["losses"].items():
             said = f"{judged['figure']} {each['mean']:.4g}"
-            if folds > 1:
+            if each["spread"] is not None:
                 of_folds = ", ".join(f"{mean:.4g}" for mean in each["folds"])
                 said += f" ± {each['spread']:.2g} between folds ({of_folds})"
-            found.append((f"compared: {name}", f"{said}, on {by}"))
+            said += f", on {by}"
+            if "chance" in each:
+                done, chance = len(each["folds"]), 100 * max(each["chance"], _LEAST_CHANCE)
+                said += f"; left after {done} of them: at most {chance:.2g} % likely to be kept"
+            found.append((f"compared: {name}", said))
         found.append(("kept", judged["reason"]))
     if calibrated := card.get("calibrated"):
         found.append((

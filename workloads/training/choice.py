@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.training import folds, linear, trees
+from falaj.workloads.training import folds, linear, race, trees
 from falaj.workloads.training.batches import PreparedData, features, prepare
 from falaj.workloads.training.image_networks import ImageNetwork
 from falaj.workloads.training.loop import PREDICTED_ROWS, predict
@@ -51,8 +51,10 @@ class Choice:
         module: it, on the CPU.
         figures: ``kept`` (``linear``, ``network``, ``trees``, the name of a light network of
             images, or ``own`` of a team's own). Of a table of which several were compared
-            ``judged``, as `pick` has it. Where something was calibrated ``factor``, ``shift`` of
-            a table's, and ``calibration``: ``rows``, ``before`` and ``after`` (log loss on them).
+            ``judged``, as `pick` has it, and with the ``losses`` of one that left the race the
+            ``chance`` that it would have been kept. Where something was calibrated ``factor``,
+            ``shift`` of a table's, and ``calibration``: ``rows``, ``before`` and ``after`` (log
+            loss on them).
     """
 
     prepared: PreparedData
@@ -112,14 +114,16 @@ class _Answers:
     """Answers of each model for rows that it didn't learn from.
 
     Attributes:
-        outputs: by model, (rows, outputs).
+        outputs: by model, (rows, outputs); of one that left the race, for the first rows alone.
         labels: (rows,).
         fold: of each row, (rows,).
+        chances: that each of those that left would have been kept.
     """
 
     outputs: dict[str, Tensor]
     labels: Tensor
     fold: Tensor
+    chances: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class _Judge:
@@ -150,12 +154,10 @@ class _Judge:
             features, labels, _ = self._prepared.validation
             outputs = {name: predict(made[name], features).float() for name in names}
             found = _Answers(outputs, labels, torch.zeros(len(labels), dtype=torch.int64))
-        fitted = {name: self._fitted(each, found.labels) for name, each in found.outputs.items()}
-        losses = {
-            name: self._losses(each, found.labels, fitted[name])
-            for name, each in found.outputs.items()
-        }
+        fitted, losses = self._calibrated(found.outputs, found.labels)
         judged = pick(losses, found.fold)
+        for name, chance in found.chances.items():
+            judged["losses"][name]["chance"] = chance
         kept = judged["kept"]
         figures: dict[str, Any] = {"kept": kept}
         if len(names) > 1:
@@ -182,21 +184,40 @@ class _Judge:
         return CHEAPEST_FIRST if is_few else CHEAPEST_FIRST[:-1]
 
     def _of_folds(self, names: tuple[str, ...], count: int) -> _Answers:
-        """Have each model answer for each fold, learned from the others."""
-        seed = self._parameters.seed
+        """Have each model that may be kept answer for each fold, learned from the others."""
+        cut = list(folds.split(self._dataset, count, self._parameters.seed))
+        total = sum(len(judged) for judged, _ in cut)
+        racing, chances = names, dict[str, float]()
         outputs: dict[str, list[Tensor]] = {name: [] for name in names}
         labels: list[Tensor] = []
         numbers: list[Tensor] = []
-        for number, (judged, part) in enumerate(folds.split(self._dataset, count, seed)):
+        for number, (judged, part) in enumerate(cut):
+            # The answers of classes are needed to calibrate on: of fewer, log losses are higher.
+            if len(racing) == 1 and self._classes is None:
+                break
             prepared = prepare(part, self._parameters)
             asked = features(part, "held_out", prepared.preprocessing)
-            for name in names:
+            for name in racing:
                 answers = predict(self._learned(name, prepared), asked).float()
                 outputs[name].append(self._in_whole_scale(answers, prepared))
             labels.append(self._targets(part.labels[part.rows("held_out")]))
             numbers.append(torch.full((len(judged),), number))
+            asked_of = {name: torch.cat(outputs[name]) for name in racing}
+            chances |= race.dropped(self._calibrated(asked_of, torch.cat(labels))[1], total)
+            racing = tuple(name for name in racing if name not in chances)
         every = {name: torch.cat(each) for name, each in outputs.items()}
-        return _Answers(every, torch.cat(labels), torch.cat(numbers))
+        return _Answers(every, torch.cat(labels), torch.cat(numbers), chances)
+
+    def _calibrated(
+        self, outputs: Mapping[str, Tensor], labels: Tensor
+    ) -> tuple[dict[str, tuple[float, Tensor]], dict[str, Tensor]]:
+        """Each model's factor and shift, and the losses of its answers for the first rows."""
+        fitted = {name: self._fitted(each, labels[: len(each)]) for name, each in outputs.items()}
+        losses = {
+            name: self._losses(each, labels[: len(each)], fitted[name])
+            for name, each in outputs.items()
+        }
+        return fitted, losses
 
     def _in_whole_scale(self, answers: Tensor, prepared: PreparedData) -> Tensor:
         """Standardised values of a fold, as the whole training part's would be."""
@@ -276,23 +297,27 @@ def pick(losses: Mapping[str, Tensor], fold: Tensor) -> dict[str, Any]:
     One is as good if its loss is above that of the best by no more than one standard error of the
     mean difference, row by row: the rule of one standard error of Breiman, Friedman, Olshen and
     Stone, 1984, for pairs. One whose answers are no numbers is left out, unless all of them are.
+    One without a loss of each row, as it left the race, isn't kept.
 
     Args:
-        losses: each row's loss (rows,) by model, the cheapest first.
+        losses: each row's loss (rows,) by model, the cheapest first; of one that left the race,
+            those of the first rows.
         fold: of each row, (rows,).
 
     Returns:
         ``kept``; ``best``; ``folds`` and ``rows``; ``losses``: of each model ``mean``, ``folds``
         (the mean of each) and ``spread`` (the standard deviation of these; None of one fold);
-        ``difference`` of what is kept to the best, or where it is that, to the next one, and its
-        ``standard_error``; and ``reason``, in words.
+        ``difference`` of what is kept to the best, or where it is that, to the next one, on the
+        rows of both, and its ``standard_error``; and ``reason``, in words.
     """
     known = {name: each for name, each in losses.items() if bool(each.isfinite().all())} or losses
-    means = {name: float(each.mean()) for name, each in known.items()}
+    most = max(map(len, known.values()))
+    means = {name: float(each.mean()) for name, each in known.items() if len(each) == most}
     best = min(means, key=lambda name: means[name])
 
     def gap(one: str, other: str) -> tuple[float, float]:
-        differences = (known[one] - known[other]).numpy()
+        rows = min(len(known[one]), len(known[other]))
+        differences = (known[one][:rows] - known[other][:rows]).numpy()
         deviation = float(differences.std(ddof=1)) if len(differences) > 1 else math.inf
         return float(differences.mean()), deviation / math.sqrt(len(differences))
 
@@ -300,8 +325,10 @@ def pick(losses: Mapping[str, Tensor], fold: Tensor) -> dict[str, Any]:
         difference, error = gap(name, best)
         return name == best or difference <= error
 
-    kept = next(filter(is_as_good, known))
-    others = sorted((each for each in means if each != best), key=lambda name: means[name])
+    kept = next(filter(is_as_good, means))
+    others = sorted((each for each in known if each != best), key=lambda name: gap(name, best)[0])
+    # One that left the race says less than one that has answered for all rows.
+    others.sort(key=lambda name: name not in means)
     beside = best if kept != best else next(iter(others), best)
     difference, error = gap(kept, beside)
     reason = "nothing else could be compared"
@@ -317,7 +344,7 @@ def pick(losses: Mapping[str, Tensor], fold: Tensor) -> dict[str, Any]:
         )
     return {
         "kept": kept, "best": best, "folds": len(set(numbers_of(fold))), "rows": len(fold),
-        "losses": {name: _spread(each, fold) for name, each in known.items()},
+        "losses": {name: _spread(each, fold[: len(each)]) for name, each in known.items()},
         "difference": difference, "standard_error": error, "reason": reason,
     }  # fmt: skip
 

@@ -26,8 +26,8 @@ from falaj.workloads.training.tensors import own_randomness, seed
 
 FOLDS: Final = ((1_000, 5), (4_000, 3))
 """Up to so many training rows so many folds; of more rows, the validation rows say enough, and
-learning from all of them again would take too long. With 5 folds training takes about five times
-as long, with 3 three times."""
+learning from all of them again would take too long. With 5 folds training takes up to five times
+as long, with 3 up to three times: `race` says who is learned for how many."""
 
 _STREAM: Final = 4  # of randomness below the run's seed
 

@@ -112,9 +112,26 @@ def test_the_card_says_what_was_compared_by_fold_and_why_one_was_kept() -> None:
     )
     assert said["kept"] == "trees: the lowest loss"
     assert said["calibrated"].endswith("whose log loss went from 0.3 to 0.25")
-    card["judged"] |= {"folds": 1}
+    alone = {"mean": 0.25, "folds": [0.25], "spread": None}
+    card["judged"] |= {"folds": 1, "losses": {"trees": alone}}
     said = dict(card_text.lines(FIELDS | {"metrics": FIELDS["metrics"] | {"card": card}}))
     assert said["compared: trees"] == "log loss 0.25, on 80 rows for validation"
+
+
+def test_the_card_says_who_left_the_comparison() -> None:
+    one = {"mean": 0.25, "folds": [0.25], "spread": None}
+    card = FIELDS["metrics"]["card"] | {
+        "judged": {
+            "figure": "log loss", "folds": 1, "rows": 500, "reason": "trees: the lowest loss",
+            "losses": {"linear": {**one, "chance": 0.004}, "network": {**one, "chance": 1e-40}},
+        },
+    }  # fmt: skip
+    said = dict(card_text.lines(FIELDS | {"metrics": FIELDS["metrics"] | {"card": card}}))
+    assert said["compared: linear"] == (
+        "log loss 0.25, on 1 fold of 500 rows; left after 1 of them: at most 0.4 % likely to be "
+        "kept"
+    )
+    assert said["compared: network"].endswith("at most 0.01 % likely to be kept")
 
 
 def test_a_package_of_before_has_none() -> None:

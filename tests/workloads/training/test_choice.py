@@ -19,7 +19,7 @@ from falaj.workloads.errors import STOPPED, WorkloadError
 from falaj.workloads.optimization.comparison import open_session
 from falaj.workloads.optimization.export import check_model, export_module
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training import folds, launcher, linear
+from falaj.workloads.training import folds, launcher, linear, race
 from falaj.workloads.training.batches import PreparedData, prepare
 from falaj.workloads.training.checkpoint import load_trained, weights_digest
 from falaj.workloads.training.choice import Choice, calibration, choose, pick
@@ -33,6 +33,7 @@ from falaj.workloads.training.options import Parameters, Requested
 from falaj.workloads.training.own_code import OwnModel
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import open_start
+from falaj.workloads.training.tensors import tensor_of
 from tests.workloads.training.conftest import StopAfter, Train, WriteCsv
 
 
@@ -184,6 +185,80 @@ def test_a_single_row_decides_nothing() -> None:
     assert pick(losses(linear=[2.0], trees=[1.0]), torch.zeros(1))["kept"] == "linear"
 
 
+# The race.
+
+
+def test_nobody_leaves_by_few_rows() -> None:
+    few = losses(linear=[0.0, 0.1] * 24, trees=[5.0, 5.2] * 24)
+    assert race.dropped(few, 1_000) == {}
+    enough = {name: each.repeat(2) for name, each in few.items()}
+    assert list(race.dropped(enough, 1_000)) == ["trees"]
+
+
+def test_after_the_last_row_nobody_leaves() -> None:
+    assert race.dropped(losses(linear=[0.0, 0.1] * 50, trees=[5.0, 5.2] * 50), 100) == {}
+
+
+def test_without_differences_or_numbers_nobody_leaves() -> None:
+    same = noise(100, 1.0).tolist()
+    assert race.dropped(losses(linear=same, network=same), 500) == {}
+    assert race.dropped(losses(linear=same, network=[float("nan")] * 100), 500) == {}
+
+
+def test_a_cheaper_one_that_is_worse_leaves_as_well() -> None:
+    base = noise(200, 1.0)
+    found = race.dropped(
+        losses(linear=(base + noise(200, 0.3, 1)).tolist(), network=base.tolist()), 400
+    )
+    assert list(found) == ["linear"]
+    assert found["linear"] < race.LEAST_CHANCE
+
+
+@given(
+    st.floats(-0.4, 0.4), st.integers(50, 300), st.integers(1, 300), st.floats(0.01, 100),
+    st.integers(0, 9),
+)  # fmt: skip
+def test_a_race_doesnt_count_units_and_never_loses_all(
+    apart: float, done: int, more: int, times: float, seed: int
+) -> None:
+    base, other = noise(done, 1.0, seed), noise(done, 1.0 + apart, seed + 1)
+    one = race.dropped(losses(linear=base.tolist(), trees=other.tolist()), done + more)
+    scaled = losses(linear=(times * base).tolist(), trees=(times * other).tolist())
+    assert race.dropped(scaled, done + more) == pytest.approx(one)
+    assert len(one) <= 1
+    assert all(0 <= chance < race.LEAST_CHANCE for chance in one.values())
+
+
+def test_the_chance_is_as_often_right() -> None:
+    """Of differences whose mean is known beforehand to be anything, as the formula takes it."""
+    random = np.random.default_rng(0)
+    done, total, kept, gone = 100, 200, 0, 0
+    for _ in range(4_000):
+        differences = random.normal(random.uniform(-1, 1), 1, total)
+        first = {"linear": torch.zeros(done), "trees": tensor_of(differences[:done])}
+        if "trees" in race.dropped(first, total):
+            gone += 1
+            error = differences.std(ddof=1) / np.sqrt(total)
+            kept += differences.mean() < -error
+    assert gone > 1_000
+    assert kept / gone < race.LEAST_CHANCE
+
+
+def test_one_that_left_isnt_kept_and_is_compared_on_the_rows_of_both() -> None:
+    base = noise(100, 1.0)
+    found = pick(
+        losses(
+            linear=(base + 0.5).tolist(), network=base.tolist(), trees=(base[:40] + 0.1).tolist()
+        ),
+        torch.arange(100) // 20,
+    )
+    assert found["kept"] == "network"
+    of_folds = [float((base[start : start + 20] + 0.1).mean()) for start in (0, 20)]
+    assert found["losses"]["trees"]["folds"] == pytest.approx(of_folds)
+    low = pick(losses(linear=[1.0, 1.2, 1.1], trees=[0.5]), torch.arange(3))
+    assert low["kept"] == "linear"
+
+
 def test_a_sum_is_kept_as_one_and_the_record_says_why(sums: Dataset) -> None:
     found, prepared = chosen(sums, epochs=5)
     judged = found.figures["judged"]
@@ -191,10 +266,14 @@ def test_a_sum_is_kept_as_one_and_the_record_says_why(sums: Dataset) -> None:
     assert (judged["folds"], judged["rows"]) == (5, sums.description["rows"]["train"])
     assert judged["figure"] == "log loss"
     assert set(judged["losses"]) == {"linear", "network", "trees"}
-    for each in judged["losses"].values():
-        assert len(each["folds"]) == 5
+    for name, each in judged["losses"].items():
+        assert (len(each["folds"]) == 5) == ("chance" not in each)
+        assert each.get("chance", 0) < race.LEAST_CHANCE
         assert each["mean"] == pytest.approx(np.mean(each["folds"]), abs=0.01)
-        assert each["spread"] == pytest.approx(np.std(each["folds"], ddof=1))
+        if len(each["folds"]) > 1:
+            assert each["spread"] == pytest.approx(np.std(each["folds"], ddof=1)), name
+    assert len(judged["losses"]["linear"]["folds"]) == 5  # to be calibrated on
+    assert "chance" in judged["losses"]["network"]
     assert isinstance(found.module, linear.TableLinear)
     assert found.prepared.architecture.network == linear.NAME
     again = build(Architecture.from_json(found.prepared.architecture.to_json()))
@@ -213,6 +292,9 @@ def test_a_number_is_judged_in_one_scale(write_csv: WriteCsv) -> None:
     judged = found.figures["judged"]
     assert judged["kept"] == "linear"
     assert judged["losses"]["linear"]["mean"] < 0.01  # of the target's variance
+    # Once it is alone, nothing is to be known of the other folds.
+    assert judged["folds"] < 5
+    assert all("chance" in judged["losses"][name] for name in ("network", "trees"))
     assert "calibration" not in found.figures
 
 
