@@ -40,6 +40,8 @@ MOST_ECHOED: Final = 65_536
 MOST_TEMPERATURE: Final = 2.0
 USUAL_TOKENS: Final = 16
 SEEDS: Final = (-(2**63), 2**63 - 1)
+OBFUSCATION: Final = "include_obfuscation"
+"""What pads the pieces of a stream, and isn't offered."""
 OF_VERSION: Final = "version-"
 """Before the version's number in an answer's ``system_fingerprint``."""
 _DONE: Final = event(b"[DONE]")
@@ -193,10 +195,15 @@ class Fields:
         options = self.take("stream_options")
         if options is None:
             return False
-        known = cast("dict[str, Any]", options) if type(options) is dict else {"": None}
-        if known.keys() - {"include_usage"} or type(known.get("include_usage", False)) is not bool:
-            raise self.error("stream_options", options, '{"include_usage": true} or false')
-        return bool(known.get("include_usage"))
+        values = dict(cast("dict[str, Any]", options)) if type(options) is dict else {"": options}
+        usage = values.pop("include_usage", None)
+        is_padded = values.pop(OBFUSCATION, None)
+        if values or usage not in (None, True, False) or is_padded not in (None, False):
+            raise self.error(
+                "stream_options", options,
+                f'{{"include_usage": true}} or false; {OBFUSCATION} may be false',
+            )  # fmt: skip
+        return usage is True
 
     def stops(self) -> list[str]:
         """Return the texts before which a text ends."""
@@ -211,11 +218,12 @@ class Fields:
             )  # fmt: skip
         return found
 
-    def ignore_user(self) -> None:
-        """Take the name of a caller's own caller, which nothing here knows."""
-        user = self.take("user")
-        if user is not None and type(user) is not str:
-            raise RequestError(400, "user: allowed is a text, which is ignored", field="user")
+    def ignore(self, *names: str) -> None:
+        """Take texts about a caller's own caller, of whom nothing here knows."""
+        for name in names:
+            value = self.take(name)
+            if value is not None and type(value) is not str:
+                raise RequestError(400, f"{name}: allowed is a text, which is ignored", field=name)
 
     def refuse_others(self, allowed: Sequence[str]) -> None:
         """Refuse what is left, as nothing is known by such a name."""
@@ -296,7 +304,7 @@ def require_model(given: str, model: str) -> None:
 
 
 def _ignore_or_refuse(fields: Fields, choices: int) -> None:
-    fields.ignore_user()
+    fields.ignore("user")
     fields.refuse("best_of", choices)
     fields.refuse("frequency_penalty", 0)
     fields.refuse("presence_penalty", 0)
