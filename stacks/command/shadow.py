@@ -35,9 +35,10 @@ def start(version: int, stack: str | None, project: Path | None) -> int:
     found = the_stack(stack, project)
     config, alias = _asked(found)
     if version == _stands_for(config):
+        others = [str(each) for each in _versions(config) if each != version]
         raise StackError(
-            f"VERSION: given {version}, which is the one that serves; allowed: another one of "
-            f"{', '.join(map(str, _versions(config)))}"
+            f"VERSION: given {version}, which is the one that serves; "
+            + (f"allowed: {', '.join(others)}" if others else "there is no other one so far")
         )
     arguments = service.registry_arguments("promote", config, alias, "--version", str(version))
     return _turned(found, arguments)

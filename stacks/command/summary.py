@@ -15,7 +15,9 @@ from falaj.stacks.command.console import table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.service import read_account
 from falaj.stacks.errors import StackError
+from falaj.stacks.watching.aliases import alias_of, shadow_alias
 from falaj.wire.documents import is_mapping, is_sequence
+from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import card_text
 
 COMPLETIONS: Final = "v1/completions"
@@ -38,7 +40,7 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
         endpoint = f"{endpoint.partition('/v2/')[0]}/{CHATS if is_chat else COMPLETIONS}"
     return "\n".join(
         [
-            f"Serving {outputs['model']} version {_served(outputs)} at {endpoint}",
+            f"Serving {outputs['model']} version {served(outputs, stack)} at {endpoint}",
             "",
             _figures(outputs),
             "",
@@ -57,14 +59,25 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
     )
 
 
-def _served(outputs: Mapping[str, Any]) -> str:
+def served(outputs: Mapping[str, Any], stack: StackFile) -> str:
     """The version that answers now, and why it is not the newest one where it is not."""
     config = read_account(Path(outputs["serviceConfig"]))
     state = read_account(Path(config["state"]))
-    served, newest = state.get("version"), outputs["version"]
-    if served == newest:
+    now, newest = state.get("version"), outputs["version"]
+    if now == newest:
         return str(newest)
-    return f"{served} (rolled back; the figures below are those of version {newest})"
+    figures = f"the figures below are those of version {newest}"
+    alias = shadow_alias(config)
+    if alias is None:
+        return f"{now} (rolled back; {figures})"
+    try:
+        shadow = alias_of(config, alias)
+    except WorkloadError as error:
+        raise StackError(str(error)) from None
+    if shadow is None or shadow.version != newest:
+        return f"{now} ({figures}, which doesn't serve)"
+    promote = project.falaj("shadow promote", stack)
+    return f"{now} ({figures}, its shadow, which serves after: {promote})"
 
 
 def _figures(outputs: Mapping[str, Any]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from falaj.stacks.command import __main__ as command
-from falaj.stacks.command import service
+from falaj.stacks.command import service, summary
 from falaj.stacks.command.project import Project, StackFile
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
@@ -67,7 +68,7 @@ def test_a_shadow_is_promoted(store: Store, capfd: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("version", "says"),
     [
-        ("2", "VERSION: given 2, which is the one that serves; allowed: another one of 1, 2"),
+        ("2", "VERSION: given 2, which is the one that serves; allowed: 1"),
         ("7", "has no version 7 of digits; it has: 1, 2"),
         ("0", "0 is not in the range"),
         ("new", "'new' is not a valid integer"),
@@ -79,6 +80,37 @@ def test_versions_that_cant_be_a_shadow(
     assert command.main(["shadow", "start", version]) == 2
     assert says in capfd.readouterr().err
     assert _versions(store) == {"production": 2}
+
+
+def test_the_only_version_cant_be_a_shadow(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store.rollback("digits")
+    shutil.rmtree(store.root / "digits" / "versions" / "2")
+    assert command.main(["shadow", "start", "1"]) == 2
+    said = capfd.readouterr().err
+    assert "given 1, which is the one that serves; there is no other one so far" in said
+
+
+def test_the_end_of_an_update_tells_a_shadow_from_a_version_that_was_rolled_back(
+    store: Store, tmp_path: Path
+) -> None:
+    stack = StackFile("local", Project.find(None))
+    path = next(store.root.parent.glob("service/*/service.json"))
+    config = json.loads(path.read_text())
+    Path(config["state"]).write_text('{"version": 2}')
+    outputs = {"serviceConfig": str(path), "version": 1}
+    assert summary.served(outputs, stack) == (
+        "2 (the figures below are those of version 1, which doesn't serve)"
+    )
+    assert command.main(["shadow", "start", "1"]) == 0
+    said = summary.served(outputs, stack)
+    assert said.startswith("2 (the figures below are those of version 1, its shadow, which serves")
+    assert said.endswith("falaj shadow promote)")
+    del config["shadow"]
+    path.write_text(json.dumps(config))
+    assert "rolled back" in summary.served(outputs, stack)
+    assert summary.served(outputs | {"version": 2}, stack) == "2"
 
 
 def test_a_server_that_copies_nothing_says_what_to_do(

@@ -9,6 +9,7 @@ answer. Only what the assistant says is learned: what else is predicted counts f
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,11 @@ def conversation_of(line: str, place: str) -> Conversation:
         '"content": "…"}]}'
     )
     try:
-        given: object = json.loads(line)
+        given: object = json.loads(line, object_pairs_hook=_once)
+    except _TwiceError as error:
+        raise WorkloadError(
+            f"{place}: an object has {_shown(error.args[0])} twice; {allowed}"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise WorkloadError(f"{place}: it isn't JSON; {allowed}") from error
     document = mapping(given)
@@ -98,7 +103,25 @@ def _message(given: object, place: str) -> Message:
     if not isinstance(content, str) or (said["role"] == ASSISTANT and not content):
         what = "a text" if content != "" else "a text of one character at least"
         raise WorkloadError(f"{place}: its content isn't {what}")
+    half = next((each for each in content if "\ud800" <= each <= "\udfff"), None)
+    if half is not None:
+        raise WorkloadError(
+            f"{place}: its content has {_shown(half)}, which is half of a character; a whole one "
+            "is written as it is, or as both of its halves"
+        )
     return Message(said["role"], content)
+
+
+class _TwiceError(Exception):
+    """A member of an object is there twice, of which JSON's readers keep the last."""
+
+
+def _once(members: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(members)
+    if len(found) < len(members):
+        counts = Counter(name for name, _ in members)
+        raise _TwiceError(next(name for name, count in counts.items() if count > 1))
+    return found
 
 
 def _shown(value: object) -> str:

@@ -136,11 +136,20 @@ NOTHING_CHANGES: dict[str, Any] = {
     "tool_choice": "none", "response_format": {"type": "text"}, "modalities": ["text"],
     "store": False, "user": "me", "n": 1, "parallel_tool_calls": True, "metadata": {},
     "service_tier": "auto", "audio": None, "stop": None, "seed": None, "top_logprobs": None,
+    "safety_identifier": "caller 4", "prompt_cache_key": "x",
 }  # fmt: skip
 
 
 def test_what_changes_nothing_is_taken() -> None:
     assert read(**NOTHING_CHANGES) == read()
+
+
+def test_options_of_a_stream_that_say_nothing_are_taken() -> None:
+    said = [({}, False), ({"include_usage": None}, False), ({"include_usage": False}, False),
+            ({"include_usage": True, "include_obfuscation": False}, True),
+            ({"include_usage": True, "include_obfuscation": None}, True)]  # fmt: skip
+    for options, is_counted in said:
+        assert read(stream=True, stream_options=options).usage is is_counted
 
 
 IMAGE = [{"type": "image_url", "image_url": {"url": "https://example.ae/a.png"}}]
@@ -158,7 +167,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0]",
      'allowed is {"type": "text"'),
     ({"messages": [{"role": "user", "content": "x", "name": "A"}]}, "messages[0].name",
-     "it isn't offered here"),
+     "it isn't offered here; allowed are role, content"),
     ({"messages": [{"role": "user", "content": "x", "tool_calls": [{}]}]},
      "messages[0].tool_calls", "it isn't offered here"),
     ({"messages": [*HELLO, {"role": "system", "content": "x"}]}, "messages",
@@ -183,6 +192,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"top_logprobs": 2}, "top_logprobs", "set logprobs to true"),
     ({"logprobs": True, "top_logprobs": 6}, "top_logprobs", "0 to 5"),
     ({"stream_options": {"include_usage": True}}, "stream_options", "set stream"),
+    ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options",
+     "include_obfuscation may be false"),
+    ({"stream": True, "stream_options": {"include_usage": 2}}, "stream_options", "true} or false"),
+    ({"stream": True, "stream_options": {"": None}}, "stream_options", "true} or false"),
+    ({"stream": True, "stream_options": []}, "stream_options", "true} or false"),
+    ({"safety_identifier": 3}, "safety_identifier", "a text, which is ignored"),
     ({"temperature": 3}, "temperature", "from 0 to 2"),
     ({"stop": ["a"] * 5}, "stop", "1 to 4 texts"),
     ({"prompt": "x"}, "prompt", "is no field of a request here; allowed are model, messages"),

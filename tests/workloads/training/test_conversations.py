@@ -86,6 +86,13 @@ BAD: list[tuple[str, str]] = [
     (json.dumps({"messages": exchange("a", "b")[:1]}), "line 2: no message is of 'assistant'"),
     (json.dumps({"messages": [*exchange("a", "b"), {"role": "system", "content": "c"}]}),
      "line 2: message 3 is of 'system', which may only be the first"),
+    ('{"messages": [], "messages": []}', 'line 2: an object has "messages" twice; a line is'),
+    ('{"messages": [{"role": "user", "content": "a", "content": "b"}]}',
+     'line 2: an object has "content" twice; a line is'),
+    (json.dumps({"messages": exchange("a\ud800b", "c")}),
+     'line 2, message 1: its content has "\\ud800", which is half of a character'),
+    (json.dumps({"messages": exchange("a", "\udfff")}),
+     'line 2, message 2: its content has "\\udfff", which is half of a character'),
 ]  # fmt: skip
 
 

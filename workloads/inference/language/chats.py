@@ -30,11 +30,13 @@ from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
 MOST_MESSAGES: Final = 1_024
 MOST_PARTS: Final = 64
 """Texts of one message."""
+OF_CALLER: Final = ("user", "safety_identifier", "prompt_cache_key")
+"""Texts that tell a caller's callers apart, of whom nothing here knows."""
 DEVELOPER: Final = "developer"
 """What OpenAI calls `SYSTEM` of newer models."""
 FIELDS: Final = (
     "model", "messages", "max_completion_tokens", "max_tokens", "temperature", "top_p", "n",
-    "stream", "stream_options", "stop", "seed", "logprobs", "top_logprobs", "user",
+    "stream", "stream_options", "stop", "seed", "logprobs", "top_logprobs", *OF_CALLER,
 )  # fmt: skip
 _WITHOUT_EFFECT: Final[Mapping[str, tuple[Any, ...]]] = {
     "frequency_penalty": (0,),
@@ -104,7 +106,7 @@ def read(body: bytes | bytearray, model: str, language: Language, most_tokens: i
     stream, usage = fields.streaming()
     stops = fields.stops()
     logprobs = _logprobs(fields)
-    fields.ignore_user()
+    fields.ignore(*OF_CALLER)
     for name, allowed in _WITHOUT_EFFECT.items():
         fields.refuse(name, *allowed)
     fields.refuse_others(FIELDS)
@@ -185,7 +187,8 @@ def _message(value: Any, place: str) -> Message:
         # What the client's own objects have where nothing is said.
         if name not in _OF_MESSAGE and each is not None and each != []:
             raise _wrong(
-                f"{place}.{name[:40]}", f"it isn't offered here; allowed are {_OF_MESSAGE}"
+                f"{place}.{name[:40]}",
+                f"it isn't offered here; allowed are {', '.join(_OF_MESSAGE)}",
             )
     content = _content(given.get("content"), f"{place}.content")
     return Message(SYSTEM if role == DEVELOPER else cast("str", role), content)

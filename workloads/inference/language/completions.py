@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, ClassVar, Final, Protocol, cast
 
 import numpy as np
@@ -41,6 +42,8 @@ MOST_ECHOED: Final = 65_536
 MOST_TEMPERATURE: Final = 2.0
 USUAL_TOKENS: Final = 16
 SEEDS: Final = (-(2**63), 2**63 - 1)
+OBFUSCATION: Final = "include_obfuscation"
+"""What pads the pieces of a stream, and isn't offered."""
 OF_VERSION: Final = "version-"
 """Before the version's number in an answer's ``system_fingerprint``."""
 _DONE: Final = event(b"[DONE]")
@@ -194,10 +197,16 @@ class Fields:
         options = self.take("stream_options")
         if options is None:
             return False
-        known: dict[str, Any] = options if is_dictionary(options) else {"": None}
-        if known.keys() - {"include_usage"} or type(known.get("include_usage", False)) is not bool:
-            raise self.error("stream_options", options, '{"include_usage": true} or false')
-        return bool(known.get("include_usage"))
+        known: dict[str, Any] = dict(options) if is_dictionary(options) else {"": options}
+        usage = known.pop("include_usage", None)
+        padded = known.pop(OBFUSCATION, None)
+        # For Python 1 is true and 0 is false.
+        if known or type(usage) not in (NoneType, bool) or not (padded is None or padded is False):
+            raise self.error(
+                "stream_options", options,
+                f'{{"include_usage": true}} or false; {OBFUSCATION} may be false',
+            )  # fmt: skip
+        return usage is True
 
     def stops(self) -> list[str]:
         """Return the texts before which a text ends."""
@@ -212,11 +221,12 @@ class Fields:
             )  # fmt: skip
         return found
 
-    def ignore_user(self) -> None:
-        """Take the name of a caller's own caller, which nothing here knows."""
-        user = self.take("user")
-        if user is not None and type(user) is not str:
-            raise RequestError(400, "user: allowed is a text, which is ignored", field="user")
+    def ignore(self, *names: str) -> None:
+        """Take texts about a caller's own caller, of whom nothing here knows."""
+        for name in names:
+            value = self.take(name)
+            if value is not None and type(value) is not str:
+                raise RequestError(400, f"{name}: allowed is a text, which is ignored", field=name)
 
     def refuse_others(self, allowed: Sequence[str]) -> None:
         """Refuse what is left, as nothing is known by such a name."""
@@ -297,7 +307,7 @@ def require_model(given: str, model: str) -> None:
 
 
 def _ignore_or_refuse(fields: Fields, choices: int) -> None:
-    fields.ignore_user()
+    fields.ignore("user")
     fields.refuse("best_of", choices)
     fields.refuse("frequency_penalty", 0)
     fields.refuse("presence_penalty", 0)

@@ -472,7 +472,9 @@ def _of_texts(most_tokens: int) -> Document:
         "n": {"type": "integer", "minimum": 1, "maximum": known.MOST_CHOICES},
         "stream": _FLAG,
         "stream_options": {
-            "type": "object", "properties": {"include_usage": _FLAG},
+            "type": "object", "properties": {
+                "include_usage": _or_null(_FLAG), known.OBFUSCATION: {"enum": [False, None]},
+            },
             "additionalProperties": False,
         },
         "stop": _text_or_list(
@@ -512,7 +514,7 @@ def _asked_in_chat(model: str, most_tokens: int) -> Document:
     common = _of_texts(most_tokens)
     more: Document = {
         "max_completion_tokens": common["max_tokens"], "logprobs": _FLAG, "top_logprobs": _FEW,
-        "user": _NAME,
+        **dict.fromkeys(chats.OF_CALLER, _NAME),
     }  # fmt: skip
     return _closed({"model": {"const": model}, "messages": messages}, common | more)
 
