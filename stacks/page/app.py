@@ -27,14 +27,14 @@ from falaj.policies.reports.wording import shown
 from falaj.stacks.command import project, service, summary
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
+from falaj.stacks.page import conversation, live
 from falaj.stacks.page import form as forms
-from falaj.stacks.page import live
 from falaj.stacks.page.account import Account, Version, data_of
 from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.wire.documents import is_mapping, mapping
-from falaj.workloads.chat import described_template
+from falaj.workloads.chat import ASSISTANT, USER, Message, described_template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.training.language import request_of
@@ -298,9 +298,9 @@ class Page:
         ]
         if manifest.get("task") == LANGUAGE:
             statistics = mapping(manifest.get("statistics"))
-            calls = [("Continue a text", summary.COMPLETIONS, False)]
+            calls = [("Continue a text", service.COMPLETIONS, False)]
             if described_template(manifest.get("dataset")) is not None:
-                calls.append(("Answer a conversation", summary.CHATS, True))
+                calls.append(("Answer a conversation", service.CHATS, True))
             for words, path, is_chat in calls:
                 request = request_of(account.model, statistics, is_chat=is_chat)
                 call = summary.curl(token, authority, f"{root}/{path}", request)
@@ -317,11 +317,13 @@ class Page:
         found = _predicting(version)
         found["given"] = {**found["given"], **given}
         status = 200
+        if found["form"].answers:
+            return await self._converse(request, account, found, given)
         try:
             row = found["form"].read(given)
             found["sent"] = forms.written(row)
             path = (
-                f"/{summary.COMPLETIONS}"
+                f"/{service.COMPLETIONS}"
                 if found["form"].continues
                 else f"/v2/models/{quote(account.model, safe='')}/{INFER}"
             )
@@ -343,6 +345,35 @@ class Page:
             found["answer"] = answer
         if request.headers.get(PART):
             return _html("answer.html", status, **found)
+        return await self._page(account, status=status, **found)
+
+    async def _converse(
+        self, request: web.Request, account: Account, found: dict[str, Any],
+        given: Mapping[str, str],
+    ) -> web.StreamResponse:  # fmt: skip
+        """The next turn of a conversation, or another one's beginning."""
+        status = 200
+        try:
+            if conversation.ANEW not in given:
+                found["turns"] = turns = conversation.turns_of(given)
+                row = conversation.request(found["form"], given, turns)
+                found["sent"] = forms.written(row)
+                reply = await self.server.ask(account, f"/{service.CHATS}", row)
+                document = reply.document()
+                said = conversation.reply_of(document) if reply.status == 200 else None
+                if said is None:
+                    status = reply.status if 400 <= reply.status < 600 else 502
+                    found["refused"] = _refusal(reply.status, document)
+                else:
+                    asked = Message(USER, row["messages"][-1]["content"])
+                    found["turns"] = [*turns, asked, Message(ASSISTANT, said.text)]
+                    found["reply"], found["given"][forms.MESSAGE] = said, ""
+        except forms.RowError as error:
+            status, found["errors"] = 400, error.errors
+        except UnreachableError as error:
+            status, found["refused"], found["todo"] = 503, str(error), error.todo
+        if request.headers.get(PART):
+            return _html("conversation.html", status, **found)
         return await self._page(account, status=status, **found)
 
     async def _answered(self, account: Account, document: Any, version: Version | None) -> Any:
@@ -490,7 +521,9 @@ def _predicting(version: Version | None) -> dict[str, Any]:
     made = forms.form_of(version.manifest if version else {})
     return {
         "form": made, "given": made.typical(), "errors": {}, "answer": None, "refused": "",
-        "names": {each.key: each.name for each in made.fields}, "todo": "", "sent": "",
+        "names": {each.key: each.name for each in made.fields} | {
+            conversation.KEPT: "The conversation"
+        }, "todo": "", "sent": "", "turns": [], "reply": None,
     }  # fmt: skip
 
 
@@ -522,12 +555,16 @@ def _environment() -> Environment:
     found.filters["short"] = _short
     found.filters["moment"] = _moment
     found.filters["exact"] = lambda text: Markup(escape(text))  # noqa: S704 - escaped, unchanged
+    found.filters["kept"] = conversation.kept
     found.filters["duration"] = live.duration
     found.filters["rate"] = live.rate
     found.globals.update(  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
         {
             "other": forms.OTHER,
             "pasted": forms.PASTED,
+            "message": forms.MESSAGE,
+            "kept": conversation.KEPT,
+            "anew": conversation.ANEW,
             "every": live.EVERY,
             "width": live.WIDTH,
             "height": live.HEIGHT,
