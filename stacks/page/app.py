@@ -31,8 +31,9 @@ from falaj.stacks.page import conversation, live
 from falaj.stacks.page import form as forms
 from falaj.stacks.page.account import Account, Version, data_of
 from falaj.stacks.page.caller import is_foreign
-from falaj.stacks.page.drift import drift_of
+from falaj.stacks.page.drift import drift_of, unwatched
 from falaj.stacks.page.server import Server, UnreachableError
+from falaj.stacks.page.shadow import mean_runs, shadow_of
 from falaj.wire.documents import is_mapping, mapping
 from falaj.workloads.chat import ASSISTANT, USER, Message, described_template
 from falaj.workloads.errors import WorkloadError
@@ -151,6 +152,8 @@ class Page:
         self.up = project.command("up", stack)
         self.server = Server(self.up)
         self.meter = live.Meter()
+        self._runs: Mapping[str, float] = {}
+        """Seconds of a run of each version, in the mean, at the last look."""
         self._rolling = asyncio.Lock()
 
     def application(self) -> web.Application:
@@ -245,7 +248,7 @@ class Page:
         drift = (
             {"found": None, "why": running["down"]}
             if running["down"]
-            else await self._drift(account)
+            else await self._drift(account, shown_now["served"])
         )
         return _html(
             "page.html", status,
@@ -434,7 +437,10 @@ class Page:
                     f"the server refused its metrics: {_refusal(reply.status, reply.document())}",
                     f"have its certificates made anew: {self.up}",
                 )
-            return reply.body.decode("utf-8", "replace")
+            text = reply.body.decode("utf-8", "replace")
+            if is_mapping(account.state.get("shadow")):
+                self._runs = mean_runs(text)
+            return text
 
         down, todo = "", ""
         try:
@@ -447,7 +453,9 @@ class Page:
                 f"start it anew: {self.up}",
             )
         state = account.state
+        shadow = None if down else shadow_of(state.get("shadow"))
         return {
+            "shadow": shadow, "served_seconds": self._runs.get(str(account.served)),
             "down": down, "todo": todo if down else "",
             "state": str(state.get("status", "unknown")) if not down else "down",
             "state_error": str(state.get("error") or ""),
@@ -455,7 +463,7 @@ class Page:
             "shown_version": "", "served_now": account.served,
         }  # fmt: skip
 
-    async def _drift(self, account: Account) -> dict[str, Any]:
+    async def _drift(self, account: Account, version: Version | None) -> dict[str, Any]:
         path = f"/v2/models/{quote(account.model, safe='')}/drift"
         try:
             reply = await self.server.ask(account, path)
@@ -466,7 +474,10 @@ class Page:
                     f"version of the software runs it. Start it anew with: {self.up}"}  # fmt: skip
         found = drift_of(reply.document()) if reply.status == 200 else None
         why = "" if found else _refusal(reply.status, reply.document())
-        return {"found": found, "why": why}
+        if found is not None:
+            task = version.manifest.get("task") if version else None
+            why = unwatched(found, is_language=task == LANGUAGE)
+        return {"found": None if why else found, "why": why}
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         del request

@@ -40,6 +40,8 @@ def test_a_text_is_gone_on_with(visitor: Visitor) -> None:
     assert "Text to go on with" in plain(shown)
     assert "Go on" in plain(shown)
     assert "Predict a row" not in plain(shown)
+    assert "Drift isn't watched of a language model" in plain(shown)
+    assert "no reference" not in plain(shown)
     answer = visitor.post("/predict", WRITTEN, X_Part="1")
     assert answer.status == 200, answer.text
     require_harmless(answer.text)
