@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import psutil
 
@@ -18,6 +18,11 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.watching.seen import seen
 from falaj.wire.documents import is_mapping, mapping, sequence
+
+COMPLETIONS: Final = "v1/completions"
+"""Where a server continues texts."""
+CHATS: Final = "v1/chat/completions"
+"""Where it answers to conversations."""
 
 
 def status(stack: StackFile) -> int:
@@ -35,7 +40,7 @@ def status(stack: StackFile) -> int:
         (
             "endpoint",
             "open" if served else "closed",
-            endpoint(config["host"], config["port"], config["model"]),
+            _called_at(config, state.get("version")),
         ),
         ("model", f"{config['model']} version {state.get('version')}", str(config["registry"])),
         ("server", state.get("status", "unknown") if running else "stopped", _process(state)),
@@ -246,6 +251,26 @@ def _process(state: dict[str, Any]) -> str:
 def endpoint(host: str, port: int, model: str) -> str:
     """The address at which a server predicts."""
     return f"https://{host}:{port}/v2/models/{model}/infer"
+
+
+def text_endpoint(endpoint: str, *, is_chat: bool) -> str:
+    """The address at which a server continues a text, or answers to a conversation."""
+    return f"{endpoint.partition('/v2/')[0]}/{CHATS if is_chat else COMPLETIONS}"
+
+
+def _called_at(config: Mapping[str, Any], version: object) -> str:
+    """The address that a caller of the version that serves asks."""
+    # Only `status` looks into packages.
+    from falaj.workloads.chat import described_template  # noqa: PLC0415
+    from falaj.workloads.training.record import LANGUAGE  # noqa: PLC0415
+
+    found = endpoint(config["host"], config["port"], config["model"])
+    package = Path(config["registry"]) / str(config["model"]) / "versions" / str(version)
+    manifest = read_account(package / "manifest.json")
+    if manifest.get("task") != LANGUAGE:
+        return found
+    is_chat = described_template(manifest.get("dataset")) is not None
+    return text_endpoint(found, is_chat=is_chat)
 
 
 def _expiry(path: Path) -> str:

@@ -13,17 +13,13 @@ from typing import Any, Final, cast
 from falaj.stacks.command import installation, project
 from falaj.stacks.command.console import table
 from falaj.stacks.command.project import StackFile
-from falaj.stacks.command.service import read_account
+from falaj.stacks.command.service import read_account, text_endpoint
 from falaj.stacks.errors import StackError
 from falaj.stacks.watching.aliases import alias_of, shadow_alias
 from falaj.wire.documents import is_mapping, is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import card_text
 
-COMPLETIONS: Final = "v1/completions"
-"""Where a server continues texts."""
-CHATS: Final = "v1/chat/completions"
-"""Where it answers to conversations."""
 #: Columns that are listed; the page in the package lists all.
 _SHOWN: Final = 12
 #: Values of a row that are written out, even where all are the same: those of a digit are 64.
@@ -37,7 +33,7 @@ def summary(outputs: Mapping[str, Any], stack: StackFile) -> str:
     is_chat = "messages" in request
     is_text = is_chat or "prompt" in request
     if is_text:
-        endpoint = f"{endpoint.partition('/v2/')[0]}/{CHATS if is_chat else COMPLETIONS}"
+        endpoint = text_endpoint(endpoint, is_chat=is_chat)
     return "\n".join(
         [
             f"Serving {outputs['model']} version {served(outputs, stack)} at {endpoint}",

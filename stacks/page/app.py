@@ -27,14 +27,15 @@ from falaj.policies.reports.wording import shown
 from falaj.stacks.command import project, service, summary
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
+from falaj.stacks.page import conversation, live
 from falaj.stacks.page import form as forms
-from falaj.stacks.page import live
 from falaj.stacks.page.account import Account, Version, data_of
 from falaj.stacks.page.caller import is_foreign
-from falaj.stacks.page.drift import drift_of
+from falaj.stacks.page.drift import drift_of, unwatched
 from falaj.stacks.page.server import Server, UnreachableError
+from falaj.stacks.page.shadow import mean_runs, shadow_of
 from falaj.wire.documents import is_mapping, mapping
-from falaj.workloads.chat import described_template
+from falaj.workloads.chat import ASSISTANT, USER, Message, described_template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.training.language import request_of
@@ -151,6 +152,8 @@ class Page:
         self.up = project.command("up", stack)
         self.server = Server(self.up)
         self.meter = live.Meter()
+        self._runs: Mapping[str, float] = {}
+        """Seconds of a run of each version, in the mean, at the last look."""
         self._rolling = asyncio.Lock()
 
     def application(self) -> web.Application:
@@ -245,7 +248,7 @@ class Page:
         drift = (
             {"found": None, "why": running["down"]}
             if running["down"]
-            else await self._drift(account)
+            else await self._drift(account, shown_now["served"])
         )
         return _html(
             "page.html", status,
@@ -298,9 +301,9 @@ class Page:
         ]
         if manifest.get("task") == LANGUAGE:
             statistics = mapping(manifest.get("statistics"))
-            calls = [("Continue a text", summary.COMPLETIONS, False)]
+            calls = [("Continue a text", service.COMPLETIONS, False)]
             if described_template(manifest.get("dataset")) is not None:
-                calls.append(("Answer a conversation", summary.CHATS, True))
+                calls.append(("Answer a conversation", service.CHATS, True))
             for words, path, is_chat in calls:
                 request = request_of(account.model, statistics, is_chat=is_chat)
                 call = summary.curl(token, authority, f"{root}/{path}", request)
@@ -317,11 +320,13 @@ class Page:
         found = _predicting(version)
         found["given"] = {**found["given"], **given}
         status = 200
+        if found["form"].answers:
+            return await self._converse(request, account, found, given)
         try:
             row = found["form"].read(given)
             found["sent"] = forms.written(row)
             path = (
-                f"/{summary.COMPLETIONS}"
+                f"/{service.COMPLETIONS}"
                 if found["form"].continues
                 else f"/v2/models/{quote(account.model, safe='')}/{INFER}"
             )
@@ -343,6 +348,35 @@ class Page:
             found["answer"] = answer
         if request.headers.get(PART):
             return _html("answer.html", status, **found)
+        return await self._page(account, status=status, **found)
+
+    async def _converse(
+        self, request: web.Request, account: Account, found: dict[str, Any],
+        given: Mapping[str, str],
+    ) -> web.StreamResponse:  # fmt: skip
+        """The next turn of a conversation, or another one's beginning."""
+        status = 200
+        try:
+            if conversation.ANEW not in given:
+                found["turns"] = turns = conversation.turns_of(given)
+                row = conversation.request(found["form"], given, turns)
+                found["sent"] = forms.written(row)
+                reply = await self.server.ask(account, f"/{service.CHATS}", row)
+                document = reply.document()
+                said = conversation.reply_of(document) if reply.status == 200 else None
+                if said is None:
+                    status = reply.status if 400 <= reply.status < 600 else 502
+                    found["refused"] = _refusal(reply.status, document)
+                else:
+                    asked = Message(USER, row["messages"][-1]["content"])
+                    found["turns"] = [*turns, asked, Message(ASSISTANT, said.text)]
+                    found["reply"], found["given"][forms.MESSAGE] = said, ""
+        except forms.RowError as error:
+            status, found["errors"] = 400, error.errors
+        except UnreachableError as error:
+            status, found["refused"], found["todo"] = 503, str(error), error.todo
+        if request.headers.get(PART):
+            return _html("conversation.html", status, **found)
         return await self._page(account, status=status, **found)
 
     async def _answered(self, account: Account, document: Any, version: Version | None) -> Any:
@@ -403,7 +437,10 @@ class Page:
                     f"the server refused its metrics: {_refusal(reply.status, reply.document())}",
                     f"have its certificates made anew: {self.up}",
                 )
-            return reply.body.decode("utf-8", "replace")
+            text = reply.body.decode("utf-8", "replace")
+            if is_mapping(account.state.get("shadow")):
+                self._runs = mean_runs(text)
+            return text
 
         down, todo = "", ""
         try:
@@ -416,7 +453,9 @@ class Page:
                 f"start it anew: {self.up}",
             )
         state = account.state
+        shadow = None if down else shadow_of(state.get("shadow"))
         return {
+            "shadow": shadow, "served_seconds": self._runs.get(str(account.served)),
             "down": down, "todo": todo if down else "",
             "state": str(state.get("status", "unknown")) if not down else "down",
             "state_error": str(state.get("error") or ""),
@@ -424,7 +463,7 @@ class Page:
             "shown_version": "", "served_now": account.served,
         }  # fmt: skip
 
-    async def _drift(self, account: Account) -> dict[str, Any]:
+    async def _drift(self, account: Account, version: Version | None) -> dict[str, Any]:
         path = f"/v2/models/{quote(account.model, safe='')}/drift"
         try:
             reply = await self.server.ask(account, path)
@@ -435,7 +474,10 @@ class Page:
                     f"version of the software runs it. Start it anew with: {self.up}"}  # fmt: skip
         found = drift_of(reply.document()) if reply.status == 200 else None
         why = "" if found else _refusal(reply.status, reply.document())
-        return {"found": found, "why": why}
+        if found is not None:
+            task = version.manifest.get("task") if version else None
+            why = unwatched(found, is_language=task == LANGUAGE)
+        return {"found": None if why else found, "why": why}
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         del request
@@ -490,7 +532,9 @@ def _predicting(version: Version | None) -> dict[str, Any]:
     made = forms.form_of(version.manifest if version else {})
     return {
         "form": made, "given": made.typical(), "errors": {}, "answer": None, "refused": "",
-        "names": {each.key: each.name for each in made.fields}, "todo": "", "sent": "",
+        "names": {each.key: each.name for each in made.fields} | {
+            conversation.KEPT: "The conversation"
+        }, "todo": "", "sent": "", "turns": [], "reply": None,
     }  # fmt: skip
 
 
@@ -522,12 +566,16 @@ def _environment() -> Environment:
     found.filters["short"] = _short
     found.filters["moment"] = _moment
     found.filters["exact"] = lambda text: Markup(escape(text))  # noqa: S704 - escaped, unchanged
+    found.filters["kept"] = conversation.kept
     found.filters["duration"] = live.duration
     found.filters["rate"] = live.rate
     found.globals.update(  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
         {
             "other": forms.OTHER,
             "pasted": forms.PASTED,
+            "message": forms.MESSAGE,
+            "kept": conversation.KEPT,
+            "anew": conversation.ANEW,
             "every": live.EVERY,
             "width": live.WIDTH,
             "height": live.HEIGHT,

@@ -11,6 +11,19 @@ from falaj.stacks.page.form import NOTHING, figure
 from falaj.wire.documents import mapping, sequence
 from falaj.workloads.watching.report import ANSWERS, STATES
 
+NO_REFERENCE: Final = "no reference"
+"""The state in which nothing is compared."""
+COLLECTING: Final = "collecting"
+"""The state before enough was counted."""
+_OF_TEXTS: Final = (
+    "Drift isn't watched of a language model: what it is asked with is a text of any length, no "
+    "row of columns that could be counted in the cells of the training rows. The server counts "
+    "requests, tokens and times of texts alone, which are in the metrics."
+)
+_OF_NOTHING: Final = (
+    "Drift isn't watched of this version: its package doesn't say how the rows were spread that "
+    "the model was made from. Publish one that was trained with this version of the software."
+)
 MOST_PAIRS: Final = 20
 """Figures of a part that are shown."""
 _LARGE: Final = 100
@@ -44,6 +57,14 @@ class Drift:
     features: tuple[Mapping[str, str], ...]
     latency: Pairs
     labels: Pairs
+
+
+def unwatched(found: Drift, *, is_language: bool) -> str:
+    """Return why drift isn't watched; empty where it is."""
+    if is_language and found.state in (NO_REFERENCE, COLLECTING):
+        # Texts are never counted: it would collect for ever.
+        return _OF_TEXTS
+    return _OF_NOTHING if found.state == NO_REFERENCE else ""
 
 
 def drift_of(document: object) -> Drift | None:

@@ -17,6 +17,7 @@ import orjson
 
 from falaj.wire.documents import is_mapping, mapping, sequence
 from falaj.workloads.bounds import SERVICE
+from falaj.workloads.chat import described_template
 from falaj.workloads.inference.language.completions import OF_VERSION
 from falaj.workloads.training.dates import DateForm, full_year
 from falaj.workloads.training.numerals import bare, number, readings
@@ -217,6 +218,13 @@ class Form:
     """Why the row is pasted."""
     continues: str = ""
     """The name of a language model, which goes on with a text; else empty."""
+    answers: str = ""
+    """The name of one that answers to conversations; else empty."""
+
+    @property
+    def is_of_texts(self) -> bool:
+        """Whether it is a language model's."""
+        return bool(self.continues or self.answers)
 
     def typical(self) -> dict[str, str]:
         """What stands in the form at first: medians and the most frequent texts."""
@@ -248,23 +256,22 @@ class Form:
         if errors:
             raise RowError(errors)
         read = list(zip(self.fields, values, strict=True))
-        if self.continues:
-            return {"model": self.continues, **{each.key: value for each, (value,) in read}}
+        if name := self.continues or self.answers:
+            return {"model": name, **{each.key: value for each, (value,) in read}}
         return {"inputs": [each.tensor(value) for each, value in read]}
 
     def example(self) -> dict[str, Any] | None:
         """The row that the form makes at first; None where that is none."""
         try:
-            return None if self.pasted or self.continues else self.read(self.typical())
+            return None if self.pasted or self.is_of_texts else self.read(self.typical())
         except RowError:
             return None
 
 
-#: Of a request to continue a text: named as the API does.
-_OF_TEXTS: Final = (
-    Field("prompt", "Text to go on with", "BYTES", (1,), "words", "may be empty"),
+#: Of a request to a language model: named as the API does.
+_OF_SAMPLING: Final = (
     Field(
-        "max_tokens", "Tokens to add", "UINT32", (1,), "whole",
+        "max_tokens", "Tokens at most", "UINT32", (1,), "whole",
         f"1 to {SERVICE['max_tokens'].usual:,} by default",
         typical="200", missing=False,
     ),
@@ -273,12 +280,28 @@ _OF_TEXTS: Final = (
         "0 always takes the likeliest token; 2 is the most", typical="0.7", missing=False,
     ),
 )  # fmt: skip
+_OF_TEXTS: Final = (
+    Field("prompt", "Text to go on with", "BYTES", (1,), "words", "may be empty"), *_OF_SAMPLING,
+)  # fmt: skip
+SYSTEM: Final = "system"
+MESSAGE: Final = "message"
+_OF_CHATS: Final = (
+    Field(MESSAGE, "Your message", "BYTES", (1,), "words"),
+    Field(
+        SYSTEM, "Instructions", "BYTES", (1,), "words",
+        "the system message, before all others; may be empty",
+    ),
+    *_OF_SAMPLING,
+)  # fmt: skip
 
 
 def form_of(manifest: Mapping[str, Any]) -> Form:
     """The form of a version, by its signed manifest."""
     if manifest.get("task") == LANGUAGE:
-        return Form(_OF_TEXTS, continues=str(manifest.get("model", "")))
+        name = str(manifest.get("model", ""))
+        if described_template(manifest.get("dataset")) is not None:
+            return Form(_OF_CHATS, answers=name)
+        return Form(_OF_TEXTS, continues=name)
     inputs = [mapping(each) for each in sequence(manifest.get("inputs"))]
     if len(inputs) > MOST_FIELDS:
         return Form(pasted=True, why=f"the model has {len(inputs)} inputs")

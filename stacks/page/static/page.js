@@ -14,11 +14,16 @@ for (const form of document.querySelectorAll("form[data-into]")) {
   let latest = 0;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const { inTurn } = form.dataset;
+    const button = event.submitter;
+    // An answer that is on its way belongs to what is asked next.
+    if (inTurn && !button?.name && place.hasAttribute("aria-busy")) return;
     const number = ++latest;
     place.setAttribute("aria-busy", "true");
     let text;
     try {
       const body = new URLSearchParams(new FormData(form));
+      if (button?.name) body.append(button.name, button.value);
       const answer = await fetch("/predict", { method: "POST", body, headers: { "X-Part": "1" } });
       text = await answer.text();
     } catch {
@@ -28,6 +33,12 @@ for (const form of document.querySelectorAll("form[data-into]")) {
     if (text === null) place.textContent = gone;
     else replace(place, text);
     place.removeAttribute("aria-busy");
+    if (!inTurn) return;
+    const written = document.getElementById(inTurn);
+    if (place.querySelector("[data-answered]")) written.value = "";
+    const turns = place.querySelector(".turns");
+    if (turns) turns.scrollTop = turns.scrollHeight;
+    if (!place.contains(document.activeElement)) written.focus();
   });
 }
 

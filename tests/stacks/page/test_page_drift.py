@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from falaj.stacks.page.drift import drift_of
+from falaj.stacks.page.drift import drift_of, unwatched
 from falaj.stacks.page.form import NOTHING
 
 
@@ -29,3 +29,26 @@ def test_figures_are_short_and_shares_are_percent(key: str, value: object, shown
     found = drift_of({"state": "ok", "features": [{"name": "age", "state": "ok", key: value}]})
     assert found is not None
     assert found.features[0][key] == shown
+
+
+@pytest.mark.parametrize(
+    ("state", "is_language", "said"),
+    [
+        ("no reference", True, "of a language model"),
+        ("collecting", True, "of a language model"),
+        ("no reference", False, "of this version"),
+    ],
+)
+def test_why_drift_isnt_watched(state: str, is_language: bool, said: str) -> None:
+    found = drift_of({"state": state})
+    assert found is not None
+    assert said in unwatched(found, is_language=is_language)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_language"), [("ok", True), ("collecting", False), ("drifted", True)]
+)
+def test_drift_that_is_watched_has_no_excuse(state: str, is_language: bool) -> None:
+    found = drift_of({"state": state})
+    assert found is not None
+    assert unwatched(found, is_language=is_language) == ""

@@ -21,8 +21,10 @@ from tests.stacks.page import axe
 from tests.stacks.page.site import Running, make_stack, publish_run, serving
 from tests.stacks.page.test_page import HOSTILE, junk
 from tests.stacks.page.test_page_live import DRIFT
+from tests.stacks.page.test_page_shadow import publish as publish_shadow
 from tests.workloads.inference import languages, models
 from tests.workloads.inference.serving import Server, Site
+from tests.workloads.inference.test_chats import ANSWER, manifest, model
 from tests.workloads.optimization.conftest import called, trained, write_customers
 
 # A browser is on no bare machine: `make test-all` sees to it first.
@@ -256,6 +258,74 @@ def test_a_language_model_goes_on_with_a_text(
     calm(page)
 
 
+@pytest.fixture(scope="module")
+def chat(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    """A language model that answers to conversations."""
+    del home
+
+    def publish(site: Site) -> int:
+        return site.publish(model(), fields=manifest())
+
+    yield from made(tmp_path_factory.mktemp("chat"), languages.NAME, publish)
+
+
+SAY = "document.getElementById('message').value = {}"
+TURNS = "[...document.querySelectorAll('.turn .text')].map(each => each.innerText)"
+
+
+def talk(page: Browser, turns: int) -> None:
+    page.evaluate(SUBMIT)
+    wait_for(lambda: len(page.evaluate(TURNS)) == turns, f"{turns} turns")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_conversation_goes_on(
+    page: Browser, chat: Stand, pictures: Path, width: int, scheme: str
+) -> None:
+    page.scheme(scheme)
+    show(page, chat, width)
+    page.evaluate("document.getElementById('temperature').value = '0'")
+    page.evaluate(SAY.format("'عاصمة؟'"))
+    talk(page, 2)
+    assert page.evaluate("document.getElementById('message').value") == ""
+    page.evaluate(SAY.format(json.dumps("<b>b</b>\n\u202e")))
+    talk(page, 4)
+    texts = page.evaluate(TURNS)
+    assert texts[:2] == ["عاصمة؟", ANSWER]
+    assert texts[2].startswith("<b>b</b>\n")
+    assert "\u202e" not in texts[2]
+    assert texts[3] == ANSWER
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert page.evaluate(OUTSIDE) == []
+    assert judged(page) == []
+    (pictures / f"chat-{scheme}-{width}.png").write_bytes(page.screenshot(full=True))
+    page.evaluate("document.querySelector('button[name=anew]').click()")
+    wait_for(lambda: page.evaluate(TURNS) == [], "another conversation")
+    assert page.evaluate("document.activeElement.id") == "message"
+    calm(page)
+    page.scheme("light")
+
+
+def test_without_scripts_a_conversation_goes_on(page: Browser, chat: Stand) -> None:
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        show(page, chat, 390)
+        for turns in (2, 4):
+            page.evaluate(SAY.format("'ab'"))
+            page.events.clear()
+            page.evaluate(SUBMIT)
+            page.loaded()
+            assert page.evaluate(TURNS) == ["ab", ANSWER] * (turns // 2)
+            assert page.evaluate("document.getElementById('message').value") == ""
+        page.events.clear()
+        page.evaluate("document.querySelector('button[name=anew]').click()")
+        page.loaded()
+        assert page.evaluate(TURNS) == []
+    finally:
+        page.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
 def test_a_mistake_is_said_beside_the_form(page: Browser, table: Stand, pictures: Path) -> None:
     show(page, table, 390)
     number = page.evaluate("document.querySelector('input[inputmode=decimal]').id")
@@ -313,6 +383,29 @@ def judged_without_scripts(page: Browser) -> bool:
         "document.querySelector('h1').innerText.endsWith('again?') && "
         "[...document.querySelectorAll('button, .button')].every(each => each.innerText)"
     )
+
+
+@pytest.fixture(scope="module")
+def shadowed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    """A table's model with a shadow."""
+    del home
+    yield from made(tmp_path_factory.mktemp("shadowed"), "table", publish_shadow)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_shadow_is_a_table(page: Browser, shadowed: Stand, pictures: Path, width: int) -> None:
+    show(page, shadowed, width)
+    shadowed.server.wait(lambda state: (state["shadow"] or {})["state"] == "ready", "no shadow")
+    assert "version 1 answered" in answered(page)
+    wait_for(
+        lambda: "100.0 %" in page.evaluate("document.getElementById('live').innerText"),
+        "a comparison",
+    )
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert page.evaluate(OUTSIDE) == []
+    assert judged(page) == []
+    (pictures / f"shadow-{width}.png").write_bytes(page.screenshot(full=True))
+    calm(page)
 
 
 @pytest.mark.parametrize("address", ["card/2", "rollback", "metrics", "nothing"])

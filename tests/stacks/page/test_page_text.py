@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from falaj.stacks.command import service
 from tests.stacks.page.site import make_stack, serving
 from tests.stacks.page.test_page import HOSTILE, Visitor, plain, require_harmless
 from tests.workloads.inference.languages import (
@@ -39,6 +40,8 @@ def test_a_text_is_gone_on_with(visitor: Visitor) -> None:
     assert "Text to go on with" in plain(shown)
     assert "Go on" in plain(shown)
     assert "Predict a row" not in plain(shown)
+    assert "Drift isn't watched of a language model" in plain(shown)
+    assert "no reference" not in plain(shown)
     answer = visitor.post("/predict", WRITTEN, X_Part="1")
     assert answer.status == 200, answer.text
     require_harmless(answer.text)
@@ -48,6 +51,15 @@ def test_a_text_is_gone_on_with(visitor: Visitor) -> None:
     assert whole.status == 200
     assert greedy("a b", 12) in whole.text
     assert ">\na b</textarea>" in whole.text
+
+
+def test_status_has_the_address_that_is_called(
+    visitor: Visitor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert service.status(visitor.running.page.stack) == 0
+    shown = capsys.readouterr().out
+    assert "/v1/completions" in shown
+    assert "/infer" not in shown
 
 
 @pytest.mark.parametrize(
